@@ -7,10 +7,10 @@ use std::error::Error;
 use std::hint::black_box;
 
 use criterion::Criterion;
-use tidegate::clock::Timestamp;
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, BucketState, Quota};
+use tidegate::Timestamp;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, BucketState, Quota};
 
 const INTERVAL: u64 = 60_000;
 const START: u64 = 1_700_000_000_000;

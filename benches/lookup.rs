@@ -9,11 +9,11 @@ use std::net::Ipv4Addr;
 
 use criterion::Criterion;
 use http::{HeaderMap, Method};
-use tidegate::clock::Stopwatch;
 use tidegate::internals::Facts;
-use tidegate::policy::RateLimitHeaders;
-use tidegate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
-use tidegate::upgrade::Upgrades;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::internals::policy::RateLimitHeaders;
+use tidegate::internals::route::{HostPattern, Matcher, PathPattern, Route, Routes};
+use tidegate::internals::upgrade::Upgrades;
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;

@@ -12,13 +12,12 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri, Version};
 use http_body_util::Full;
-use tidegate::RateLimitLayer;
-use tidegate::client::{AddressRules, ClientSource};
+use tidegate::internals::client::{AddressRules, ClientSource};
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
+use tidegate::internals::rule::Limit;
+use tidegate::internals::store::settings::KeySecret;
 use tidegate::internals::{Facts, RateLimitFieldBuilder, Requests, limited_response, write_redis_keys};
-use tidegate::layer::Peer;
-use tidegate::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Mode, Quota, Wait};
-use tidegate::rule::Limit;
-use tidegate::store::settings::KeySecret;
+use tidegate::{Mode, Peer, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -103,7 +102,7 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             name: name.into(),
             limiter: limiter(Mode::PerClient)?,
             client: ClientSource::Ip,
-            permits: tidegate::cost::Cost::Fixed(1),
+            permits: tidegate::internals::cost::Cost::Fixed(1),
             on_missing_client: Default::default(),
             on_store_failure: Default::default(),
             wait_policy: None,

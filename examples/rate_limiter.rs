@@ -10,8 +10,7 @@ use std::error::Error;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{RateLimiter, Store};
+use tidegate::{Mode, RateConfig, RateLimiter, Store};
 use tokio::time::{Instant, timeout_at};
 
 const RATE: u64 = 20;

@@ -5,5 +5,5 @@ use std::path::Path;
 
 fn main() -> std::io::Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md");
-    std::fs::write(page, tidegate::config::reference())
+    std::fs::write(page, tidegate::internals::config::reference())
 }

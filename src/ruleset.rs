@@ -33,7 +33,7 @@ pub(crate) struct RuleSet {
 /// permit that admits the request.
 #[must_use]
 #[derive(Clone, Debug)]
-pub struct ForwardContext {
+pub(crate) struct ForwardContext {
     pub(crate) _permit: Permit,
     /// The upstream of the route.
     pub(crate) upstream: Option<Arc<str>>,

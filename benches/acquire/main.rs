@@ -17,10 +17,10 @@ mod table;
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::clock::Stopwatch;
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Quota};
+use tidegate::internals::clock::Stopwatch;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Quota};
 
 use self::life::Life;
 use self::server::Server;

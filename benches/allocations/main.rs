@@ -14,8 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use tidegate::config::ListenAddress;
-use tidegate::{Config, Gateway};
+use tidegate::{Config, Gateway, ListenAddress};
 
 use self::client::Client;
 

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{RateLimiter, Store};
+use tidegate::{Mode, RateConfig, RateLimiter, Store};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};

@@ -3,8 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{RateLimiter, Store};
+use tidegate::{Mode, RateConfig, RateLimiter, Store};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -4,8 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{RateLimiter, Store};
+use tidegate::{Mode, RateConfig, RateLimiter, Store};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::sleep;

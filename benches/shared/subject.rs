@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Script, cmd};
-use tidegate::clock::Timestamp;
-use tidegate::limit::redisson::Sharing;
-use tidegate::limit::{Charge, Limiter, Mode, Quota};
-use tidegate::metrics::Metrics;
-use tidegate::store::Store;
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::redisson::Sharing;
+use tidegate::internals::limit::{Charge, Limiter, Quota};
+use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{Metrics, Mode, Store, Timestamp};
 
 use super::Result;
 use super::redis::Redis;

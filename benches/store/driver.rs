@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate::clock::Stopwatch;
-use tidegate::limit::{Charge, ClientId, Limiter, Mode};
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::store::{Store, StoreError};
-use tidegate::{Metrics, limit::Outcome};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::internals::limit::Outcome;
+use tidegate::internals::limit::{Charge, ClientId, Limiter};
+use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{Metrics, Mode, Store, StoreError};
 use tokio::task::JoinSet;
 
 use super::Result;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Limiter, MAX_RATE, Mode, Quota};
+use tidegate::Mode;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Limiter, MAX_RATE, Quota};
 
 use super::Result;
 

@@ -18,8 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tidegate::config::ListenAddress;
-use tidegate::{Config, Gateway};
+use tidegate::{Config, Gateway, ListenAddress};
 
 use self::load::{Answers, Load};
 use self::origin::Habit;

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
-use tidegate::client::AddressRules;
+use tidegate::internals::client::AddressRules;
 use tidegate::internals::{Facts, Requests};
 
 const TRUSTED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncCommands, Client, InfoDict, cmd};
-use tidegate::clock::Timestamp;
+use tidegate::internals::StoreInternals;
 use tidegate::internals::for_each_redis_key;
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Charge, Decision, Limiter, Mode, Quota, Wait};
-use tidegate::store::Store;
-use tidegate::store::settings::KeySecret;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait};
+use tidegate::internals::store::settings::KeySecret;
+use tidegate::{Mode, Store, Timestamp};
 
 use crate::support::redis::RedisServer;
 

@@ -14,7 +14,7 @@ use tracing::field::display;
 
 use super::TARGET;
 use crate::clock::{Stopwatch, Timestamp};
-use crate::layer::{Peer, Report, ReportHandle};
+use crate::layer::{Peer, ReportHandle, RequestReport};
 use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
 
@@ -126,7 +126,7 @@ impl LogLine {
 impl Drop for LogLine {
     fn drop(&mut self) {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
-        let nothing = Report::default();
+        let nothing = RequestReport::default();
         let report = self.report.get().unwrap_or(&nothing);
         let LastAttempt { target, reason } = self.trace.last();
         let reason = reason.or(report.reason).or(match self.end {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 
 use super::{ConfigArg, FileArg};
-use crate::config::LoadError;
+use crate::config::ConfigLoadError;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -37,8 +37,8 @@ pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
         Err(error) => {
             writeln!(out, "{error}")?;
             Ok(match error {
-                LoadError::Invalid { .. } => 1,
-                LoadError::Unreadable { .. } => 2,
+                ConfigLoadError::Invalid { .. } => 1,
+                ConfigLoadError::Unreadable { .. } => 2,
             })
         }
     }

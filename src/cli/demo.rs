@@ -12,7 +12,7 @@ use super::signals::Signals;
 use super::succession::Succession;
 use super::{CommonArgs, ConfigArg, RunArgs};
 use crate::config::{Config, ListenAddress, RuleFile};
-use crate::gateway::{Gateway, StartError};
+use crate::gateway::{Gateway, GatewayStartError};
 
 const RULES: &str = include_str!("../../config/demo.yaml");
 
@@ -52,7 +52,7 @@ fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
     config.admin = config.admin.as_ref().map(free);
     let access_log = config.access_log.clone();
     let (runtime, signals) = Signals::install()?;
-    let gateway: Result<Gateway, StartError> = Gateway::start(config, args.workers());
+    let gateway: Result<Gateway, GatewayStartError> = Gateway::start(config, args.workers());
     let gateway = gateway?;
     print_what_to_try(&gateway)?;
     Ok((gateway, runtime, signals, logging::start(args, &access_log)?))

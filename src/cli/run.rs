@@ -12,7 +12,7 @@ use super::serve::serve;
 use super::signals::Signals;
 use super::succession::Succession;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::config::{Config, ListenAddress, LoadError};
+use crate::config::{Config, ConfigLoadError, ListenAddress};
 use crate::gateway::{Gateway, Inherited, StateFile};
 
 /// The default rule file.
@@ -44,7 +44,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(config) => config,
         Err(error) => {
             complain(&error);
-            return if matches!(error, LoadError::Invalid { .. }) { 1 } else { 2 };
+            return if matches!(error, ConfigLoadError::Invalid { .. }) { 1 } else { 2 };
         }
     };
     let logs = match logging::start(&args.common, &config.access_log) {

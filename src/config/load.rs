@@ -14,7 +14,7 @@ pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Why a file gives no [`Config`].
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum LoadError {
+pub enum ConfigLoadError {
     /// It could not be read, so nothing is known about what is in it.
     Unreadable {
         /// The file.
@@ -42,19 +42,23 @@ pub(crate) enum RuleFile {
 }
 
 /// Loads the file at `path`.
-pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, LoadError> {
+pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
     let source = Source { purpose, named: NamedFiles::next_to(path) };
     read(path, || File::open(path), source)
 }
 
 /// Reads no more than it takes to detect that the text is too large. `path` is for messages.
-fn read<R: Read>(path: &Path, open: impl FnOnce() -> io::Result<R>, source: Source<'_>) -> Result<Config, LoadError> {
-    let unreadable = |source| LoadError::Unreadable { path: path.to_owned(), source };
+fn read<R: Read>(
+    path: &Path,
+    open: impl FnOnce() -> io::Result<R>,
+    source: Source<'_>,
+) -> Result<Config, ConfigLoadError> {
+    let unreadable = |source| ConfigLoadError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     open().and_then(|reader| reader.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
     let text = if bytes.len() > MAX_BYTES { Err(too_large()) } else { decode(bytes) };
     let config = text.and_then(|text| Config::read(&text, source));
-    config.map_err(|problems| LoadError::Invalid { path: path.to_owned(), problems })
+    config.map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
 /// What is said of a file that is too large.
@@ -83,21 +87,21 @@ fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
 #[cfg(feature = "gateway")]
 impl RuleFile {
     /// Loads the file for a layer: `listen` and the routes' `upstream` may be missing.
-    pub(crate) fn load(&self) -> Result<Config, LoadError> {
+    pub(crate) fn load(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Layer, true)
     }
 
     /// Loads the file for the gateway.
-    pub(crate) fn load_for_gateway(&self) -> Result<Config, LoadError> {
+    pub(crate) fn load_for_gateway(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Gateway, true)
     }
 
     /// Loads the file for the gateway, but does not open the certificates, keys and password files that it names.
-    pub(crate) fn load_without_named_files(&self) -> Result<Config, LoadError> {
+    pub(crate) fn load_without_named_files(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Gateway, false)
     }
 
-    fn read(&self, purpose: Purpose, are_checked: bool) -> Result<Config, LoadError> {
+    fn read(&self, purpose: Purpose, are_checked: bool) -> Result<Config, ConfigLoadError> {
         let named = match self {
             Self::Path(path) => NamedFiles::next_to(path),
             Self::Stdin => NamedFiles::of_text(),
@@ -129,9 +133,9 @@ impl std::fmt::Display for RuleFile {
     }
 }
 
-// === impl LoadError ===
+// === impl ConfigLoadError ===
 
-impl std::fmt::Display for LoadError {
+impl std::fmt::Display for ConfigLoadError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unreadable { path, source } => write!(f, "{}: cannot be read: {source}", path.display()),
@@ -140,4 +144,4 @@ impl std::fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for ConfigLoadError {}

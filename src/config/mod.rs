@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::listen::{BadAddress, Listen, ListenAddress};
-pub use self::load::LoadError;
+pub use self::load::ConfigLoadError;
 #[cfg(feature = "gateway")]
 pub(crate) use self::load::RuleFile;
 use self::named_files::NamedFiles;
@@ -47,21 +47,21 @@ use crate::upstream::settings::UpstreamSettings;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Where clients connect; at least one if it was read for a gateway.
-    pub listen: Vec<Listen>,
+    pub(crate) listen: Vec<Listen>,
     /// Client connections over all of `listen`; beyond this many they are turned away.
-    pub max_connections: usize,
+    pub(crate) max_connections: usize,
     /// Where operators connect; nowhere if `off`.
-    pub admin: Option<ListenAddress>,
+    pub(crate) admin: Option<ListenAddress>,
     /// Where the access log goes.
-    pub access_log: AccessLog,
+    pub(crate) access_log: AccessLog,
     /// Where buckets are kept.
-    pub store: StoreSettings,
+    pub(crate) store: StoreSettings,
     /// Where requests go, by name.
-    pub upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
+    pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// Routes, limits and clients.
-    pub rules: Rules,
+    pub(crate) rules: Rules,
     /// Values that are valid and probably not what the operator means.
-    pub warnings: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
 }
 
 /// Where one line for each request goes.
@@ -122,7 +122,7 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
         load::load(path.as_ref(), Purpose::Layer)
     }
 
@@ -130,7 +130,7 @@ impl Config {
     ///
     /// # Errors
     /// The file cannot be read, or has mistakes.
-    pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+    pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
         load::load(path.as_ref(), Purpose::Gateway)
     }
 

@@ -8,7 +8,7 @@ use socket2::Socket;
 
 use super::inherited::{self, Inherited};
 use super::socket_file::{self, Listening, OWNER_ALONE};
-use super::{StartError, descriptors};
+use super::{GatewayStartError, descriptors};
 use crate::access;
 use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
@@ -35,14 +35,14 @@ impl Listeners {
         metrics: &Arc<Metrics>,
         drain: &Drain,
         mut inherited: Inherited,
-    ) -> Result<Self, StartError> {
+    ) -> Result<Self, GatewayStartError> {
         are_free(config, &inherited)?;
         let places = descriptors::provide(config, workers);
         let connections = GatewayConnections::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
         let of_workers = (0..workers).map(|_| Vec::new()).collect();
         let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new(), watches: Vec::new() };
         for entry in &config.listen {
-            let failed = |cause| StartError::Bind { address: entry.address.clone(), cause };
+            let failed = |cause| GatewayStartError::Bind { address: entry.address.clone(), cause };
             let tls = all.speak_tls(entry, metrics)?;
             let server = Server::with_connections(&connections, entry, tls, drain.clone(), access::refused);
             let inherited = inherited.take(&entry.address);
@@ -50,16 +50,20 @@ impl Listeners {
             all.spread(&server, sockets).map_err(failed)?;
         }
         if let Some(address) = &config.admin {
-            let failed = |cause| StartError::Bind { address: address.clone(), cause };
+            let failed = |cause| GatewayStartError::Bind { address: address.clone(), cause };
             let sockets = open_admin(address, inherited.take(address)).map_err(failed)?;
             all.admin = sockets.first().map(|listening| listening.socket.try_clone()).transpose().map_err(failed)?;
             all.sockets.extend(sockets);
         }
-        inherited.unclaimed().map_or(Ok(all), |address| Err(StartError::Unclaimed { address }))
+        inherited.unclaimed().map_or(Ok(all), |address| Err(GatewayStartError::Unclaimed { address }))
     }
 
     /// Sets TLS up, where an entry speaks it.
-    fn speak_tls(&mut self, entry: &Listen, metrics: &Arc<Metrics>) -> Result<Option<Arc<Termination>>, StartError> {
+    fn speak_tls(
+        &mut self,
+        entry: &Listen,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Option<Arc<Termination>>, GatewayStartError> {
         let Some(settings) = &entry.tls else { return Ok(None) };
         let tls = Arc::new(Termination::new(settings, entry.http2)?);
         let user = format!("listener {}", entry.address);
@@ -87,12 +91,12 @@ impl Listeners {
 
 /// Whether nobody else listens where clients are to connect. All are asked about before the first is opened: entries may share a
 /// port, as `0.0.0.0` and `[::]` do. So does whoever handed sockets over, who still listens.
-fn are_free(config: &Config, inherited: &Inherited) -> Result<(), StartError> {
+fn are_free(config: &Config, inherited: &Inherited) -> Result<(), GatewayStartError> {
     let addresses = config.listen.iter().map(|entry| &entry.address);
     let ports = addresses.filter_map(|address| Some((address, address.tcp()?)));
     let mut asked = ports.filter(|(_, port)| !inherited.has_port(port.port()));
     asked.try_for_each(|(address, port)| {
-        ensure_free(port).map_err(|cause| StartError::Bind { address: address.clone(), cause })
+        ensure_free(port).map_err(|cause| GatewayStartError::Bind { address: address.clone(), cause })
     })
 }
 

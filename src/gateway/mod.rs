@@ -38,7 +38,7 @@ use crate::layer::{LayerError, RateLimitLayer, Unmatched};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, Server};
-use crate::store::{OpenError, Store};
+use crate::store::{Store, StoreOpenError};
 use crate::tls::{CertificateWatcher, TlsSetupError};
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::UpstreamTlsConfigs;
@@ -75,7 +75,7 @@ struct Control {
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum GatewayStartError {
     /// An address is taken, or not this machine's.
     #[error("cannot listen on {address}: {cause}")]
     Bind {
@@ -95,7 +95,7 @@ pub enum StartError {
     Tls(#[from] TlsSetupError),
     /// The store cannot be opened.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(#[from] StoreOpenError),
     /// The layer cannot be built.
     #[error(transparent)]
     Layer(#[from] LayerError),
@@ -124,8 +124,8 @@ impl Gateway {
     /// Starts a gateway with so many workers, at least one; it serves when this returns.
     ///
     /// # Errors
-    /// See [`StartError`]. A store or an upstream that cannot be reached is none.
-    pub fn start(config: Config, workers: usize) -> Result<Self, StartError> {
+    /// See [`GatewayStartError`]. A store or an upstream that cannot be reached is none.
+    pub fn start(config: Config, workers: usize) -> Result<Self, GatewayStartError> {
         let gateway = Self::start_on(config, workers, Inherited::default())?;
         gateway.serve();
         Ok(gateway)
@@ -136,7 +136,7 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`start`](Self::start).
-    pub(crate) fn start_on(config: Config, workers: usize, inherited: Inherited) -> Result<Self, StartError> {
+    pub(crate) fn start_on(config: Config, workers: usize, inherited: Inherited) -> Result<Self, GatewayStartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
         config.upstreams.values().for_each(warn_of_trust);
@@ -155,8 +155,8 @@ impl Gateway {
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
-        let control =
-            Control::start(layer.clone(), admin, listeners.admin, listeners.watches).map_err(StartError::Worker)?;
+        let control = Control::start(layer.clone(), admin, listeners.admin, listeners.watches)
+            .map_err(GatewayStartError::Worker)?;
         let (accepting, accept) = watch::channel(false);
         let start = |number: usize| {
             let worker = Worker {
@@ -172,7 +172,7 @@ impl Gateway {
             let runtime = runtime()?;
             Builder::new().name(format!("worker-{number}")).spawn(move || worker.run(&runtime))
         };
-        let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(StartError::Worker)?;
+        let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(GatewayStartError::Worker)?;
         let Listeners { addresses, sockets, .. } = listeners;
         let sockets = sockets.into();
         Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control, accepting, sockets })

@@ -8,15 +8,15 @@ use http::Response;
 
 use super::RateLimitLayer;
 use super::rejection::{RejectHook, Rejection};
-use crate::config::{Config, LoadError, Problems};
+use crate::config::{Config, ConfigLoadError, Problems};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
-use crate::store::{OpenError, Store};
+use crate::store::{Store, StoreOpenError};
 
 /// Builds a [`RateLimitLayer`]. Created by [`RateLimitLayer::builder`].
 #[derive(Clone, Debug, Default)]
 #[must_use = "a builder does nothing until it gets rules"]
-pub struct LayerBuilder {
+pub struct RateLimitLayerBuilder {
     store: Option<Store>,
     metrics: Option<Arc<Metrics>>,
     options: Options,
@@ -48,13 +48,13 @@ pub enum Unmatched {
 pub enum LayerError {
     /// The rule file cannot be read or has errors.
     #[error(transparent)]
-    File(#[from] LoadError),
+    File(#[from] ConfigLoadError),
     /// The text of the rules has errors.
     #[error(transparent)]
     Text(#[from] Problems),
     /// The store cannot be opened.
     #[error(transparent)]
-    Store(#[from] OpenError),
+    Store(#[from] StoreOpenError),
     /// The layer and the given store have different [`Metrics`], so the layer's metrics would always show a healthy
     /// store.
     #[error("store `{store}` and the layer have different metrics: give the same `Metrics` to both builders")]
@@ -71,7 +71,7 @@ impl Options {
     }
 }
 
-impl LayerBuilder {
+impl RateLimitLayerBuilder {
     /// Sets an open store, which limiters and other layers can share. The `store` of the rule file is not opened.
     pub fn store(self, store: Store) -> Self {
         Self { store: Some(store), ..self }
@@ -107,8 +107,7 @@ impl LayerBuilder {
     ///
     /// ```
     /// use http::Response;
-    /// use tidegate::RateLimitLayer;
-    /// use tidegate::layer::Rejection;
+    /// use tidegate::{RateLimitLayer, Rejection};
     ///
     /// let builder = RateLimitLayer::builder().on_reject(|rejection: Rejection<'_>| {
     ///     let mut response = Response::new(format!("{}\n", rejection.detail));

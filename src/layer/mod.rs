@@ -20,12 +20,12 @@
 //! ")?;
 //! let handlers = Router::new().route("/hello", get(async || "hello"));
 //! let app: Router = Router::new().fallback_service(handlers).layer(layer);
-//! # Ok::<(), tidegate::layer::LayerError>(())
+//! # Ok::<(), tidegate::LayerError>(())
 //! ```
 //!
 //! By default the layer does not change requests. It sanitizes fields and normalizes the path only to find routes and
 //! clients, and it applies a limit if any interpretation of the path matches the limit's route; see
-//! [`LayerBuilder::sanitize`].
+//! [`RateLimitLayerBuilder::sanitize`].
 //!
 //! Put the layer around the router, as in this example. A layer on a router runs after the router has chosen the
 //! handler.
@@ -54,12 +54,12 @@ use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
 use self::builder::Options;
-pub use self::builder::{LayerBuilder, LayerError, Unmatched};
+pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
 use self::peer::MissingPeerWarning;
 #[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
-pub use self::record::{Report, ReportHandle, RequestOutcome};
+pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
 use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, admit_unlimited, store_failure};
@@ -71,7 +71,7 @@ use crate::headers;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::rules::{Charges, Rules};
-pub use crate::ruleset::ForwardContext;
+pub(crate) use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
 use crate::sanitize::{FieldKinds, RequestContext};
 use crate::store::Store;
@@ -117,8 +117,8 @@ struct LayerState {
 
 impl RateLimitLayer {
     /// Returns a builder for a layer with settings that a rule file does not contain.
-    pub fn builder() -> LayerBuilder {
-        LayerBuilder::default()
+    pub fn builder() -> RateLimitLayerBuilder {
+        RateLimitLayerBuilder::default()
     }
 
     /// Creates a layer from a rule file. Its routes need no `upstream`.
@@ -190,9 +190,9 @@ impl RateLimitLayer {
         self.state.store.run_maintenance();
     }
 
-    /// Replaces the rules for all later requests. Keeps buckets and counters.
-    pub fn replace_rules(&self, rules: Rules) {
-        let rules = RuleSet::new(rules, &self.state.metrics);
+    /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the counters.
+    pub fn replace_rules(&self, config: &Config) {
+        let rules = RuleSet::new(config.rules.clone(), &self.state.metrics);
         self.state.store.set_active_limits(rules.limiters(), self.state.rules.load().limiters());
         self.state.rules.store(Arc::new(rules));
     }

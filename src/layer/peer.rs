@@ -86,7 +86,7 @@ impl MissingPeerWarning {
             tracing::warn!(
                 limit = limit.name,
                 "limit needs the client address, but the request has no peer address: serve with \
-                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `tidegate::layer::Peer` into its \
+                 `into_make_service_with_connect_info::<SocketAddr>()`, or insert a `tidegate::Peer` into its \
                  extensions"
             );
         }

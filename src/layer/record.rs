@@ -18,7 +18,7 @@ use crate::store::Store;
 /// The result of a request, for access logs.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct Report {
+pub struct RequestReport {
     /// The route of the request.
     pub route: Option<Arc<str>>,
     /// The decision of the limits.
@@ -35,10 +35,10 @@ pub struct Report {
     pub reason: Option<&'static str>,
 }
 
-/// A handle for the [`Report`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get)
+/// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get)
 /// after the response, or after the request was aborted.
 #[derive(Clone, Debug, Default)]
-pub struct ReportHandle(Arc<OnceLock<Report>>);
+pub struct ReportHandle(Arc<OnceLock<RequestReport>>);
 
 /// The decision of the limits about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(super) struct RequestGuard<'r> {
 
 impl ReportHandle {
     /// Returns the report, or `None` before the end of the request.
-    pub fn get(&self) -> Option<&Report> {
+    pub fn get(&self) -> Option<&RequestReport> {
         self.0.get()
     }
 }
@@ -129,7 +129,8 @@ impl<'r> RequestGuard<'r> {
         if let Some(ReportHandle(slot)) = &self.report {
             let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let report = Report { route, outcome, at, client, client_key, limit: self.record.limit.take(), reason };
+            let report =
+                RequestReport { route, outcome, at, client, client_key, limit: self.record.limit.take(), reason };
             _ = slot.set(report); // if the handle is reused, the first report stays
         }
     }

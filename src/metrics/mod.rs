@@ -23,11 +23,13 @@ use self::family::Family;
 use self::histogram::Histogram;
 use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
-pub use self::nodes::{NodeMetrics, ShownNode};
+pub(crate) use self::nodes::{NodeMetrics, ShownNode};
 use self::responses::Responses;
-pub use self::responses::RouteMetrics;
+pub(crate) use self::responses::RouteMetrics;
 use self::upstream::Upstreams;
-pub use self::upstream::{AttemptOutcome, BrokenOff, GaugeGuard, Switched, TargetMetrics, UpstreamMetrics};
+#[cfg(feature = "gateway")]
+pub(crate) use self::upstream::{AttemptOutcome, BrokenOff, GaugeGuard, Switched};
+pub(crate) use self::upstream::{TargetMetrics, UpstreamMetrics};
 
 /// All that this process counts.
 #[derive(Debug)]
@@ -62,7 +64,7 @@ static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default)
 
 /// Counts what one limit decides.
 #[derive(Clone, Debug)]
-pub struct LimitMetrics {
+pub(crate) struct LimitMetrics {
     allowed: Counter,
     limited: Counter,
     shadow_limited: Counter,
@@ -183,7 +185,7 @@ impl Metrics {
     }
 
     /// The counters of one limit, which are shown as long as the handle or a clone of it is kept.
-    pub fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
+    pub(crate) fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
         const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
         let names = LimitLabels { route: route.to_owned(), limit: limit.to_owned() };
         let labels = |names: &LimitLabels, outcome| {
@@ -208,7 +210,7 @@ impl Metrics {
 
     /// The counters of one route, which are shown as long as the handle or a clone of it is kept. An empty name stands for
     /// requests that match none.
-    pub fn route(&self, route: &str) -> RouteMetrics {
+    pub(crate) fn route(&self, route: &str) -> RouteMetrics {
         const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         const ABANDONED: &str = "499";
         let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
@@ -223,92 +225,92 @@ impl Metrics {
     }
 
     /// The counters of one upstream.
-    pub fn upstream(&self, upstream: &str) -> UpstreamMetrics {
+    pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
         self.upstreams.of(upstream)
     }
 
     /// Returns the counters of one target of an upstream, named as in the rule file.
-    pub fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
+    pub(crate) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
         self.upstreams.target(upstream, target)
     }
 
     /// A client connection was accepted.
-    pub fn connection_opened(&self) {
+    pub(crate) fn connection_opened(&self) {
         self.connections.inc();
     }
 
     /// A client connection ended.
-    pub fn connection_closed(&self) {
+    pub(crate) fn connection_closed(&self) {
         self.connections.dec();
     }
 
     /// A client was turned away at the connection cap.
-    pub fn connection_refused(&self) {
+    pub(crate) fn connection_refused(&self) {
         self.connections_refused.inc();
     }
 
     /// Connections could not be accepted.
-    pub fn accept_failed(&self) {
+    pub(crate) fn accept_failed(&self) {
         self.accept_failures.inc();
     }
 
     /// A connection, a stream or a request was ended by a bound or by the protocol, for a cause that is a word of ours.
-    pub fn rejected(&self, cause: &'static str) {
+    pub(crate) fn rejected(&self, cause: &'static str) {
         self.rejected.get_or_create(&CauseLabels { cause }).inc();
     }
 
     /// The certificate of this file, which clients or upstreams are shown, expires then, in seconds since the Unix epoch.
-    pub fn certificate_expires(&self, file: &str, at: i64) {
+    pub(crate) fn certificate_expires(&self, file: &str, at: i64) {
         self.certificates.get_or_create(&CertificateLabels { certificate: file.to_owned() }).set(at);
     }
 
     /// A panic was caught.
-    pub fn panicked() {
+    pub(crate) fn panicked() {
         PANICS.inc();
     }
 
     /// So many lines of the access log were dropped.
-    pub fn access_lines_dropped(count: u64) {
+    pub(crate) fn access_lines_dropped(count: u64) {
         ACCESS_LINES_DROPPED.inc_by(count);
     }
 
     /// The store decided.
-    pub fn store_answered(&self, took: Duration) {
+    pub(crate) fn store_answered(&self, took: Duration) {
         self.store_decisions.observe(took);
     }
 
     /// So many gateways share the store.
-    pub fn store_shared_by(&self, gateways: u32) {
+    pub(crate) fn store_shared_by(&self, gateways: u32) {
         self.store_gateways.set(gateways.into());
     }
 
     /// The store is away, or back.
-    pub fn store_is_up(&self, is_up: bool) {
+    pub(crate) fn store_is_up(&self, is_up: bool) {
         self.store_up.set(is_up.into());
     }
 
     /// The store was charged with so many permits that were granted without it.
-    pub fn store_charged(&self, permits: u64) {
+    pub(crate) fn store_charged(&self, permits: u64) {
         self.store_charged.inc_by(permits);
     }
 
     /// A call was sent to the store.
-    pub fn store_called(&self) {
+    pub(crate) fn store_called(&self) {
         self.store_calls.inc();
     }
 
     /// Shows the node of a cluster at this address from now on.
-    pub fn show_node(&self, address: String) -> ShownNode {
+    pub(crate) fn show_node(&self, address: String) -> ShownNode {
         self.store_nodes.show(address)
     }
 
     /// A request was refused without asking the store.
-    pub fn store_known(&self) {
+    pub(crate) fn store_known(&self) {
         self.store_known.inc();
     }
 
     /// The store did not decide, for a cause that is a word of ours.
-    pub fn store_failed(&self, cause: &'static str) {
+    pub(crate) fn store_failed(&self, cause: &'static str) {
         self.store_failures.get_or_create(&CauseLabels { cause }).inc();
     }
 
@@ -331,27 +333,27 @@ impl Default for Metrics {
 
 impl LimitMetrics {
     /// It granted a request that passed.
-    pub fn allowed(&self) {
+    pub(crate) fn allowed(&self) {
         self.allowed.inc();
     }
 
     /// It refused a request.
-    pub fn limited(&self) {
+    pub(crate) fn limited(&self) {
         self.limited.inc();
     }
 
     /// It would have refused a request, but only watches.
-    pub fn shadow_limited(&self) {
+    pub(crate) fn shadow_limited(&self) {
         self.shadow_limited.inc();
     }
 
     /// The store did not say, and the limit's `on_store_failure` decided.
-    pub fn store_failed(&self) {
+    pub(crate) fn store_failed(&self) {
         self.store_failed.inc();
     }
 
     /// It judged a request by the bucket of the clients for whom the store has no room.
-    pub fn overflowed(&self) {
+    pub(crate) fn overflowed(&self) {
         let (counters, labels) = &self.overflow;
         counters.get_or_create(labels).inc();
     }

@@ -17,14 +17,14 @@ pub(super) struct Nodes(Arc<Mutex<BTreeMap<String, (usize, NodeMetrics)>>>);
 
 /// Counts what a node is asked.
 #[derive(Clone, Debug, Default)]
-pub struct NodeMetrics {
+pub(crate) struct NodeMetrics {
     calls: Counter,
     decisions: Counter,
 }
 
 /// A node that is shown as long as this is kept.
 #[derive(Debug)]
-pub struct ShownNode {
+pub(crate) struct ShownNode {
     nodes: Nodes,
     address: String,
     metrics: NodeMetrics,
@@ -62,19 +62,19 @@ impl Nodes {
 
 impl NodeMetrics {
     /// A call was sent to it.
-    pub fn called(&self) {
+    pub(crate) fn called(&self) {
         self.calls.inc();
     }
 
     /// It decided so many requests.
-    pub fn decided(&self, requests: usize) {
+    pub(crate) fn decided(&self, requests: usize) {
         self.decisions.inc_by(requests as u64);
     }
 }
 
 impl ShownNode {
     /// Its counters.
-    pub fn metrics(&self) -> NodeMetrics {
+    pub(crate) fn metrics(&self) -> NodeMetrics {
         self.metrics.clone()
     }
 }

@@ -34,7 +34,7 @@ const CLIENT_GONE: u16 = 499;
 
 /// Counts the responses of one route and their times, and the requests whose clients did not wait for one.
 #[derive(Clone, Debug)]
-pub struct RouteMetrics {
+pub(crate) struct RouteMetrics {
     pub(super) responses: RouteResponses,
     pub(super) classes: [Histogram; 5],
     pub(super) abandoned: Histogram,
@@ -107,14 +107,14 @@ impl Default for RouteResponses {
 
 impl RouteMetrics {
     /// An answer's head was made `took` after the request's.
-    pub fn answered(&self, status: u16, took: Duration) {
+    pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.responses.count(status);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.classes[class].observe(took);
     }
 
     /// The client left `took` after its request's head, before there was an answer.
-    pub fn abandoned(&self, took: Duration) {
+    pub(crate) fn abandoned(&self, took: Duration) {
         self.responses.count(CLIENT_GONE);
         self.abandoned.observe(took);
     }

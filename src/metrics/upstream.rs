@@ -26,7 +26,7 @@ pub(super) struct Upstreams {
 
 /// Counts what became of the requests to one upstream.
 #[derive(Clone, Debug)]
-pub struct UpstreamMetrics {
+pub(crate) struct UpstreamMetrics {
     answered: Counter,
     unreachable: Counter,
     timed_out: Counter,
@@ -44,11 +44,11 @@ pub struct UpstreamMetrics {
 
 /// Counts the attempts to have a request answered by one target.
 #[derive(Clone, Debug)]
-pub struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
+pub(crate) struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
 
 /// The outcome of an attempt to have a request answered by a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AttemptOutcome {
+pub(crate) enum AttemptOutcome {
     /// The target sent the head of a response.
     Ok,
     /// The target's name has no address.
@@ -75,7 +75,7 @@ pub enum AttemptOutcome {
 
 /// Why an answer ends before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BrokenOff {
+pub(crate) enum BrokenOff {
     /// Nothing came of it for too long.
     Silent,
     /// Its connection ended.
@@ -86,7 +86,7 @@ pub enum BrokenOff {
 
 /// How a connection ended on which another protocol was spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Switched {
+pub(crate) enum Switched {
     /// Both sides closed it.
     Closed,
     /// One side broke it off.
@@ -103,7 +103,7 @@ pub enum Switched {
 
 /// Something that is counted as long as this is kept.
 #[derive(Debug)]
-pub struct GaugeGuard(Gauge);
+pub(crate) struct GaugeGuard(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -194,7 +194,7 @@ impl Upstreams {
 
 impl TargetMetrics {
     /// Counts an attempt.
-    pub fn attempted(&self, outcome: AttemptOutcome) {
+    pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
         self.0[outcome as usize].inc();
     }
 }
@@ -216,7 +216,7 @@ impl AttemptOutcome {
     ];
 
     /// Returns the word for it in metrics and in the access log.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ResolveFailed => "resolve_failed",
@@ -235,63 +235,63 @@ impl AttemptOutcome {
 
 impl UpstreamMetrics {
     /// It answered.
-    pub fn answered(&self, took: Duration) {
+    pub(crate) fn answered(&self, took: Duration) {
         self.answered.inc();
         self.response.observe(took);
     }
 
     /// No connection: the request was never sent.
-    pub fn unreachable(&self) {
+    pub(crate) fn unreachable(&self) {
         self.unreachable.inc();
     }
 
     /// No answer in time.
-    pub fn timed_out(&self) {
+    pub(crate) fn timed_out(&self) {
         self.timed_out.inc();
     }
 
     /// The connection broke, or the answer was none.
-    pub fn broken(&self) {
+    pub(crate) fn broken(&self) {
         self.broken.inc();
     }
 
     /// A kept connection ended before it answered, and the request is sent once more.
-    pub fn repeated(&self) {
+    pub(crate) fn repeated(&self) {
         self.repeated.inc();
     }
 
     /// An answer that had begun ended before its end.
-    pub fn broken_off(&self, why: BrokenOff) {
+    pub(crate) fn broken_off(&self, why: BrokenOff) {
         self.broken_off[why as usize].inc();
     }
 
     /// A connection was opened.
-    pub fn connection(&self) -> GaugeGuard {
+    pub(crate) fn connection(&self) -> GaugeGuard {
         GaugeGuard::of(&self.connections)
     }
 
     /// Another protocol is spoken on a connection.
-    pub fn switched(&self) -> GaugeGuard {
+    pub(crate) fn switched(&self) -> GaugeGuard {
         GaugeGuard::of(&self.upgraded)
     }
 
     /// It is no longer.
-    pub fn switched_ended(&self, how: Switched) {
+    pub(crate) fn switched_ended(&self, how: Switched) {
         self.upgrades_ended[how as usize].inc();
     }
 
     /// A request waits for a connection.
-    pub fn waiting(&self) -> GaugeGuard {
+    pub(crate) fn waiting(&self) -> GaugeGuard {
         GaugeGuard::of(&self.waiting)
     }
 
     /// Too many requests waited for a connection: it was not sent.
-    pub fn queue_full(&self) {
+    pub(crate) fn queue_full(&self) {
         self.queue_full.inc();
     }
 
     /// It waited for a connection for too long, and was not sent.
-    pub fn queue_timed_out(&self) {
+    pub(crate) fn queue_timed_out(&self) {
         self.queue_timed_out.inc();
     }
 }

@@ -19,7 +19,7 @@ struct UnclaimedPermits {
 
 /// Takes permits, or says how long to wait. If this future is dropped, none are taken.
 pub(super) async fn take(store: &Store, limiter: &LimiterRef, permits: u32) -> Result<Decision, StoreError> {
-    if let Store::Memory(_) = store {
+    if !store.is_redis() {
         // It decides before it could be dropped.
         return first(store.acquire(limiter, permits).await?.decisions);
     }

@@ -9,7 +9,7 @@ use crate::store::SetRate;
 /// What becomes of the permits in use when a limiter is given another rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Usage {
+pub enum PermitsInUse {
     /// They stay in use and return when they would have, by the new interval.
     Keep,
     /// They are there again at once; under PER_CLIENT, those of this instance.
@@ -49,10 +49,10 @@ impl RateLimiter {
     ///
     /// # Errors
     /// See [`RateLimiterError`].
-    pub async fn update_rate(&self, config: &RateConfig, usage: Usage) -> Result<bool, RateLimiterError> {
+    pub async fn update_rate(&self, config: &RateConfig, usage: PermitsInUse) -> Result<bool, RateLimiterError> {
         let how = match usage {
-            Usage::Keep => SetRate::UpdateAndKeep,
-            Usage::Reset => SetRate::UpdateAndReset,
+            PermitsInUse::Keep => SetRate::UpdateAndKeep,
+            PermitsInUse::Reset => SetRate::UpdateAndReset,
         };
         self.with_context(self.store.set_rate(&self.limiter, how, config).await)
     }

@@ -3,8 +3,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use tidegate::limit::{Mode, RateConfig};
-//! use tidegate::{RateLimiter, Store};
+//! use tidegate::{Mode, RateConfig, RateLimiter, Store};
 //!
 //! let store = Store::redis("redis://127.0.0.1:6379")?;
 //! let limiter = RateLimiter::new(store, "mails")?;
@@ -26,7 +25,7 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::configure::Usage;
+pub use self::configure::PermitsInUse;
 pub use self::error::RateLimiterError;
 pub use self::instance::{InstanceId, InstanceIdError};
 use self::wait::Waiters;
@@ -94,7 +93,7 @@ impl RateLimiter {
     /// they cannot.
     ///
     /// ```no_run
-    /// # async fn example(limiter: tidegate::RateLimiter) -> Result<(), tidegate::rate_limiter::RateLimiterError> {
+    /// # async fn example(limiter: tidegate::RateLimiter) -> Result<(), tidegate::RateLimiterError> {
     /// if limiter.try_acquire(1).await?.granted {
     ///     // send the mail
     /// }

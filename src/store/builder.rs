@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings};
-use super::{Memory, OpenError, Store};
+use super::{Backend, Memory, Store, StoreOpenError};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
 
 /// Builds a store in this process; see [`Store::memory_builder`].
 #[derive(Debug)]
 #[must_use = "a builder opens nothing until `open` is called"]
-pub struct MemoryBuilder {
+pub struct MemoryStoreBuilder {
     clock: Arc<dyn Clock>,
     key_secret: Option<KeySecret>,
     max_buckets: usize,
@@ -21,7 +21,7 @@ pub struct MemoryBuilder {
 /// Builds a store in Redis; see [`Store::redis_builder`].
 #[derive(Debug)]
 #[must_use = "a builder opens nothing until `open` is called"]
-pub struct RedisBuilder {
+pub struct RedisStoreBuilder {
     url: RedisUrl,
     sentinel: Option<Box<SentinelSettings>>,
     cluster: Box<[RedisUrl]>,
@@ -44,24 +44,24 @@ impl Store {
     }
 
     /// Returns a builder for a store in this process.
-    pub fn memory_builder() -> MemoryBuilder {
-        MemoryBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
+    pub fn memory_builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
     }
 
     /// Opens the store in the Redis at this URL: `redis://[user:password@]host[:port][/database]`, `rediss://` for
     /// TLS, or `unix:///path`. It connects at its first use.
     ///
     /// # Errors The URL is not valid.
-    pub fn redis(url: &str) -> Result<Self, OpenError> {
+    pub fn redis(url: &str) -> Result<Self, StoreOpenError> {
         Self::redis_builder(url).open()
     }
 
     /// Returns a builder for a store in the Redis at this URL.
-    pub fn redis_builder(url: &str) -> RedisBuilder {
+    pub fn redis_builder(url: &str) -> RedisStoreBuilder {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
         let (sentinel, cluster, tls, password_file, prefix) = Default::default();
         let url = RedisUrl::new(url.to_owned());
-        RedisBuilder {
+        RedisStoreBuilder {
             url,
             sentinel,
             cluster,
@@ -76,9 +76,9 @@ impl Store {
     }
 }
 
-// === impl MemoryBuilder ===
+// === impl MemoryStoreBuilder ===
 
-impl MemoryBuilder {
+impl MemoryStoreBuilder {
     /// Sets the clock. A [`ManualClock`](crate::clock::ManualClock) changes only when a test sets it.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
@@ -96,13 +96,13 @@ impl MemoryBuilder {
 
     /// Opens the store.
     pub fn open(self) -> Store {
-        Store::Memory(Arc::new(Memory::bounded(self.clock, self.key_secret, self.max_buckets)))
+        Store(Backend::Memory(Arc::new(Memory::bounded(self.clock, self.key_secret, self.max_buckets))))
     }
 }
 
-// === impl RedisBuilder ===
+// === impl RedisStoreBuilder ===
 
-impl RedisBuilder {
+impl RedisStoreBuilder {
     /// Queries these sentinels for the master. The host of the store's URL is then the name of the master, as in
     /// `redis://user@mymaster/2`. The URL of each sentinel needs a port.
     pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
@@ -155,8 +155,8 @@ impl RedisBuilder {
     /// Opens the store. It connects at its first use, and opens even if Redis is unreachable.
     ///
     /// # Errors The URL is not valid, or the prefix would move keys to other hash slots of a cluster.
-    pub fn open(self) -> Result<Store, OpenError> {
-        let bad = |why: String| OpenError(self.url.clone(), why);
+    pub fn open(self) -> Result<Store, StoreOpenError> {
+        let bad = |why: String| StoreOpenError(self.url.clone(), why);
         let url = RedisUrl::parse(self.url.expose()).map_err(|fault| bad(format!("its URL {fault}")))?;
         if !self.prefix.bytes().all(is_prefix_byte) {
             return Err(bad(format!("prefix `{}` may contain only letters, digits and `._-:`", self.prefix)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::negative_cache::Remote as _;
-use super::{Store, StoreError};
+use super::{Backend, Store, StoreError};
 use crate::limit::redisson::Sharing;
 use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
 
@@ -59,13 +59,13 @@ impl LimiterRef {
 impl Store {
     /// Takes permits, or returns how long to wait. Zero permits read the bucket without a charge.
     pub(crate) async fn acquire(&self, limiter: &LimiterRef, permits: u32) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 let decision = limiters.acquire(limiter, permits, now)?;
                 Ok(Outcome::new(now, vec![decision], &[limiter.charge(permits)]))
             }
-            Self::Redis(redis) => redis.take(&[limiter.charge(permits)], None, redis.store().deadline()).await,
+            Backend::Redis(redis) => redis.take(&[limiter.charge(permits)], None, redis.store().deadline()).await,
         }
     }
 
@@ -76,69 +76,69 @@ impl Store {
         condition: SetRate,
         config: &RateConfig,
     ) -> Result<bool, StoreError> {
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 limiters.set_rate(limiter, condition, config, now)
             }
-            Self::Redis(redis) => redis.store().set_rate(limiter, condition, config).await,
+            Backend::Redis(redis) => redis.store().set_rate(limiter, condition, config).await,
         }
     }
 
     /// Returns the configuration, if the limiter has one.
     pub(crate) async fn rate_config(&self, limiter: &LimiterRef) -> Result<Option<RateConfig>, StoreError> {
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.config(limiter, now))
             }
-            Self::Redis(redis) => redis.store().rate_config(limiter).await,
+            Backend::Redis(redis) => redis.store().rate_config(limiter).await,
         }
     }
 
     /// Puts permits back. Returns how many were in use.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 limiters.release(limiter, permits, now)
             }
-            Self::Redis(redis) => redis.store().release(limiter, permits).await,
+            Backend::Redis(redis) => redis.store().release(limiter, permits).await,
         }
     }
 
     /// Sets the limiter's time to live; `None` removes it. Returns `true` if the limiter existed.
     pub(crate) async fn expire(&self, limiter: &LimiterRef, after: Option<Duration>) -> Result<bool, StoreError> {
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 53));
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.expire(limiter, after, now))
             }
-            Self::Redis(redis) => redis.store().expire(limiter, after).await,
+            Backend::Redis(redis) => redis.store().expire(limiter, after).await,
         }
     }
 
     /// Returns the limiter's time to live; `None` if it does not expire.
     pub(crate) async fn time_to_live(&self, limiter: &LimiterRef) -> Result<Option<Duration>, StoreError> {
-        let millis = match self {
-            Self::Memory(memory) => {
+        let millis = match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 limiters.time_to_live(limiter, now)?
             }
-            Self::Redis(redis) => redis.store().time_to_live(limiter).await?,
+            Backend::Redis(redis) => redis.store().time_to_live(limiter).await?,
         };
         Ok(millis.map(Duration::from_millis))
     }
 
     /// Deletes a limiter with its permits in use. Returns `true` if there was anything to delete.
     pub(crate) async fn delete(&self, limiter: &LimiterRef) -> Result<bool, StoreError> {
-        match self {
-            Self::Memory(memory) => {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.delete(limiter, now))
             }
-            Self::Redis(redis) => redis.store().delete(limiter).await,
+            Backend::Redis(redis) => redis.store().delete(limiter).await,
         }
     }
 }

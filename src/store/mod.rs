@@ -19,7 +19,7 @@ pub(crate) mod transfer;
 
 use std::sync::Arc;
 
-pub use self::builder::{MemoryBuilder, RedisBuilder};
+pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
@@ -44,7 +44,11 @@ use crate::metrics::Metrics;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub enum Store {
+pub struct Store(Backend);
+
+/// The implementation of a [`Store`].
+#[derive(Clone, Debug)]
+pub(crate) enum Backend {
     /// Buckets in this process: limits are exact for one gateway, and are lost when it exits.
     Memory(Arc<Memory>),
     /// Buckets in Redis: limits are exact for all gateways together.
@@ -110,30 +114,30 @@ pub(crate) struct KnownRefusal {
 /// Why a store could not be opened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("store `{0}` cannot be opened: {1}")]
-pub struct OpenError(RedisUrl, String);
+pub struct StoreOpenError(RedisUrl, String);
 
 impl Store {
     /// Opens the store. A store in Redis connects at its first use, and opens even if Redis is unreachable.
     ///
     /// # Errors The URL is not a valid Redis URL.
-    pub fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, OpenError> {
+    pub(crate) fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
         Ok(match settings {
             StoreSettings::Memory { key_secret } => {
-                Self::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret)))
+                Self(Backend::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret))))
             }
             StoreSettings::Redis(settings) => {
                 let redis = Redis::new(settings, Arc::clone(&metrics));
-                let redis = redis.map_err(|error| OpenError(settings.url.clone(), error.to_string()))?;
-                Self::Redis(Arc::new(NegativeCache::new(redis, metrics)))
+                let redis = redis.map_err(|error| StoreOpenError(settings.url.clone(), error.to_string()))?;
+                Self(Backend::Redis(Arc::new(NegativeCache::new(redis, metrics))))
             }
         })
     }
 
     /// Returns a store with the same buckets for another thread, with its own connections.
     pub fn for_worker(&self) -> Self {
-        match self {
-            Self::Memory(memory) => Self::Memory(Arc::clone(memory)),
-            Self::Redis(redis) => Self::Redis(Arc::new(redis.with_store(redis.store().for_worker()))),
+        match &self.0 {
+            Backend::Memory(memory) => Self(Backend::Memory(Arc::clone(memory))),
+            Backend::Redis(redis) => Self(Backend::Redis(Arc::new(redis.with_store(redis.store().for_worker())))),
         }
     }
 
@@ -143,22 +147,22 @@ impl Store {
         limiters: impl Iterator<Item = &'l Arc<Limiter>>,
         were: impl Iterator<Item = &'l Arc<Limiter>>,
     ) {
-        if let Self::Memory(memory) = self {
+        if let Backend::Memory(memory) = &self.0 {
             memory.set_active_limits(limiters.map(|limiter| &**limiter), were.map(|limiter| &**limiter));
         }
     }
 
     /// Returns the number of buckets that an embedded store has for this limit.
     pub(crate) fn usage(&self, limiter: &Arc<Limiter>) -> Option<Usage> {
-        match self {
-            Self::Memory(memory) => Some(memory.usage(limiter)),
-            Self::Redis(_) => None,
+        match &self.0 {
+            Backend::Memory(memory) => Some(memory.usage(limiter)),
+            Backend::Redis(_) => None,
         }
     }
 
     /// Does the periodic maintenance that does not depend on requests.
     pub(crate) fn run_maintenance(&self) {
-        if let Self::Memory(memory) = self {
+        if let Backend::Memory(memory) = &self.0 {
             memory.run_maintenance();
         }
     }
@@ -166,92 +170,97 @@ impl Store {
     /// Returns a cached refusal of these charges, if there is one. An embedded store has no cache, since a decision is
     /// as fast.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => redis.known_refusal(charges),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => redis.known_refusal(charges),
         }
     }
 
     /// Returns the hash of a client in Redis keys; `None` if the key contains the client itself.
     pub(crate) fn key_of(&self, client: &ClientId) -> Option<u128> {
         let ClientId::Value(value) = client else { return None };
-        match self {
-            Self::Memory(memory) => Some(memory.key_of(value)),
-            Self::Redis(redis) => redis.store().key_of(value),
+        match &self.0 {
+            Backend::Memory(memory) => Some(memory.key_of(value)),
+            Backend::Redis(redis) => redis.store().key_of(value),
         }
     }
 
     /// Announces the owner of this store as a gateway, which gets a share of each limit while the store is
     /// unreachable.
     pub(crate) fn announce_as_gateway(&self) {
-        if let Self::Redis(redis) = self {
+        if let Backend::Redis(redis) = &self.0 {
             redis.store().fallback().announce_as_gateway();
         }
     }
 
+    /// Returns `true` if the buckets are in Redis.
+    pub(crate) fn is_redis(&self) -> bool {
+        matches!(self.0, Backend::Redis(_))
+    }
+
     /// Opens connections before the first decision needs them, on the current Tokio runtime.
     pub fn connect(&self) {
-        if let Self::Redis(redis) = self {
+        if let Backend::Redis(redis) = &self.0 {
             redis.store().connect();
         }
     }
 
     /// Returns the store's name for messages: `memory`, or its address without the password.
     pub(crate) fn address(&self) -> String {
-        match self {
-            Self::Memory(_) => "memory".to_owned(),
-            Self::Redis(redis) => redis.store().url().to_string(),
+        match &self.0 {
+            Backend::Memory(_) => "memory".to_owned(),
+            Backend::Redis(redis) => redis.store().url().to_string(),
         }
     }
 
     /// Returns the metrics that the store counts in; `None` if it counts nothing.
     pub(crate) fn metrics(&self) -> Option<&Arc<Metrics>> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => Some(redis.metrics()),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => Some(redis.metrics()),
         }
     }
 
     /// Returns why the store is unreachable, if it is known to be.
     pub(crate) fn outage(&self) -> Option<String> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => redis.store().outage(),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => redis.store().outage(),
         }
     }
 
     /// Returns the last known address of the master, if the store uses sentinels.
     #[cfg(feature = "gateway")]
     pub(crate) fn master(&self) -> Option<String> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => redis.store().master(),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => redis.store().master(),
         }
     }
 
     /// Returns the number of gateways that share the store, as last counted.
     #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> Option<u32> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => Some(redis.store().fallback().gateways()),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => Some(redis.store().fallback().gateways()),
         }
     }
 
     /// Returns the number of permits that were granted locally and are not charged to the store yet.
     #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> Option<u64> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => Some(redis.store().fallback().owed()),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => Some(redis.store().fallback().owed()),
         }
     }
 
     /// Returns `true` if the store can decide now. Used by health checks.
     pub async fn is_up(&self) -> bool {
-        match self {
-            Self::Memory(_) => true,
-            Self::Redis(redis) => redis.store().is_up().await,
+        match &self.0 {
+            Backend::Memory(_) => true,
+            Backend::Redis(redis) => redis.store().is_up().await,
         }
     }
 
@@ -259,10 +268,10 @@ impl Store {
     ///
     /// # Errors
     /// The store could not decide; see [`StoreError`].
-    pub async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(memory) => memory.take(charges),
-            Self::Redis(redis) => multi_slot::take(redis, charges, None).await,
+    pub(crate) async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        match &self.0 {
+            Backend::Memory(memory) => memory.take(charges),
+            Backend::Redis(redis) => multi_slot::take(redis, charges, None).await,
         }
     }
 
@@ -270,10 +279,10 @@ impl Store {
     ///
     /// # Errors
     /// The store could not decide; see [`StoreError`].
-    pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(memory) => memory.take_at(charges, now),
-            Self::Redis(redis) => multi_slot::take(redis, charges, Some(now)).await,
+    pub(crate) async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        match &self.0 {
+            Backend::Memory(memory) => memory.take_at(charges, now),
+            Backend::Redis(redis) => multi_slot::take(redis, charges, Some(now)).await,
         }
     }
 }
@@ -281,9 +290,9 @@ impl Store {
 impl Store {
     /// Makes all charges or none without waiting. Returns `None` if the store has to be asked.
     pub(crate) fn take_immediately(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
-        match self {
-            Self::Memory(memory) => Some(memory.take(charges)),
-            Self::Redis(_) => None,
+        match &self.0 {
+            Backend::Memory(memory) => Some(memory.take(charges)),
+            Backend::Redis(_) => None,
         }
     }
 
@@ -291,15 +300,15 @@ impl Store {
     ///
     /// # Errors The store is in this process, so that there are no shares, or the rate of a limiter is unknown.
     pub(crate) fn take_locally(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        match self {
-            Self::Memory(_) => Err(StoreError::Unreachable),
-            Self::Redis(redis) => redis.store().fallback().take(charges),
+        match &self.0 {
+            Backend::Memory(_) => Err(StoreError::Unreachable),
+            Backend::Redis(redis) => redis.store().fallback().take(charges),
         }
     }
 
     /// Gives back what [`take_locally`](Self::take_locally) granted.
     pub(crate) fn give_back_locally(&self, granted: &[Granted]) {
-        if let Self::Redis(redis) = self {
+        if let Backend::Redis(redis) = &self.0 {
             redis.store().fallback().give_back(granted);
         }
     }
@@ -308,26 +317,26 @@ impl Store {
     /// become available again with time, but permits that are given back twice are granted twice.
     ///
     /// # Errors The store did not reply. The permits become available again with time.
-    pub async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(memory) => {
+    pub(crate) async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 memory.give_back(granted);
                 Ok(())
             }
-            Self::Redis(redis) => multi_slot::give_back(redis, granted, None).await,
+            Backend::Redis(redis) => multi_slot::give_back(redis, granted, None).await,
         }
     }
 
     /// Gives back permits, as if the store's clock showed `now`. For tests.
     ///
     /// # Errors The store did not reply.
-    pub async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(memory) => {
+    pub(crate) async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
+        match &self.0 {
+            Backend::Memory(memory) => {
                 memory.give_back_at(granted, now);
                 Ok(())
             }
-            Self::Redis(redis) => multi_slot::give_back(redis, granted, Some(now)).await,
+            Backend::Redis(redis) => multi_slot::give_back(redis, granted, Some(now)).await,
         }
     }
 }
@@ -365,7 +374,7 @@ impl StoreError {
     }
 
     /// Returns the error as a label: one of a fixed set.
-    pub fn cause(&self) -> &'static str {
+    pub(crate) fn cause(&self) -> &'static str {
         match self {
             Self::Timeout => "timeout",
             Self::Unreachable => "unreachable",

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate::clock::Stopwatch;
+use tidegate::internals::clock::Stopwatch;
 use tokio::task::JoinSet;
 
 use super::client::ask;

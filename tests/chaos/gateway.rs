@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use tidegate::clock::{Clock, SystemClock};
+use tidegate::Clock;
+use tidegate::internals::clock::SystemClock;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 

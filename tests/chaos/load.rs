@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use tidegate::clock::{Clock, Stopwatch, SystemClock};
+use tidegate::Clock;
+use tidegate::internals::clock::{Stopwatch, SystemClock};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};

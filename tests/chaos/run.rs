@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate::clock::{Clock, SystemClock};
+use tidegate::Clock;
+use tidegate::internals::clock::SystemClock;
 use tokio::time::{Instant, sleep};
 
 use super::faults::Fault;

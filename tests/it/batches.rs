@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
-use tidegate::clock::{ManualClock, Stopwatch, Timestamp};
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Charge, Outcome, Quota};
-use tidegate::metrics::Metrics;
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::store::{Memory, Store};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Charge, Outcome, Quota};
+use tidegate::internals::store::Memory;
+use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{ManualClock, Metrics, Store, Timestamp};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

@@ -1,9 +1,10 @@
 //! Limiters that Redisson's clients use too: who takes from them, and by whose rule, must make no difference.
 
 use deadpool_redis::redis::{Commands, cmd};
-use tidegate::clock::{Clock, SystemClock, Timestamp};
-use tidegate::limit::{Charge, Decision, Granted, Mode, Wait};
-use tidegate::store::{Store, StoreError};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::SystemClock;
+use tidegate::internals::limit::{Charge, Decision, Granted, Wait};
+use tidegate::{Clock, Mode, Store, StoreError, Timestamp};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tidegate::limit::Quota;
-use tidegate::limit::redisson::Sharing;
+use tidegate::internals::limit::Quota;
+use tidegate::internals::limit::redisson::Sharing;
 
 use crate::foreign::take;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -3,9 +3,9 @@
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use tidegate::limit::redisson::Sharing;
-use tidegate::limit::{Charge, Decision, Mode, Quota, Wait};
-use tidegate::store::Store;
+use tidegate::internals::limit::redisson::Sharing;
+use tidegate::internals::limit::{Charge, Decision, Quota, Wait};
+use tidegate::{Mode, Store};
 
 use crate::foreign::take;
 use crate::support::redis::{RedisServer, fresh_name};

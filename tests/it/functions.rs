@@ -1,9 +1,9 @@
 //! Redis keeps our scripts as functions, as far as it can and lets us; whatever it knows of them, decisions are the same.
 
 use deadpool_redis::redis::{Connection, cmd};
-use tidegate::clock::Timestamp;
-use tidegate::limit::Charge;
-use tidegate::store::Store;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::Charge;
+use tidegate::{Store, Timestamp};
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

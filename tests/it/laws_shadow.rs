@@ -3,8 +3,9 @@
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
-use tidegate::limit::{Charge, Decision, Wait};
-use tidegate::store::Store;
+use tidegate::Store;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::{Charge, Decision, Wait};
 
 use crate::laws::{START, Stores, config};
 use crate::support::overall;
@@ -160,7 +161,7 @@ fn rejected_request_changes_no_bucket() {
     let stores = Stores::start();
     let mut redis = stores.redis.as_ref().map(|redis| std::cell::RefCell::new(redis.connection()));
     for store in &stores.all {
-        let redis = redis.as_mut().filter(|_| matches!(store, Store::Redis(_)));
+        let redis = redis.as_mut().filter(|_| store.is_redis());
         let stored = |name: &str| redis.as_ref().map(|redis| contents(&mut redis.borrow_mut(), name));
         check(life(onward()), |steps| {
             let (name, mut now) = (fresh_name(), START);

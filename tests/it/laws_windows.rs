@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
-use tidegate::clock::Timestamp;
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, Wait};
-use tidegate::store::Store;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota, Wait};
+use tidegate::{Mode, Store, Timestamp};
 
 use crate::laws::{START, Stores};
 use crate::support::redis::fresh_name;
@@ -148,7 +147,7 @@ impl<'s> Ledger<'s> {
         Self { stores, store, name: fresh_name(), quota, now, granted: Vec::new() }
     }
 
-    fn ask(&self, permits: u32, at: u64) -> tidegate::limit::Decision {
+    fn ask(&self, permits: u32, at: u64) -> tidegate::internals::limit::Decision {
         self.stores.take(self.store, &[charge(&self.name, self.quota, None, permits)], at).decisions[0]
     }
 

@@ -16,9 +16,10 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sfv::{BareItem, Item, ListEntry, Parser};
-use tidegate::layer::{LayerBuilder, LayerError, Peer, Unmatched};
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{Config, Metrics, RateLimitLayer, RateLimiter, Store};
+use tidegate::{
+    Config, LayerError, Metrics, Mode, Peer, RateConfig, RateLimitLayer, RateLimitLayerBuilder, RateLimiter, Store,
+    Unmatched,
+};
 use tower::ServiceExt;
 
 use crate::support::granted;
@@ -244,7 +245,7 @@ async fn extended_connect_is_limited_like_a_get() {
 #[tokio::test]
 async fn layers_and_limiters_can_share_a_store() {
     let store = Store::memory();
-    let limited = |layer: LayerBuilder| {
+    let limited = |layer: RateLimitLayerBuilder| {
         let layer = layer.store(store.clone()).from_yaml(RULES).expect("valid rules");
         Router::new().fallback(async || "handled").layer(layer)
     };

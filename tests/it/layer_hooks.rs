@@ -7,9 +7,7 @@ use axum::body::Body;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tidegate::layer::{ClientKey, Rejection, Unmatched};
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{Config, RateLimitLayer, RateLimiter, Store};
+use tidegate::{ClientKey, Config, Mode, RateConfig, RateLimitLayer, RateLimiter, Rejection, Store, Unmatched};
 use tower::ServiceExt;
 
 const RULES: &str = "

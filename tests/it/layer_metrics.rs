@@ -5,8 +5,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
-use tidegate::layer::LayerError;
-use tidegate::{Config, Metrics, RateLimitLayer, Store};
+use tidegate::{Config, LayerError, Metrics, RateLimitLayer, Store};
 use tower::ServiceExt;
 
 fn config(route: &str) -> Config {
@@ -39,7 +38,7 @@ async fn layer_and_store_share_a_metrics_registry() {
     for given in [None, Some(Arc::clone(&metrics))] {
         let store = dead().metrics(Arc::clone(&metrics)).open().expect("a store");
         let builder = RateLimitLayer::builder().store(store);
-        let builder = given.into_iter().fold(builder, tidegate::layer::LayerBuilder::metrics);
+        let builder = given.into_iter().fold(builder, tidegate::RateLimitLayerBuilder::metrics);
         let layer = builder.from_config(&config("a")).expect("a layer");
         assert_eq!(ask(&layer).await, 200);
         assert!(has(&metrics, "tidegate_store_up 0"), "{}", metrics.render());
@@ -53,7 +52,7 @@ async fn replaced_rules_remove_series_and_keep_counts() {
     let layer = RateLimitLayer::new(&config("first"), Arc::clone(&metrics)).expect("a layer");
     ask(&layer).await;
     for number in 0..300 {
-        layer.replace_rules(config(&format!("renamed-{number}")).rules);
+        layer.replace_rules(&config(&format!("renamed-{number}")));
         assert_eq!(ask(&layer).await, 200);
     }
     let text = metrics.render();
@@ -63,7 +62,7 @@ async fn replaced_rules_remove_series_and_keep_counts() {
         format!("tidegate_decisions_total{{route=\"renamed-299\",limit=\"total\",outcome=\"allowed\"}} {count}")
     };
     assert!(has(&metrics, &counted(1)), "{text}");
-    layer.replace_rules(config("renamed-299").rules);
+    layer.replace_rules(&config("renamed-299"));
     ask(&layer).await;
     assert!(has(&metrics, &counted(2)), "{}", metrics.render());
 }

@@ -6,8 +6,7 @@ use axum::Router;
 use axum::body::Body;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::BodyExt;
-use tidegate::RateLimitLayer;
-use tidegate::layer::Peer;
+use tidegate::{Peer, RateLimitLayer};
 use tower::ServiceExt;
 
 /// Responds with the target and the fields that a handler gets.

@@ -1,8 +1,9 @@
 //! The keys of many clients that send one request each.
 
 use deadpool_redis::redis::cmd;
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Quota};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Quota};
 use tokio::task::JoinSet;
 
 use crate::support::charge_of;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::clock::Stopwatch;
+use tidegate::internals::clock::Stopwatch;
 use tokio::time::timeout;
 
 use crate::support::gateway::TestGateway;

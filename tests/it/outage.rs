@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, cmd};
-use tidegate::clock::Stopwatch;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::Stopwatch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 

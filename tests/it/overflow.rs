@@ -6,10 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
-use tidegate::layer::Peer;
-use tidegate::metrics::Metrics;
-use tidegate::store::Store;
-use tidegate::{Config, RateLimitLayer};
+use tidegate::{Config, Metrics, Peer, RateLimitLayer, Store};
 use tower::ServiceExt;
 
 use crate::support::gateway::TestGateway;

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate::Config;
-use tidegate::limit::Algorithm;
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::rule::{Limit, WaitPolicy};
+use tidegate::internals::ConfigInternals;
+use tidegate::internals::limit::Algorithm;
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::rule::{Limit, WaitPolicy};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
 mod draw;
@@ -60,5 +61,5 @@ fn waiting_defaults_match_the_algorithms_page() {
 fn limits_of(rules: &str) -> Vec<Limit> {
     let file = format!("routes:\n  - name: r\n    match: {{ path: /** }}\n    limits:\n{rules}");
     let config = Config::parse(&file).unwrap_or_else(|problems| panic!("{problems}"));
-    config.rules.routes.iter().flat_map(|route| route.limits.clone()).collect()
+    config.rules().routes.iter().flat_map(|route| route.limits.clone()).collect()
 }

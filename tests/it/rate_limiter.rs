@@ -6,11 +6,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_redis::redis::Commands;
-use tidegate::RateLimiter;
-use tidegate::clock::{Clock, ManualClock, SystemClock, Timestamp};
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::rate_limiter::{InstanceId, RateLimiterError, Usage};
-use tidegate::store::{Store, StoreError};
+use tidegate::internals::clock::SystemClock;
+use tidegate::{
+    Clock, InstanceId, ManualClock, Mode, PermitsInUse, RateConfig, RateLimiter, RateLimiterError, Store, StoreError,
+    Timestamp,
+};
 use tokio::time::Instant;
 
 use crate::support::granted;
@@ -82,16 +82,16 @@ async fn rates_can_be_set_replaced_and_updated() {
         let limiter = RateLimiter::new(store, "lim").expect("a limiter");
         let hour = |permits| rate(Mode::Overall, permits, 3_600_000);
         assert_eq!((limiter.exists().await, limiter.config().await), (Ok(false), Ok(None)));
-        assert_eq!(limiter.update_rate(&hour(5), Usage::Keep).await, Ok(false));
+        assert_eq!(limiter.update_rate(&hour(5), PermitsInUse::Keep).await, Ok(false));
         assert_eq!(limiter.try_set_rate(&hour(10)).await, Ok(true));
         assert_eq!(limiter.try_set_rate(&hour(99)).await, Ok(false));
         assert_eq!((limiter.exists().await, limiter.config().await), (Ok(true), Ok(Some(hour(10)))));
         assert_eq!(granted(&limiter, 4).await, Ok(true));
-        assert_eq!(limiter.update_rate(&hour(6), Usage::Keep).await, Ok(true));
+        assert_eq!(limiter.update_rate(&hour(6), PermitsInUse::Keep).await, Ok(true));
         assert_eq!(limiter.available_permits().await, Ok(2));
-        assert_eq!(limiter.update_rate(&hour(3), Usage::Keep).await, Ok(true));
+        assert_eq!(limiter.update_rate(&hour(3), PermitsInUse::Keep).await, Ok(true));
         assert_eq!((limiter.available_permits().await, granted(&limiter, 1).await), (Ok(0), Ok(false)));
-        assert_eq!(limiter.update_rate(&hour(6), Usage::Reset).await, Ok(true));
+        assert_eq!(limiter.update_rate(&hour(6), PermitsInUse::Reset).await, Ok(true));
         assert_eq!(limiter.available_permits().await, Ok(6));
         assert_eq!((granted(&limiter, 6).await, limiter.release(2).await), (Ok(true), Ok(2)));
         assert_eq!(limiter.available_permits().await, Ok(2));

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
-use tidegate::RateLimiter;
-use tidegate::limit::{Mode, RateConfig};
+use tidegate::{Mode, RateConfig, RateLimiter};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;

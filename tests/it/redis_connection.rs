@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, cmd};
-use tidegate::clock::Stopwatch;
-use tidegate::store::{Store, StoreError};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::{Store, StoreError};
 
 use crate::support::redis::{RedisServer, wait_a_little, wait_for};
 use crate::support::{configured, overall};

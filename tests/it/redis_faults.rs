@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd, parse_redis_value};
-use tidegate::clock::Stopwatch;
-use tidegate::store::{Store, StoreError};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::{Store, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};

@@ -1,15 +1,19 @@
 //! The format of buckets in Redis: one string for each bucket, which expires when all permits have returned.
 
 use deadpool_redis::redis::{Commands, cmd};
-use tidegate::clock::Timestamp;
-use tidegate::store::Store;
+use tidegate::internals::StoreInternals;
+use tidegate::{Store, Timestamp};
 
 use crate::support::redis::RedisServer;
 use crate::support::{overall, per_client};
 
 const NOW: u64 = 1_700_000_000_000;
 
-async fn take(store: &Store, charge: tidegate::limit::Charge, now: u64) -> tidegate::limit::Decision {
+async fn take(
+    store: &Store,
+    charge: tidegate::internals::limit::Charge,
+    now: u64,
+) -> tidegate::internals::limit::Decision {
     store.take_at(&[charge], Timestamp::from_millis(now)).await.expect("a decision").decisions[0]
 }
 

@@ -7,8 +7,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tidegate::layer::ReportHandle;
-use tidegate::{Config, Metrics, RateLimitLayer, Store};
+use tidegate::{Config, Metrics, RateLimitLayer, ReportHandle, Store};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tower::ServiceExt;
@@ -54,14 +53,14 @@ async fn new_rate_applies_immediately_and_keeps_usage() {
         let layer = layer(&without_wait("a", 3), &store);
         let app = app(&layer);
         assert_eq!(statuses(&app, "/a", 4).await, [200, 200, 200, 429]);
-        layer.replace_rules(without_wait("a", 5).rules);
+        layer.replace_rules(&without_wait("a", 5));
         assert_eq!(statuses(&app, "/a", 3).await, [200, 200, 429], "three of the five are in use");
-        layer.replace_rules(without_wait("a", 4).rules);
+        layer.replace_rules(&without_wait("a", 4));
         assert_eq!(statuses(&app, "/a", 1).await, [429], "five of the four are in use");
-        layer.for_worker().replace_rules(without_wait("b", 1).rules);
+        layer.for_worker().replace_rules(&without_wait("b", 1));
         assert_eq!(statuses(&app, "/a", 1).await, [200], "the new rules have no route for the path");
         assert_eq!(statuses(&app, "/b", 2).await, [200, 429]);
-        layer.replace_rules(without_wait("a", 6).rules);
+        layer.replace_rules(&without_wait("a", 6));
         assert_eq!(statuses(&app, "/a", 2).await, [200, 429], "the bucket outlives the rules that named it");
     }
 }
@@ -93,7 +92,7 @@ async fn running_request_keeps_its_rules() {
     let asking = tokio::spawn(app.oneshot(request));
     tokio::time::sleep(Duration::from_millis(1)).await; // in virtual time: the request reaches its handler
     assert!(report.get().is_none());
-    layer.replace_rules(without_wait("b", 3).rules);
+    layer.replace_rules(&without_wait("b", 3));
     gate.add_permits(1);
     asking.await.expect("a task").expect("a response");
     assert_eq!(report.get().and_then(|report| report.route.as_deref()), Some("a"));
@@ -110,7 +109,7 @@ async fn waiting_request_keeps_its_rules() {
     assert_eq!(ask(&app, "/a").await.status(), 200);
     let waiting = start_request(&app, "/a");
     tokio::time::sleep(Duration::from_millis(1)).await;
-    layer.replace_rules(without_wait("a", 1).rules);
+    layer.replace_rules(&without_wait("a", 1));
     assert_eq!(ask(&app, "/a").await.status(), 429, "the new rules have no `max_wait`");
     assert!(!waiting.is_finished());
     let began = tokio::time::Instant::now();

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Quota};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Quota};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -9,8 +9,8 @@ use rustls::ClientConfig;
 use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use tidegate::config::ListenAddress;
-use tidegate::{Config, Gateway};
+use tidegate::internals::ConfigInternals;
+use tidegate::{Config, Gateway, ListenAddress};
 
 use crate::support::gateway::get;
 use crate::support::tls::{Authority, listener};
@@ -39,12 +39,7 @@ upstreams: {{ api: {{ {upstream} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
     let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    config.listen.iter_mut().filter_map(|entry| entry.tls.as_mut()).for_each(|tls| tls.check_interval = interval);
-    config
-        .upstreams
-        .values_mut()
-        .filter_map(|upstream| upstream.tls.as_mut())
-        .for_each(|tls| tls.check_interval = interval);
+    config.set_certificate_check_interval(interval);
     Gateway::start(config, 2).unwrap()
 }
 

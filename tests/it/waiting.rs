@@ -5,8 +5,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use tidegate::layer::Peer;
-use tidegate::{Config, RateLimitLayer, Store};
+use tidegate::{Config, Peer, RateLimitLayer, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};

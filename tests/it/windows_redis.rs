@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deadpool_redis::redis::Commands;
-use tidegate::clock::Timestamp;
-use tidegate::limit::calendar::{Calendar, Unit};
-use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Quota};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::calendar::{Calendar, Unit};
+use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
+use tidegate::{Mode, Timestamp};
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tidegate::clock::{Clock, ManualClock, Timestamp};
-use tidegate::limit::{Charge, Decision, Limiter, Mode, Quota};
-use tidegate::store::Memory;
+use tidegate::internals::limit::{Charge, Decision, Limiter, Quota};
+use tidegate::internals::store::Memory;
+use tidegate::{Clock, ManualClock, Mode, Timestamp};
 
 /// The length of the timeline in milliseconds.
 pub const LENGTH: u32 = 240_000;

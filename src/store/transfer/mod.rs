@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use self::limiter::{WrittenMode, WrittenPayment, bytes, hex};
 use super::fallback::LocalState;
 use super::settings::KeySecret;
-use super::{Memory, Store};
+use super::{Backend, Memory, Store};
 use crate::limit::Limiter;
 
 /// The most bytes of a state. Buckets and payments beyond are left out, the least used buckets first.
@@ -174,7 +174,7 @@ impl Store {
     /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted them. Logs
     /// the number, and where it comes from.
     pub(crate) fn assume_gateways(&self, remembered: Option<u32>) {
-        let Self::Redis(redis) = self else { return };
+        let Backend::Redis(redis) = &self.0 else { return };
         let fallback = redis.store().fallback();
         fallback.assume(remembered.unwrap_or(1));
         let gateways = fallback.gateways();
@@ -188,9 +188,9 @@ impl Store {
 
     /// Takes over the number of gateways, the debts, and the buckets of these limits from the gateway before this one.
     pub(crate) fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
-        let buckets = match self {
-            Self::Memory(memory) => memory,
-            Self::Redis(redis) => {
+        let buckets = match &self.0 {
+            Backend::Memory(memory) => memory,
+            Backend::Redis(redis) => {
                 redis.store().fallback().take_over(state.header.local_state());
                 redis.store().fallback().buckets()
             }
@@ -208,7 +208,7 @@ impl Store {
 
     /// The gateway before this one has ended, and has sent what it granted while it drained, unless it was killed.
     pub(crate) fn predecessor_ended(&self, last: Option<&StoreState>) {
-        let Self::Redis(redis) = self else { return };
+        let Backend::Redis(redis) = &self.0 else { return };
         let fallback = redis.store().fallback();
         for line in last.iter().flat_map(|last| last.lines()) {
             let Some(Line::Payment(payment)) = line else { continue };
@@ -221,9 +221,9 @@ impl Store {
 
     /// Decides by a part of each share, since another gateway takes this one's place; returns the state for it.
     pub(crate) fn begin_handover(&self) -> SentState {
-        let (state, buckets) = match self {
-            Self::Memory(memory) => (None, &**memory),
-            Self::Redis(redis) => {
+        let (state, buckets) = match &self.0 {
+            Backend::Memory(memory) => (None, &**memory),
+            Backend::Redis(redis) => {
                 let fallback = redis.store().fallback();
                 (Some(fallback.begin_handover()), fallback.buckets())
             }
@@ -236,14 +236,14 @@ impl Store {
 
     /// The other gateway serves: it charges the debts that were sent.
     pub(crate) fn finish_handover(&self, sent: &SentState) {
-        if let Self::Redis(redis) = self {
+        if let Backend::Redis(redis) = &self.0 {
             redis.store().fallback().forget_payments(&sent.payments);
         }
     }
 
     /// Returns the permits that this gateway granted locally during its drain and has not charged; `None` if there are none.
     pub(crate) fn last_debts(&self) -> Option<SentState> {
-        let Self::Redis(redis) = self else { return None };
+        let Backend::Redis(redis) = &self.0 else { return None };
         let mut sent = SentState::new(redis.store().fallback().buckets(), None);
         self.add_payments(&mut sent);
         (!sent.payments.is_empty()).then_some(sent)
@@ -251,14 +251,14 @@ impl Store {
 
     /// How many gateways Redis has counted, now and whenever that changes.
     pub(crate) fn counted_gateways(&self) -> Option<watch::Receiver<Option<u32>>> {
-        match self {
-            Self::Memory(_) => None,
-            Self::Redis(redis) => Some(redis.store().fallback().counted()),
+        match &self.0 {
+            Backend::Memory(_) => None,
+            Backend::Redis(redis) => Some(redis.store().fallback().counted()),
         }
     }
 
     fn add_payments(&self, sent: &mut SentState) {
-        let Self::Redis(redis) = self else { return };
+        let Backend::Redis(redis) = &self.0 else { return };
         let (payments, now) = redis.store().fallback().payments();
         let mut left_out = 0;
         for payment in &payments {
@@ -274,7 +274,7 @@ impl Store {
     }
 
     fn adopt(&self, payment: WrittenPayment, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
-        let Self::Redis(redis) = self else { return None };
+        let Backend::Redis(redis) = &self.0 else { return None };
         let fallback = redis.store().fallback();
         let payment = payment.read(limiters, fallback.now())?;
         let permits = payment.permits();
@@ -284,9 +284,9 @@ impl Store {
 
     fn import_bucket(&self, limiter: &Arc<Limiter>, owner: &str, numbers: &[i64]) -> bool {
         let Some(owner) = bytes(owner).and_then(|owner| owner.try_into().ok()) else { return false };
-        match self {
-            Self::Memory(memory) => memory.import(limiter, owner, numbers),
-            Self::Redis(redis) => redis.store().fallback().import(limiter, owner, numbers),
+        match &self.0 {
+            Backend::Memory(memory) => memory.import(limiter, owner, numbers),
+            Backend::Redis(redis) => redis.store().fallback().import(limiter, owner, numbers),
         }
     }
 }

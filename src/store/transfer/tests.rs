@@ -44,15 +44,15 @@ fn charge(limiter: &Arc<Limiter>, client: Option<&ClientId>) -> Charge {
 
 /// Sends this number of requests; returns how many the store grants locally.
 fn granted(store: &Store, charge: &Charge, requests: usize) -> usize {
-    let take = |_: &usize| match store {
-        Store::Memory(memory) => memory.take(std::slice::from_ref(charge)).expect("a decision").granted(),
-        Store::Redis(_) => store.take_locally(std::slice::from_ref(charge)).expect("a decision").granted(),
+    let take = |_: &usize| match &store.0 {
+        Backend::Memory(memory) => memory.take(std::slice::from_ref(charge)).expect("a decision").granted(),
+        Backend::Redis(_) => store.take_locally(std::slice::from_ref(charge)).expect("a decision").granted(),
     };
     (0..requests).filter(take).count()
 }
 
 fn fallback(store: &Store) -> &crate::store::fallback::Fallback {
-    let Store::Redis(redis) = store else { panic!("a store in this process") };
+    let Backend::Redis(redis) = &store.0 else { panic!("a store in this process") };
     redis.store().fallback()
 }
 

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use tidegate::clock::{Clock, SystemClock};
+use tidegate::Clock;
+use tidegate::internals::clock::SystemClock;
 use tokio::runtime::Runtime;
 
 use self::cluster::Cluster;

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use deadpool_redis::redis::{Connection, RedisResult, cmd};
-use tidegate::clock::{Clock, SystemClock};
+use tidegate::Clock;
+use tidegate::internals::clock::SystemClock;
 
 use super::super::redis::{RedisServer, free_port};
 use super::super::tls::Authority;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::clock::Stopwatch;
+use tidegate::internals::clock::Stopwatch;
 
 use super::faults::{ask, granted_to, is_of_store, is_there_for_all, rules};
 use crate::support::cluster::RedisCluster;

@@ -10,8 +10,9 @@ mod shared;
 
 use std::sync::Arc;
 
-use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
-use tidegate::store::{Store, StoreError};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate::{Mode, Store, StoreError};
 use tokio::task::JoinSet;
 
 use crate::support::cluster::{RedisCluster, calls, errors};

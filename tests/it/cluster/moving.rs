@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::RateLimiter;
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::store::StoreError;
+use tidegate::internals::StoreInternals;
+use tidegate::{Mode, RateConfig, RateLimiter, StoreError};
 use tokio::task::JoinSet;
 
 use super::faults::{ask, granted_to, is_of_store, is_there_for_all, rules};

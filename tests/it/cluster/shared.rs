@@ -1,7 +1,8 @@
 //! Limiters shared with Java, in a cluster: each has several keys, of one slot, which may be on its way.
 
 use deadpool_redis::redis::cmd;
-use tidegate::limit::Charge;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::Charge;
 use tokio::task::{JoinSet, yield_now};
 
 use super::granted;

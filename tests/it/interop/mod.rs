@@ -7,10 +7,8 @@ mod java;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tidegate::RateLimiter;
-use tidegate::clock::{Clock, SystemClock};
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::rate_limiter::Usage;
+use tidegate::internals::clock::SystemClock;
+use tidegate::{Clock, Mode, PermitsInUse, RateConfig, RateLimiter};
 
 use self::checker::{Grant, fullest_window};
 use self::java::Java;
@@ -107,7 +105,7 @@ async fn permits_are_shared(peers: &mut Peers) {
 
 async fn rates_and_expiries_are_shared(peers: &mut Peers) {
     let library = peers.library("one");
-    assert_eq!(library.update_rate(&rate(Mode::Overall, 8, HOUR), Usage::Keep).await, Ok(true));
+    assert_eq!(library.update_rate(&rate(Mode::Overall, 8, HOUR), PermitsInUse::Keep).await, Ok(true));
     assert_eq!(peers.java.run("one getConfig").await, "OVERALL 8 3600000");
     assert_eq!(peers.other.run("one availablePermits").await, "3");
     let updated = peers.java.run("one updateRate OVERALL 9 3600000").await;

@@ -1,8 +1,8 @@
 //! `leaky_bucket`: time slots are assigned in order, evenly spaced, and each only once.
 
 use proptest::prelude::*;
-use tidegate::limit::leaky_bucket::Queue;
-use tidegate::limit::{Algorithm, Quota, Wait};
+use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, Quota, Wait};
 
 use super::{START, Stores, Subject};
 use crate::support::charge_of;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tidegate::clock::{ManualClock, Timestamp};
-use tidegate::limit::{Algorithm, Charge, Decision, Granted, Outcome, Quota, Wait};
-use tidegate::store::{Memory, Store};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::{Algorithm, Charge, Decision, Granted, Outcome, Quota, Wait};
+use tidegate::{ManualClock, Store, Timestamp};
 
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client};
@@ -56,7 +56,7 @@ impl Stores {
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let redis = RedisServer::start();
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
-        let mut all = vec![Store::Memory(Arc::new(Memory::new(clock, None)))];
+        let mut all = vec![Store::memory_builder().clock(clock).open()];
         all.extend(redis.iter().map(RedisServer::store));
         Self { runtime, all, redis }
     }

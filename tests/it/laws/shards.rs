@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate::limit::{Algorithm, Charge, Limiter, Mode, Quota};
+use tidegate::Mode;
+use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
 
 use super::{START, Stores, config};
 use crate::support::per_client;
@@ -42,7 +43,7 @@ fn wait_is_the_shortest_wait_of_all_shards() {
             assert!(take(std::slice::from_ref(&all), START + 10 - at).granted());
         }
         let refused = take(std::slice::from_ref(&all), START + 10);
-        let tidegate::limit::Wait::Millis(wait) = refused.decisions[0].wait else { panic!("{refused:?}") };
+        let tidegate::internals::limit::Wait::Millis(wait) = refused.decisions[0].wait else { panic!("{refused:?}") };
         assert!(!take(std::slice::from_ref(&all), START + 10 + wait - 1).granted());
         assert!(take(std::slice::from_ref(&all), START + 10 + wait).granted());
         assert_eq!(wait, 60_000 - 3);

@@ -2,8 +2,9 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate::clock::Timestamp;
-use tidegate::limit::{Algorithm, Granted, Quota};
+use tidegate::Timestamp;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::{Algorithm, Granted, Quota};
 
 use super::{Life, START, Stores, Subject};
 use crate::support::overall;

@@ -7,7 +7,7 @@ mod names;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::clock::Stopwatch;
+use tidegate::internals::clock::Stopwatch;
 
 use self::load::{Load, Tally};
 use crate::support::gateway::TestGateway;

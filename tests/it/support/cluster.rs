@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, RedisResult, cmd};
-use tidegate::metrics::Metrics;
-use tidegate::store::Store;
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{Metrics, Store};
 
 use super::redis::{RedisServer, free_port_of_node, wait_for};
 use super::tls::Authority;

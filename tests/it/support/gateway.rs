@@ -3,8 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::config::ListenAddress;
-use tidegate::{Config, Gateway};
+use tidegate::{Config, Gateway, ListenAddress};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::wire::raw::{Message, Raw};

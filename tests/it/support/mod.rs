@@ -17,10 +17,9 @@ pub mod wire;
 
 use std::sync::Arc;
 
-use tidegate::RateLimiter;
-use tidegate::limit::redisson::Sharing;
-use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
-use tidegate::rate_limiter::RateLimiterError;
+use tidegate::internals::limit::redisson::Sharing;
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate::{Mode, RateLimiter, RateLimiterError};
 
 /// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
-use tidegate::metrics::Metrics;
-use tidegate::store::Store;
-use tidegate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::StoreInternals;
+use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::{Metrics, Store};
 
 /// A running Redis. Dropping it kills the process.
 pub struct RedisServer {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::limit::{Mode, RateConfig};
-use tidegate::{RateLimiter, Store};
+use tidegate::{Mode, RateConfig, RateLimiter, Store};
 
 use crate::Error;
 
@@ -33,7 +32,7 @@ pub async fn send(url: &str) -> Result<(), Error> {
 mod tests {
     use std::sync::Arc;
 
-    use tidegate::clock::{ManualClock, Timestamp};
+    use tidegate::{ManualClock, Timestamp};
     use tokio::time::Instant;
 
     use super::*;

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use tidegate::layer::{ClientKey, NotSent, Peer, Rejection, Unmatched};
-use tidegate::{Metrics, RateLimitLayer, Store};
+use tidegate::{ClientKey, Metrics, NotSent, Peer, RateLimitLayer, Rejection, Store, Unmatched};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Body = Full<Bytes>;

@@ -10,9 +10,9 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate::clock::Stopwatch;
-use tidegate::limit::{Algorithm, Charge, ClientId, Limiter, Mode, Quota};
-use tidegate::store::Store;
+use tidegate::internals::clock::Stopwatch;
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate::{Mode, Store};
 
 use self::server::{Slice, give_slice, seconds};
 use self::worker::Workers;

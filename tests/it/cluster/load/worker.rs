@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tidegate::limit::Charge;
-use tidegate::store::Store;
+use tidegate::Store;
+use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::Charge;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

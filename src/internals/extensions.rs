@@ -1,0 +1,95 @@
+//! Methods of public types that only tests and benchmarks call.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::clock::Timestamp;
+use crate::config::Config;
+use crate::limit::{Charge, Granted, Outcome};
+use crate::metrics::Metrics;
+use crate::rules::Rules;
+use crate::store::settings::StoreSettings;
+use crate::store::{Store, StoreError, StoreOpenError};
+
+/// Methods of [`Store`] that are not public.
+pub trait StoreInternals: Sized {
+    /// Opens the store with these settings.
+    ///
+    /// # Errors
+    /// See [`StoreOpenError`].
+    fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError>;
+
+    /// Makes all charges or none.
+    fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Makes all charges or none, as if the store's clock showed `now`.
+    fn take_at(&self, charges: &[Charge], now: Timestamp) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Returns permits to the store.
+    fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns permits to the store, as if the store's clock showed `now`.
+    fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Returns `true` if the buckets are in Redis.
+    fn is_redis(&self) -> bool;
+}
+
+impl StoreInternals for Store {
+    fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
+        Self::open(settings, metrics)
+    }
+
+    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
+        self.take(charges).await
+    }
+
+    async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        self.take_at(charges, now).await
+    }
+
+    async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
+        self.give_back(granted).await
+    }
+
+    async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
+        self.give_back_at(granted, now).await
+    }
+
+    fn is_redis(&self) -> bool {
+        self.is_redis()
+    }
+}
+
+/// Access to the fields of [`Config`], which are not public.
+pub trait ConfigInternals {
+    /// Returns the rules.
+    fn rules(&self) -> &Rules;
+
+    /// Returns all settings as text, except for the order of the routes.
+    fn describe(&self) -> String;
+
+    /// Sets how often certificate files are checked for changes.
+    fn set_certificate_check_interval(&mut self, interval: Duration);
+}
+
+impl ConfigInternals for Config {
+    fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    fn describe(&self) -> String {
+        let Self { listen, max_connections, admin, access_log, store, upstreams, rules, warnings: _ } = self;
+        let routes: Vec<_> = rules.routes.iter().collect();
+        let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
+        format!("{listen:?}{max_connections}{admin:?}{access_log:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}")
+    }
+
+    fn set_certificate_check_interval(&mut self, interval: Duration) {
+        let listeners = self.listen.iter_mut().filter_map(|entry| entry.tls.as_mut());
+        listeners.for_each(|tls| tls.check_interval = interval);
+        let upstreams = self.upstreams.values_mut().filter_map(|upstream| upstream.tls.as_mut());
+        upstreams.for_each(|tls| tls.check_interval = interval);
+    }
+}

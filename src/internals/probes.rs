@@ -1,0 +1,108 @@
+//! Functions of the gateway that benchmarks measure and the fuzzer calls.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response};
+use http_body_util::Full;
+
+use crate::admission::LimitStatus;
+use crate::headers::Members;
+use crate::http1::{Framing, Malformed, Piece, RemainingBody};
+use crate::limit::{Charge, Decision};
+use crate::local_response::LocalResponse;
+use crate::path::EncodedSlash;
+use crate::rule::Limit;
+use crate::server::proxy_protocol::header;
+use crate::store::settings::KeySecret;
+
+/// Writes each Redis key of a charge's bucket into `key`. Returns the total length of the keys in bytes.
+pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
+    let mut length = 0;
+    crate::store::redis_keys(charge, secret, key, |key| length += key.len());
+    length
+}
+
+/// The input of the `RateLimit` field: the limits of a route, prepared at load, and their decisions.
+#[derive(Debug)]
+pub struct RateLimitFieldBuilder {
+    members: Members,
+    status: LimitStatus,
+}
+
+impl RateLimitFieldBuilder {
+    /// Creates the input from limits and their decisions.
+    pub fn new(limits: &[Limit], decisions: &[Decision]) -> Self {
+        Self { members: Members::new(limits), status: decisions.iter().copied().enumerate().collect() }
+    }
+
+    /// Returns the value of the field, or `None` if no limit is visible to clients.
+    pub fn write(&self) -> Option<HeaderValue> {
+        self.members.rate_limit(&self.status)
+    }
+}
+
+/// Returns the response to a request that the named limits rejected, with this `Retry-After`.
+pub fn limited_response(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
+    let violated = names.iter().copied().collect();
+    LocalResponse::Limited { violated, retry_after: Some(seconds) }.into_response()
+}
+
+/// Calls `each` with each Redis key of a charge's bucket.
+pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
+    crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
+}
+
+/// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are
+/// needed, and `Some(Err(client))` for a complete header, with the client if it names one.
+pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
+    Some(match header::parse(bytes).ok()? {
+        header::Parsed::More(more) => Ok(more),
+        header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client)),
+        header::Parsed::Complete(header::ProxySource::Proxy) => Err(None),
+    })
+}
+
+/// Returns the normalized path, or `None` if the path is invalid.
+pub fn normalize_path(path: &str) -> Option<String> {
+    let normal = crate::path::normalize(path, EncodedSlash::Reject).ok()?;
+    Some(normal.normalized().to_owned())
+}
+
+/// A decoded chunked body.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DecodedBody {
+    /// The data of the chunks.
+    pub data: Vec<u8>,
+    /// The trailers.
+    pub trailers: HeaderMap,
+    /// The number of bytes after the body.
+    pub rest: usize,
+}
+
+/// The chunked body is malformed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MalformedChunks;
+
+/// Decodes a chunked body that arrives in these parts. Returns `None` if the body is incomplete.
+///
+/// # Errors
+/// The body is malformed.
+pub fn decode_chunked<'b>(parts: impl IntoIterator<Item = &'b [u8]>) -> Result<Option<DecodedBody>, MalformedChunks> {
+    let (mut left, mut unread, mut body) = (RemainingBody::new(Framing::Chunked), Bytes::new(), DecodedBody::default());
+    let mut parts = parts.into_iter();
+    loop {
+        match left.take(&mut unread).map_err(|Malformed| MalformedChunks)? {
+            Piece::Data(data) => body.data.extend_from_slice(&data),
+            Piece::End(trailers) => {
+                body.trailers = trailers.unwrap_or_default();
+                body.rest = unread.len() + parts.map(<[u8]>::len).sum::<usize>();
+                return Ok(Some(body));
+            }
+            Piece::NeedInput => match parts.next() {
+                Some(part) => unread = Bytes::copy_from_slice(part),
+                None => return Ok(None),
+            },
+        }
+    }
+}
