@@ -1,42 +1,42 @@
-//! Protocols that a connection may be switched to (`Upgrade`, RFC 9110 section 7.8): what a client offers, what a route lets
-//! pass, and within which bounds.
+//! Protocol upgrades (`Upgrade`, RFC 9110 section 7.8): what a client offers, what a route allows, and the limits of an
+//! upgraded connection.
 
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Version};
 
-/// What a route lets its clients switch to.
+/// The protocols that a route allows, and the limits of upgraded connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Upgrades {
-    /// The protocols, as they are written to upstreams.
+    /// The allowed protocols, as they are sent to upstreams.
     pub protocols: Vec<HeaderValue>,
-    /// What holds for a connection that was switched.
-    pub bounds: TunnelLimits,
+    /// The limits of an upgraded connection.
+    pub limits: TunnelLimits,
 }
 
-/// How long a connection that was switched may last, and how much it may carry.
+/// Limits on the duration and the traffic of an upgraded connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelLimits {
-    /// The longest without a byte in either direction.
+    /// The longest time without a byte in either direction.
     pub idle_timeout: Duration,
-    /// The longest in all.
+    /// The longest time in total.
     pub max_time: Option<Duration>,
-    /// The most bytes of both directions together.
+    /// The maximum number of bytes, both directions together.
     pub max_bytes: Option<u64>,
 }
 
-/// The protocols that a client offers to go on with, in the order of its liking; in a request's extensions.
+/// The `Upgrade` field of a client, its preferred protocol first. Stored in the request's extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer(pub(crate) HeaderValue);
 
-/// The protocol that an upstream is offered.
+/// The protocol that the gateway offers to the upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Upgrade {
     pub(crate) protocol: HeaderValue,
-    pub(crate) bounds: TunnelLimits,
+    pub(crate) limits: TunnelLimits,
 }
 
-/// Returns `true` if a request asks for a tunnel (extended CONNECT, RFC 8441): without one there is nothing to forward.
+/// Returns `true` for an extended CONNECT (RFC 8441). Such a request cannot be forwarded without an upgrade.
 pub(crate) fn is_tunnel<B>(request: &Request<B>) -> bool {
     request.version() == Version::HTTP_2 && request.extensions().get::<Offer>().is_some()
 }
@@ -44,23 +44,23 @@ pub(crate) fn is_tunnel<B>(request: &Request<B>) -> bool {
 // === impl Upgrades ===
 
 impl Upgrades {
-    /// Time without a byte unless the rule file says otherwise: many times the pings of common clients and servers.
+    /// The default `idle_timeout`: many times the ping interval of common clients and servers.
     pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 
-    /// The first protocol of the offer that may pass.
+    /// Returns the first offered protocol that the route allows. Ignores case.
     pub(crate) fn choose(&self, Offer(offer): &Offer) -> Option<Upgrade> {
         let mut offered = offer.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
         let chosen =
             offered.find_map(|name| self.protocols.iter().find(|one| one.as_bytes().eq_ignore_ascii_case(name)));
-        chosen.map(|protocol| Upgrade { protocol: protocol.clone(), bounds: self.bounds })
+        chosen.map(|protocol| Upgrade { protocol: protocol.clone(), limits: self.limits })
     }
 }
 
-/// WebSocket: bytes that are neither requests nor limited, as those of any answer.
+/// Allows WebSocket. Its bytes are not counted against any rate limit, like those of other responses.
 impl Default for Upgrades {
     fn default() -> Self {
-        let bounds = TunnelLimits { idle_timeout: Self::DEFAULT_IDLE_TIMEOUT, max_time: None, max_bytes: None };
-        Self { protocols: vec![HeaderValue::from_static("websocket")], bounds }
+        let limits = TunnelLimits { idle_timeout: Self::DEFAULT_IDLE_TIMEOUT, max_time: None, max_bytes: None };
+        Self { protocols: vec![HeaderValue::from_static("websocket")], limits }
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_protocol_of_the_offer_that_the_route_names_is_chosen_in_any_case() {
+    fn first_allowed_protocol_of_the_offer_is_chosen() {
         let protocols = ["websocket", "SPDY/3.1"].map(HeaderValue::from_static).to_vec();
         let upgrades = Upgrades { protocols, ..Upgrades::default() };
         let chosen = |offer: &'static str| {

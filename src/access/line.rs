@@ -73,7 +73,7 @@ impl LogLine {
         let (peer, report) = (request.extensions().get::<Peer>(), ReportHandle::default());
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0); // the server notes it
         let (asked, trace) = (Asked::new(request), Trace::default());
-        request.body_mut().trace(&trace);
+        request.body_mut().count_bytes_in(&trace);
         request.extensions_mut().insert(report.clone());
         request.extensions_mut().insert(trace.clone());
         Some(Box::new(Self {
@@ -128,7 +128,7 @@ impl Drop for LogLine {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
         let nothing = RequestReport::default();
         let report = self.report.get().unwrap_or(&nothing);
-        let LastAttempt { target, reason } = self.trace.last();
+        let LastAttempt { target, reason } = self.trace.last_attempt();
         let reason = reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
             End::Complete => None,

@@ -166,13 +166,13 @@ fn show_route(route: &Route) -> Value {
     })
 }
 
-fn show_upgrades(Upgrades { protocols, bounds }: &Upgrades) -> Value {
+fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
     let names = protocols.iter().map(|name| String::from_utf8_lossy(name.as_bytes()));
     json!({
         "protocols": names.collect::<Vec<_>>(),
-        "idle_timeout_ms": bounds.idle_timeout.as_millis(),
-        "max_time_ms": bounds.max_time.map(|time| time.as_millis()),
-        "max_bytes": bounds.max_bytes,
+        "idle_timeout_ms": limits.idle_timeout.as_millis(),
+        "max_time_ms": limits.max_time.map(|time| time.as_millis()),
+        "max_bytes": limits.max_bytes,
     })
 }
 

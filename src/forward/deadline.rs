@@ -1,7 +1,7 @@
 //! The deadline that a client gives its call (`grpc-timeout`, PROTOCOL-HTTP2.md of gRPC).
 //!
-//! Its own upstream keeps it, too. The gateway does not rely on that: when it passes the upstream's stream ends, and the client
-//! has its answer.
+//! Its own upstream keeps it, too. The gateway does not rely on that: when it passes the upstream's stream ends, and
+//! the client has its answer.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;

@@ -1,7 +1,7 @@
 //! Fields that tell the other side about the way a message took.
 //!
-//! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced, also
-//! where the rule file lets it pass.
+//! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced,
+//! also where the rule file lets it pass.
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -150,8 +150,8 @@ fn to_origin_form(uri: &mut Uri) {
     }
 }
 
-/// Writes `Content-Length` as every server reads it: `010` is eight to some. Nothing if it is none, or another than that of
-/// the body, where that is known.
+/// Writes `Content-Length` as every server reads it: `010` is eight to some. Nothing if it is none, or another than
+/// that of the body, where that is known.
 fn canonical_length(headers: &mut HeaderMap, known: Option<u64>) -> Option<()> {
     let told = http1::length(headers).ok()??;
     if known.is_some_and(|length| length != told) {

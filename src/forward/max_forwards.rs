@@ -44,7 +44,8 @@ fn may_go_further(headers: &mut HeaderMap) -> bool {
     }
 }
 
-/// What arrived here, of its fields only those that tell of the way: any other may be a secret (RFC 9110 section 9.3.8).
+/// What arrived here, of its fields only those that tell of the way: any other may be a secret (RFC 9110 section
+/// 9.3.8).
 fn trace(request: &Request<RequestBody>) -> Response<ResponseBody> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let version = if request.version() == Version::HTTP_10 { "1.0" } else { "1.1" };

@@ -1,7 +1,7 @@
 //! The inner service: takes a request that may go on, sends it to its upstream, and brings back the answer.
 //!
-//! Bodies and trailers stream in both directions, with backpressure. An answer that its upstream cuts off is cut off towards
-//! the client too, so that half an answer is never taken for a whole one.
+//! Bodies and trailers stream in both directions, with backpressure. An answer that its upstream cuts off is cut off
+//! towards the client too, so that half an answer is never taken for a whole one.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -108,7 +108,7 @@ impl Forward {
         if let Some(here) = max_forwards::answer(request) {
             return Err(Box::new(here));
         }
-        let upgrade = upgrade.filter(|_| upstream.switches());
+        let upgrade = upgrade.filter(|_| upstream.can_upgrade());
         let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
             // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
@@ -118,7 +118,7 @@ impl Forward {
         let peer = ForwardPeer { address: peer, trusted: trusted_peer, over_tls };
         head::request(
             request,
-            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.host() },
+            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.default_host() },
         )
         .map_err(|local_response| refused(local_response, call))?;
         request.body_mut().filter_trailers(field_filter);
@@ -153,7 +153,7 @@ impl Service<Request<RequestBody>> for Forward {
                 Some(Ok(answer)) => whole(answer, &mut request, call, takes_trailers, trace.as_ref()),
                 Some(Err(failure)) => failed(failure, call),
                 None => {
-                    upstream.was_late();
+                    upstream.record_timeout();
                     note(trace.as_ref(), DEADLINE_PASSED);
                     refused(LocalResponse::DeadlinePassed, call)
                 }
@@ -181,7 +181,7 @@ fn whole(
     takes_trailers: bool,
     trace: Option<&Trace>,
 ) -> Response<ResponseBody> {
-    let mut response = answer.whole(request);
+    let mut response = answer.into_response(request);
     match head::response(&mut response, takes_trailers) {
         Some(()) => response,
         None => {
@@ -194,7 +194,7 @@ fn whole(
 /// Records for the access log why the upstream's response is replaced.
 fn note(trace: Option<&Trace>, reason: &'static str) {
     if let Some(trace) = trace {
-        trace.fail(reason);
+        trace.record_failure(reason);
     }
 }
 

@@ -9,7 +9,8 @@ use crate::upstream::{RequestBody, ResponseBody};
 
 const WEBSOCKET: &[u8] = b"websocket";
 
-/// A tunnel that a client of HTTP/2 has asked for (extended CONNECT, RFC 8441), and which is to be a switched connection.
+/// A tunnel that a client of HTTP/2 has asked for (extended CONNECT, RFC 8441), and which is to be a switched
+/// connection.
 #[derive(Debug)]
 pub(super) struct ExtendedConnect {
     /// What an upstream says that has understood the handshake of WebSocket.
@@ -38,8 +39,8 @@ pub(super) fn offer(
 }
 
 impl ExtendedConnect {
-    /// The answer for the client. A success that is no switch would tell it that the tunnel is there. Calls `broken` if it
-    /// replaces the response.
+    /// The answer for the client. A success that is no switch would tell it that the tunnel is there. Calls `broken` if
+    /// it replaces the response.
     pub(super) fn judge(&self, mut response: Response<ResponseBody>, broken: impl FnOnce()) -> Response<ResponseBody> {
         let accepted = response.headers_mut().remove(ACCEPT);
         let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;

@@ -1,4 +1,5 @@
-//! The handshake of WebSocket, where it is the gateway that makes it (RFC 6455 section 4.1): a client of HTTP/2 sends no key.
+//! The handshake of WebSocket, where it is the gateway that makes it (RFC 6455 section 4.1): a client of HTTP/2 sends
+//! no key.
 
 use http::HeaderValue;
 use sha1_smol::Sha1;

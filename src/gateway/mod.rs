@@ -109,7 +109,7 @@ struct Worker {
     layer: RateLimitLayer,
     config: Arc<Config>,
     metrics: Arc<Metrics>,
-    identities: Arc<UpstreamTlsConfigs>,
+    tls_configs: Arc<UpstreamTlsConfigs>,
     targets: Arc<TargetStates>,
     listeners: Vec<(Server, Socket)>,
     /// Becomes `true` when it is to accept connections.
@@ -149,8 +149,8 @@ impl Gateway {
         let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
         let admin_address = listeners.admin.as_ref().and_then(inherited::address);
 
-        let identities = Arc::new(UpstreamTlsConfigs::read(config.upstreams.values()));
-        listeners.watches.extend(identities.watches(&metrics));
+        let tls_configs = Arc::new(UpstreamTlsConfigs::read(config.upstreams.values()));
+        listeners.watches.extend(tls_configs.watchers(&metrics));
         let targets = Arc::new(TargetStates::new(config.upstreams.values(), &metrics));
 
         let readiness = admin::Readiness::new();
@@ -163,7 +163,7 @@ impl Gateway {
                 layer: layer.for_worker(),
                 config: Arc::clone(&config),
                 metrics: Arc::clone(&metrics),
-                identities: Arc::clone(&identities),
+                tls_configs: Arc::clone(&tls_configs),
                 targets: Arc::clone(&targets),
                 listeners: std::mem::take(&mut listeners.of_workers[number]),
                 accepting: accept.clone(),
@@ -341,8 +341,9 @@ async fn watch_certificates(mut watcher: CertificateWatcher, mut check_requests:
 
 impl Worker {
     fn run(mut self, runtime: &Runtime) -> io::Result<()> {
-        let Self { config, workers, metrics, identities, targets, .. } = &self;
-        let upstreams = Upstreams::sharing(config.upstreams.values(), *workers, metrics, identities, targets);
+        let Self { config, workers, metrics, tls_configs, targets, .. } = &self;
+        let upstreams =
+            Upstreams::with_shared_state(config.upstreams.values(), *workers, metrics, tls_configs, targets);
         let upstreams = Arc::new(upstreams);
         let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! The body of a request: streamed to its upstream, never gathered.
+//! The body of a request, streamed to its upstream without buffering.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use super::trace::Trace;
 use super::upload_progress::UploadProgress;
 use crate::sanitize::{self, FieldFilter, trailers};
 
-/// Why a body ends before its end.
+/// The error of a body that ends early.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A client's body.
+/// The body of a client's request.
 pub struct RequestBody {
-    /// Nothing, where there is none.
+    /// `None` if the request has no body.
     stream: Option<Stream>,
-    transfer: Option<Arc<UploadProgress>>,
-    /// How much more of it may come.
-    most: u64,
-    /// What its trailers are held against.
+    progress: Option<Arc<UploadProgress>>,
+    /// How many more bytes may come.
+    max_bytes: u64,
+    /// Filters the trailers.
     field_filter: Option<Arc<FieldFilter>>,
-    /// Whom to tell what comes before the answer.
-    informer: Option<InformationalSender>,
+    /// Forwards informational responses to the client.
+    informational_sender: Option<InformationalSender>,
 }
 
-/// A body is longer than it may be (RFC 9110 section 15.5.14).
+/// The body is longer than its limit (RFC 9110 section 15.5.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the body is too long")]
 pub struct TooLong;
@@ -39,7 +39,7 @@ type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
 // === impl RequestBody ===
 
 impl RequestBody {
-    /// A body as it comes from the client.
+    /// Creates a body from the client's stream.
     pub fn new<B>(body: B) -> Self
     where
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
@@ -47,27 +47,27 @@ impl RequestBody {
         Self { stream: Some(Box::pin(body.map_err(Into::into))), ..Self::none() }
     }
 
-    /// No body.
+    /// Creates an empty body.
     pub fn none() -> Self {
-        Self { stream: None, transfer: None, most: u64::MAX, field_filter: None, informer: None }
+        Self { stream: None, progress: None, max_bytes: u64::MAX, field_filter: None, informational_sender: None }
     }
 
-    /// The same of a client that may be told what comes before its answer (1xx).
-    pub(crate) fn with_informational_sender(self, informer: InformationalSender) -> Self {
-        Self { informer: Some(informer), ..self }
+    /// Sets the sender of informational responses (1xx) to the client.
+    pub(crate) fn with_informational_sender(self, sender: InformationalSender) -> Self {
+        Self { informational_sender: Some(sender), ..self }
     }
 
-    /// Takes the way to the client; there is none to one of HTTP/1.0.
-    pub(super) fn informer(&mut self) -> Option<&mut InformationalSender> {
-        self.informer.as_mut()
+    /// Returns the sender of informational responses. `None` if the client uses HTTP/1.0.
+    pub(super) fn informational_sender(&mut self) -> Option<&mut InformationalSender> {
+        self.informational_sender.as_mut()
     }
 
-    /// Takes the body, and leaves none.
+    /// Takes the body and leaves an empty one.
     pub(crate) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::none())
     }
 
-    /// Puts another body in its place, which may be made of it.
+    /// Replaces the body by one that `with` builds from it.
     pub(crate) fn replace<B>(&mut self, with: impl FnOnce(Self) -> B)
     where
         B: Body<Data = Bytes, Error = BoxError> + Send + 'static,
@@ -75,51 +75,51 @@ impl RequestBody {
         *self = Self::new(with(self.take()));
     }
 
-    /// Lets no more than so many bytes of data come.
+    /// Limits the body to `max_bytes` bytes.
     ///
     /// # Errors
-    /// It is known to be longer.
-    pub fn limit(&mut self, most: u64) -> Result<(), TooLong> {
-        self.most = most;
-        if self.size_hint().lower() > most { Err(TooLong) } else { Ok(()) }
+    /// The body is known to be longer.
+    pub fn limit(&mut self, max_bytes: u64) -> Result<(), TooLong> {
+        self.max_bytes = max_bytes;
+        if self.size_hint().lower() > max_bytes { Err(TooLong) } else { Ok(()) }
     }
 
-    /// Lets any number of bytes come: what counts as a body is over.
-    pub(super) fn unlimit(&mut self) {
-        self.most = u64::MAX;
+    /// Removes the limit. The bytes of an upgraded connection are not part of a body.
+    pub(super) fn remove_limit(&mut self) {
+        self.max_bytes = u64::MAX;
     }
 
-    /// Lets only such trailers come as the field_filter lets pass.
+    /// Sets the filter for the trailers.
     pub(crate) fn filter_trailers(&mut self, field_filter: Option<Arc<FieldFilter>>) {
         self.field_filter = field_filter;
     }
 
-    /// Begins to watch it on its way; nothing if there is none. A body that `waits` is held back until the upstream asks
-    /// for it.
-    pub(crate) fn watch(&mut self, waits: bool) -> Option<Arc<UploadProgress>> {
+    /// Starts to track the progress of the body. Returns `None` if there is no body. If `is_held`, the body is held
+    /// back until the upstream requests it (100).
+    pub(crate) fn track_progress(&mut self, is_held: bool) -> Option<Arc<UploadProgress>> {
         if self.is_end_stream() {
             return None;
         }
-        self.transfer = Some(Arc::new(UploadProgress::new(waits)));
-        self.transfer.clone()
+        self.progress = Some(Arc::new(UploadProgress::new(is_held)));
+        self.progress.clone()
     }
 
-    /// Counts its bytes as they come.
-    pub(crate) fn trace(&mut self, trace: &Trace) {
+    /// Counts the bytes of the body in `trace`.
+    pub(crate) fn count_bytes_in(&mut self, trace: &Trace) {
         if !self.is_end_stream()
             && let Some(stream) = self.stream.take()
         {
             let trace = trace.clone();
-            let count = move |frame: &Frame<Bytes>| trace.read(frame.data_ref().map_or(0, Bytes::len));
+            let count = move |frame: &Frame<Bytes>| trace.count_bytes(frame.data_ref().map_or(0, Bytes::len));
             self.stream = Some(Box::pin(stream.inspect_frame(count)));
         }
     }
 
-    fn note(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
-        let Some(transfer) = &self.transfer else { return };
+    fn record_progress(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
+        let Some(progress) = &self.progress else { return };
         match polled {
-            Poll::Pending => transfer.starved(),
-            Poll::Ready(_) => transfer.moved(),
+            Poll::Pending => progress.set_waits_for_client(),
+            Poll::Ready(_) => progress.record_progress(),
         }
     }
 }
@@ -129,16 +129,16 @@ impl Body for RequestBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(transfer) = &self.transfer {
-            ready!(transfer.poll_gate(cx));
+        if let Some(progress) = &self.progress {
+            ready!(progress.poll_released(cx));
         }
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         let polled = stream.as_mut().poll_frame(cx);
-        self.note(&polled);
+        self.record_progress(&polled);
         let Some(mut frame) = ready!(polled).transpose()? else { return Poll::Ready(None) };
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
-        match self.most.checked_sub(length) {
-            Some(rest) => self.most = rest,
+        match self.max_bytes.checked_sub(length) {
+            Some(rest) => self.max_bytes = rest,
             None => return Poll::Ready(Some(Err(TooLong.into()))),
         }
         match (frame.trailers_mut(), &self.field_filter) {

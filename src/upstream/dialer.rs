@@ -1,4 +1,4 @@
-//! How a target is reached: its address, and TLS if it speaks that.
+//! Opens connections to a target: its address, and TLS if it uses TLS.
 
 use std::io;
 use std::path::Path;
@@ -12,66 +12,71 @@ use super::target_error::{TargetError, within};
 use super::tls::{Connector, UpstreamTlsConfig};
 use crate::transport::Transport;
 
-/// The way to one target.
+/// Opens connections to one target.
 #[derive(Debug)]
 pub(crate) struct Dialer {
     address: Address,
     timeouts: Timeouts,
-    security: Security,
+    security: TransportSecurity,
 }
 
 #[derive(Debug)]
-enum Security {
-    Clear,
+enum TransportSecurity {
+    Plaintext,
     Tls(Box<Connector>),
-    /// It cannot be spoken, since this.
-    Broken(String),
+    /// TLS cannot be set up, for this reason.
+    Unusable(String),
 }
 
 impl Dialer {
-    /// To a target in clear.
-    pub(crate) fn clear(authority: &Authority, settings: &UpstreamSettings) -> Self {
-        Self { address: Address::new(authority, 80), timeouts: Timeouts::of(settings), security: Security::Clear }
+    /// Creates the dialer of an `http://` target.
+    pub(crate) fn plaintext(authority: &Authority, settings: &UpstreamSettings) -> Self {
+        Self {
+            address: Address::new(authority, 80),
+            timeouts: Timeouts::new(settings),
+            security: TransportSecurity::Plaintext,
+        }
     }
 
-    /// To one on this machine.
+    /// Creates the dialer of a Unix socket.
     pub(crate) fn unix(path: &Path, settings: &UpstreamSettings) -> Self {
         let address = Address::Unix(path.to_owned());
-        Self { address, timeouts: Timeouts::of(settings), security: Security::Clear }
+        Self { address, timeouts: Timeouts::new(settings), security: TransportSecurity::Plaintext }
     }
 
-    /// To one of TLS.
-    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, identity: Arc<UpstreamTlsConfig>) -> Self {
-        let security = match Connector::new(identity, authority) {
-            Some(connector) => Security::Tls(Box::new(connector)),
-            None => Security::Broken(format!("`{authority}` has no name that a certificate can have")),
+    /// Creates the dialer of an `https://` target.
+    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, config: Arc<UpstreamTlsConfig>) -> Self {
+        let security = match Connector::new(config, authority) {
+            Some(connector) => TransportSecurity::Tls(Box::new(connector)),
+            None => TransportSecurity::Unusable(format!("`{authority}` is not a valid name for a certificate")),
         };
-        Self { address: Address::new(authority, 443), timeouts: Timeouts::of(settings), security }
+        Self { address: Address::new(authority, 443), timeouts: Timeouts::new(settings), security }
     }
 
     pub(super) fn is_tls(&self) -> bool {
-        !matches!(self.security, Security::Clear)
+        !matches!(self.security, TransportSecurity::Plaintext)
     }
 
     pub(super) fn scheme(&self) -> Scheme {
         if self.is_tls() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
-    /// How long all of it may take.
+    /// Returns the timeouts of a connection attempt.
     pub(super) fn timeouts(&self) -> Timeouts {
         self.timeouts
     }
 
-    /// Opens a connection on which this is spoken, or what the target prefers; without TLS nobody asks it.
+    /// Opens a connection for this protocol. With [`Protocol::Auto`], the target chooses the protocol if it uses TLS.
+    /// Returns the protocol of the connection.
     pub(super) async fn open(&self, protocol: Protocol) -> Result<(Transport, Protocol), TargetError> {
         let deadline = self.timeouts.deadline();
         let socket = self.address.connect(self.timeouts).await?;
         match (&self.security, socket) {
-            (Security::Tls(connector), Transport::Tcp(socket)) => {
-                let greeted = within(deadline, self.timeouts.limit(), connector.handshake(socket, protocol)).await;
-                greeted.map_err(|error| TargetError::tls(&error))
+            (TransportSecurity::Tls(connector), Transport::Tcp(socket)) => {
+                let result = within(deadline, self.timeouts.limit(), connector.handshake(socket, protocol)).await;
+                result.map_err(|error| TargetError::tls(&error))
             }
-            (Security::Broken(why), _) => Err(TargetError::tls(&io::Error::other(why.clone()))),
+            (TransportSecurity::Unusable(why), _) => Err(TargetError::tls(&io::Error::other(why.clone()))),
             (_, socket) => Ok((socket, protocol)),
         }
     }

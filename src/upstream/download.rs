@@ -1,4 +1,4 @@
-//! The body of an upstream's answer, on its way to the client.
+//! Reads the body of an HTTP/1.1 response.
 
 use std::io;
 use std::task::{Context, Poll, ready};
@@ -13,17 +13,17 @@ use super::upload::Upload;
 use crate::http1::{Framing, Piece, RemainingBody};
 use crate::metrics::BrokenOff;
 
-/// An answer of which the head has been read, and the connection that it comes on.
+/// The body of a response whose head was read, with its connection.
 #[derive(Debug)]
 pub(crate) struct Download {
-    /// None once all is read.
+    /// `None` once the whole body is read.
     lease: Option<Lease>,
-    left: RemainingBody,
-    /// Whether the connection may serve another request after this one.
-    keeps_open: bool,
-    /// What is still being sent: an answer may begin before its request has ended.
+    remaining: RemainingBody,
+    /// Whether the connection may serve another request.
+    can_reuse: bool,
+    /// The rest of the request: a response may begin before its request has ended.
     upload: Option<Box<(Upload, RequestBody)>>,
-    /// Since when the upstream has been waited for: it brings none of the answer, nor takes any of the request.
+    /// Since when the gateway waits for the upstream: it sends none of the response and takes none of the request.
     silent_since: Option<Instant>,
 }
 
@@ -31,26 +31,26 @@ impl Download {
     pub(super) fn new(
         lease: Lease,
         framing: Framing,
-        keeps_open: bool,
+        can_reuse: bool,
         upload: Option<Box<(Upload, RequestBody)>>,
     ) -> Self {
-        let left = RemainingBody::new(framing);
-        let mut download = Self { lease: Some(lease), left, keeps_open, upload, silent_since: None };
-        download.end_if_read();
+        let remaining = RemainingBody::new(framing);
+        let mut download = Self { lease: Some(lease), remaining, can_reuse, upload, silent_since: None };
+        download.finish_if_read();
         download
     }
 
-    /// The whole body, if it was read with the head; its connection is free again then.
-    pub(super) fn whole(&mut self) -> Option<Bytes> {
-        let RemainingBody::Length(length) = self.left else { return None };
+    /// Returns the whole body and frees the connection, if the body was read together with the head.
+    pub(super) fn take_buffered_body(&mut self) -> Option<Bytes> {
+        let RemainingBody::Length(length) = self.remaining else { return None };
         let Some(lease) = &mut self.lease else { return (length == 0).then(Bytes::new) };
         let unread = lease.connection().unread();
         if unread.len() as u64 != length {
             return None;
         }
         let body = std::mem::take(unread);
-        self.left = RemainingBody::Length(0);
-        self.end_if_read();
+        self.remaining = RemainingBody::Length(0);
+        self.finish_if_read();
         Some(body)
     }
 
@@ -58,11 +58,11 @@ impl Download {
         self.poll_upload(cx);
         let polled = match self.poll_piece(cx) {
             Poll::Ready(polled) => polled,
-            Poll::Pending => Err(ready!(self.poll_silent(cx))),
+            Poll::Pending => Err(ready!(self.poll_silence(cx))),
         };
         self.silent_since = None;
         if let Err(error) = &polled {
-            self.break_off(error);
+            self.fail(error);
         }
         Poll::Ready(polled.transpose())
     }
@@ -72,13 +72,13 @@ impl Download {
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
-        self.left.size_hint()
+        self.remaining.size_hint()
     }
 
-    /// Sends on what is left of the request. If the upstream takes no more of it, its answer is all that counts.
+    /// Sends the rest of the request. If the upstream takes no more of it, the response still counts.
     fn poll_upload(&mut self, cx: &mut Context<'_>) {
-        let (Some(lease), Some(rest)) = (&mut self.lease, &mut self.upload) else { return };
-        let (upload, body) = &mut **rest;
+        let (Some(lease), Some(upload)) = (&mut self.lease, &mut self.upload) else { return };
+        let (upload, body) = &mut **upload;
         let connection = lease.connection();
         connection.has_written = false;
         let polled = upload.poll(connection, body, cx);
@@ -86,47 +86,47 @@ impl Download {
             self.silent_since = None;
         }
         if let Poll::Ready(sent) = polled {
-            self.keeps_open &= sent.is_ok();
+            self.can_reuse &= sent.is_ok();
             self.upload = None;
         }
     }
 
-    /// Ready if the upstream has been silent for too long, while the reader of the answer waited for it all that time.
-    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+    /// Ready if the upstream has been silent for `body_timeout`, while the reader of the response waited all that time.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(lease) = &mut self.lease else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        lease.poll_silent(since, cx).map(|()| io::ErrorKind::TimedOut.into())
+        lease.poll_body_timeout(since, cx).map(|()| io::ErrorKind::TimedOut.into())
     }
 
-    /// Closes the connection; the rest of the answer is lost.
-    fn break_off(&mut self, error: &io::Error) {
+    /// Closes the connection and records the error.
+    fn fail(&mut self, error: &io::Error) {
         let Some(lease) = self.lease.take() else { return };
-        let why = match error.kind() {
+        let cause = match error.kind() {
             io::ErrorKind::TimedOut => BrokenOff::Silent,
             io::ErrorKind::InvalidData => BrokenOff::Malformed,
             _ => BrokenOff::Closed,
         };
-        lease.broke_off(why, error);
+        lease.record_broken_body(cause, error);
     }
 
-    /// The next frame, or nothing at the end.
+    /// Reads the next frame. `None` is the end.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
         loop {
             let Some(lease) = &mut self.lease else { return Poll::Ready(Ok(None)) };
             let connection = lease.connection();
-            match connection.take(&mut self.left)? {
+            match connection.take_piece(&mut self.remaining)? {
                 Piece::Data(data) => {
-                    self.end_if_read();
+                    self.finish_if_read();
                     return Poll::Ready(Ok(Some(Frame::data(data))));
                 }
                 Piece::End(trailers) => {
-                    self.end();
+                    self.finish();
                     return Poll::Ready(Ok(trailers.map(Frame::trailers)));
                 }
                 Piece::NeedInput => {}
             }
-            if !ready!(connection.poll_more(&self.left, cx))? {
-                if !matches!(self.left, RemainingBody::UntilClose) {
+            if !ready!(connection.poll_more(&self.remaining, cx))? {
+                if !matches!(self.remaining, RemainingBody::UntilClose) {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
                 }
                 self.lease = None;
@@ -135,17 +135,17 @@ impl Download {
         }
     }
 
-    /// Readers that were told the length do not ask for more after the last of it.
-    fn end_if_read(&mut self) {
-        if matches!(self.left, RemainingBody::Length(0)) {
-            self.end();
+    /// Finishes after the last byte of a body of known length: its reader does not poll again.
+    fn finish_if_read(&mut self) {
+        if matches!(self.remaining, RemainingBody::Length(0)) {
+            self.finish();
         }
     }
 
-    /// Nothing is left to read: the connection may serve the next request, unless it still sends this one.
-    fn end(&mut self) {
+    /// Returns the connection to the pool, unless the request is still being sent.
+    fn finish(&mut self) {
         if let Some(lease) = self.lease.take()
-            && self.keeps_open
+            && self.can_reuse
             && self.upload.is_none()
         {
             lease.release();

@@ -1,4 +1,4 @@
-//! `builtin:echo`: this process answers with what it was sent, for trying rules out without a server.
+//! `builtin:echo`: the gateway echoes the request, to try out rules without a server.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use http_body::Body;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 use super::body::RequestBody;
 use super::response_body::ResponseBody;
 
-/// What stands for the value of a field that is a secret.
+/// Replaces the value of a secret field.
 const MASK: &str = "***";
 
-/// A body comes back as it is; a request without one is described.
-pub(crate) fn answer(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
+/// Responds with the request's body. Responds to a request without a body with a description of the request.
+pub(crate) fn respond(request: &mut Request<RequestBody>) -> Response<ResponseBody> {
     let body = request.body_mut().take();
     if body.is_end_stream() {
         let page = json!({
@@ -40,7 +40,7 @@ fn with_type(body: ResponseBody, content_type: HeaderValue) -> Response<Response
     response
 }
 
-/// The fields in the order of their names; one that came more than once has its values joined.
+/// Returns the fields in the order of their names. Joins the values of a repeated field.
 fn fields(headers: &HeaderMap) -> Map<String, Value> {
     let value_of = |name: &HeaderName| {
         let values: Vec<_> =

@@ -1,4 +1,4 @@
-//! One target: its idle connections, how to open more, and how a request is sent on one.
+//! A target that is reached over the network: its connections, its protocol, and how a request is sent to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,155 +25,162 @@ use super::{AttemptError, UpstreamError};
 use crate::metrics::UpstreamMetrics;
 use crate::upgrade::Upgrade;
 
-/// How many kept connections may turn out to be closed before a new one is opened.
-const STALE_TRIES: usize = 3;
+/// How many idle connections may turn out to be closed before a new one is opened.
+const MAX_STALE_CONNECTIONS: usize = 3;
 
 /// A target that is reached over the network.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
-    dial: Arc<Dialer>,
+    dialer: Arc<Dialer>,
     pool: Pool,
     http2: Http2,
-    /// What is spoken to it; [`Auto`](Protocol::Auto) as long as it has not been asked.
-    spoken: Mutex<Protocol>,
-    /// Whether it is it that chooses.
-    chooses: bool,
-    asking: SingleFlight,
+    /// The protocol of the target; [`Auto`](Protocol::Auto) until it is negotiated.
+    protocol: Mutex<Protocol>,
+    /// Whether the target chooses the protocol (ALPN).
+    is_negotiated: bool,
+    negotiation: SingleFlight,
 }
 
 impl Endpoint {
     pub(crate) fn new(
-        dial: Dialer,
+        dialer: Dialer,
         settings: &UpstreamSettings,
         metrics: UpstreamMetrics,
         target: &Arc<TargetState>,
     ) -> Self {
-        let chooses = settings.protocol == Protocol::Auto && dial.is_tls();
-        let spoken = match settings.protocol {
-            Protocol::Auto if !chooses => Protocol::Http1,
-            written => written,
+        let is_negotiated = settings.protocol == Protocol::Auto && dialer.is_tls();
+        let protocol = match settings.protocol {
+            Protocol::Auto if !is_negotiated => Protocol::Http1,
+            configured => configured,
         };
         let pool = Pool::new(settings, metrics.clone(), Arc::clone(target));
         let http2 = Http2::new(settings, metrics, Arc::clone(target));
-        Self { dial: Arc::new(dial), pool, http2, spoken: Mutex::new(spoken), chooses, asking: SingleFlight::default() }
+        Self {
+            dialer: Arc::new(dialer),
+            pool,
+            http2,
+            protocol: Mutex::new(protocol),
+            is_negotiated,
+            negotiation: SingleFlight::default(),
+        }
     }
 
-    /// The right to use a connection, if the client may have one now.
-    pub(crate) fn try_take_seat(&self, client: Client) -> Option<UpstreamSlot> {
-        self.pool.seats().try_take(client)
+    /// Takes a connection slot, if one is free for this client.
+    pub(crate) fn try_acquire_slot(&self, client: Client) -> Option<UpstreamSlot> {
+        self.pool.slots().try_acquire(client)
     }
 
-    /// Waits for the right to use a connection.
-    pub(crate) async fn take_seat(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
+    /// Waits for a connection slot.
+    pub(crate) async fn acquire_slot(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
         let _waiting = self.pool.metrics().waiting();
-        self.pool.seats().take(client).await
+        self.pool.slots().acquire(client).await
     }
 
-    /// Sends on a kept connection, else on a new one; what `was_sent` before, on a new one alone. `now` is as good as the
-    /// present moment; the clock is not asked again where nothing is waited for.
+    /// Sends a request on an idle connection, else on a new one. If the request `was_sent` before, always uses a new
+    /// one. `now` is the current time, passed in to avoid another read of the clock.
     pub(crate) async fn send(
         &self,
-        mut seat: UpstreamSlot,
+        mut slot: UpstreamSlot,
         request: &mut Request<RequestBody>,
         now: Instant,
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
-        // Boxed, both, so that the future of a request over HTTP/1 has no room for them.
-        let mut spoken = *self.spoken.lock();
-        if spoken != Protocol::Http1 && self.chooses && is_upgrade(request) {
-            spoken = Protocol::Http1; // only its connections can be switched, and it is offered nothing else
+        // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
+        let mut protocol = *self.protocol.lock();
+        if protocol != Protocol::Http1 && self.is_negotiated && is_upgrade(request) {
+            protocol = Protocol::Http1; // only HTTP/1.1 has `Upgrade`
         }
-        if spoken == Protocol::Auto {
-            spoken = Box::pin(self.ask()).await?;
+        if protocol == Protocol::Auto {
+            protocol = Box::pin(self.negotiate()).await?;
         }
-        if spoken == Protocol::Http2 {
-            return Box::pin(self.send_over_http2(seat, request, limit, was_sent)).await;
+        if protocol == Protocol::Http2 {
+            return Box::pin(self.send_over_http2(slot, request, limit, was_sent)).await;
         }
-        for _ in 0..STALE_TRIES {
-            let kept = if was_sent { None } else { self.pool.take(now, is_repeatable(request)) };
-            let Some(connection) = kept else { break };
-            let mut lease = self.pool.lease(connection, seat);
+        for _ in 0..MAX_STALE_CONNECTIONS {
+            let idle = if was_sent { None } else { self.pool.take_idle(now, is_repeatable(request)) };
+            let Some(connection) = idle else { break };
+            let mut lease = self.pool.lease(connection, slot);
             match exchange(lease.connection(), request, now, limit).await {
-                Ok(begun) => return Ok(begun.on(lease)),
+                Ok(head) => return Ok(head.into_response(lease)),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => {
                     was_sent = true;
                     self.pool.metrics().repeated();
                 }
-                Err(over) => return Err(over),
+                Err(error) => return Err(error),
             }
-            seat = lease.close();
+            slot = lease.close_and_keep_slot();
         }
-        // Boxed, as it is rare and large: what is in line makes the future of every request larger.
-        match Box::pin(self.send_on_new(seat, request, limit)).await {
-            Err(AttemptError::NotSent(fault)) if was_sent => Err(AttemptError::Unanswered(fault)),
-            over => over,
+        // Boxed, because it is rare, and inline it would enlarge the future of every request.
+        match Box::pin(self.send_on_new(slot, request, limit)).await {
+            Err(AttemptError::NotSent(error)) if was_sent => Err(AttemptError::Unanswered(error)),
+            result => result,
         }
     }
 
     async fn send_on_new(
         &self,
-        seat: UpstreamSlot,
+        slot: UpstreamSlot,
         request: &mut Request<RequestBody>,
         limit: Duration,
     ) -> Result<HeadlessResponse, AttemptError> {
-        self.pool.make_room();
-        let connection = match Connection::open(&self.dial, self.pool.metrics()).await {
+        self.pool.close_excess();
+        let connection = match Connection::open(&self.dialer, self.pool.metrics()).await {
             Ok(connection) => connection,
-            // The target has chosen HTTP/2 or would: that is not forgotten for the requests that can use it.
-            Err(fault) if self.chooses && is_upgrade(request) && fault.is_unsupported => {
+            // The target supports only HTTP/2. Other requests keep using the negotiated protocol.
+            Err(error) if self.is_negotiated && is_upgrade(request) && error.is_unsupported => {
                 return Err(AttemptError::Failed(UpstreamError::CannotSwitch));
             }
-            Err(fault) => return Err(self.unreachable(fault)),
+            Err(error) => return Err(self.not_sent(error)),
         };
-        let mut lease = self.pool.lease(connection, seat);
-        exchange(lease.connection(), request, Instant::now(), limit).await.map(|begun| begun.on(lease))
+        let mut lease = self.pool.lease(connection, slot);
+        exchange(lease.connection(), request, Instant::now(), limit).await.map(|head| head.into_response(lease))
     }
 
     async fn send_over_http2(
         &self,
-        seat: UpstreamSlot,
+        slot: UpstreamSlot,
         request: &mut Request<RequestBody>,
         limit: Duration,
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
-        let sent = self.http2.send(seat, &self.dial, request, limit, was_sent).await;
+        let sent = self.http2.send(slot, &self.dialer, request, limit, was_sent).await;
         if matches!(sent, Err(AttemptError::NotSent(_))) {
-            self.forget();
+            self.forget_protocol();
         }
-        sent.map(|response| HeadlessResponse::of(response.map(ResponseBody::http2), request))
+        sent.map(|response| HeadlessResponse::from_response(response.map(ResponseBody::http2), request))
     }
 
-    /// Finds out what the target chooses to speak. The connection is kept for the requests that follow.
-    async fn ask(&self) -> Result<Protocol, AttemptError> {
-        let asking = async {
-            let timeouts = self.dial.timeouts();
+    /// Negotiates the protocol with the target, on a new connection. The connection serves later requests.
+    async fn negotiate(&self) -> Result<Protocol, AttemptError> {
+        let negotiation = async {
+            let timeouts = self.dialer.timeouts();
             let deadline = timeouts.deadline();
-            let (stream, spoken) = self.dial.open(Protocol::Auto).await?;
-            match spoken {
+            let (stream, protocol) = self.dialer.open(Protocol::Auto).await?;
+            match protocol {
                 Protocol::Http2 => {
-                    let added = within(deadline, timeouts.limit(), self.http2.add(stream)).await;
+                    let added = within(deadline, timeouts.limit(), self.http2.add_connection(stream)).await;
                     added.map_err(|error| TargetError::http2(&error))?;
                 }
-                Protocol::Http1 | Protocol::Auto => self.pool.add(Connection::new(stream, self.pool.metrics())),
+                Protocol::Http1 | Protocol::Auto => self.pool.add_idle(Connection::new(stream, self.pool.metrics())),
             }
-            *self.spoken.lock() = spoken;
-            Ok(spoken)
+            *self.protocol.lock() = protocol;
+            Ok(protocol)
         };
-        let known = || Some(*self.spoken.lock()).filter(|spoken| *spoken != Protocol::Auto);
-        self.asking.open(known, asking).await.map_err(|fault| self.unreachable(fault))
+        let known = || Some(*self.protocol.lock()).filter(|protocol| *protocol != Protocol::Auto);
+        self.negotiation.open(known, negotiation).await.map_err(|error| self.not_sent(error))
     }
 
-    fn unreachable(&self, fault: TargetError) -> AttemptError {
-        self.forget();
-        AttemptError::NotSent(fault)
+    fn not_sent(&self, error: TargetError) -> AttemptError {
+        self.forget_protocol();
+        AttemptError::NotSent(error)
     }
 
-    /// What it spoke once may be no more what it speaks.
-    fn forget(&self) {
-        if self.chooses {
-            *self.spoken.lock() = Protocol::Auto;
+    /// Negotiates again with the next request: the target may have changed its protocol.
+    fn forget_protocol(&self) {
+        if self.is_negotiated {
+            *self.protocol.lock() = Protocol::Auto;
         }
     }
 }
@@ -182,7 +189,7 @@ fn is_upgrade(request: &Request<RequestBody>) -> bool {
     request.extensions().get::<Upgrade>().is_some()
 }
 
-/// Whether a request does no harm if it is sent twice, and nothing of it is lost by sending it.
+/// Returns `true` if a request can be sent twice: its method is idempotent, and it has no body.
 fn is_repeatable(request: &Request<RequestBody>) -> bool {
     request.method().is_idempotent() && request.body().is_end_stream()
 }

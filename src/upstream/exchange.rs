@@ -1,4 +1,4 @@
-//! One request and its answer on one connection.
+//! Sends a request over HTTP/1.1 and waits for the head of its response.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,150 +24,154 @@ use super::{AttemptError, MAX_INFORMATIONAL, UpstreamError};
 use crate::http1::{Framing, ParsedResponse, StatusLine};
 use crate::upgrade::{TunnelLimits, Upgrade};
 
-/// Sends a request and waits for the head of its answer, which has to begin by `limit` after `now`, or after the request
-/// last moved. The request is whole if it may be sent on another connection.
+/// Sends a request and waits for the head of its response. The response has to begin within `limit` after `now`, or
+/// after the last progress of the request body. If the returned error allows another attempt, the request is still
+/// complete.
 pub(super) async fn exchange(
     connection: &mut Connection,
     request: &mut Request<RequestBody>,
     now: Instant,
     limit: Duration,
 ) -> Result<ResponseHead, AttemptError> {
-    let waits = !request.body().is_end_stream() && expects_continue(request.headers());
-    let transfer = request.body_mut().watch(waits);
-    let begun = Upload::begin(connection, request).map_err(|_| AttemptError::Failed(UpstreamError::ClientBroken));
-    let mut sending = Some(begun?);
-    let mut asking = PendingResponse {
+    let is_held = !request.body().is_end_stream() && expects_continue(request.headers());
+    let progress = request.body_mut().track_progress(is_held);
+    let started = Upload::start(connection, request).map_err(|_| AttemptError::Failed(UpstreamError::ClientBroken));
+    let mut upload = Some(started?);
+    let mut pending = PendingResponse {
         request,
-        sending: &mut sending,
-        transfer: transfer.as_deref(),
+        upload: &mut upload,
+        progress: progress.as_deref(),
         has_begun: false,
-        informed: 0,
+        informational_count: 0,
     };
-    let answer = match &transfer {
-        Some(transfer) => {
-            let answer = poll_fn(|cx| asking.poll(connection, cx));
-            // Boxed: what is in line makes the future of every request larger, and few have a body.
-            Box::pin(transfer.wait(answer, limit)).await.unwrap_or_else(|failure| Err(AttemptError::Failed(failure)))
+    let response = match &progress {
+        Some(progress) => {
+            let response = poll_fn(|cx| pending.poll(connection, cx));
+            // Boxed: an inline future would enlarge the future of every request, and few requests have a body.
+            Box::pin(progress.await_response(response, limit))
+                .await
+                .unwrap_or_else(|error| Err(AttemptError::Failed(error)))
         }
         None => {
             let deadline = now + limit;
-            poll_fn(|cx| match asking.poll(connection, cx) {
+            poll_fn(|cx| match pending.poll(connection, cx) {
                 Poll::Pending => connection.timer.poll(deadline, cx).map(|()| Err(TIMED_OUT)),
                 ready => ready,
             })
             .await
         }
     };
-    let answer = answer?;
-    if answer.line.status == StatusCode::SWITCHING_PROTOCOLS {
-        return switch(request, answer, sending.is_none());
+    let response = response?;
+    if response.line.status == StatusCode::SWITCHING_PROTOCOLS {
+        return upgrade(request, response, upload.is_none());
     }
-    let ParsedResponse { line, framing_fields, keeps_open, .. } = answer;
+    let ParsedResponse { line, framing_fields, keeps_open, .. } = response;
     let framing = Framing::of_response(request.method(), line.status, framing_fields);
     if framing == Framing::Chunked {
-        // While the client has no head of the response, it can still get a 502.
+        // Checked before the head is forwarded: the client can still get a 502.
         connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
     }
     let body = request.body_mut().take();
-    // A body that the client was not told to send (`100 Continue`) is not needed: the answer came without it. An upstream that
-    // refuses a request and closes reads no more of it; if we sent more, it would reset the connection, and the reset can
-    // overtake the answer (RFC 9112 section 9.6).
-    let is_refusal = line.status.is_client_error() || line.status.is_server_error();
-    let is_unwanted = !transfer.is_none_or(|transfer| transfer.is_asked_for()) || is_refusal && !keeps_open;
-    let keeps_open = keeps_open && !(is_unwanted && sending.is_some());
-    let upload = sending.filter(|_| !is_unwanted).map(|upload| Box::new((upload, body)));
-    Ok(ResponseHead { line, framing, keeps_open, upload, switched: None })
+    // A body that was not requested (`100 Continue`) is not needed. An upstream that rejects a request and closes the
+    // connection reads no more of the body. If the gateway sent more, the upstream would reset the connection, and the
+    // reset can overtake the response (RFC 9112 section 9.6).
+    let is_rejected = line.status.is_client_error() || line.status.is_server_error();
+    let is_unwanted = !progress.is_none_or(|progress| progress.was_requested()) || is_rejected && !keeps_open;
+    let keeps_open = keeps_open && !(is_unwanted && upload.is_some());
+    let upload = upload.filter(|_| !is_unwanted).map(|upload| Box::new((upload, body)));
+    Ok(ResponseHead { line, framing, keeps_open, upload, upgraded: None })
 }
 
-/// An answer whose head is here, and what is to be done with its connection. Its fields are in the request's place.
+/// The head of a response, and what happens to its connection. The fields are in the request's header map.
 pub(super) struct ResponseHead {
     line: StatusLine,
     framing: Framing,
     keeps_open: bool,
-    /// Boxed, as it is rare that an answer comes before its request has ended.
+    /// The rest of the request. Boxed, because a response rarely begins before its request has ended.
     upload: Option<Box<(Upload, RequestBody)>>,
-    /// Another protocol is spoken from here on, with what this client sends.
-    switched: Option<Box<(RequestBody, TunnelLimits)>>,
+    /// For an upgraded connection, the bytes of the client and the limits.
+    upgraded: Option<Box<(RequestBody, TunnelLimits)>>,
 }
 
 impl ResponseHead {
-    /// The answer, which comes on this connection.
-    pub(super) fn on(self, lease: Lease) -> HeadlessResponse {
-        let Self { line, framing, keeps_open, upload, switched } = self;
-        let body = match switched {
+    /// Returns the response, whose body is read from the connection of `lease`.
+    pub(super) fn into_response(self, lease: Lease) -> HeadlessResponse {
+        let Self { line, framing, keeps_open, upload, upgraded } = self;
+        let body = match upgraded {
             None => ResponseBody::new(Download::new(lease, framing, keeps_open, upload)),
-            Some(switched) => ResponseBody::switched(Tunnel::begin(lease, switched.0, switched.1)),
+            Some(upgraded) => ResponseBody::tunnel(Tunnel::start(lease, upgraded.0, upgraded.1)),
         };
         HeadlessResponse { line, body }
     }
 }
 
-/// An answer that switches protocols. The bytes that follow are not HTTP; so it counts only if all of the request was sent,
-/// which offered this protocol, and if it has no body of its own.
-fn switch(
+/// Accepts a 101 response. The bytes that follow it are not HTTP. So it is valid only if the whole request was sent,
+/// the request offered this protocol, and the response has no body.
+fn upgrade(
     request: &mut Request<RequestBody>,
-    answer: ParsedResponse,
+    response: ParsedResponse,
     is_sent: bool,
 ) -> Result<ResponseHead, AttemptError> {
-    let ParsedResponse { line, framing_fields, upgrades, .. } = answer;
+    let ParsedResponse { line, framing_fields, upgrades, .. } = response;
     let mut protocols = request.headers().get_all(header::UPGRADE).iter();
     let protocol = protocols.next().filter(|_| protocols.next().is_none()).cloned();
     let upgrade = request.extensions_mut().remove::<Upgrade>().filter(|upgrade| {
-        let is_the_offered =
+        let is_offered_protocol =
             |protocol: &HeaderValue| protocol.as_bytes().eq_ignore_ascii_case(upgrade.protocol.as_bytes());
-        is_sent && upgrades && !framing_fields.announces_body() && protocol.as_ref().is_some_and(is_the_offered)
+        is_sent && upgrades && !framing_fields.announces_body() && protocol.as_ref().is_some_and(is_offered_protocol)
     });
-    let Some(Upgrade { bounds, .. }) = upgrade else {
-        return Err(AttemptError::Broken(TargetError::invalid(&"a switch to a protocol that was not offered")));
+    let Some(Upgrade { limits, .. }) = upgrade else {
+        return Err(AttemptError::Broken(TargetError::invalid(&"101 response with a protocol that was not offered")));
     };
     let mut client = request.body_mut().take();
-    client.unlimit();
-    let switched = Some(Box::new((client, bounds)));
-    Ok(ResponseHead { line, framing: Framing::UntilClose, keeps_open: false, upload: None, switched })
+    client.remove_limit();
+    let upgraded = Some(Box::new((client, limits)));
+    Ok(ResponseHead { line, framing: Framing::UntilClose, keeps_open: false, upload: None, upgraded })
 }
 
 const TIMED_OUT: AttemptError = AttemptError::Failed(UpstreamError::TimedOut);
 
-/// A request that is being sent, and whose answer is being waited for.
+/// A request that is being sent, and whose response is awaited.
 struct PendingResponse<'a> {
     request: &'a mut Request<RequestBody>,
-    /// None once all of it is sent.
-    sending: &'a mut Option<Upload>,
-    transfer: Option<&'a UploadProgress>,
-    /// Whether an answer has. The request's fields are gone then: those of the answer take their room.
+    /// `None` once the whole request is sent.
+    upload: &'a mut Option<Upload>,
+    progress: Option<&'a UploadProgress>,
+    /// Whether a response has begun. The request's fields are gone then: its header map holds the fields of the
+    /// response.
     has_begun: bool,
-    /// How many answers have come that only inform.
-    informed: u8,
+    /// The number of informational responses so far.
+    informational_count: u8,
 }
 
 impl PendingResponse<'_> {
-    /// Sends on, and looks for the answer.
+    /// Sends more of the request, and reads the response.
     fn poll(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ParsedResponse, AttemptError>> {
-        let trouble = self.poll_send(connection, cx);
-        match trouble {
+        let error = self.poll_send(connection, cx);
+        match error {
             Some(UploadError::Client) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientBroken))),
             Some(UploadError::Stalled) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientStalled))),
             Some(UploadError::TooLong) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientTooLong))),
-            Some(_) if !connection.has_written && self.is_whole() => {
+            Some(_) if !connection.has_written && self.is_complete() => {
                 return Poll::Ready(Err(AttemptError::NotSent(TargetError::send())));
             }
             None if !connection.has_written => return Poll::Pending,
             _ => {}
         }
-        // An upstream that takes no more may have said why.
-        self.poll_answer(connection, cx)
+        // An upstream that takes no more may have sent a response.
+        self.poll_response(connection, cx)
     }
 
     fn poll_send(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Option<UploadError> {
-        let upload = self.sending.as_mut()?;
+        let upload = self.upload.as_mut()?;
         match upload.poll(connection, self.request.body_mut(), cx) {
             Poll::Ready(sent) => {
                 if sent.is_ok() {
-                    *self.sending = None;
+                    *self.upload = None;
                 }
                 sent.err()
             }
@@ -175,54 +179,55 @@ impl PendingResponse<'_> {
         }
     }
 
-    /// Whether none of the body has been taken, or there is none.
-    fn is_whole(&self) -> bool {
-        self.transfer.is_none() || self.sending.as_ref().is_some_and(|upload| !upload.has_taken())
+    /// Returns `true` if no part of the body was read from the client, so that the request can be sent again.
+    fn is_complete(&self) -> bool {
+        self.progress.is_none() || self.upload.as_ref().is_some_and(|upload| !upload.has_taken())
     }
 
-    /// The head of the answer; before it there may be others that only inform.
-    fn poll_answer(
+    /// Reads the head of the final response, and forwards informational responses before it.
+    fn poll_response(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ParsedResponse, AttemptError>> {
         if !self.has_begun {
-            ready!(connection.poll_begun(cx)).map_err(|error| self.unanswered(connection, &error))?;
-            self.has_begun = true; // so the request is not sent again
+            ready!(connection.poll_first_byte(cx)).map_err(|error| self.unanswered(connection, &error))?;
+            self.has_begun = true; // from here on, the request is not sent again
             self.request.headers_mut().clear();
         }
         let request = &mut self.request;
         loop {
-            let answer = ready!(connection.poll_head(request.headers_mut(), cx))
+            let response = ready!(connection.poll_head(request.headers_mut(), cx))
                 .map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
-            let status = answer.line.status;
+            let status = response.line.status;
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Poll::Ready(Ok(answer));
+                return Poll::Ready(Ok(response));
             }
-            // Such an answer has no body (RFC 9110 section 15.2): one that tells of a body may bring it, too, and whatever
-            // follows would be taken for what it is not.
-            self.informed += 1;
-            if self.informed > MAX_INFORMATIONAL || answer.framing_fields.announces_body() {
+            // An informational response has no body (RFC 9110 section 15.2). If it announces one, the following bytes
+            // are ambiguous.
+            self.informational_count += 1;
+            if self.informational_count > MAX_INFORMATIONAL || response.framing_fields.announces_body() {
                 return Poll::Ready(Err(AttemptError::Broken(TargetError::invalid(
-                    &"informational responses that are not valid",
+                    &"invalid informational responses",
                 ))));
             }
             let fields = take(request.headers_mut());
-            if let Some(informer) = request.body_mut().informer() {
-                informer.forward(answer.line.into_response(fields, Extensions::new(), ()));
+            if let Some(sender) = request.body_mut().informational_sender() {
+                sender.forward(response.line.into_response(fields, Extensions::new(), ()));
             }
             if status == StatusCode::CONTINUE
-                && let Some(transfer) = self.transfer
+                && let Some(progress) = self.progress
             {
-                transfer.open();
+                progress.release();
             }
         }
     }
 
-    /// The connection ended before any of an answer came. One that had served others was most likely closed before this
-    /// request arrived; whatever may arrive twice is then sent again (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
+    /// Returns the error of a connection that ended before the first byte of a response. A reused connection was most
+    /// likely closed before the request arrived. So an idempotent request may be sent again (RFC 9110 section 9.2.2,
+    /// RFC 9112 section 9.3.1).
     fn unanswered(&self, connection: &Connection, error: &io::Error) -> AttemptError {
-        if connection.is_reused && self.request.method().is_idempotent() && self.is_whole() {
+        if connection.is_reused && self.request.method().is_idempotent() && self.is_complete() {
             return AttemptError::Unanswered(TargetError::response(error));
         }
         AttemptError::Broken(TargetError::response(error))

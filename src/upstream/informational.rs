@@ -6,41 +6,42 @@ use http::{HeaderMap, Response, StatusCode, header};
 
 use crate::sanitize::{FieldKinds, hop_by_hop};
 
-/// Bytes of fields, over all such answers to one request, that a client is told. What is beyond is let go: nobody needs so
-/// many, and a client that does not read would have them kept.
-const MOST: usize = 32 * 1024;
+/// The maximum size of the fields of all informational responses to one request. Further responses are dropped: they
+/// would stay in memory if the client does not read them.
+const MAX_FIELD_BYTES: usize = 32 * 1024;
 
-/// A client that may have them.
+/// A client connection that takes informational responses.
 pub(crate) trait InformationalSink: Send + Sync {
-    /// Passes this one on, unless the answer has begun.
-    fn send_informational(&self, answer: Response<()>);
+    /// Sends an informational response, unless the final response has begun.
+    fn send_informational(&self, response: Response<()>);
 }
 
-/// The way to a client. It does not keep the client's connection.
+/// Sends informational responses to a client. Does not keep the client's connection alive.
 #[derive(Clone)]
 pub(crate) struct InformationalSender {
-    to: Weak<dyn InformationalSink>,
-    left: usize,
+    sink: Weak<dyn InformationalSink>,
+    /// The bytes of fields that may still be sent.
+    remaining: usize,
 }
 
 impl InformationalSender {
-    pub(crate) fn new(to: Weak<dyn InformationalSink>) -> Self {
-        Self { to, left: MOST }
+    pub(crate) fn new(sink: Weak<dyn InformationalSink>) -> Self {
+        Self { sink, remaining: MAX_FIELD_BYTES }
     }
 
-    /// Passes on what an upstream says before its answer. Not 100, which is about this connection: the client is told its own
-    /// when its body is wanted.
-    pub(super) fn forward(&mut self, mut answer: Response<()>) {
-        if answer.status() == StatusCode::CONTINUE {
+    /// Forwards an informational response of the upstream. Does not forward 100: it is about the connection to the
+    /// upstream. The gateway sends its own 100 when it reads the client's body.
+    pub(super) fn forward(&mut self, mut response: Response<()>) {
+        if response.status() == StatusCode::CONTINUE {
             return;
         }
-        let fields = answer.headers_mut();
+        let fields = response.headers_mut();
         hop_by_hop::remove(fields, &mut FieldKinds::classify(fields));
         fields.remove(header::CONTENT_LENGTH);
-        let Some(left) = self.left.checked_sub(size(fields)) else { return };
-        self.left = left;
-        if let Some(to) = self.to.upgrade() {
-            to.send_informational(answer);
+        let Some(remaining) = self.remaining.checked_sub(size(fields)) else { return };
+        self.remaining = remaining;
+        if let Some(sink) = self.sink.upgrade() {
+            sink.send_informational(response);
         }
     }
 }

@@ -1,10 +1,15 @@
-//! Where requests go: the targets of each upstream, and the connections to them.
+//! Upstreams: their targets, the connections to the targets, and how a request is sent.
 //!
-//! A request is tried elsewhere while it is certain that nothing of it was sent: no connection could be opened, or a kept
-//! connection turned out to be closed before the request was taken up. After that the upstream may have acted on it, and
-//! it is sent once more at most: if its connection had served others and ended before any of the answer came, if doing it
-//! twice does no harm (RFC 9110 section 9.2.2), and if its body is still whole. Over HTTP/2 an upstream may also say that it
-//! did not look at a request, which then counts as not sent. Whether to repeat anything else is the client's decision.
+//! The gateway tries another target or connection while it is certain that nothing of a request was sent. That is the
+//! case if no connection could be opened, or if an idle connection turned out to be closed. Once the request was sent,
+//! the upstream may have acted on it. The gateway then sends it a second time only if all of these hold:
+//!
+//! * the connection had served other requests, and ended before the first byte of the response
+//! * the method is idempotent (RFC 9110 section 9.2.2)
+//! * the body is still complete
+//!
+//! Over HTTP/2 an upstream can also report that it did not process a request, which then counts as not sent. In all
+//! other cases, the client decides whether to retry.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -58,51 +63,51 @@ use target::{InFlightAttempt, TargetState};
 use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
 
-/// The upstreams of a rule file, each with its own connections. Every worker has its own.
+/// The upstreams of a rule file, each with its own connections. Each worker has its own `Upstreams`.
 #[derive(Debug)]
 pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
 
-/// One of them.
+/// An upstream: a named group of targets that serve the same requests.
 #[derive(Debug)]
 pub struct Upstream {
     targets: Vec<(Arc<TargetState>, Backend)>,
-    /// The name of its first target, for requests that name none.
-    host: HeaderValue,
-    turn: RoundRobin,
+    /// The `Host` for requests without one: the authority of the first target.
+    default_host: HeaderValue,
+    round_robin: RoundRobin,
     response_timeout: Duration,
-    /// Whether its connections can be switched to another protocol: those of HTTP/2 cannot.
-    switches: bool,
+    /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
+    can_upgrade: bool,
     metrics: UpstreamMetrics,
 }
 
-/// Why an upstream gave no answer.
+/// The reason why an upstream sent no response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// No target took a connection. The request was not sent.
+    /// No connection to any target could be opened. The request was not sent.
     #[error("no connection")]
     Unreachable,
-    /// All connections are in use, and as many requests wait as may. The request was not sent.
+    /// All connections are in use and the wait queue is full. The request was not sent.
     #[error("too many requests wait for a connection")]
     QueueFull,
-    /// All connections were in use for as long as a request waits. It was not sent.
+    /// No connection became free within `queue_timeout`. The request was not sent.
     #[error("no connection became free in time")]
     QueueTimedOut,
-    /// It took the request, and did not begin to answer in time.
-    #[error("no answer in time")]
+    /// The upstream took the request, but its response did not begin within `response_timeout`.
+    #[error("no response in time")]
     TimedOut,
-    /// The connection broke, or what came back was no answer.
-    #[error("no valid answer")]
+    /// The connection broke, or the response is invalid.
+    #[error("no valid response")]
     Broken,
-    /// The client stopped sending its body.
+    /// The client stopped sending its request body.
     #[error("the client stopped sending")]
     ClientStalled,
-    /// What the client sent for a body was none.
-    #[error("the client's body broke off")]
+    /// The client's request body is malformed or incomplete.
+    #[error("the client's body is malformed or incomplete")]
     ClientBroken,
-    /// The client's body is longer than its route takes.
+    /// The client's request body is longer than its route allows.
     #[error("the client's body is too long")]
     ClientTooLong,
-    /// The target serves no protocol whose connections can be switched to another one. The request was not sent.
+    /// The target serves HTTP/2 only, which has no `Upgrade`. The request was not sent.
     #[error("the target serves HTTP/2 only")]
     CannotSwitch,
 }
@@ -113,31 +118,32 @@ enum Backend {
     Echo,
 }
 
-/// Answers that only inform (1xx) before the one that counts.
+/// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
 
-/// Why an attempt at one target failed, and whether there may be another.
+/// The reason why an attempt at one target failed. Tells whether the gateway may try again.
 #[derive(Debug)]
 enum AttemptError {
-    /// Nothing was sent; the request is whole.
+    /// Nothing was sent. The request is still complete.
     NotSent(TargetError),
-    /// It was sent on a kept connection, which ended before any of the answer came. The request is whole, and may be
-    /// sent once more.
+    /// The request was sent on a reused connection, which ended before the first byte of the response. The request is
+    /// still complete and may be sent once more.
     Unanswered(TargetError),
-    /// The connection broke, or what came back is no response.
+    /// The connection broke, or the response is invalid.
     Broken(TargetError),
-    /// It is over.
+    /// The request has failed and must not be sent again.
     Failed(UpstreamError),
 }
 
 // === impl AttemptError ===
 
 impl AttemptError {
-    /// Returns the fault of the target, if it is the target's. `limit` is how long a response may take to begin.
-    fn fault(&self, limit: Duration) -> Option<Cow<'_, TargetError>> {
+    /// Returns the error for the target's log and metrics. Returns `None` if the client is at fault. `limit` is the
+    /// response timeout.
+    fn target_error(&self, limit: Duration) -> Option<Cow<'_, TargetError>> {
         match self {
-            Self::NotSent(fault) | Self::Unanswered(fault) | Self::Broken(fault) => Some(Cow::Borrowed(fault)),
-            Self::Failed(failure) => TargetError::of_failure(*failure, limit).map(Cow::Owned),
+            Self::NotSent(error) | Self::Unanswered(error) | Self::Broken(error) => Some(Cow::Borrowed(error)),
+            Self::Failed(error) => TargetError::from_upstream_error(*error, limit).map(Cow::Owned),
         }
     }
 }
@@ -145,7 +151,7 @@ impl AttemptError {
 // === impl Upstreams ===
 
 impl Upstreams {
-    /// Those of one of so many workers, without a connection yet; they are opened when requests come.
+    /// Creates the upstreams of one of `workers` workers. Connections are opened on demand.
     pub fn new<'a>(
         settings: impl IntoIterator<Item = &'a UpstreamSettings>,
         workers: usize,
@@ -153,25 +159,25 @@ impl Upstreams {
     ) -> Self {
         let settings: Vec<_> = settings.into_iter().collect();
         let targets = TargetStates::new(settings.iter().copied(), metrics);
-        Self::sharing(settings, workers, metrics, &UpstreamTlsConfigs::default(), &targets)
+        Self::with_shared_state(settings, workers, metrics, &UpstreamTlsConfigs::default(), &targets)
     }
 
-    /// Likewise; those of all workers share what was read of the files, and the states of the targets.
-    pub(crate) fn sharing<'a>(
+    /// Like [`new`](Self::new), with TLS configurations and target states that all workers share.
+    pub(crate) fn with_shared_state<'a>(
         settings: impl IntoIterator<Item = &'a UpstreamSettings>,
         workers: usize,
         metrics: &Metrics,
-        identities: &UpstreamTlsConfigs,
+        tls_configs: &UpstreamTlsConfigs,
         targets: &TargetStates,
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
-            let upstream = Upstream::new(&settings.share(workers.max(1)), metrics, identities, targets);
+            let upstream = Upstream::new(&settings.share(workers.max(1)), metrics, tls_configs, targets);
             (settings.name.clone(), upstream)
         };
         Self(settings.into_iter().map(named).collect())
     }
 
-    /// The upstream of this name.
+    /// Returns the upstream with this name.
     pub fn get(&self, name: &str) -> Option<&Upstream> {
         self.0.get(name)
     }
@@ -183,15 +189,15 @@ impl Upstream {
     fn new(
         settings: &UpstreamSettings,
         metrics: &Metrics,
-        identities: &UpstreamTlsConfigs,
+        tls_configs: &UpstreamTlsConfigs,
         targets: &TargetStates,
     ) -> Self {
         let metrics = metrics.upstream(&settings.name);
-        let place = |(target, state): (&Target, &Arc<TargetState>)| {
+        let with_backend = |(target, state): (&Target, &Arc<TargetState>)| {
             let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone(), state));
             let backend = match target {
-                Target::Http(authority) => remote(Dialer::clear(authority, settings)),
-                Target::Https(authority) => remote(Dialer::tls(authority, settings, identities.of(settings))),
+                Target::Http(authority) => remote(Dialer::plaintext(authority, settings)),
+                Target::Https(authority) => remote(Dialer::tls(authority, settings, tls_configs.get_or_read(settings))),
                 Target::Unix(path) => remote(Dialer::unix(path, settings)),
                 Target::Echo => Backend::Echo,
             };
@@ -203,31 +209,33 @@ impl Upstream {
             Target::Echo => None,
         });
         Self {
-            host: authority.unwrap_or(HeaderValue::from_static("")),
-            targets: settings.targets.iter().zip(targets.of(&settings.name)).map(place).collect(),
-            turn: RoundRobin::default(),
+            default_host: authority.unwrap_or(HeaderValue::from_static("")),
+            targets: settings.targets.iter().zip(targets.of_upstream(&settings.name)).map(with_backend).collect(),
+            round_robin: RoundRobin::default(),
             response_timeout: settings.response_timeout,
-            switches: settings.protocol != Protocol::Http2,
+            can_upgrade: settings.protocol != Protocol::Http2,
             metrics,
         }
     }
 
-    /// Whether it can be offered another protocol.
-    pub(crate) fn switches(&self) -> bool {
-        self.switches
+    /// Returns `true` if the gateway can offer it another protocol (`Upgrade`).
+    pub(crate) fn can_upgrade(&self) -> bool {
+        self.can_upgrade
     }
 
-    /// Its `Host`, for requests that come without one. Empty if it has none (RFC 9112 section 3.2).
-    pub fn host(&self) -> &HeaderValue {
-        &self.host
+    /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).
+    pub fn default_host(&self) -> &HeaderValue {
+        &self.default_host
     }
 
-    /// Sends a client's request whose head is ready for HTTP/1.1, and returns the answer as soon as its head is here. The
-    /// request is passed by reference, so that no layer's future has room for another copy; what has been sent is taken
-    /// out of it, and the answer's fields are left in it.
+    /// Sends a request whose head is ready for HTTP/1.1. Returns the response as soon as its head has arrived.
+    ///
+    /// Takes the request by reference, so that the futures of the layers above do not hold another copy. Moves the body
+    /// out of the request, and leaves the response's fields in the request's header map. Dropping the future cancels
+    /// the request.
     ///
     /// # Errors
-    /// See [`UpstreamError`]. Dropping the future cancels the request.
+    /// See [`UpstreamError`].
     pub(crate) async fn send(
         &self,
         request: &mut Request<RequestBody>,
@@ -235,7 +243,7 @@ impl Upstream {
         trace: Option<&Trace>,
     ) -> Result<HeadlessResponse, UpstreamError> {
         let begin = Instant::now();
-        let result = self.send_to_one(request, client, trace, begin).await;
+        let result = self.try_targets(request, client, trace, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
             Err(UpstreamError::Unreachable | UpstreamError::CannotSwitch) => self.metrics.unreachable(),
@@ -248,87 +256,89 @@ impl Upstream {
         result
     }
 
-    /// Counts a request that was given up, since its client's own time was over.
-    pub(crate) fn was_late(&self) {
+    /// Counts a request that was canceled because the client's own deadline passed.
+    pub(crate) fn record_timeout(&self) {
         self.metrics.timed_out();
     }
 
-    /// Tries the targets in turn, each once, until one has taken the request. If none does, it waits for the first that has
-    /// no room.
-    async fn send_to_one(
+    /// Tries each target once, round robin, until one takes the request. Waits for the first target without a free
+    /// connection if all others have failed.
+    async fn try_targets(
         &self,
         request: &mut Request<RequestBody>,
         client: Client,
         trace: Option<&Trace>,
         mut now: Instant,
     ) -> Result<HeadlessResponse, UpstreamError> {
-        let (mut was_sent, mut full) = (false, None);
-        for index in self.turn.next(self.targets.len()) {
+        let (mut was_sent, mut busy) = (false, None);
+        for index in self.round_robin.next(self.targets.len()) {
             let (target, backend) = &self.targets[index];
-            let (attempting, result) = match backend {
-                Backend::Echo => (target.attempt(trace), Ok(HeadlessResponse::of(echo::answer(request), request))),
-                Backend::Http(endpoint) => match endpoint.try_take_seat(client) {
-                    Some(seat) => {
-                        let attempting = target.attempt(trace);
+            let (attempt, result) = match backend {
+                Backend::Echo => {
+                    (target.start_attempt(trace), Ok(HeadlessResponse::from_response(echo::respond(request), request)))
+                }
+                Backend::Http(endpoint) => match endpoint.try_acquire_slot(client) {
+                    Some(slot) => {
+                        let attempt = target.start_attempt(trace);
                         let limit = self.response_timeout;
-                        (attempting, endpoint.send(seat, request, now, limit, was_sent).await)
+                        (attempt, endpoint.send(slot, request, now, limit, was_sent).await)
                     }
                     None => {
-                        full.get_or_insert((target, endpoint));
+                        busy.get_or_insert((target, endpoint));
                         continue;
                     }
                 },
             };
-            match self.end(attempting, result, trace) {
-                Ok(answer) => return Ok(answer),
+            match self.finish_attempt(attempt, result, trace) {
+                Ok(response) => return Ok(response),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => was_sent = true,
                 Err(AttemptError::Broken(_)) => return Err(UpstreamError::Broken),
-                Err(AttemptError::Failed(failure)) => return Err(failure),
+                Err(AttemptError::Failed(error)) => return Err(error),
             }
-            now = Instant::now(); // a connection may have been waited for
+            now = Instant::now(); // opening a connection may have taken time
         }
-        let Some((target, endpoint)) = full else {
+        let Some((target, endpoint)) = busy else {
             return Err(if was_sent { UpstreamError::Broken } else { UpstreamError::Unreachable });
         };
-        let attempting = target.attempt(trace);
-        let result = Box::pin(self.send_later(endpoint, request, client, was_sent)).await;
-        self.end(attempting, result, trace).map_err(|attempt| match attempt {
+        let attempt = target.start_attempt(trace);
+        let result = Box::pin(self.send_when_slot_is_free(endpoint, request, client, was_sent)).await;
+        self.finish_attempt(attempt, result, trace).map_err(|error| match error {
             AttemptError::Failed(UpstreamError::QueueFull | UpstreamError::QueueTimedOut)
             | AttemptError::NotSent(_)
                 if was_sent =>
             {
                 UpstreamError::Broken
             }
-            AttemptError::Failed(failure) => failure,
+            AttemptError::Failed(error) => error,
             AttemptError::Unanswered(_) | AttemptError::Broken(_) => UpstreamError::Broken,
             AttemptError::NotSent(_) => UpstreamError::Unreachable,
         })
     }
 
-    /// Records how an attempt ended.
-    fn end(
+    /// Records the result of an attempt.
+    fn finish_attempt(
         &self,
-        attempting: InFlightAttempt<'_>,
+        attempt: InFlightAttempt<'_>,
         result: Result<HeadlessResponse, AttemptError>,
         trace: Option<&Trace>,
     ) -> Result<HeadlessResponse, AttemptError> {
         match &result {
-            Ok(_) => attempting.succeeded(),
-            Err(attempt) => attempting.failed(attempt.fault(self.response_timeout).as_deref(), trace),
+            Ok(_) => attempt.succeeded(),
+            Err(error) => attempt.failed(error.target_error(self.response_timeout).as_deref(), trace),
         }
         result
     }
 
-    /// Sends as soon as there is a connection for the client.
-    async fn send_later(
+    /// Waits for a connection slot of the endpoint, then sends the request.
+    async fn send_when_slot_is_free(
         &self,
         endpoint: &Endpoint,
         request: &mut Request<RequestBody>,
         client: Client,
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
-        let seat = endpoint.take_seat(client).await.map_err(AttemptError::Failed)?;
-        endpoint.send(seat, request, Instant::now(), self.response_timeout, was_sent).await
+        let slot = endpoint.acquire_slot(client).await.map_err(AttemptError::Failed)?;
+        endpoint.send(slot, request, Instant::now(), self.response_timeout, was_sent).await
     }
 }

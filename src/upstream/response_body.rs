@@ -1,4 +1,4 @@
-//! The body of an answer: streamed to the client, never gathered.
+//! The body of a response, streamed to the client without buffering.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -16,64 +16,64 @@ use super::tunnel::Tunnel;
 use crate::sanitize::{self, trailers};
 use crate::timer::Timer;
 
-/// The body of an answer: an upstream's, or a few bytes of our own. Dropped before its end, it closes the connection it
-/// comes from.
+/// The body of a response, from an upstream or from the gateway itself. If it is dropped before its end, it closes the
+/// upstream connection or resets the stream.
 #[derive(Debug)]
 pub struct ResponseBody(Source);
 
 #[derive(Debug)]
 enum Source {
-    Remote(Box<Download>),
+    Http1(Box<Download>),
     Http2(Box<http2::Download>),
     Echo(Box<RequestBody>),
-    Switched(Box<Tunnel>),
-    Page(Full<Bytes>),
+    Tunnel(Box<Tunnel>),
+    Full(Full<Bytes>),
     Timed(Box<Timed>),
 }
 
-/// A body that has to be over at a moment.
+/// A body that has to end by a deadline.
 #[derive(Debug)]
 struct Timed {
     body: ResponseBody,
-    end: Instant,
+    deadline: Instant,
     timer: Timer,
-    /// What ends it then; without, it breaks off.
+    /// The trailers that end the body at the deadline. `None` breaks it off.
     trailers: Option<HeaderMap>,
 }
 
 // === impl ResponseBody ===
 
 impl ResponseBody {
-    /// The body of an upstream's answer.
+    /// Creates the body of an HTTP/1.1 response.
     pub(super) fn new(mut download: Download) -> Self {
-        match download.whole() {
-            Some(body) => Self(Source::Page(Full::new(body))),
-            None => Self(Source::Remote(Box::new(download))),
+        match download.take_buffered_body() {
+            Some(body) => Self(Source::Full(Full::new(body))),
+            None => Self(Source::Http1(Box::new(download))),
         }
     }
 
-    /// The body of an upstream's answer in HTTP/2.
+    /// Creates the body of an HTTP/2 response.
     pub(super) fn http2(download: http2::Download) -> Self {
         match download.is_end() {
-            true => Self(Source::Page(Full::default())),
+            true => Self(Source::Full(Full::default())),
             false => Self(Source::Http2(Box::new(download))),
         }
     }
 
-    /// What an upstream says in another protocol.
-    pub(super) fn switched(tunnel: Tunnel) -> Self {
-        Self(Source::Switched(Box::new(tunnel)))
+    /// Creates the body that carries an upgraded connection.
+    pub(super) fn tunnel(tunnel: Tunnel) -> Self {
+        Self(Source::Tunnel(Box::new(tunnel)))
     }
 
-    /// The client's own body.
+    /// Creates a body that echoes the client's body.
     pub(crate) fn echo(body: RequestBody) -> Self {
         Self(Source::Echo(Box::new(body)))
     }
 
-    /// If it is not over at this moment, ends it by these trailers; without any, breaks it off.
-    pub(crate) fn end_at(&mut self, end: Instant, trailers: Option<HeaderMap>) {
+    /// Sets a deadline. At the deadline, the body ends with these trailers; without trailers, it breaks off.
+    pub(crate) fn end_at(&mut self, deadline: Instant, trailers: Option<HeaderMap>) {
         let body = std::mem::replace(self, Self::from(Full::default()));
-        self.0 = Source::Timed(Box::new(Timed { body, end, timer: Timer::new(), trailers }));
+        self.0 = Source::Timed(Box::new(Timed { body, deadline, timer: Timer::new(), trailers }));
     }
 }
 
@@ -81,19 +81,19 @@ impl ResponseBody {
 
 impl Timed {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if self.body.is_end_stream() || self.timer.poll(self.end, cx).is_pending() {
+        if self.body.is_end_stream() || self.timer.poll(self.deadline, cx).is_pending() {
             return Pin::new(&mut self.body).poll_frame(cx);
         }
-        self.body = Full::default().into(); // nothing more is read of it
+        self.body = Full::default().into(); // drops the rest, which closes the connection
         let trailers = self.trailers.take().map(Frame::trailers);
         Poll::Ready(Some(trailers.ok_or_else(|| "the deadline has passed".into())))
     }
 }
 
-/// A body that is here already.
+/// Creates a body whose bytes are in memory.
 impl From<Full<Bytes>> for ResponseBody {
-    fn from(page: Full<Bytes>) -> Self {
-        Self(Source::Page(page))
+    fn from(full: Full<Bytes>) -> Self {
+        Self(Source::Full(full))
     }
 }
 
@@ -103,46 +103,46 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut self.0 {
-            Source::Remote(download) => {
+            Source::Http1(download) => {
                 let polled = ready!(download.poll_frame(cx));
-                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
+                Poll::Ready(polled.map(|frame| frame.map(remove_forbidden_trailers).map_err(Into::into)))
             }
             Source::Http2(download) => {
                 let polled = ready!(download.poll_frame(cx));
-                Poll::Ready(polled.map(|frame| frame.map(clean).map_err(Into::into)))
+                Poll::Ready(polled.map(|frame| frame.map(remove_forbidden_trailers).map_err(Into::into)))
             }
             Source::Echo(body) => Pin::new(body).poll_frame(cx),
-            Source::Switched(tunnel) => tunnel.poll_frame(cx),
-            Source::Page(page) => Pin::new(page).poll_frame(cx).map_err(|never| match never {}),
+            Source::Tunnel(tunnel) => tunnel.poll_frame(cx),
+            Source::Full(full) => Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
             Source::Timed(timed) => timed.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Remote(download) => download.is_end(),
+            Source::Http1(download) => download.is_end(),
             Source::Http2(download) => download.is_end(),
             Source::Echo(body) => body.is_end_stream(),
-            Source::Switched(tunnel) => tunnel.is_end(),
-            Source::Page(page) => page.is_end_stream(),
+            Source::Tunnel(tunnel) => tunnel.is_end(),
+            Source::Full(full) => full.is_end_stream(),
             Source::Timed(timed) => timed.body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Remote(download) => download.size_hint(),
+            Source::Http1(download) => download.size_hint(),
             Source::Http2(download) => download.size_hint(),
             Source::Echo(body) => body.size_hint(),
-            Source::Switched(_) => SizeHint::default(),
-            Source::Page(page) => page.size_hint(),
+            Source::Tunnel(_) => SizeHint::default(),
+            Source::Full(full) => full.size_hint(),
             Source::Timed(timed) => timed.body.size_hint(),
         }
     }
 }
 
-/// Removes from an answer's trailers what has no place there.
-fn clean(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+/// Removes the fields that are not allowed in trailers.
+fn remove_forbidden_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
     if let Some(trailers) = frame.trailers_mut() {
         sanitize::remove(trailers, trailers::is_forbidden);
     }

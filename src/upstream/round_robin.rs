@@ -1,16 +1,16 @@
-//! Which target is next: each in turn, and after a failure the ones that follow, once each.
+//! Round robin over the targets of an upstream. After a failure the following targets are tried, once each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Whose turn it is.
+/// The number of the next request.
 #[derive(Debug, Default)]
 pub(crate) struct RoundRobin(AtomicUsize);
 
 impl RoundRobin {
-    /// The order in which this request tries `count` targets.
+    /// Returns the order in which a request tries `count` targets.
     pub(crate) fn next(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
-        let turn = if count > 1 { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
-        (0..count).map(move |step| turn.wrapping_add(step) % count)
+        let first = if count > 1 { self.0.fetch_add(1, Ordering::Relaxed) } else { 0 };
+        (0..count).map(move |step| first.wrapping_add(step) % count)
     }
 }
 
@@ -18,24 +18,24 @@ impl RoundRobin {
 mod tests {
     use super::*;
 
-    fn order(turn: &RoundRobin, count: usize) -> Vec<usize> {
-        turn.next(count).collect()
+    fn order(round_robin: &RoundRobin, count: usize) -> Vec<usize> {
+        round_robin.next(count).collect()
     }
 
     #[test]
-    fn each_target_has_its_turn_and_the_others_stand_in_for_it_once_each() {
-        let turn = RoundRobin::default();
-        assert_eq!(order(&turn, 3), [0, 1, 2]);
-        assert_eq!(order(&turn, 3), [1, 2, 0]);
-        assert_eq!(order(&turn, 3), [2, 0, 1]);
-        assert_eq!(order(&turn, 3), [0, 1, 2]);
+    fn each_target_is_first_in_turn() {
+        let round_robin = RoundRobin::default();
+        assert_eq!(order(&round_robin, 3), [0, 1, 2]);
+        assert_eq!(order(&round_robin, 3), [1, 2, 0]);
+        assert_eq!(order(&round_robin, 3), [2, 0, 1]);
+        assert_eq!(order(&round_robin, 3), [0, 1, 2]);
     }
 
     #[test]
-    fn one_target_is_always_its_own_turn_and_no_target_is_nobodys() {
-        let turn = RoundRobin::default();
-        assert_eq!(order(&turn, 1), [0]);
-        assert_eq!(order(&turn, 1), [0]);
-        assert_eq!(order(&turn, 0), [0; 0]);
+    fn order_of_one_target_or_none_is_constant() {
+        let round_robin = RoundRobin::default();
+        assert_eq!(order(&round_robin, 1), [0]);
+        assert_eq!(order(&round_robin, 1), [0]);
+        assert_eq!(order(&round_robin, 0), [0; 0]);
     }
 }

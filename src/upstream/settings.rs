@@ -1,4 +1,4 @@
-//! What the rule file says about an upstream.
+//! The settings of an upstream in the rule file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,72 +14,73 @@ use crate::tls::settings::FILE_CHECK_INTERVAL;
 pub struct UpstreamSettings {
     /// Its name in the rule file, metrics and logs.
     pub name: Arc<str>,
-    /// Where to send requests, in turn; at least one.
+    /// The targets, used round robin; at least one.
     pub targets: Vec<Target>,
-    /// What is spoken to them.
+    /// The HTTP version for the targets.
     pub protocol: Protocol,
-    /// How TLS is spoken to those that speak it; without it, as [`UpstreamTls::default`] says.
+    /// TLS settings for `https://` targets. `None` means [`UpstreamTls::default`].
     pub tls: Option<UpstreamTls>,
-    /// The longest a connection may take to open.
+    /// The longest time to open a connection.
     pub connect_timeout: Duration,
-    /// The longest an answer may take to begin, once the request is on its way.
+    /// The longest time from the request until its response begins.
     pub response_timeout: Duration,
-    /// The longest an upstream may send nothing of an answer that has begun.
+    /// The longest silence of the upstream within a response that has begun.
     pub body_timeout: Duration,
-    /// The most connections to each target, in use or idle; with HTTP/2, requests at a time. Each worker has its share, and at least one. A client has
-    /// another only while it holds fewer than are free.
+    /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
+    /// worker has its share, at least one. A client takes another connection only while it holds fewer than are free.
     pub max_connections: usize,
-    /// The most requests that wait for a connection to each target. Each worker has its share.
+    /// The maximum number of requests that wait for a connection to each target. Each worker has its share.
     pub queue: usize,
-    /// The longest a request waits for one.
+    /// The longest time that a request waits for a connection.
     pub queue_timeout: Duration,
 }
 
-/// One of the places that serve an upstream.
+/// A server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `http://host:port`; names are resolved for each new connection.
+    /// `http://host:port`. A name is resolved for each new connection.
     Http(Authority),
-    /// `https://host:port`, likewise.
+    /// `https://host:port`. A name is resolved for each new connection.
     Https(Authority),
     /// `unix:/path`: HTTP on a Unix socket.
     Unix(PathBuf),
-    /// `builtin:echo`: this process answers with what it was sent.
+    /// `builtin:echo`: the gateway itself echoes the request.
     Echo,
 }
 
-/// What is spoken to an upstream.
+/// The HTTP version that the gateway uses with an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// What the target chooses over TLS (ALPN, RFC 7301); HTTP/1.1 in clear.
+    /// Over TLS, the version that the target chooses (ALPN, RFC 7301). In plaintext, HTTP/1.1.
     Auto,
     /// HTTP/1.1: one request at a time on a connection.
     Http1,
-    /// HTTP/2; in clear, the upstream is known to speak it ("prior knowledge", RFC 9113 section 3.3).
+    /// HTTP/2. In plaintext, with prior knowledge (RFC 9113 section 3.3).
     Http2,
 }
 
-/// Whom TLS trusts, and what it shows of itself. All files are PEM.
+/// The trusted authorities and the client certificate of TLS connections. All files are PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamTls {
-    /// The authorities, one of which has signed the certificates of the targets; without it, those that the system trusts.
+    /// The trusted certificate authorities. `None` means the authorities of the system.
     pub ca: Option<PathBuf>,
-    /// The name that their certificates have to have, and that they are asked for (SNI); without it, the host of each.
+    /// The name that is sent (SNI) and that the target's certificate must contain. `None` means the host of each
+    /// target.
     pub server_name: Option<String>,
-    /// What they are shown.
+    /// The client certificate that is presented.
     pub identity: Option<TlsIdentity>,
-    /// Whether their certificates are verified.
+    /// Whether the targets' certificates are verified.
     pub verify: bool,
-    /// How often the files are looked at. The rule file has no key for it.
+    /// How often the files are checked for changes. The rule file has no key for it.
     pub check_interval: Duration,
 }
 
 /// A certificate with its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentity {
-    /// The certificate, and after it those that lead to its authority.
+    /// The certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
-    /// Its private key, not encrypted.
+    /// The private key, not encrypted.
     pub key: PathBuf,
 }
 
@@ -102,7 +103,7 @@ impl Default for UpstreamTls {
 }
 
 impl Protocol {
-    /// The word in the rule file.
+    /// Returns the name in the rule file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -113,7 +114,7 @@ impl Protocol {
 }
 
 impl UpstreamSettings {
-    /// What holds for these targets where the rule file says nothing else.
+    /// Creates the settings for these targets, with all defaults of the rule file.
     pub fn new(name: Arc<str>, targets: Vec<Target>) -> Self {
         Self {
             name,
@@ -129,20 +130,20 @@ impl UpstreamSettings {
         }
     }
 
-    /// How long to connect unless the rule file says otherwise.
+    /// The default `connect_timeout`.
     pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-    /// How long to wait for an answer unless the rule file says otherwise.
+    /// The default `response_timeout`.
     pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-    /// How long an upstream may be silent in the middle of an answer unless the rule file says otherwise.
+    /// The default `body_timeout`.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
-    /// The most connections to each target unless the rule file says otherwise.
+    /// The default `max_connections`.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
-    /// The most requests that wait for one unless the rule file says otherwise.
+    /// The default `queue`.
     pub const DEFAULT_QUEUE: usize = 1024;
-    /// How long they wait unless the rule file says otherwise.
+    /// The default `queue_timeout`.
     pub const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-    /// What one of so many workers may have: together they have no more connections than all may have.
+    /// Returns the settings of one of `workers` workers, with its share of the connections and of the queue.
     pub(super) fn share(&self, workers: usize) -> Self {
         let (max_connections, queue) = ((self.max_connections / workers).max(1), self.queue.div_ceil(workers));
         Self { max_connections, queue, ..self.clone() }

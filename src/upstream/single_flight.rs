@@ -1,4 +1,4 @@
-//! One at a time: many requests need the same thing at once, and one of them opens it for all.
+//! One attempt at a time: if many requests need the same connection, one opens it for all.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,38 +8,38 @@ use tokio::sync::Mutex;
 
 use super::target_error::TargetError;
 
-/// Whose turn it is to open something.
+/// Serializes the attempts to open a shared value.
 #[derive(Debug, Default)]
 pub(super) struct SingleFlight {
-    taken: Arc<Mutex<()>>,
+    lock: Arc<Mutex<()>>,
     failures: AtomicU64,
-    last: parking_lot::Mutex<Option<TargetError>>,
+    last_error: parking_lot::Mutex<Option<TargetError>>,
 }
 
 impl SingleFlight {
-    /// What is there, else what is opened. Those who waited for an attempt that failed fail with it, or each would wait for all
-    /// before it.
+    /// Returns the existing value, or opens a new one. Callers that waited for a failed attempt share its error:
+    /// otherwise each would wait for the attempts of all callers before it.
     pub(super) async fn open<T>(
         &self,
-        there: impl Fn() -> Option<T>,
+        existing: impl Fn() -> Option<T>,
         opening: impl Future<Output = Result<T, TargetError>>,
     ) -> Result<T, TargetError> {
         let failures = self.failures.load(Relaxed);
-        if let Some(there) = there() {
-            return Ok(there);
+        if let Some(value) = existing() {
+            return Ok(value);
         }
-        let _turn = self.taken.lock().await;
-        if let Some(opened) = there() {
-            return Ok(opened);
+        let _guard = self.lock.lock().await;
+        if let Some(value) = existing() {
+            return Ok(value);
         }
-        self.follow(failures)?;
-        opening.await.inspect_err(|fault| self.fail(fault))
+        self.share_failure(failures)?;
+        opening.await.inspect_err(|error| self.record_failure(error))
     }
 
-    /// The same, by a task of its own: it is opened for all, also where who asked for it has left.
+    /// Like [`open`](Self::open), in a separate task: it completes for all callers even if its caller is canceled.
     pub(super) async fn open_detached<T, F>(
         self: &Arc<Self>,
-        there: impl Fn() -> Option<T>,
+        existing: impl Fn() -> Option<T>,
         opening: impl FnOnce() -> F,
     ) -> Result<T, TargetError>
     where
@@ -47,30 +47,30 @@ impl SingleFlight {
         F: Future<Output = Result<T, TargetError>> + Send + 'static,
     {
         let failures = self.failures.load(Relaxed);
-        if let Some(there) = there() {
-            return Ok(there);
+        if let Some(value) = existing() {
+            return Ok(value);
         }
-        let turn = Arc::clone(&self.taken).lock_owned().await;
-        if let Some(opened) = there() {
-            return Ok(opened);
+        let guard = Arc::clone(&self.lock).lock_owned().await;
+        if let Some(value) = existing() {
+            return Ok(value);
         }
-        self.follow(failures)?;
+        self.share_failure(failures)?;
         let (this, opening) = (Arc::clone(self), opening());
         let opened = tokio::spawn(async move {
-            let _turn = turn;
-            opening.await.inspect_err(|fault| this.fail(fault))
+            let _guard = guard;
+            opening.await.inspect_err(|error| this.record_failure(error))
         });
         opened.await.unwrap_or_else(|panic| Err(TargetError::connect(&panic.into())))
     }
 
-    /// Fails with an attempt that was under way.
-    fn follow(&self, failures: u64) -> Result<(), TargetError> {
+    /// Returns the last error if an attempt has failed since there were `failures` failures.
+    fn share_failure(&self, failures: u64) -> Result<(), TargetError> {
         let has_failed = self.failures.load(Relaxed) != failures;
-        self.last.lock().clone().filter(|_| has_failed).map_or(Ok(()), Err)
+        self.last_error.lock().clone().filter(|_| has_failed).map_or(Ok(()), Err)
     }
 
-    fn fail(&self, fault: &TargetError) {
-        *self.last.lock() = Some(fault.clone());
+    fn record_failure(&self, error: &TargetError) {
+        *self.last_error.lock() = Some(error.clone());
         self.failures.fetch_add(1, Relaxed);
     }
 }

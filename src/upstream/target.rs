@@ -1,8 +1,9 @@
-//! The state of each target, which all workers share: counts attempts, and logs when the target begins to fail, while it
-//! fails, and when it answers again.
+//! The state of each target, shared by all workers. It counts attempts, and logs when the target starts to fail, still
+//! fails, and has recovered.
 //!
-//! Log lines are bounded: for each target one line on failures in a second, and one on its recovery for each of those. A
-//! target that fails again within a second of its recovery has to answer for a second without a failure until the next one.
+//! Each target logs at most one line about failures in a second, and at most one recovery for each of those lines. If a
+//! target fails again within a second of its recovery, its next recovery is logged only after a second without
+//! failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,14 +30,14 @@ pub(crate) struct TargetStates(BTreeMap<Arc<str>, Vec<Arc<TargetState>>>);
 pub(crate) struct TargetState {
     name: Arc<TargetName>,
     metrics: TargetMetrics,
-    /// Whether the target fails. A success reads nothing else while it does not.
+    /// Whether the target is failing. While it is not, a success reads only this field.
     is_failing: AtomicBool,
     log: Mutex<FailureLog>,
 }
 
 /// An attempt at a target that is in flight. On drop, it counts as canceled.
 pub(super) struct InFlightAttempt<'a> {
-    /// `None` once it is over. Small, as each request in flight has one.
+    /// `None` once the attempt has ended. Kept small, because each request in flight has one.
     target: Option<&'a TargetState>,
 }
 
@@ -51,17 +52,17 @@ struct FailureLog {
 struct Outage {
     since: Instant,
     last_failure: Instant,
-    /// Failures since it began.
+    /// Failures since the outage began.
     failures: u64,
-    /// Failures since the last line.
+    /// Failures since the last log line.
     unlogged: u64,
     is_logged: bool,
-    /// Whether it began just after a recovery.
+    /// Whether the outage began within a second of a recovery.
     is_repeated: bool,
     last_error: String,
 }
 
-/// The message and numbers of a log line on failures.
+/// The message and numbers of a log line about failures.
 struct Line {
     message: &'static str,
     failures: u64,
@@ -82,7 +83,7 @@ impl TargetStates {
     }
 
     /// Returns the states of an upstream's targets, in their order.
-    pub(super) fn of(&self, upstream: &str) -> &[Arc<TargetState>] {
+    pub(super) fn of_upstream(&self, upstream: &str) -> &[Arc<TargetState>] {
         self.0.get(upstream).map_or(&[], Vec::as_slice)
     }
 }
@@ -96,26 +97,26 @@ impl TargetState {
         Arc::new(Self { name, metrics, is_failing: AtomicBool::new(false), log: Mutex::default() })
     }
 
-    /// Begins an attempt.
-    pub(super) fn attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'_> {
+    /// Starts an attempt.
+    pub(super) fn start_attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'_> {
         if let Some(trace) = trace {
-            trace.begin(&self.name);
+            trace.record_target(&self.name);
         }
         InFlightAttempt { target: Some(self) }
     }
 
     /// Records that a response broke off after its head.
-    pub(super) fn broke_off(&self, error: &impl ToString) {
-        self.failed(&TargetError::body(error));
+    pub(super) fn record_broken_body(&self, error: &impl ToString) {
+        self.record_failure(&TargetError::body(error));
     }
 
-    fn answered(&self) {
+    fn record_success(&self) {
         if self.is_failing.load(Relaxed) {
-            self.recovered(Instant::now());
+            self.end_outage(Instant::now());
         }
     }
 
-    fn recovered(&self, now: Instant) {
+    fn end_outage(&self, now: Instant) {
         let ended = {
             let mut log = self.log.lock();
             let Some(ended) = log.outage.take_if(|outage| outage.is_over(now)) else { return };
@@ -135,9 +136,9 @@ impl TargetState {
         }
     }
 
-    fn failed(&self, fault: &TargetError) {
-        let (TargetError { phase, error, .. }, TargetName { upstream, target }) = (fault, &*self.name);
-        let line = self.log.lock().failed(fault, Instant::now());
+    fn record_failure(&self, failure: &TargetError) {
+        let (TargetError { phase, error, .. }, TargetName { upstream, target }) = (failure, &*self.name);
+        let line = self.log.lock().record(failure, Instant::now());
         self.is_failing.store(true, Relaxed);
         match line {
             Some(Line { message, failures, total, failing_ms }) => tracing::warn!(
@@ -151,23 +152,24 @@ impl TargetState {
 // === impl InFlightAttempt ===
 
 impl InFlightAttempt<'_> {
-    /// Ends with the head of a response.
+    /// Ends the attempt with the head of a response.
     pub(super) fn succeeded(mut self) {
         if let Some(target) = self.target.take() {
             target.metrics.attempted(AttemptOutcome::Ok);
-            target.answered();
+            target.record_success();
         }
     }
 
-    /// Ends with a fault of the target, or without one if the client has failed.
-    pub(super) fn failed(mut self, fault: Option<&TargetError>, trace: Option<&Trace>) {
-        let Some(fault) = fault else { return };
+    /// Ends the attempt with an error of the target. `None` means that the client failed; the attempt then counts as
+    /// canceled.
+    pub(super) fn failed(mut self, error: Option<&TargetError>, trace: Option<&Trace>) {
+        let Some(error) = error else { return };
         if let Some(trace) = trace {
-            trace.fail(fault.outcome.as_str());
+            trace.record_failure(error.outcome.as_str());
         }
         if let Some(target) = self.target.take() {
-            target.metrics.attempted(fault.outcome);
-            target.failed(fault);
+            target.metrics.attempted(error.outcome);
+            target.record_failure(error);
         }
     }
 }
@@ -183,16 +185,16 @@ impl Drop for InFlightAttempt<'_> {
 // === impl FailureLog, Outage ===
 
 impl FailureLog {
-    /// Notes a failure. Returns what is to be logged, unless another line was logged just before.
-    fn failed(&mut self, fault: &TargetError, now: Instant) -> Option<Line> {
+    /// Records a failure. Returns the log line, unless another line was logged less than a second before.
+    fn record(&mut self, failure: &TargetError, now: Instant) -> Option<Line> {
         let is_recent = |at: Option<Instant>| at.is_some_and(|at| now - at < LOG_INTERVAL);
-        let (is_repeated, is_quiet) = (is_recent(self.last_recovery), is_recent(self.last_line));
+        let (is_repeated, is_logged_recently) = (is_recent(self.last_recovery), is_recent(self.last_line));
         let outage = self.outage.get_or_insert_with(|| Outage::new(now, is_repeated));
         outage.last_failure = now;
         outage.failures += 1;
         outage.unlogged += 1;
-        outage.last_error.clone_from(&fault.error);
-        if is_quiet {
+        outage.last_error.clone_from(&failure.error);
+        if is_logged_recently {
             return None;
         }
         self.last_line = Some(now);
@@ -209,7 +211,7 @@ impl Outage {
         Self { since: now, last_failure: now, failures, unlogged, is_logged, is_repeated, last_error }
     }
 
-    /// Returns `true` if a success at this moment ends it.
+    /// Returns `true` if a success at `now` ends the outage.
     fn is_over(&self, now: Instant) -> bool {
         !self.is_repeated || now - self.last_failure >= LOG_INTERVAL
     }
@@ -234,15 +236,15 @@ mod tests {
         TargetState::new(&"api".into(), &Target::Echo, &Metrics::new())
     }
 
-    /// Has attempts fail (`false`) or succeed; returns the messages that were logged, with the failures of each.
+    /// Makes attempts fail (`false`) or succeed. Returns the logged messages, each with its number of failures.
     fn logged(state: &Arc<TargetState>, attempts: &[bool]) -> Vec<String> {
         let log = logged_by(|| {
             for is_ok in attempts {
                 match is_ok {
-                    true => state.attempt(None).succeeded(),
-                    false => {
-                        state.attempt(None).failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None)
-                    }
+                    true => state.start_attempt(None).succeeded(),
+                    false => state
+                        .start_attempt(None)
+                        .failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None),
                 }
             }
         });
@@ -285,8 +287,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn canceled_attempt_is_no_failure() {
         let state = state();
-        assert!(logged_by(|| drop(state.attempt(None))).is_empty());
-        assert!(logged_by(|| state.attempt(None).failed(None, None)).is_empty());
+        assert!(logged_by(|| drop(state.start_attempt(None))).is_empty());
+        assert!(logged_by(|| state.start_attempt(None).failed(None, None)).is_empty());
         assert!(logged(&state, &[true]).is_empty());
     }
 }

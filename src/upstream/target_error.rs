@@ -1,4 +1,4 @@
-//! Why an attempt at a target failed, in words for metrics, logs and operators.
+//! The error of a failed attempt at a target, for metrics and logs.
 
 use std::io;
 use std::time::Duration;
@@ -8,35 +8,35 @@ use tokio::time::{Instant, error::Elapsed, timeout_at};
 use super::UpstreamError;
 use crate::metrics::AttemptOutcome;
 
-/// A failed attempt at a target.
+/// The error of a failed attempt at a target.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetError {
     pub(super) outcome: AttemptOutcome,
-    /// What the gateway was doing.
+    /// The phase of the request, for the log.
     pub(super) phase: &'static str,
     pub(super) error: String,
-    /// Whether the target does not serve the protocol that was asked for.
+    /// Whether the target does not serve the requested protocol.
     pub(super) is_unsupported: bool,
 }
 
 impl TargetError {
-    /// Returns the fault of a name that has no address.
+    /// A host name could not be resolved.
     pub(super) fn resolve(host: &str, error: &io::Error) -> Self {
         Self::new(AttemptOutcome::ResolveFailed, "resolve", format!("cannot resolve `{host}`: {error}"))
     }
 
-    /// Returns the fault of a connection that could not be opened.
+    /// A connection could not be opened.
     pub(super) fn connect(error: &io::Error) -> Self {
         Self::new(AttemptOutcome::ConnectFailed, "connect", error.to_string())
     }
 
-    /// Returns the fault of a TLS handshake.
+    /// A TLS handshake failed.
     pub(super) fn tls(error: &io::Error) -> Self {
         let is_unsupported = error.kind() == io::ErrorKind::Unsupported;
         Self { is_unsupported, ..Self::new(AttemptOutcome::TlsFailed, "tls", error.to_string()) }
     }
 
-    /// Returns the fault of a connection on which HTTP/2 could not be set up.
+    /// The HTTP/2 handshake on a connection failed.
     pub(super) fn http2(error: &io::Error) -> Self {
         let outcome = match error.kind() {
             io::ErrorKind::TimedOut => AttemptOutcome::Timeout,
@@ -45,12 +45,12 @@ impl TargetError {
         Self::new(outcome, "http2", error.to_string())
     }
 
-    /// Returns the fault of a connection that took none of the request.
+    /// The connection was closed before any byte of the request was written.
     pub(super) fn send() -> Self {
         Self::new(AttemptOutcome::Closed, "send", "the connection was closed before the request was sent".to_owned())
     }
 
-    /// Returns the fault of a response that did not begin, or is invalid.
+    /// A response did not begin, or its head is invalid.
     pub(super) fn response(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData => Self::invalid(error),
@@ -59,30 +59,30 @@ impl TargetError {
         }
     }
 
-    /// Returns the fault of a stream of HTTP/2.
+    /// An HTTP/2 stream failed before its response.
     pub(super) fn stream(error: &h2::Error) -> Self {
         if error.is_remote() || error.is_io() { Self::closed(&error.to_string()) } else { Self::invalid(error) }
     }
 
-    /// Returns the fault of a target that did not process the request, as it says.
+    /// The target reported that it did not process the request (HTTP/2).
     pub(super) fn refused(error: &h2::Error) -> Self {
         Self::new(AttemptOutcome::Refused, "send", error.to_string())
     }
 
-    /// Returns the fault of a response that is not valid.
+    /// A response is invalid.
     pub(super) fn invalid(error: &impl ToString) -> Self {
         Self::new(AttemptOutcome::InvalidResponse, "response", error.to_string())
     }
 
-    /// Returns the fault of a response body that ended before its end.
+    /// A response body broke off.
     pub(super) fn body(error: &impl ToString) -> Self {
         Self::new(AttemptOutcome::Closed, "body", error.to_string())
     }
 
-    /// Returns the fault behind a failure. `limit` is how long a response may take to begin. A failure of the client is no
-    /// fault of the target.
-    pub(super) fn of_failure(failure: UpstreamError, limit: Duration) -> Option<Self> {
-        let (outcome, phase) = match failure {
+    /// Returns the target's error for an [`UpstreamError`]. Returns `None` if the client is at fault. `limit` is the
+    /// response timeout.
+    pub(super) fn from_upstream_error(error: UpstreamError, limit: Duration) -> Option<Self> {
+        let (outcome, phase) = match error {
             UpstreamError::TimedOut => {
                 let error = format!("no response within {limit:?}");
                 return Some(Self::new(AttemptOutcome::Timeout, "response", error));
@@ -94,7 +94,7 @@ impl TargetError {
             UpstreamError::Broken => (AttemptOutcome::InvalidResponse, "response"),
             UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong => return None,
         };
-        Some(Self::new(outcome, phase, failure.to_string()))
+        Some(Self::new(outcome, phase, error.to_string()))
     }
 
     fn closed(error: &str) -> Self {
@@ -106,7 +106,7 @@ impl TargetError {
     }
 }
 
-/// Waits for a future until a deadline. Its error then names the time that it was given.
+/// Awaits `future` until `deadline`. The error of a timeout contains `limit`.
 pub(super) async fn within<T>(
     deadline: Instant,
     limit: Duration,
@@ -115,7 +115,7 @@ pub(super) async fn within<T>(
     timeout_at(deadline, future).await.unwrap_or_else(|Elapsed { .. }| Err(timed_out(limit)))
 }
 
-/// Returns the error of something that took longer than `limit`.
+/// Returns the error of an operation that took longer than `limit`.
 pub(super) fn timed_out(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}"))
+    io::Error::new(io::ErrorKind::TimedOut, format!("no response within {limit:?}"))
 }

@@ -1,7 +1,7 @@
-//! TLS to the targets of an upstream: whom it trusts, what it shows of itself, what it asks to be spoken.
+//! TLS to the targets of an upstream: trusted authorities, client certificate, and ALPN.
 
 use std::collections::BTreeMap;
-use std::error::Error as Fault;
+use std::error::Error as StdError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,36 +26,37 @@ use crate::transport::{Tls, Transport};
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";
 
-/// TLS to one target.
+/// Performs TLS handshakes with one target.
 #[derive(Debug)]
 pub(super) struct Connector {
-    /// Its certificate has to be for this name.
+    /// The name that the target's certificate must contain.
     name: ServerName<'static>,
-    identity: Arc<UpstreamTlsConfig>,
+    config: Arc<UpstreamTlsConfig>,
 }
 
-/// Those of all upstreams, by name. Workers share them, so that files are read once.
+/// The TLS configurations of all upstreams, by name. All workers share them, so that each file is read once.
 #[derive(Debug, Default)]
 pub(crate) struct UpstreamTlsConfigs(BTreeMap<Arc<str>, Arc<UpstreamTlsConfig>>);
 
-/// What is used of the files of an upstream, or why nothing is.
+/// The TLS configuration of an upstream, which is reloaded when its files change.
 #[derive(Debug)]
 pub(crate) struct UpstreamTlsConfig {
     tls: UpstreamTls,
-    in_use: ArcSwap<Result<ActiveConfig, String>>,
+    /// The configuration in use, or why the files cannot be used.
+    active: ArcSwap<Result<ActiveConfig, String>>,
 }
 
-/// What was made of the files. All targets and their connections share the memory of sessions; it is a new one when files
-/// have changed, as who was trusted then may be trusted no more.
+/// The configuration that was built from the files. All targets of the upstream share its session cache. A reload
+/// starts with an empty cache, because the new files may no longer trust the earlier peers.
 #[derive(Debug)]
 struct ActiveConfig {
     http1: Arc<ClientConfig>,
     http2: Arc<ClientConfig>,
     both: Arc<ClientConfig>,
-    shown: Option<PresentedCertificate>,
+    presented: Option<PresentedCertificate>,
 }
 
-/// Why no TLS can be spoken.
+/// The reason why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsSetupError {
     #[error(transparent)]
@@ -66,14 +67,14 @@ pub(crate) enum TlsSetupError {
     Versions(Error),
 }
 
-/// Takes any certificate, if whoever shows it has its key.
+/// Accepts any certificate. Still verifies that the peer has its private key.
 #[derive(Debug)]
 struct AcceptAnyCertificate(WebPkiSupportedAlgorithms);
 
-/// Whether the files hold what they should.
+/// Checks that the files can be used.
 ///
 /// # Errors
-/// The first that cannot be used, or the system trusts nobody.
+/// The first file that cannot be used, or the system trusts no authority.
 pub(crate) fn check(tls: &UpstreamTls) -> Result<(), TlsSetupError> {
     ActiveConfig::read(tls).map(drop)
 }
@@ -81,29 +82,29 @@ pub(crate) fn check(tls: &UpstreamTls) -> Result<(), TlsSetupError> {
 // === impl UpstreamTlsConfigs ===
 
 impl UpstreamTlsConfigs {
-    /// Reads the files of those that speak TLS.
+    /// Reads the files of all upstreams that have TLS settings.
     pub(crate) fn read<'a>(upstreams: impl IntoIterator<Item = &'a UpstreamSettings>) -> Self {
         let read = |upstream: &UpstreamSettings| {
-            let identity = UpstreamTlsConfig::new(upstream.tls.clone()?);
-            Some((Arc::clone(&upstream.name), Arc::new(identity)))
+            let config = UpstreamTlsConfig::new(upstream.tls.clone()?);
+            Some((Arc::clone(&upstream.name), Arc::new(config)))
         };
         Self(upstreams.into_iter().filter_map(read).collect())
     }
 
-    /// That of an upstream; read now if it was not.
-    pub(super) fn of(&self, upstream: &UpstreamSettings) -> Arc<UpstreamTlsConfig> {
+    /// Returns the configuration of an upstream. Reads its files if that has not been done.
+    pub(super) fn get_or_read(&self, upstream: &UpstreamSettings) -> Arc<UpstreamTlsConfig> {
         let known = self.0.get(&upstream.name).cloned();
         known.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(upstream.tls.clone().unwrap_or_default())))
     }
 
-    /// Looks after the files, of those that have any.
-    pub(crate) fn watches(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
-        let with_files = self.0.iter().filter(|(_, identity)| !identity.files().is_empty());
-        let watch = |(name, identity): (&Arc<str>, &Arc<UpstreamTlsConfig>)| {
+    /// Creates watchers that reload the configurations whose files change.
+    pub(crate) fn watchers(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
+        let with_files = self.0.iter().filter(|(_, config)| !config.files().is_empty());
+        let watcher = |(name, config): (&Arc<str>, &Arc<UpstreamTlsConfig>)| {
             let user = format!("upstream {name}");
-            CertificateWatcher::new(Arc::clone(identity) as _, &user, identity.tls.check_interval, Arc::clone(metrics))
+            CertificateWatcher::new(Arc::clone(config) as _, &user, config.tls.check_interval, Arc::clone(metrics))
         };
-        with_files.map(watch).collect()
+        with_files.map(watcher).collect()
     }
 }
 
@@ -111,15 +112,15 @@ impl UpstreamTlsConfigs {
 
 impl UpstreamTlsConfig {
     fn new(tls: UpstreamTls) -> Self {
-        let in_use = ActiveConfig::read(&tls).map_err(|bad| bad.to_string());
-        Self { tls, in_use: ArcSwap::from_pointee(in_use) }
+        let active = ActiveConfig::read(&tls).map_err(|error| error.to_string());
+        Self { tls, active: ArcSwap::from_pointee(active) }
     }
 
-    /// How TLS is spoken on a connection that is opened now.
-    fn asking_for(&self, protocol: Protocol) -> io::Result<Arc<ClientConfig>> {
-        let in_use = self.in_use.load();
+    /// Returns the rustls configuration for a new connection that offers `protocol`.
+    fn client_config(&self, protocol: Protocol) -> io::Result<Arc<ClientConfig>> {
+        let active = self.active.load();
         let ActiveConfig { http1, http2, both, .. } =
-            in_use.as_ref().as_ref().map_err(|why| io::Error::other(why.clone()))?;
+            active.as_ref().as_ref().map_err(|why| io::Error::other(why.clone()))?;
         let config = match protocol {
             Protocol::Http1 => http1,
             Protocol::Http2 => http2,
@@ -132,19 +133,19 @@ impl UpstreamTlsConfig {
 impl Reloadable for UpstreamTlsConfig {
     fn files(&self) -> Vec<&Path> {
         let UpstreamTls { ca, identity, .. } = &self.tls;
-        let of_identity = identity.iter().flat_map(|files| [&files.cert, &files.key]);
-        ca.iter().chain(of_identity).map(PathBuf::as_path).collect()
+        let identity_files = identity.iter().flat_map(|files| [&files.cert, &files.key]);
+        ca.iter().chain(identity_files).map(PathBuf::as_path).collect()
     }
 
-    fn reload(&self) -> Result<(), Box<dyn Fault>> {
-        let in_use = ActiveConfig::read(&self.tls)?;
-        self.in_use.store(Arc::new(Ok(in_use)));
+    fn reload(&self) -> Result<(), Box<dyn StdError>> {
+        let active = ActiveConfig::read(&self.tls)?;
+        self.active.store(Arc::new(Ok(active)));
         Ok(())
     }
 
     fn presented(&self) -> Vec<PresentedCertificate> {
-        let in_use = self.in_use.load();
-        in_use.as_ref().as_ref().ok().and_then(|in_use| in_use.shown.clone()).into_iter().collect()
+        let active = self.active.load();
+        active.as_ref().as_ref().ok().and_then(|active| active.presented.clone()).into_iter().collect()
     }
 }
 
@@ -156,31 +157,31 @@ impl ActiveConfig {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
         let builder = builder.map_err(TlsSetupError::Versions)?;
         let builder = match tls.verify {
-            true => builder.with_root_certificates(trusted(tls)?),
-            false => builder.dangerous().with_custom_certificate_verifier(AcceptAnyCertificate::of(&provider)),
+            true => builder.with_root_certificates(trust_anchors(tls)?),
+            false => builder.dangerous().with_custom_certificate_verifier(AcceptAnyCertificate::new(&provider)),
         };
-        let Some(files) = &tls.identity else { return Ok(Self::of(&builder.with_no_client_auth(), None)) };
+        let Some(files) = &tls.identity else { return Ok(Self::new(&builder.with_no_client_auth(), None)) };
         let (cert, key) =
             (ConfiguredFile { key: "cert", path: &files.cert }, ConfiguredFile { key: "key", path: &files.key });
         let chain = cert.certificates(&cert.read()?)?;
-        let shown = PresentedCertificate::from_chain(&files.cert, &chain);
+        let presented = PresentedCertificate::from_chain(&files.cert, &chain);
         let certified = key.certified_key(chain, &key.read()?)?;
         let resolver = rustls::sign::SingleCertAndKey::from(certified);
-        Ok(Self::of(&builder.with_client_cert_resolver(Arc::new(resolver)), shown))
+        Ok(Self::new(&builder.with_client_cert_resolver(Arc::new(resolver)), presented))
     }
 
-    fn of(config: &ClientConfig, shown: Option<PresentedCertificate>) -> Self {
-        let asking_for = |protocols: &[&[u8]]| {
+    fn new(config: &ClientConfig, presented: Option<PresentedCertificate>) -> Self {
+        let with_alpn = |protocols: &[&[u8]]| {
             let mut config = config.clone();
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             Arc::new(config)
         };
-        Self { http1: asking_for(&[HTTP1]), http2: asking_for(&[HTTP2]), both: asking_for(&[HTTP2, HTTP1]), shown }
+        Self { http1: with_alpn(&[HTTP1]), http2: with_alpn(&[HTTP2]), both: with_alpn(&[HTTP2, HTTP1]), presented }
     }
 }
 
-/// The authorities that are named, else those of the system.
-fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
+/// Returns the configured authorities, else those of the system.
+fn trust_anchors(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
     if let Some(path) = &tls.ca {
         let file = ConfiguredFile { key: "ca", path };
         return Ok(Arc::new(file.authorities(&file.read()?)?));
@@ -192,30 +193,32 @@ fn trusted(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
 // === impl Connector ===
 
 impl Connector {
-    /// For a target of this name, unless the rule file has another.
-    pub(super) fn new(identity: Arc<UpstreamTlsConfig>, authority: &Authority) -> Option<Self> {
+    /// Creates the connector of a target. Returns `None` if the host is not a valid name for a certificate.
+    /// `server_name` in the rule file takes precedence.
+    pub(super) fn new(config: Arc<UpstreamTlsConfig>, authority: &Authority) -> Option<Self> {
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(identity.tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
-        Some(Self { name, identity })
+        let name = ServerName::try_from(config.tls.server_name.as_deref().unwrap_or(host).to_owned()).ok()?;
+        Some(Self { name, config })
     }
 
-    /// Makes of a connection one of TLS. Returns what will be spoken: what was asked for, or what the target prefers.
+    /// Performs the TLS handshake on a connection. Returns the protocol of the connection: the requested one, or for
+    /// [`Protocol::Auto`] the target's choice.
     pub(super) async fn handshake(&self, socket: TcpStream, protocol: Protocol) -> io::Result<(Transport, Protocol)> {
-        let connector = TlsConnector::from(self.identity.asking_for(protocol)?);
+        let connector = TlsConnector::from(self.config.client_config(protocol)?);
         let stream = connector
             .connect(self.name.clone(), socket)
             .await
-            .map_err(|error| io::Error::new(kind(&error), fault(&error)))?;
-        let speaks_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
-        if protocol == Protocol::Http2 && !speaks_http2 {
-            return Err(io::Error::other("it does not offer HTTP/2 (ALPN)"));
+            .map_err(|error| io::Error::new(kind(&error), message(&error)))?;
+        let has_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+        if protocol == Protocol::Http2 && !has_http2 {
+            return Err(io::Error::other("the target does not offer HTTP/2 (ALPN)"));
         }
-        let spoken = if speaks_http2 { Protocol::Http2 } else { Protocol::Http1 };
-        Ok((Transport::Tls(Tls::new(stream)), spoken))
+        let protocol = if has_http2 { Protocol::Http2 } else { Protocol::Http1 };
+        Ok((Transport::Tls(Tls::new(stream)), protocol))
     }
 }
 
-/// [`io::ErrorKind::Unsupported`] if the target does not serve the protocol that was asked for.
+/// Returns [`io::ErrorKind::Unsupported`] if the target does not serve the requested protocol.
 fn kind(error: &io::Error) -> io::ErrorKind {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => io::ErrorKind::Unsupported,
@@ -223,18 +226,18 @@ fn kind(error: &io::Error) -> io::ErrorKind {
     }
 }
 
-/// What is wrong, and what helps where that is known.
-fn fault(error: &io::Error) -> String {
+/// Returns the message for a failed handshake, with a hint if one is known.
+fn message(error: &io::Error) -> String {
     let why = match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
-            "its certificate is signed by no authority that is trusted: name one by `tls: { ca: FILE }`"
+            "the certificate is not signed by a trusted authority: set `tls: { ca: FILE }`"
         }
-        Some(Error::InvalidMessage(_)) => "what it speaks is not TLS",
+        Some(Error::InvalidMessage(_)) => "the target does not use TLS",
         Some(Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
-            "it does not offer the protocol that is asked for (ALPN)"
+            "the target does not offer the requested protocol (ALPN)"
         }
         Some(Error::AlertReceived(AlertDescription::CertificateRequired)) => {
-            "it wants to be shown a certificate: name one by `tls: { cert: FILE, key: FILE }`"
+            "the target requires a client certificate: set `tls: { cert: FILE, key: FILE }`"
         }
         _ => return error.to_string(),
     };
@@ -244,7 +247,7 @@ fn fault(error: &io::Error) -> String {
 // === impl AcceptAnyCertificate ===
 
 impl AcceptAnyCertificate {
-    fn of(provider: &CryptoProvider) -> Arc<Self> {
+    fn new(provider: &CryptoProvider) -> Arc<Self> {
         Arc::new(Self(provider.signature_verification_algorithms))
     }
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Records which target a request is sent to, why it failed, and how much of its body was read. The access log puts a clone
-/// into the request's extensions; without it nothing is recorded.
+/// Records the target of a request, why it failed, and how much of its body was read. The access log puts a clone into
+/// the request's extensions; without a clone, nothing is recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace(Arc<Traced>);
 
@@ -16,12 +16,12 @@ struct Traced {
     bytes_in: AtomicU64,
 }
 
-/// The last attempt to have a request answered.
+/// The last attempt to send a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastAttempt {
     /// The target, if there was an attempt.
     pub(crate) target: Option<Arc<TargetName>>,
-    /// Why the gateway answered in place of the upstream, if it did.
+    /// Why the gateway itself responded, if it did.
     pub(crate) reason: Option<&'static str>,
 }
 
@@ -35,27 +35,27 @@ pub(crate) struct TargetName {
 }
 
 impl Trace {
-    /// Records the target of an attempt that begins.
-    pub(super) fn begin(&self, target: &Arc<TargetName>) {
+    /// Records the target of a new attempt.
+    pub(super) fn record_target(&self, target: &Arc<TargetName>) {
         *self.0.last.lock() = LastAttempt { target: Some(Arc::clone(target)), reason: None };
     }
 
-    /// Records why the gateway answers in place of the upstream.
-    pub(crate) fn fail(&self, reason: &'static str) {
+    /// Records why the gateway itself responds.
+    pub(crate) fn record_failure(&self, reason: &'static str) {
         self.0.last.lock().reason = Some(reason);
     }
 
     /// Counts bytes of the request's body.
-    pub(super) fn read(&self, count: usize) {
+    pub(super) fn count_bytes(&self, count: usize) {
         self.0.bytes_in.fetch_add(count as u64, Relaxed);
     }
 
     /// Returns the last attempt.
-    pub(crate) fn last(&self) -> LastAttempt {
+    pub(crate) fn last_attempt(&self) -> LastAttempt {
         self.0.last.lock().clone()
     }
 
-    /// Returns how many bytes of the request's body were read.
+    /// Returns the number of bytes that were read of the request's body.
     pub(crate) fn bytes_in(&self) -> u64 {
         self.0.bytes_in.load(Relaxed)
     }

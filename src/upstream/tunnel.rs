@@ -1,8 +1,8 @@
-//! A connection on which another protocol than HTTP is spoken, after an upstream has switched to it (101).
+//! An upgraded connection: another protocol than HTTP, after an upstream has responded with 101.
 //!
-//! To the client's connection it is the body of an answer. What the client sends is carried by a task of its own, so that a
-//! client that does not read can still send. Each direction holds one piece of at most 16 KiB; while that waits, nothing
-//! more is read.
+//! For the client's connection, a tunnel is a response body. A separate task forwards the bytes of the client, so that
+//! a client that does not read can still send. Each direction buffers at most 16 KiB, and stops reading while the
+//! buffer is full.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -23,16 +23,17 @@ use crate::http1::{Piece, RemainingBody};
 use crate::metrics::{GaugeGuard, Switched};
 use crate::upgrade::TunnelLimits;
 
-/// Such a connection. On drop, it is closed.
+/// An upgraded connection. Closes on drop.
 #[derive(Debug)]
 pub(super) struct Tunnel {
-    way: Arc<TunnelShared>,
-    /// Ends when the client has closed its half after the upstream has, or a bound is reached. None once it has.
-    carrying: Option<JoinHandle<Switched>>,
+    shared: Arc<TunnelShared>,
+    /// The task that forwards the client's bytes. Ends once both sides have closed, or a limit is reached. `None` after
+    /// its end.
+    upload: Option<JoinHandle<Switched>>,
     _open: GaugeGuard,
 }
 
-/// What the two directions share.
+/// The state that both directions share.
 #[derive(Debug)]
 struct TunnelShared {
     lease: Mutex<Lease>,
@@ -42,44 +43,44 @@ struct TunnelShared {
 // === impl Tunnel ===
 
 impl Tunnel {
-    /// Joins the two ends, on the Tokio runtime.
-    pub(super) fn begin(lease: Lease, client: RequestBody, bounds: TunnelLimits) -> Self {
+    /// Starts a tunnel between the client and the upstream, on the Tokio runtime.
+    pub(super) fn start(lease: Lease, client: RequestBody, limits: TunnelLimits) -> Self {
         let open = lease.metrics().switched();
-        let way = Arc::new(TunnelShared { lease: Mutex::new(lease), progress: TunnelProgress::new(bounds) });
-        let carrying = Some(tokio::spawn(Arc::clone(&way).carry(client)));
-        Self { way, carrying, _open: open }
+        let shared = Arc::new(TunnelShared { lease: Mutex::new(lease), progress: TunnelProgress::new(limits) });
+        let upload = Some(tokio::spawn(Arc::clone(&shared).run_upload(client)));
+        Self { shared, upload, _open: open }
     }
 
-    /// What the upstream sends. When it has closed its half, a frame of trailers says so, and the end follows when the client
-    /// has closed its own.
+    /// Reads the next bytes of the upstream. Empty trailers mean that the upstream has closed its half. The body ends
+    /// when the client has closed its half, too.
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Some(carrying) = &mut self.carrying else { return Poll::Ready(None) };
-        if let Poll::Ready(ended) = Pin::new(carrying).poll(cx) {
-            return Poll::Ready(self.end(ended.unwrap_or(Switched::Broken)));
+        let Some(upload) = &mut self.upload else { return Poll::Ready(None) };
+        if let Poll::Ready(ended) = Pin::new(upload).poll(cx) {
+            return Poll::Ready(self.finish(ended.unwrap_or(Switched::Broken)));
         }
-        if self.way.progress.upstream_has_ended() {
+        if self.shared.progress.has_upstream_closed() {
             return Poll::Pending;
         }
-        match ready!(self.way.poll_read(cx)) {
+        match ready!(self.shared.poll_read(cx)) {
             Ok(Some(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
-            Ok(None) if self.way.progress.client_has_ended() => Poll::Ready(self.end(Switched::Closed)),
+            Ok(None) if self.shared.progress.has_client_closed() => Poll::Ready(self.finish(Switched::Closed)),
             Ok(None) => {
-                self.way.progress.end_upstream();
+                self.shared.progress.close_upstream();
                 Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new()))))
             }
-            Err(_) => Poll::Ready(self.end(Switched::Broken)),
+            Err(_) => Poll::Ready(self.finish(Switched::Broken)),
         }
     }
 
     pub(super) fn is_end(&self) -> bool {
-        self.carrying.is_none()
+        self.upload.is_none()
     }
 
-    /// The end for the client's connection: an error if the other side has not closed in order.
-    fn end(&mut self, how: Switched) -> Option<Result<Frame<Bytes>, BoxError>> {
-        if let Some(carrying) = self.carrying.take() {
-            carrying.abort();
-            self.way.lease.lock().metrics().switched_ended(how);
+    /// Ends the body: with an error if the tunnel has broken.
+    fn finish(&mut self, how: Switched) -> Option<Result<Frame<Bytes>, BoxError>> {
+        if let Some(upload) = self.upload.take() {
+            upload.abort();
+            self.shared.lease.lock().metrics().switched_ended(how);
         }
         (how == Switched::Broken).then(|| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()))
     }
@@ -87,54 +88,54 @@ impl Tunnel {
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        self.end(Switched::CutOff);
+        self.finish(Switched::CutOff);
     }
 }
 
 // === impl TunnelShared ===
 
 impl TunnelShared {
-    /// Carries what the client sends, until both sides have ended or a bound is reached.
-    async fn carry(self: Arc<Self>, client: RequestBody) -> Switched {
-        let mut overdue = pin!(self.progress.overdue());
+    /// Forwards the client's bytes, until both sides have closed or a limit is reached.
+    async fn run_upload(self: Arc<Self>, client: RequestBody) -> Switched {
+        let mut limit_reached = pin!(self.progress.limit_reached());
         tokio::select! {
             biased;
             sent = self.send_all(client) => match sent {
-                // What an upstream that has closed does not take any more is no loss of its client's.
-                _ if self.progress.upstream_has_ended() => Switched::Closed,
-                Ok(()) => overdue.await,
+                // An upstream that has closed its half need not read the rest of the client's bytes.
+                _ if self.progress.has_upstream_closed() => Switched::Closed,
+                Ok(()) => limit_reached.await,
                 Err(_) => Switched::Broken,
             },
-            how = &mut overdue => how,
+            how = &mut limit_reached => how,
         }
     }
 
-    /// Sends what the client sends, and its end.
+    /// Forwards all bytes of the client, then closes the write half.
     async fn send_all(&self, mut client: RequestBody) -> Result<(), BoxError> {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut client).poll_frame(cx)).await {
             self.send(frame?.into_data().unwrap_or_default()).await?;
         }
         poll_fn(|cx| self.lease.lock().connection().poll_shutdown(cx)).await?;
-        self.progress.end_client();
+        self.progress.close_client();
         Ok(())
     }
 
     async fn send(&self, data: Bytes) -> io::Result<()> {
-        self.progress.note(data.len());
+        self.progress.record_bytes(data.len());
         self.lease.lock().connection().outgoing.push(data);
         poll_fn(|cx| self.lease.lock().connection().poll_write(cx)).await
     }
 
-    /// Reads what the upstream sends; nothing at its end.
+    /// Reads bytes of the upstream. Returns `None` at their end.
     fn poll_read(&self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let (mut lease, mut left) = (self.lease.lock(), RemainingBody::UntilClose);
+        let (mut lease, mut remaining) = (self.lease.lock(), RemainingBody::UntilClose);
         let connection = lease.connection();
         loop {
-            if let Piece::Data(data) = connection.take(&mut left)? {
-                self.progress.note(data.len());
+            if let Piece::Data(data) = connection.take_piece(&mut remaining)? {
+                self.progress.record_bytes(data.len());
                 return Poll::Ready(Ok(Some(data)));
             }
-            if !ready!(connection.poll_more(&left, cx))? {
+            if !ready!(connection.poll_more(&remaining, cx))? {
                 return Poll::Ready(Ok(None));
             }
         }

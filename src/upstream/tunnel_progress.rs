@@ -1,4 +1,4 @@
-//! How far a switched connection has come, and when it has reached a bound.
+//! The traffic of an upgraded connection, and its limits.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,104 +9,104 @@ use tokio::time::{Instant, sleep_until};
 use crate::metrics::Switched;
 use crate::upgrade::TunnelLimits;
 
-/// How long the other side may be silent once one has closed its half.
+/// The longest silence of one side after the other side has closed its half.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What has moved, and who has ended.
+/// The traffic of an upgraded connection, and which sides have closed.
 #[derive(Debug)]
 pub(super) struct TunnelProgress {
-    bounds: TunnelLimits,
-    begin: Instant,
-    /// Milliseconds from `begin` to when a byte last moved.
-    moved: AtomicU64,
+    limits: TunnelLimits,
+    start: Instant,
+    /// Milliseconds from `start` to the last byte.
+    last_byte: AtomicU64,
     /// Bytes of both directions.
     bytes: AtomicU64,
-    upstream_ended: AtomicBool,
-    client_ended: AtomicBool,
-    /// One side has ended, or the bytes are used up.
+    upstream_closed: AtomicBool,
+    client_closed: AtomicBool,
+    /// Notified when a side closes, or the byte limit is exceeded.
     changed: Notify,
 }
 
 impl TunnelProgress {
-    pub(super) fn new(bounds: TunnelLimits) -> Self {
+    pub(super) fn new(limits: TunnelLimits) -> Self {
         Self {
-            bounds,
-            begin: Instant::now(),
-            moved: AtomicU64::new(0),
+            limits,
+            start: Instant::now(),
+            last_byte: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
-            upstream_ended: AtomicBool::new(false),
-            client_ended: AtomicBool::new(false),
+            upstream_closed: AtomicBool::new(false),
+            client_closed: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
 
-    /// So many bytes move.
-    pub(super) fn note(&self, bytes: usize) {
-        self.note_time();
+    /// Records bytes of either direction.
+    pub(super) fn record_bytes(&self, bytes: usize) {
+        self.record_time();
         self.bytes.fetch_add(bytes as u64, Relaxed);
-        if self.is_used_up() {
+        if self.has_exceeded_max_bytes() {
             self.changed.notify_one();
         }
     }
 
-    pub(super) fn end_upstream(&self) {
-        self.end(&self.upstream_ended);
+    pub(super) fn close_upstream(&self) {
+        self.close(&self.upstream_closed);
     }
 
-    pub(super) fn end_client(&self) {
-        self.end(&self.client_ended);
+    pub(super) fn close_client(&self) {
+        self.close(&self.client_closed);
     }
 
-    pub(super) fn upstream_has_ended(&self) -> bool {
-        self.upstream_ended.load(Relaxed)
+    pub(super) fn has_upstream_closed(&self) -> bool {
+        self.upstream_closed.load(Relaxed)
     }
 
-    pub(super) fn client_has_ended(&self) -> bool {
-        self.client_ended.load(Relaxed)
+    pub(super) fn has_client_closed(&self) -> bool {
+        self.client_closed.load(Relaxed)
     }
 
-    /// Waits until a bound is reached.
-    pub(super) async fn overdue(&self) -> Switched {
-        let last = self.bounds.max_time.and_then(|most| self.begin.checked_add(most));
+    /// Waits until a limit is reached.
+    pub(super) async fn limit_reached(&self) -> Switched {
+        let end = self.limits.max_time.and_then(|max| self.start.checked_add(max));
         loop {
-            let (now, idle) = (Instant::now(), self.idle_at());
-            if self.is_used_up() {
+            let (now, idle) = (Instant::now(), self.idle_deadline());
+            if self.has_exceeded_max_bytes() {
                 return Switched::MaxBytes;
             }
-            if last.is_some_and(|last| last <= now) {
+            if end.is_some_and(|end| end <= now) {
                 return Switched::MaxTime;
             }
             if idle <= now {
                 return Switched::Idle;
             }
             tokio::select! {
-                () = sleep_until(last.map_or(idle, |last| idle.min(last))) => {}
+                () = sleep_until(end.map_or(idle, |end| idle.min(end))) => {}
                 () = self.changed.notified() => {}
             }
         }
     }
 
-    /// When it has been idle for too long, if nothing moves any more.
-    fn idle_at(&self) -> Instant {
-        let is_half = self.client_has_ended() || self.upstream_has_ended();
-        let patience =
-            if is_half { HALF_CLOSE_TIMEOUT.min(self.bounds.idle_timeout) } else { self.bounds.idle_timeout };
-        self.begin + Duration::from_millis(self.moved.load(Relaxed)) + patience
+    /// Returns the end of the idle timeout, if no further bytes come.
+    fn idle_deadline(&self) -> Instant {
+        let is_half_closed = self.has_client_closed() || self.has_upstream_closed();
+        let timeout =
+            if is_half_closed { HALF_CLOSE_TIMEOUT.min(self.limits.idle_timeout) } else { self.limits.idle_timeout };
+        self.start + Duration::from_millis(self.last_byte.load(Relaxed)) + timeout
     }
 
-    fn is_used_up(&self) -> bool {
-        self.bounds.max_bytes.is_some_and(|most| self.bytes.load(Relaxed) > most)
+    fn has_exceeded_max_bytes(&self) -> bool {
+        self.limits.max_bytes.is_some_and(|max| self.bytes.load(Relaxed) > max)
     }
 
-    fn end(&self, side: &AtomicBool) {
+    fn close(&self, side: &AtomicBool) {
         side.store(true, Relaxed);
-        self.note_time();
+        self.record_time();
         self.changed.notify_one();
     }
 
-    fn note_time(&self) {
-        let now = u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.moved.store(now, Relaxed);
+    fn record_time(&self) {
+        let now = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last_byte.store(now, Relaxed);
     }
 }
 
@@ -122,36 +122,36 @@ mod tests {
         TunnelProgress::new(TunnelLimits { idle_timeout: 10 * MINUTE, max_time, max_bytes })
     }
 
-    /// How it ends, and after how long, if so many bytes move every minute.
-    async fn ends(progress: &TunnelProgress, bytes: usize) -> (Switched, u64) {
+    /// Returns which limit is reached, and after how many minutes, if `bytes` bytes come in each minute.
+    async fn limit_and_minutes(progress: &TunnelProgress, bytes: usize) -> (Switched, u64) {
         let begin = Instant::now();
         loop {
-            if let Ok(how) = timeout(MINUTE, progress.overdue()).await {
+            if let Ok(how) = timeout(MINUTE, progress.limit_reached()).await {
                 return (how, begin.elapsed().as_secs() / 60);
             }
             if bytes > 0 {
-                progress.note(bytes);
+                progress.record_bytes(bytes);
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_idle_while_nothing_moves_and_bound_by_time_and_bytes_while_something_does() {
-        assert_eq!(ends(&progress(None, None), 0).await, (Switched::Idle, 10));
-        assert_eq!(ends(&progress(Some(99 * MINUTE), None), 1).await, (Switched::MaxTime, 99));
-        assert_eq!(ends(&progress(None, Some(70)), 1).await, (Switched::MaxBytes, 71));
-        assert_eq!(ends(&progress(Some(5 * MINUTE), Some(70)), 0).await, (Switched::MaxTime, 5));
+    async fn tunnel_reaches_idle_time_and_byte_limits() {
+        assert_eq!(limit_and_minutes(&progress(None, None), 0).await, (Switched::Idle, 10));
+        assert_eq!(limit_and_minutes(&progress(Some(99 * MINUTE), None), 1).await, (Switched::MaxTime, 99));
+        assert_eq!(limit_and_minutes(&progress(None, Some(70)), 1).await, (Switched::MaxBytes, 71));
+        assert_eq!(limit_and_minutes(&progress(Some(5 * MINUTE), Some(70)), 0).await, (Switched::MaxTime, 5));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_alone_is_waited_for_less_from_the_moment_of_the_others_end() {
-        for end in [TunnelProgress::end_client, TunnelProgress::end_upstream] {
+    async fn half_closed_tunnel_has_a_shorter_idle_timeout() {
+        for close in [TunnelProgress::close_client, TunnelProgress::close_upstream] {
             let progress = progress(None, None);
-            let mut overdue = std::pin::pin!(progress.overdue());
-            timeout(9 * MINUTE, &mut overdue).await.expect_err("one minute is left");
-            end(&progress);
+            let mut limit_reached = std::pin::pin!(progress.limit_reached());
+            timeout(9 * MINUTE, &mut limit_reached).await.expect_err("one minute is left");
+            close(&progress);
             let begin = Instant::now();
-            overdue.await;
+            limit_reached.await;
             assert_eq!(begin.elapsed().as_secs(), HALF_CLOSE_TIMEOUT.as_secs());
         }
     }

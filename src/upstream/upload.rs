@@ -1,4 +1,4 @@
-//! A request on its way to an upstream: its head, then its body, as far as the upstream and the client let it.
+//! Sends a request over HTTP/1.1: its head, then its body, at the speed of the client and the upstream.
 
 use std::io;
 use std::pin::Pin;
@@ -11,44 +11,44 @@ use super::body::{BoxError, RequestBody, TooLong};
 use super::connection::Connection;
 use crate::http1::{self, Framing};
 
-/// How far it has come.
+/// The state of a request that is being sent.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// What is left of the body.
+    /// The framing of the rest of the body.
     framing: Framing,
-    /// Some of it has been taken from the client.
-    taken: bool,
-    /// All of it has.
-    complete: bool,
+    /// Whether some of the body was read from the client.
+    has_taken: bool,
+    /// Whether all of the body was read from the client.
+    is_complete: bool,
 }
 
-/// Why it does not arrive.
+/// The reason why a request could not be sent completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UploadError {
-    /// The upstream takes no more.
+    /// The upstream does not take the rest.
     Upstream,
-    /// The client's body is none.
+    /// The client's body is malformed or incomplete.
     Client,
-    /// It is longer than it may be.
+    /// The body exceeds its limit.
     TooLong,
-    /// The client sends it too slowly.
+    /// The client sends the body too slowly.
     Stalled,
 }
 
 impl Upload {
-    /// Begins: puts the head where it is written from.
-    pub(super) fn begin(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UploadError> {
+    /// Starts to send a request: puts its head into the write buffer.
+    pub(super) fn start(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UploadError> {
         let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
         http1::write_request(connection.outgoing.bytes(), request);
-        Ok(Self { framing, taken: false, complete: framing == Framing::Length(0) })
+        Ok(Self { framing, has_taken: false, is_complete: framing == Framing::Length(0) })
     }
 
     pub(super) fn has_taken(&self) -> bool {
-        self.taken
+        self.has_taken
     }
 
-    /// Moves on; ready when all is written.
+    /// Sends more. Ready when all is written.
     pub(super) fn poll(
         &mut self,
         connection: &mut Connection,
@@ -56,19 +56,19 @@ impl Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
         loop {
-            let starved = self.poll_fill(connection, body, cx)?.is_pending();
-            // What has come is written whether or not there will be more.
+            let waits_for_client = self.poll_fill(connection, body, cx)?.is_pending();
+            // Written even if the client has sent no more.
             ready!(connection.poll_write(cx)).map_err(|_| UploadError::Upstream)?;
-            if self.complete {
+            if self.is_complete {
                 return Poll::Ready(Ok(()));
             }
-            if starved {
+            if waits_for_client {
                 return Poll::Pending;
             }
         }
     }
 
-    /// Puts as much of the body as there is room for where it is written from; pending if the client has sent no more.
+    /// Moves the body into the write buffer until that is full. Pending if the client has sent no more.
     fn poll_fill(
         &mut self,
         connection: &mut Connection,
@@ -76,28 +76,28 @@ impl Upload {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), UploadError>> {
         let outgoing = &mut connection.outgoing;
-        while !self.complete && outgoing.can_push() {
+        while !self.is_complete && outgoing.can_push() {
             let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
-                Some(frame) => frame.map_err(|error| UploadError::of(&error))?.into_data(),
+                Some(frame) => frame.map_err(|error| UploadError::from_body_error(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),
             };
-            self.taken = true;
+            self.has_taken = true;
             match (&mut self.framing, frame) {
                 (Framing::Length(left), Ok(data)) => {
                     *left = left.checked_sub(data.len() as u64).ok_or(UploadError::Client)?;
-                    self.complete = *left == 0;
+                    self.is_complete = *left == 0;
                     outgoing.push(data);
                 }
-                // It may not be as long as it said; trailers have no place.
+                // The body may be shorter than announced. Trailers are dropped: they need chunked framing.
                 (Framing::Length(left), Err(_)) => {
-                    self.complete = *left == 0;
-                    if !self.complete {
+                    self.is_complete = *left == 0;
+                    if !self.is_complete {
                         return Poll::Ready(Err(UploadError::Client));
                     }
                 }
                 (_, Ok(data)) => outgoing.push_chunk(data),
                 (_, Err(end)) => {
-                    self.complete = true;
+                    self.is_complete = true;
                     outgoing.push_end(&end.into_trailers().unwrap_or_default());
                 }
             }
@@ -107,7 +107,7 @@ impl Upload {
 }
 
 impl UploadError {
-    pub(super) fn of(error: &BoxError) -> Self {
+    pub(super) fn from_body_error(error: &BoxError) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
         match kind {
             Some(io::ErrorKind::TimedOut) => Self::Stalled,
@@ -117,7 +117,7 @@ impl UploadError {
     }
 }
 
-/// That of a body which there is, as its head has been made to say.
+/// Returns the framing of a body that is not empty, from the rewritten head.
 fn framing(headers: &HeaderMap) -> Result<Framing, UploadError> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(Framing::Chunked);

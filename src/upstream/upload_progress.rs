@@ -1,7 +1,7 @@
-//! The progress of a request body, shared between the body and the wait for the answer.
+//! The progress of a request body, shared by the body and the wait for the response.
 //!
-//! It says whose fault a silence is, so that a slow upload is not taken for a slow upstream, and it holds a body back
-//! until the upstream has asked for it (`Expect: 100-continue`). Requests without a body have none.
+//! Tells a slow client from a slow upstream. Holds a body back until the upstream requests it (`Expect: 100-continue`).
+//! Requests without a body have no progress.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -14,109 +14,114 @@ use tokio::time::{Instant, sleep};
 
 use super::UpstreamError;
 
-/// How long a body is held back for an upstream that says nothing: it may never have heard of 100 (RFC 9110 section
+/// How long a body is held back if the upstream sends no response. The upstream may not support 100 (RFC 9110 section
 /// 10.1.1).
 const CONTINUE_WAIT: Duration = Duration::from_secs(1);
 
-/// Whether the client holds its body back until it is asked for it (RFC 9110 section 10.1.1).
+/// Returns `true` if the client sends its body only after a 100 response (RFC 9110 section 10.1.1).
 pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
     headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-/// A request body on its way.
+/// The progress of a request body.
 #[derive(Debug)]
 pub(crate) struct UploadProgress {
-    begin: Instant,
-    /// Milliseconds from `begin` to when it last moved.
-    moved: AtomicU64,
-    /// Whether it is the client that we are waiting for.
-    starved: AtomicBool,
-    /// Whether the client has been asked for any of it.
-    asked_for: AtomicBool,
+    start: Instant,
+    /// Milliseconds from `start` to the last progress.
+    last_progress: AtomicU64,
+    /// Whether the upload waits for bytes of the client.
+    waits_for_client: AtomicBool,
+    /// Whether any of the body was requested from the client.
+    was_requested: AtomicBool,
     /// Whether the body is held back.
-    closed: AtomicBool,
-    held: Mutex<Option<Waker>>,
+    is_held: AtomicBool,
+    waker: Mutex<Option<Waker>>,
 }
 
 impl UploadProgress {
-    /// A body that has not moved yet; one that is `held` back waits for [`open`](Self::open).
-    pub(super) fn new(held: bool) -> Self {
+    /// Creates the progress of a body that was not read yet. If `is_held`, the body waits for
+    /// [`release`](Self::release).
+    pub(super) fn new(is_held: bool) -> Self {
         Self {
-            begin: Instant::now(),
-            moved: AtomicU64::new(0),
-            starved: AtomicBool::new(false),
-            asked_for: AtomicBool::new(false),
-            closed: AtomicBool::new(held),
-            held: Mutex::new(None),
+            start: Instant::now(),
+            last_progress: AtomicU64::new(0),
+            waits_for_client: AtomicBool::new(false),
+            was_requested: AtomicBool::new(false),
+            is_held: AtomicBool::new(is_held),
+            waker: Mutex::new(None),
         }
     }
 
-    /// Waits for an answer for as long as `limit` after the request last moved.
-    pub(crate) async fn wait<T>(&self, answer: impl Future<Output = T>, limit: Duration) -> Result<T, UpstreamError> {
+    /// Awaits a response until `limit` after the last progress of the body.
+    pub(crate) async fn await_response<T>(
+        &self,
+        response: impl Future<Output = T>,
+        limit: Duration,
+    ) -> Result<T, UpstreamError> {
         tokio::select! {
             biased;
-            result = answer => Ok(result),
-            failure = self.overdue(limit) => Err(failure),
+            result = response => Ok(result),
+            error = self.stalled(limit) => Err(error),
         }
     }
 
-    async fn overdue(&self, limit: Duration) -> UpstreamError {
+    async fn stalled(&self, limit: Duration) -> UpstreamError {
         if self.is_held() {
             sleep(CONTINUE_WAIT.min(limit)).await;
-            self.open();
+            self.release();
         }
         loop {
-            let left = (self.last_moved() + limit).saturating_duration_since(Instant::now());
+            let left = (self.last_progress() + limit).saturating_duration_since(Instant::now());
             match left.is_zero() {
-                true if self.starved.load(Relaxed) => return UpstreamError::ClientStalled,
+                true if self.waits_for_client.load(Relaxed) => return UpstreamError::ClientStalled,
                 true => return UpstreamError::TimedOut,
                 false => sleep(left).await,
             }
         }
     }
 
-    /// The body moved, or ended.
-    pub(crate) fn moved(&self) {
-        self.asked_for.store(true, Relaxed);
-        self.starved.store(false, Relaxed);
-        self.moved.store(u64::try_from(self.begin.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+    /// Records that the body progressed, or ended.
+    pub(crate) fn record_progress(&self) {
+        self.was_requested.store(true, Relaxed);
+        self.waits_for_client.store(false, Relaxed);
+        self.last_progress.store(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// When it last moved.
-    pub(crate) fn last_moved(&self) -> Instant {
-        self.begin + Duration::from_millis(self.moved.load(Relaxed))
+    /// Returns the time of the last progress.
+    pub(crate) fn last_progress(&self) -> Instant {
+        self.start + Duration::from_millis(self.last_progress.load(Relaxed))
     }
 
-    /// The upstream would take more, and the client has sent none yet.
-    pub(crate) fn starved(&self) {
-        self.asked_for.store(true, Relaxed);
-        self.starved.store(true, Relaxed);
+    /// Records that the upload waits for bytes of the client.
+    pub(crate) fn set_waits_for_client(&self) {
+        self.was_requested.store(true, Relaxed);
+        self.waits_for_client.store(true, Relaxed);
     }
 
-    /// Whether the client has been asked for any of it.
-    pub(crate) fn is_asked_for(&self) -> bool {
-        self.asked_for.load(Relaxed)
+    /// Returns `true` if any of the body was requested from the client.
+    pub(crate) fn was_requested(&self) -> bool {
+        self.was_requested.load(Relaxed)
     }
 
-    /// Whether the body is still held back.
+    /// Returns `true` while the body is held back.
     fn is_held(&self) -> bool {
-        self.closed.load(Relaxed)
+        self.is_held.load(Relaxed)
     }
 
-    /// Lets the body flow.
-    pub(crate) fn open(&self) {
-        self.closed.store(false, Relaxed);
-        if let Some(waker) = self.held.lock().take() {
+    /// Releases the body.
+    pub(crate) fn release(&self) {
+        self.is_held.store(false, Relaxed);
+        if let Some(waker) = self.waker.lock().take() {
             waker.wake();
         }
     }
 
-    /// Ready if the body may flow.
-    pub(crate) fn poll_gate(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until the body is released.
+    pub(crate) fn poll_released(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_held() {
-            *self.held.lock() = Some(cx.waker().clone());
+            *self.waker.lock() = Some(cx.waker().clone());
         }
-        // Looked at after the waker is in place, so that no change goes unseen.
+        // Checked again after the waker is stored: `release` may have been called in between.
         if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
     }
 }

@@ -21,15 +21,15 @@ pub(super) fn upgrades(written: &file::Route, node: &Node, problems: &mut Proble
                 Some(list) => protocols(list, node.at("protocols"), problems)?,
                 None => default.protocols,
             };
-            let bounds = TunnelLimits {
+            let limits = TunnelLimits {
                 idle_timeout: duration(
                     part(&written.idle_timeout, node, "idle_timeout", problems)?.copied(),
-                    default.bounds.idle_timeout,
+                    default.limits.idle_timeout,
                 ),
                 max_time: part(&written.max_time, node, "max_time", problems)?.copied().map(Millis::duration),
                 max_bytes: part(&written.max_bytes, node, "max_bytes", problems)?.map(|Bytes(bytes)| *bytes),
             };
-            Ok(Upgrades { protocols, bounds })
+            Ok(Upgrades { protocols, limits })
         }
     }
 }

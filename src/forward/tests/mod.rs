@@ -67,7 +67,7 @@ struct Settings {
     adjust: fn(&mut UpstreamSettings),
     trusted_peer: bool,
     spoken: Option<(Protocol, UpstreamTls)>,
-    identities: UpstreamTlsConfigs,
+    tls_configs: UpstreamTlsConfigs,
 }
 
 impl Settings {
@@ -82,7 +82,7 @@ impl Settings {
             adjust: |_| {},
             trusted_peer: false,
             spoken: None,
-            identities: UpstreamTlsConfigs::default(),
+            tls_configs: UpstreamTlsConfigs::default(),
         }
     }
 
@@ -102,7 +102,7 @@ impl Settings {
         (self.adjust)(&mut upstream);
         let metrics = Arc::new(Metrics::new());
         let targets = TargetStates::new([&upstream], &metrics);
-        let upstreams = Upstreams::sharing([&upstream], 1, &metrics, &self.identities, &targets);
+        let upstreams = Upstreams::with_shared_state([&upstream], 1, &metrics, &self.tls_configs, &targets);
         let forward = Forward::new(Arc::new(upstreams));
         let trusted_peer = self.trusted_peer;
         let handler = move |request, peer| with_permit(forward.clone(), request, peer, trusted_peer);

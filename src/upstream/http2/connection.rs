@@ -1,4 +1,4 @@
-//! One connection: how it is opened, what ends it, and how many requests are on it.
+//! An HTTP/2 connection: how it is opened and closed, and the number of its streams.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,60 +18,61 @@ use crate::http2::MalformedStreams;
 use crate::metrics::GaugeGuard;
 use crate::transport::Transport;
 
-/// The longest head of an answer.
+/// The maximum size of the head of a response.
 const MAX_HEAD: u32 = 64 * 1024;
-/// The most bytes of a stream that wait to be written.
-const BUFFER: usize = 64 * 1024;
+/// The maximum number of bytes of a stream that wait to be written.
+const MAX_SEND_BUFFER: usize = 64 * 1024;
 
-/// Streams that were reset here, of which frames may still be on their way, and how long they are remembered. They come in
-/// numbers when many clients leave at once.
-const RESETS: usize = 1000;
-const RESETS_REMEMBERED: Duration = Duration::from_secs(10);
-/// What `h2` allows for the overhead of small frames (256 bytes each, less what they carry) that wait for their readers on a
-/// connection, before it ends the connection. It is enough for messages of 20 bytes on all streams but a few, with no client
-/// reading any; what `h2` takes unless it is told would be used up by five.
-const SMALL_FRAMES: usize = 256 * 1024 * 1024;
-/// Streams that `h2` resets for what the upstream sent on them, before it ends the connection.
-const FAULTS: usize = 10_000;
-/// Streams that are reset from here before a connection takes no more requests. Clients that leave in numbers are no attack of
-/// ours, but servers take it for one ("rapid reset") and end the connection with the requests of all others: Netty's at 200
-/// in 30 seconds, Envoy at 500, nghttp2's at 1,000. Those that are open by then may all be reset as well.
-const SPENT: u32 = 199 - MAX_STREAMS;
+/// How many streams that the gateway has reset `h2` remembers, and for how long, because frames of them may still
+/// arrive. Many are reset at once if many clients disconnect.
+const MAX_RESET_STREAMS: usize = 1000;
+const RESET_STREAM_DURATION: Duration = Duration::from_secs(10);
+/// The budget of a connection for the overhead of small frames that wait for their readers. `h2` counts 256 bytes for
+/// each frame, less its payload, and closes the connection above the budget. The value suffices for messages of 20
+/// bytes on almost all streams if no client reads. Five such streams would exceed the default of `h2`.
+const SMALL_FRAME_BUDGET: usize = 256 * 1024 * 1024;
+/// How many streams `h2` resets because of protocol errors of the upstream before it closes the connection.
+const MAX_LOCAL_ERROR_RESETS: usize = 10_000;
+/// How many streams the gateway resets before a connection takes no more requests. If many clients disconnect, an
+/// upstream can take the resets for an attack ("rapid reset") and close the connection with the requests of all other
+/// clients. Netty does so at 200 in 30 seconds, Envoy at 500, nghttp2 at 1,000. The limit leaves room for a reset of
+/// all open streams.
+const MAX_RESETS: u32 = 199 - MAX_STREAMS;
 
-/// A connection that takes requests. It ends when it has been let go, and its last request is over.
+/// A connection that takes requests. Closes after it was dropped and its last request has ended.
 #[derive(Debug)]
 pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
     state: Arc<ConnectionState>,
 }
 
-/// What a connection's task and its requests know of it.
+/// The state that the task of a connection shares with its requests.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionState {
-    /// Requests on it.
+    /// Requests in flight.
     streams: AtomicUsize,
-    /// Requests that there have been.
+    /// Requests so far.
     served: AtomicU64,
-    /// How often something came that was not asked for by a ping.
-    heard: AtomicU64,
-    /// Streams that were reset from here.
+    /// Counts events from the upstream, other than responses to PING.
+    received: AtomicU64,
+    /// Streams that the gateway has reset.
     resets: AtomicU32,
     malformed: Arc<MalformedStreams>,
 }
 
-/// The right to send one request. On drop, there is room for another, and a stream that was opened and has not ended was reset.
+/// The right to open one stream. On drop, frees the stream slot, and counts a reset if the stream is still open.
 #[derive(Debug)]
 pub(super) struct StreamSlot {
     pub(super) sender: SendRequest<Bytes>,
     state: Arc<ConnectionState>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
-    /// A stream was opened, and has not ended.
+    /// Whether a stream was opened and has not ended.
     is_open: bool,
 }
 
-/// Begins on a connection, and waits for the upstream's SETTINGS: they tell that it speaks HTTP/2 at all, and how many
-/// requests it takes. Until then nothing is sent, and whatever fails can be tried elsewhere.
+/// Starts HTTP/2 on a connection, and waits for the upstream's SETTINGS. They prove that the upstream supports HTTP/2,
+/// and contain its stream limit. No request is sent before, so that a failure allows another attempt.
 pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Http2Connection> {
     let state = Arc::new(ConnectionState::default());
     let (sender, connection) = handshake(ScanningSocket::new(stream, Arc::clone(&state.malformed))).await?;
@@ -96,19 +97,19 @@ fn builder() -> Builder {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
-        .initial_max_send_streams(0) // until it says how many
+        .initial_max_send_streams(0) // until the SETTINGS arrive
         .max_header_list_size(MAX_HEAD)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
-        .max_send_buffer_size(BUFFER)
-        .data_frame_budget(SMALL_FRAMES)
-        .max_concurrent_reset_streams(RESETS)
-        .reset_stream_duration(RESETS_REMEMBERED)
-        .max_local_error_reset_streams(Some(FAULTS));
+        .max_send_buffer_size(MAX_SEND_BUFFER)
+        .data_frame_budget(SMALL_FRAME_BUDGET)
+        .max_concurrent_reset_streams(MAX_RESET_STREAMS)
+        .reset_stream_duration(RESET_STREAM_DURATION)
+        .max_local_error_reset_streams(Some(MAX_LOCAL_ERROR_RESETS));
     builder
 }
 
-/// Reads and writes for all requests of a connection, until it ends.
+/// Reads and writes for all requests of a connection, until it closes.
 async fn drive(
     mut connection: Connection<ScanningSocket, Bytes>,
     state: Arc<ConnectionState>,
@@ -121,31 +122,31 @@ async fn drive(
             if let Poll::Ready(ended) = Pin::new(&mut connection).poll(cx) {
                 return Poll::Ready(ended.map_err(io::Error::other));
             }
-            match ready!(keep_alive.poll(state.streams.load(Relaxed), state.heard.load(Relaxed), cx)) {
+            match ready!(keep_alive.poll(state.streams.load(Relaxed), state.received.load(Relaxed), cx)) {
                 CloseReason::Unresponsive => return Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                CloseReason::Idle => _ = shared.upgrade().map(|shared| shared.retire(&state)),
+                CloseReason::Idle => _ = shared.upgrade().map(|shared| shared.remove_idle(&state)),
             }
         }
     });
     if let Err(error) = ended.await {
-        tracing::debug!(%error, "a connection of HTTP/2 to an upstream broke");
+        tracing::debug!(%error, "HTTP/2 connection to upstream broke");
     }
 }
 
 // === impl Http2Connection ===
 
 impl Http2Connection {
-    /// Whether it takes requests: it is there, was not told to go away, has numbers left, and its upstream has not seen too many
-    /// of them reset.
+    /// Returns `true` if the connection takes requests: it is open, has received no GOAWAY, has stream identifiers
+    /// left, and the gateway has not reset too many of its streams.
     pub(super) fn is_open(&mut self) -> bool {
-        if self.state.resets.load(Relaxed) >= SPENT {
+        if self.state.resets.load(Relaxed) >= MAX_RESETS {
             return false;
         }
         let cx = &mut Context::from_waker(Waker::noop());
         !matches!(self.sender.poll_ready(cx), Poll::Ready(Err(_)))
     }
 
-    pub(super) fn is(&self, state: &Arc<ConnectionState>) -> bool {
+    pub(super) fn has_state(&self, state: &Arc<ConnectionState>) -> bool {
         Arc::ptr_eq(&self.state, state)
     }
 
@@ -153,10 +154,10 @@ impl Http2Connection {
         self.state.streams.load(Relaxed) > 0
     }
 
-    /// A place, if there is room.
-    pub(super) fn try_take(&self) -> Option<StreamSlot> {
-        let room = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
-        if self.state.streams.load(Relaxed) >= room {
+    /// Takes a stream slot, if one is free.
+    pub(super) fn try_take_slot(&self) -> Option<StreamSlot> {
+        let max_streams = self.sender.current_max_send_streams().min(MAX_STREAMS as usize);
+        if self.state.streams.load(Relaxed) >= max_streams {
             return None;
         }
         self.state.streams.fetch_add(1, Relaxed);
@@ -168,23 +169,23 @@ impl Http2Connection {
 // === impl StreamSlot ===
 
 impl StreamSlot {
-    /// Something came from the upstream.
-    pub(super) fn heard(&self) {
-        self.state.heard.fetch_add(1, Relaxed);
+    /// Records an event from the upstream.
+    pub(super) fn record_received(&self) {
+        self.state.received.fetch_add(1, Relaxed);
     }
 
-    /// The streams whose trailers are malformed.
+    /// Returns the streams with malformed trailers.
     pub(super) fn malformed(&self) -> &MalformedStreams {
         &self.state.malformed
     }
 
-    /// A stream was opened.
-    pub(super) fn opened(&mut self) {
+    /// Records that the stream was opened.
+    pub(super) fn stream_opened(&mut self) {
         self.is_open = true;
     }
 
-    /// It has ended in both directions, or the upstream has reset it.
-    pub(super) fn ended(&mut self) {
+    /// Records that the stream has ended in both directions, or that the upstream has reset it.
+    pub(super) fn stream_ended(&mut self) {
         self.is_open = false;
     }
 }

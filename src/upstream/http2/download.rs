@@ -1,4 +1,4 @@
-//! The body of an answer, on its way to the client.
+//! Reads the body of an HTTP/2 response.
 
 use std::io;
 use std::sync::Arc;
@@ -18,117 +18,118 @@ use super::upload::UploadTask;
 use crate::metrics::BrokenOff;
 use crate::timer::Timer;
 
-/// An answer of which the head has been read. On drop, its stream is reset unless it has ended.
+/// The body of a response whose head was read. On drop, resets the stream unless it has ended.
 #[derive(Debug)]
 pub(crate) struct Download {
-    /// `None` once all is read.
-    coming: Option<OpenStream>,
-    /// What is left, where the length was told.
-    left: Option<u64>,
+    /// `None` once the whole body is read.
+    stream: Option<OpenStream>,
+    /// The bytes that are left, if the length is known.
+    remaining: Option<u64>,
     timer: Timer,
-    /// Since when the upstream has been waited for.
+    /// Since when the gateway waits for the upstream.
     silent_since: Option<Instant>,
     shared: Arc<Shared>,
 }
 
-/// A stream, and what is free when it has ended, in this order.
+/// A stream that has not ended, and what it occupies. The fields are dropped in this order.
 #[derive(Debug)]
 struct OpenStream {
     stream: RecvStream,
     has_data: bool,
-    /// What is still being sent of the request.
-    rest: Option<(UploadTask, Arc<UploadProgress>)>,
-    place: StreamSlot,
-    _seat: UpstreamSlot,
+    /// The rest of the request.
+    upload: Option<(UploadTask, Arc<UploadProgress>)>,
+    stream_slot: StreamSlot,
+    _slot: UpstreamSlot,
 }
 
 impl Download {
     pub(super) fn new(
         stream: RecvStream,
-        (place, seat): (StreamSlot, UpstreamSlot),
-        left: Option<u64>,
-        rest: Option<(UploadTask, Arc<UploadProgress>)>,
+        (stream_slot, slot): (StreamSlot, UpstreamSlot),
+        length: Option<u64>,
+        upload: Option<(UploadTask, Arc<UploadProgress>)>,
         shared: &Arc<Shared>,
     ) -> Self {
-        let mut coming = OpenStream { stream, has_data: true, rest, place, _seat: seat };
-        let has_ended = coming.stream.is_end_stream();
+        let mut open = OpenStream { stream, has_data: true, upload, stream_slot, _slot: slot };
+        let has_ended = open.stream.is_end_stream();
         if has_ended {
-            coming.place.malformed().remove(coming.stream.stream_id());
-            coming.end();
+            open.stream_slot.malformed().remove(open.stream.stream_id());
+            open.end();
         }
         let (timer, shared) = (Timer::new(), Arc::clone(shared));
-        Self { coming: Some(coming).filter(|_| !has_ended), left, timer, silent_since: None, shared }
+        Self { stream: Some(open).filter(|_| !has_ended), remaining: length, timer, silent_since: None, shared }
     }
 
     pub(crate) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let Some(coming) = &mut self.coming else { return Poll::Ready(None) };
-        let polled = match coming.poll_frame(cx) {
+        let Some(open) = &mut self.stream else { return Poll::Ready(None) };
+        let polled = match open.poll_frame(cx) {
             Poll::Ready(polled) => polled.map_err(|error| {
-                coming.place.ended();
+                open.stream_slot.stream_ended();
                 (cause(&error), error.to_string())
             }),
             Poll::Pending => {
-                let why = ready!(self.poll_silent(cx));
-                Err((why, timed_out(self.shared.body_timeout).to_string()))
+                let cause = ready!(self.poll_silence(cx));
+                Err((cause, timed_out(self.shared.body_timeout).to_string()))
             }
         };
         self.silent_since = None;
         match polled {
             Ok(frame) => {
-                self.note(frame.as_ref());
+                self.record_frame(frame.as_ref());
                 Poll::Ready(frame.map(Ok))
             }
-            Err((why, error)) => {
-                self.break_off(why, &error);
+            Err((cause, error)) => {
+                self.fail(cause, &error);
                 Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())))
             }
         }
     }
 
     pub(crate) fn is_end(&self) -> bool {
-        self.coming.is_none()
+        self.stream.is_none()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.remaining.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 
-    /// What came, came; at the end the stream is over.
-    fn note(&mut self, frame: Option<&Frame<Bytes>>) {
-        let Some(coming) = &mut self.coming else { return };
-        coming.place.heard();
+    /// Records a frame, and the end of the stream.
+    fn record_frame(&mut self, frame: Option<&Frame<Bytes>>) {
+        let Some(open) = &mut self.stream else { return };
+        open.stream_slot.record_received();
         let data = frame.and_then(Frame::data_ref);
         let length = data.map_or(0, |data| data.len() as u64);
-        self.left = self.left.map(|left| left.saturating_sub(length));
-        if data.is_none() || coming.stream.is_end_stream() {
-            coming.end();
-            self.coming = None;
+        self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(length));
+        if data.is_none() || open.stream.is_end_stream() {
+            open.end();
+            self.stream = None;
         }
     }
 
-    /// Ready if the upstream has been silent for too long, while the reader of the answer waited for it all that time. It is
-    /// not silent while it takes the request.
-    fn poll_silent(&mut self, cx: &mut Context<'_>) -> Poll<BrokenOff> {
+    /// Ready if the upstream has been silent for `body_timeout`, while the reader of the response waited all that time.
+    /// An upstream that reads the request is not silent.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<BrokenOff> {
         let mut since = *self.silent_since.get_or_insert_with(Instant::now);
-        if let Some((_, transfer)) = self.coming.as_ref().and_then(|coming| coming.rest.as_ref()) {
-            since = since.max(transfer.last_moved());
+        if let Some((_, progress)) = self.stream.as_ref().and_then(|open| open.upload.as_ref()) {
+            since = since.max(progress.last_progress());
         }
         self.timer.poll(since + self.shared.body_timeout, cx).map(|()| BrokenOff::Silent)
     }
 
-    /// Resets the stream; the rest of the answer is lost.
-    fn break_off(&mut self, why: BrokenOff, error: &String) {
-        self.coming = None;
-        self.shared.metrics.broken_off(why);
-        self.shared.target.broke_off(error);
+    /// Resets the stream and records the error.
+    fn fail(&mut self, cause: BrokenOff, error: &String) {
+        self.stream = None;
+        self.shared.metrics.broken_off(cause);
+        self.shared.target.record_broken_body(error);
     }
 }
 
 impl OpenStream {
-    /// The answer is over. A request of which the rest is wanted no more is reset.
+    /// Records the end of the response. The stream has ended unless the request is still being sent; then it is reset
+    /// on drop.
     fn end(&mut self) {
-        if self.rest.as_ref().is_none_or(|(rest, _)| rest.is_over()) {
-            self.place.ended();
+        if self.upload.as_ref().is_none_or(|(task, _)| task.is_finished()) {
+            self.stream_slot.stream_ended();
         }
     }
 
@@ -137,7 +138,7 @@ impl OpenStream {
             match ready!(self.stream.poll_data(cx)) {
                 Some(Ok(data)) if data.is_empty() && !self.stream.is_end_stream() => {}
                 Some(Ok(data)) => {
-                    // It fails for a stream that is gone, which the next look at it tells.
+                    // Fails if the stream was reset, which the next poll reports.
                     _ = self.stream.flow_control().release_capacity(data.len());
                     return Poll::Ready(Ok(Some(Frame::data(data))));
                 }
@@ -146,7 +147,7 @@ impl OpenStream {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
-        let (malformed, stream) = (self.place.malformed(), self.stream.stream_id());
+        let (malformed, stream) = (self.stream_slot.malformed(), self.stream.stream_id());
         if trailers.is_some() && malformed.contains(stream) {
             malformed.remove(stream);
             return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));

@@ -1,4 +1,4 @@
-//! One request and the head of its answer, on one stream.
+//! Sends a request on an HTTP/2 stream and waits for the head of its response.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -25,141 +25,151 @@ use super::upload::{Upload, UploadTask};
 use super::{Shared, head};
 use crate::http1;
 
-/// Sends a request and waits for the head of its answer, which has to begin by `limit` after the request last moved. The
-/// request is whole if it may be sent again.
+/// Sends a request and waits for the head of its response. The response has to begin within `limit` after the last
+/// progress of the request body. If the returned error allows another attempt, the request is complete again.
 pub(super) async fn exchange(
-    place: &mut StreamSlot,
+    slot: &mut StreamSlot,
     request: &mut Request<RequestBody>,
     scheme: Scheme,
     limit: Duration,
 ) -> Result<ResponseHead, AttemptError> {
     let is_empty = request.body().is_end_stream();
-    let waits = !is_empty && expects_continue(request.headers());
-    let opened = place.sender.send_request(head::of(request, scheme), is_empty);
+    let is_held = !is_empty && expects_continue(request.headers());
+    let opened = slot.sender.send_request(head::build(request, scheme), is_empty);
     let Ok((response, stream)) = opened else { return Err(AttemptError::NotSent(TargetError::send())) };
-    place.opened();
-    let transfer = request.body_mut().watch(waits);
+    slot.stream_opened();
+    let progress = request.body_mut().track_progress(is_held);
     let upload = (!is_empty).then(|| Upload::new(stream));
-    let mut asking = PendingResponse { request, upload, response, transfer: transfer.clone(), informed: 0 };
-    let answer = poll_fn(|cx| asking.poll(cx));
-    let answered = match &transfer {
-        Some(transfer) => {
-            transfer.wait(answer, limit).await.unwrap_or_else(|failure| Err(ExchangeError::Over(failure)))
+    let mut pending = PendingResponse { request, upload, response, progress: progress.clone(), informational_count: 0 };
+    let response = poll_fn(|cx| pending.poll(cx));
+    let result = match &progress {
+        Some(progress) => {
+            progress.await_response(response, limit).await.unwrap_or_else(|error| Err(ExchangeError::Failed(error)))
         }
-        None => timeout(limit, answer).await.unwrap_or(Err(ExchangeError::Over(UpstreamError::TimedOut))),
+        None => timeout(limit, response).await.unwrap_or(Err(ExchangeError::Failed(UpstreamError::TimedOut))),
     };
-    place.heard();
-    match answered {
-        Ok(response) => Ok(asking.begun(response)),
-        Err(end) => {
-            if let ExchangeError::Stream(_) = end {
-                place.ended();
+    slot.record_received();
+    match result {
+        Ok(response) => Ok(pending.into_head(response)),
+        Err(error) => {
+            if let ExchangeError::Stream(_) = error {
+                slot.stream_ended();
             }
-            Err(asking.failed(end, place.is_reused))
+            Err(pending.into_error(error, slot.is_reused))
         }
     }
 }
 
-/// An answer whose head is here.
+/// The head of a response, and the rest of the exchange.
 pub(super) struct ResponseHead {
     response: Response<RecvStream>,
-    rest: Option<UploadTask>,
-    transfer: Option<Arc<UploadProgress>>,
-    left: Option<u64>,
+    upload: Option<UploadTask>,
+    progress: Option<Arc<UploadProgress>>,
+    /// The length of the body, if known.
+    length: Option<u64>,
 }
 
-/// A request that is being sent, and whose answer is being waited for.
+/// A request that is being sent, and whose response is awaited.
 struct PendingResponse<'a> {
     request: &'a mut Request<RequestBody>,
     upload: Option<Upload>,
     response: ResponseFuture,
-    transfer: Option<Arc<UploadProgress>>,
-    /// How many answers have come that only inform.
-    informed: u8,
+    progress: Option<Arc<UploadProgress>>,
+    /// The number of informational responses so far.
+    informational_count: u8,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 enum ExchangeError {
-    Over(UpstreamError),
-    Invalid,
+    Failed(UpstreamError),
+    InvalidInformational,
     Stream(h2::Error),
 }
 
 impl ResponseHead {
-    /// The answer, which comes on this stream.
-    pub(super) fn on(self, place: StreamSlot, seat: UpstreamSlot, shared: &Arc<Shared>) -> Response<Download> {
-        let Self { response, rest, transfer, left } = self;
-        response.map(|stream| Download::new(stream, (place, seat), left, rest.zip(transfer), shared))
+    /// Returns the response, whose body is read from the stream.
+    pub(super) fn into_response(
+        self,
+        stream_slot: StreamSlot,
+        slot: UpstreamSlot,
+        shared: &Arc<Shared>,
+    ) -> Response<Download> {
+        let Self { response, upload, progress, length } = self;
+        response.map(|stream| Download::new(stream, (stream_slot, slot), length, upload.zip(progress), shared))
     }
 }
 
 impl PendingResponse<'_> {
-    /// Sends on, and looks for the answer.
+    /// Sends more of the request, and reads the response.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, ExchangeError>> {
         if let Some(upload) = &mut self.upload
-            && let Poll::Ready(Err(trouble)) = upload.poll(self.request.body_mut(), cx)
-            && let Some(failure) = of_client(trouble)
+            && let Poll::Ready(Err(error)) = upload.poll(self.request.body_mut(), cx)
+            && let Some(error) = client_error(error)
         {
-            return Poll::Ready(Err(ExchangeError::Over(failure)));
+            return Poll::Ready(Err(ExchangeError::Failed(error)));
         }
-        // An upstream that takes no more has said why.
-        while let Poll::Ready(Some(informed)) = self.response.poll_informational(cx) {
-            let informed = informed.map_err(ExchangeError::Stream)?;
-            let status = informed.status();
-            self.informed += 1;
-            if self.informed > MAX_INFORMATIONAL || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Poll::Ready(Err(ExchangeError::Invalid));
+        // An upstream that takes no more of the request has sent a response or a reset.
+        while let Poll::Ready(Some(informational)) = self.response.poll_informational(cx) {
+            let informational = informational.map_err(ExchangeError::Stream)?;
+            let status = informational.status();
+            self.informational_count += 1;
+            if self.informational_count > MAX_INFORMATIONAL || status == StatusCode::SWITCHING_PROTOCOLS {
+                return Poll::Ready(Err(ExchangeError::InvalidInformational));
             }
-            if let Some(informer) = self.request.body_mut().informer() {
-                informer.forward(informed);
+            if let Some(sender) = self.request.body_mut().informational_sender() {
+                sender.forward(informational);
             }
-            if let Some(transfer) = self.transfer.as_ref().filter(|_| status == StatusCode::CONTINUE) {
-                transfer.open();
+            if let Some(progress) = self.progress.as_ref().filter(|_| status == StatusCode::CONTINUE) {
+                progress.release();
             }
         }
         let response = ready!(Pin::new(&mut self.response).poll(cx));
         Poll::Ready(response.map_err(ExchangeError::Stream))
     }
 
-    fn begun(self, response: Response<RecvStream>) -> ResponseHead {
-        let left = length(self.request.method(), &response);
+    fn into_head(self, response: Response<RecvStream>) -> ResponseHead {
+        let length = length(self.request.method(), &response);
         let body = self.request.body_mut().take();
-        // A body that the client was not told to send is not needed: the answer came without it.
-        let is_wanted = self.transfer.as_ref().is_some_and(|transfer| transfer.is_asked_for());
+        // A body that was not requested from the client is not needed.
+        let is_wanted = self.progress.as_ref().is_some_and(|progress| progress.was_requested());
         let upload = self.upload.filter(|upload| is_wanted && !upload.is_complete());
-        let rest = upload.map(|upload| upload.go_on(body));
-        ResponseHead { response, rest, transfer: self.transfer, left }
+        let upload = upload.map(|upload| upload.send_in_background(body));
+        ResponseHead { response, upload, progress: self.progress, length }
     }
 
-    /// Whether it may be sent again, and if so makes it whole.
-    fn failed(self, end: ExchangeError, is_reused: bool) -> AttemptError {
-        let error = match end {
-            ExchangeError::Over(failure) => return AttemptError::Failed(failure),
-            ExchangeError::Invalid => {
-                return AttemptError::Broken(TargetError::invalid(&"informational responses that are not valid"));
+    /// Returns the error of the attempt. If the request may be sent again, restores its body.
+    fn into_error(self, error: ExchangeError, is_reused: bool) -> AttemptError {
+        let error = match error {
+            ExchangeError::Failed(error) => return AttemptError::Failed(error),
+            ExchangeError::InvalidInformational => {
+                return AttemptError::Broken(TargetError::invalid(&"invalid informational responses"));
             }
             ExchangeError::Stream(error) => error,
         };
-        let (was_refused, was_cut) = (is_refused(&error), error.is_io() && self.informed == 0);
-        let may_repeat = was_cut && is_reused && self.request.method().is_idempotent();
-        let fault = if was_refused { TargetError::refused(&error) } else { TargetError::stream(&error) };
+        let (was_refused, was_cut) = (is_refused(&error), error.is_io() && self.informational_count == 0);
+        let can_repeat = was_cut && is_reused && self.request.method().is_idempotent();
+        let target_error = if was_refused { TargetError::refused(&error) } else { TargetError::stream(&error) };
         let body = self.request.body_mut();
-        if (was_refused || may_repeat) && self.upload.is_none_or(|upload| upload.into_sent().give_back(body)) {
-            return if was_refused { AttemptError::NotSent(fault) } else { AttemptError::Unanswered(fault) };
+        if (was_refused || can_repeat) && self.upload.is_none_or(|upload| upload.into_replay_buffer().restore(body)) {
+            return if was_refused {
+                AttemptError::NotSent(target_error)
+            } else {
+                AttemptError::Unanswered(target_error)
+            };
         }
-        AttemptError::Broken(fault)
+        AttemptError::Broken(target_error)
     }
 }
 
-/// Whether the upstream says that it did not look at the request (RFC 9113 section 8.7): it refused the stream, or goes
-/// away and names an earlier one as its last.
+/// Returns `true` if the upstream reports that it did not process the request (RFC 9113 section 8.7): it refused the
+/// stream, or its GOAWAY names an earlier stream as the last one.
 fn is_refused(error: &h2::Error) -> bool {
     let is_reset = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_reset || error.is_go_away())
 }
 
-fn of_client(trouble: UploadError) -> Option<UpstreamError> {
-    match trouble {
+fn client_error(error: UploadError) -> Option<UpstreamError> {
+    match error {
         UploadError::Client => Some(UpstreamError::ClientBroken),
         UploadError::Stalled => Some(UpstreamError::ClientStalled),
         UploadError::TooLong => Some(UpstreamError::ClientTooLong),
@@ -167,11 +177,11 @@ fn of_client(trouble: UploadError) -> Option<UpstreamError> {
     }
 }
 
-/// How long the body is, if that is known.
+/// Returns the length of the body, if it is known.
 fn length(method: &Method, response: &Response<RecvStream>) -> Option<u64> {
     if *method == Method::HEAD || response.body().is_end_stream() {
         return Some(0);
     }
-    let told = response.headers().contains_key(header::CONTENT_LENGTH);
-    told.then(|| http1::length(response.headers()).ok().flatten()).flatten()
+    let has_length = response.headers().contains_key(header::CONTENT_LENGTH);
+    has_length.then(|| http1::length(response.headers()).ok().flatten()).flatten()
 }

@@ -1,22 +1,23 @@
-//! The head of a request, in HTTP/2.
+//! Builds the head of an HTTP/2 request.
 
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version, header};
 
 use super::super::body::RequestBody;
 
-/// Fields whose values are secrets. A connection is shared by many clients: were such a value remembered by HPACK, the
-/// length of another client's request would tell whether it guessed it (RFC 7541 section 7.1).
+/// Fields with secret values, which HPACK must not store. Many clients share a connection: from the length of its own
+/// request, a client could find out whether it has guessed the secret of another client (RFC 7541 section 7.1).
 const SECRETS: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
 
-/// Of a head that is ready for HTTP/1.1, that for HTTP/2; what it is made of stays, as it may have to be sent again.
-pub(super) fn of(request: &Request<RequestBody>, scheme: Scheme) -> Request<()> {
+/// Builds the HTTP/2 head of a request whose head is ready for HTTP/1.1. Leaves the request unchanged, so that it can
+/// be sent again.
+pub(super) fn build(request: &Request<RequestBody>, scheme: Scheme) -> Request<()> {
     let mut fields = request.headers().clone();
     for name in [header::CONNECTION, header::TRANSFER_ENCODING] {
         fields.remove(name);
     }
     for name in &SECRETS {
-        hide(&mut fields, name);
+        mark_sensitive(&mut fields, name);
     }
     let mut head = Request::new(());
     *head.method_mut() = request.method().clone();
@@ -27,14 +28,14 @@ pub(super) fn of(request: &Request<RequestBody>, scheme: Scheme) -> Request<()> 
             *head.uri_mut() = target;
             *head.version_mut() = Version::HTTP_2;
         }
-        // An empty `Host` stays what it is (RFC 9113 section 8.3.1).
+        // An empty `Host` is forwarded unchanged (RFC 9113 section 8.3.1).
         None => *head.uri_mut() = request.uri().clone(),
     }
     *head.headers_mut() = fields;
     head
 }
 
-fn hide(fields: &mut HeaderMap, name: &HeaderName) {
+fn mark_sensitive(fields: &mut HeaderMap, name: &HeaderName) {
     if let Some(value) = fields.get_mut(name) {
         HeaderValue::set_sensitive(value, true);
     }

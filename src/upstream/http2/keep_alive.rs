@@ -1,4 +1,4 @@
-//! Finds out whether an upstream is still there, and whether anybody needs it.
+//! Detects unresponsive upstreams with PING, and idle connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,71 +8,79 @@ use std::time::Duration;
 use h2::{Ping, PingPong};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// An upstream that is silent for so long while it has requests is asked whether it is still there, and is given as long
-/// again to say so.
-const SILENCE: Duration = Duration::from_secs(20);
-/// How long until it is asked again, unless it said something else. Servers of gRPC close a connection whose client asks
-/// more often (`too_many_pings`).
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
-/// A connection without requests is closed after so many times [`SILENCE`].
-const IDLE: u32 = 3;
+/// The silence of an upstream with requests in flight after which the gateway sends a PING. The upstream has the same
+/// time to respond.
+const PING_AFTER: Duration = Duration::from_secs(20);
+/// The least time between two PINGs while the upstream sends nothing else. gRPC servers close a connection with more
+/// frequent PINGs (`too_many_pings`).
+const PING_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// An idle connection is closed after this many periods of [`PING_AFTER`].
+const MAX_IDLE_PERIODS: u32 = 3;
 
-/// What watches over one connection.
+/// The keepalive state of one connection.
 pub(super) struct KeepAlive {
     pings: Option<PingPong>,
     timer: Pin<Box<Sleep>>,
-    /// What had been heard when it was looked at last.
-    heard: u64,
-    asked: Option<Instant>,
-    is_asking: bool,
-    idle: u32,
+    /// The value of `received` at the last check.
+    last_received: u64,
+    last_ping: Option<Instant>,
+    awaits_pong: bool,
+    idle_periods: u32,
 }
 
-/// What becomes of a connection.
+/// The reason why a connection is closed.
 pub(super) enum CloseReason {
-    /// The upstream does not answer.
+    /// The upstream has not responded to a PING.
     Unresponsive,
-    /// Nobody has used it for long.
+    /// The connection has had no requests for a while.
     Idle,
 }
 
 impl KeepAlive {
     pub(super) fn new(pings: Option<PingPong>) -> Self {
-        Self { pings, timer: Box::pin(sleep(SILENCE)), heard: 0, asked: None, is_asking: false, idle: 0 }
+        Self {
+            pings,
+            timer: Box::pin(sleep(PING_AFTER)),
+            last_received: 0,
+            last_ping: None,
+            awaits_pong: false,
+            idle_periods: 0,
+        }
     }
 
-    /// Ready with a verdict on a connection on which there are so many requests, and so much has been heard.
-    pub(super) fn poll(&mut self, streams: usize, heard: u64, cx: &mut Context<'_>) -> Poll<CloseReason> {
+    /// Ready once the connection is to be closed. `streams` is the number of requests in flight; `received` grows with
+    /// each event from the upstream.
+    pub(super) fn poll(&mut self, streams: usize, received: u64, cx: &mut Context<'_>) -> Poll<CloseReason> {
         loop {
-            if self.is_asking && self.pings.as_mut().is_none_or(|pings| pings.poll_pong(cx).is_ready()) {
-                self.is_asking = false;
+            if self.awaits_pong && self.pings.as_mut().is_none_or(|pings| pings.poll_pong(cx).is_ready()) {
+                self.awaits_pong = false;
             }
             ready!(self.timer.as_mut().poll(cx));
-            self.timer.as_mut().reset(Instant::now() + SILENCE);
-            if self.is_asking {
+            self.timer.as_mut().reset(Instant::now() + PING_AFTER);
+            if self.awaits_pong {
                 return Poll::Ready(CloseReason::Unresponsive);
             }
-            let was_silent = std::mem::replace(&mut self.heard, heard) == heard;
+            let was_silent = std::mem::replace(&mut self.last_received, received) == received;
             if streams > 0 {
-                self.idle = 0;
-                self.ask_if(was_silent);
+                self.idle_periods = 0;
+                self.ping_if(was_silent);
                 continue;
             }
-            self.idle = if was_silent { self.idle + 1 } else { 0 };
-            if self.idle >= IDLE {
+            self.idle_periods = if was_silent { self.idle_periods + 1 } else { 0 };
+            if self.idle_periods >= MAX_IDLE_PERIODS {
                 return Poll::Ready(CloseReason::Idle);
             }
         }
     }
 
-    fn ask_if(&mut self, was_silent: bool) {
+    fn ping_if(&mut self, was_silent: bool) {
         if !was_silent {
-            self.asked = None;
-        } else if self.asked.is_none_or(|asked| asked.elapsed() >= PATIENCE)
+            self.last_ping = None;
+        } else if self.last_ping.is_none_or(|ping| ping.elapsed() >= PING_INTERVAL)
             && let Some(pings) = &mut self.pings
         {
-            self.asked = Some(Instant::now());
-            self.is_asking = pings.send_ping(Ping::opaque()).is_ok();
+            self.last_ping = Some(Instant::now());
+            self.awaits_pong = pings.send_ping(Ping::opaque()).is_ok();
         }
     }
 }

@@ -1,10 +1,10 @@
-//! HTTP/2 to a target: few connections, with many requests at a time on each.
+//! HTTP/2 to a target: few connections, with many concurrent requests on each.
 //!
-//! Frames, HPACK and flow control are the crate `h2`'s. What is ours: on which connection a request goes and when another
-//! is opened, which requests are sent again, and how long is waited.
+//! The crate `h2` implements frames, HPACK and flow control. This module selects the connection for each request, opens
+//! connections, repeats requests, and enforces timeouts.
 //!
-//! Invariant: a request whose client does not read its answer holds up no other. The window of a connection is as large
-//! as those of all its streams together, so what nobody reads never uses up what others need.
+//! Invariant: a client that does not read its response does not delay other requests. The window of a connection is as
+//! large as the windows of all its streams together, so unread responses never exhaust it.
 
 mod connection;
 mod download;
@@ -35,26 +35,26 @@ use super::target_error::{TargetError, within};
 use crate::metrics::UpstreamMetrics;
 use crate::transport::Transport;
 
-/// The most requests at a time on one connection, where the upstream allows more.
+/// The maximum number of concurrent requests on a connection, even if the upstream allows more.
 const MAX_STREAMS: u32 = 100;
 
-/// How far ahead of a client an upstream may send: 11 to 16 MB/s for one answer from 10 ms away (docs/http2.md), and 256 KiB for a client
-/// that does not read.
+/// The flow control window of a stream: how far an upstream may send ahead of a client. Allows 11 to 16 MB/s for one
+/// response at a round trip of 10 ms (docs/http2.md), and costs at most 256 KiB for a client that does not read.
 const STREAM_WINDOW: u32 = 256 * 1024;
 
-/// How often a request is sent that the upstream says it did not look at.
-const TRIES: usize = 3;
+/// How many times a request is sent if the upstream reports that it did not process it.
+const MAX_TRIES: usize = 3;
 
-/// The connections to one target.
+/// The HTTP/2 connections to one target.
 #[derive(Clone, Debug)]
 pub(super) struct Http2(Arc<Shared>);
 
-/// What they and the requests on them share.
+/// The state that the connections and their requests share.
 #[derive(Debug)]
 struct Shared {
-    /// Those that may take requests, oldest first.
-    links: Mutex<Vec<Http2Connection>>,
-    /// One is opened at a time.
+    /// The connections that take requests, oldest first.
+    connections: Mutex<Vec<Http2Connection>>,
+    /// Opens one connection at a time.
     opening: Arc<SingleFlight>,
     body_timeout: Duration,
     metrics: UpstreamMetrics,
@@ -63,80 +63,83 @@ struct Shared {
 
 impl Http2 {
     pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
-        let (links, opening, body_timeout) = (Mutex::default(), Arc::default(), settings.body_timeout);
-        Self(Arc::new(Shared { links, opening, body_timeout, metrics, target }))
+        let (connections, opening, body_timeout) = (Mutex::default(), Arc::default(), settings.body_timeout);
+        Self(Arc::new(Shared { connections, opening, body_timeout, metrics, target }))
     }
 
-    /// Sends, and returns the answer as soon as its head is here. What an upstream refuses to look at is sent again; what
-    /// may have been looked at is sent again once at most, by the law of this module's parent.
+    /// Sends a request. Returns the response as soon as its head has arrived. Repeats a request that the upstream did
+    /// not process. Sends any other request at most once more, as documented for [`upstream`](crate::upstream).
     pub(super) async fn send(
         &self,
-        seat: UpstreamSlot,
-        dial: &Arc<Dialer>,
+        slot: UpstreamSlot,
+        dialer: &Arc<Dialer>,
         request: &mut Request<RequestBody>,
         limit: Duration,
         mut was_sent: bool,
     ) -> Result<Response<Download>, AttemptError> {
-        let mut last = None;
-        for _ in 0..TRIES {
-            let mut place = match self.place(dial).await {
-                Ok(place) => place,
-                Err(fault) => {
-                    last = Some(fault);
+        let mut last_error = None;
+        for _ in 0..MAX_TRIES {
+            let mut stream_slot = match self.stream_slot(dialer).await {
+                Ok(stream_slot) => stream_slot,
+                Err(error) => {
+                    last_error = Some(error);
                     break;
                 }
             };
-            match exchange::exchange(&mut place, request, dial.scheme(), limit).await {
-                Ok(begun) => return Ok(begun.on(place, seat, &self.0)),
-                Err(AttemptError::NotSent(fault)) => last = Some(fault),
-                Err(AttemptError::Unanswered(fault)) if was_sent => return Err(AttemptError::Broken(fault)),
-                Err(AttemptError::Unanswered(fault)) => {
-                    last = Some(fault);
+            match exchange::exchange(&mut stream_slot, request, dialer.scheme(), limit).await {
+                Ok(head) => return Ok(head.into_response(stream_slot, slot, &self.0)),
+                Err(AttemptError::NotSent(error)) => last_error = Some(error),
+                Err(AttemptError::Unanswered(error)) if was_sent => return Err(AttemptError::Broken(error)),
+                Err(AttemptError::Unanswered(error)) => {
+                    last_error = Some(error);
                     was_sent = true;
                     self.0.metrics.repeated();
                 }
-                Err(over) => return Err(over),
+                Err(error) => return Err(error),
             }
         }
-        let fault = last.unwrap_or_else(TargetError::send);
-        Err(if was_sent { AttemptError::Unanswered(fault) } else { AttemptError::NotSent(fault) })
+        let error = last_error.unwrap_or_else(TargetError::send);
+        Err(if was_sent { AttemptError::Unanswered(error) } else { AttemptError::NotSent(error) })
     }
 
-    /// Takes a connection that was opened already, on which HTTP/2 is spoken.
-    pub(super) async fn add(&self, stream: Transport) -> io::Result<()> {
+    /// Adds an open connection whose protocol is HTTP/2.
+    pub(super) async fn add_connection(&self, stream: Transport) -> io::Result<()> {
         let connection = connection::start(stream, &self.0).await?;
-        self.0.links.lock().push(connection);
+        self.0.connections.lock().push(connection);
         Ok(())
     }
 
-    /// A place on the oldest connection that has one, else on a new connection. That is opened also if the client leaves: clients
-    /// that come and go in numbers would have each attempt given up, with all others waiting for the next.
-    async fn place(&self, dial: &Arc<Dialer>) -> Result<StreamSlot, TargetError> {
+    /// Takes a stream slot of the oldest connection with a free one, else of a new connection. A new connection is
+    /// opened even if the client disconnects: otherwise many short-lived clients would cancel one attempt after the
+    /// other, while all other requests wait.
+    async fn stream_slot(&self, dialer: &Arc<Dialer>) -> Result<StreamSlot, TargetError> {
         let open = || {
-            let (this, dial) = (self.clone(), Arc::clone(dial));
+            let (this, dialer) = (self.clone(), Arc::clone(dialer));
             async move {
-                let timeouts = dial.timeouts();
+                let timeouts = dialer.timeouts();
                 let deadline = timeouts.deadline();
-                let (stream, _) = dial.open(Protocol::Http2).await?;
-                let added = within(deadline, timeouts.limit(), this.add(stream)).await;
-                let place = added.and_then(|()| this.take().ok_or_else(|| io::ErrorKind::ConnectionAborted.into()));
-                place.map_err(|error| TargetError::http2(&error))
+                let (stream, _) = dialer.open(Protocol::Http2).await?;
+                let added = within(deadline, timeouts.limit(), this.add_connection(stream)).await;
+                let stream_slot =
+                    added.and_then(|()| this.take_stream_slot().ok_or_else(|| io::ErrorKind::ConnectionAborted.into()));
+                stream_slot.map_err(|error| TargetError::http2(&error))
             }
         };
-        self.0.opening.open_detached(|| self.take(), open).await
+        self.0.opening.open_detached(|| self.take_stream_slot(), open).await
     }
 
-    /// A place on the oldest connection that has one. Those that take no more requests are let go; they end with their last.
-    fn take(&self) -> Option<StreamSlot> {
-        let mut links = self.0.links.lock();
-        links.retain_mut(Http2Connection::is_open);
-        links.iter().find_map(Http2Connection::try_take)
+    /// Takes a stream slot of the oldest connection with a free one. Drops connections that take no more requests; they
+    /// close after their last request.
+    fn take_stream_slot(&self) -> Option<StreamSlot> {
+        let mut connections = self.0.connections.lock();
+        connections.retain_mut(Http2Connection::is_open);
+        connections.iter().find_map(Http2Connection::try_take_slot)
     }
 }
 
 impl Shared {
-    /// Lets go of a connection that has been idle, unless it has just been taken; whether it has.
-    fn retire(&self, state: &Arc<connection::ConnectionState>) {
-        self.links.lock().retain(|connection| !connection.is(state) || connection.is_busy());
+    /// Drops an idle connection, unless it has just taken a request.
+    fn remove_idle(&self, state: &Arc<connection::ConnectionState>) {
+        self.connections.lock().retain(|connection| !connection.has_state(state) || connection.is_busy());
     }
 }

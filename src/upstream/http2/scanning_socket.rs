@@ -1,4 +1,4 @@
-//! The socket of a connection to an upstream, which finds malformed trailers in what comes.
+//! The socket of an HTTP/2 connection to an upstream. Scans the received frames for malformed trailers.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -10,42 +10,52 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::http2::{MalformedStreams, TrailerScanner};
 use crate::transport::Transport;
 
-const HEAD: usize = 9;
+/// The length of a frame's header.
+const FRAME_HEADER: usize = 9;
 
-/// A socket on which an upstream sends frames.
+/// A socket whose received frames are scanned.
 #[derive(Debug)]
 pub(super) struct ScanningSocket {
     stream: Transport,
-    /// The received bytes of the next frame's head, their number, and the bytes left of the present frame.
-    head: [u8; HEAD],
+    /// The received bytes of the next frame's header, their number, and the remaining bytes of the current frame's
+    /// payload.
+    header: [u8; FRAME_HEADER],
     filled: usize,
-    left: usize,
+    remaining: usize,
     trailers: TrailerScanner,
     malformed: Arc<MalformedStreams>,
 }
 
 impl ScanningSocket {
     pub(super) fn new(stream: Transport, malformed: Arc<MalformedStreams>) -> Self {
-        Self { stream, head: [0; HEAD], filled: 0, left: 0, trailers: TrailerScanner::for_responses(), malformed }
+        Self {
+            stream,
+            header: [0; FRAME_HEADER],
+            filled: 0,
+            remaining: 0,
+            trailers: TrailerScanner::for_responses(),
+            malformed,
+        }
     }
 
     fn scan(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (payload, rest) = bytes.split_at(self.left.min(bytes.len()));
-            self.left -= payload.len();
+            let (payload, rest) = bytes.split_at(self.remaining.min(bytes.len()));
+            self.remaining -= payload.len();
             let mut malformed = None;
             if !payload.is_empty() && self.trailers.needs_payload() {
-                malformed = self.trailers.read_payload(payload, self.left);
+                malformed = self.trailers.read_payload(payload, self.remaining);
             }
-            let taken = (HEAD - self.filled).min(rest.len());
-            self.head[self.filled..self.filled + taken].copy_from_slice(&rest[..taken]);
+            let taken = (FRAME_HEADER - self.filled).min(rest.len());
+            self.header[self.filled..self.filled + taken].copy_from_slice(&rest[..taken]);
             bytes = &rest[taken..];
             self.filled += taken;
-            if self.filled == HEAD {
-                let [a, b, c, kind, flags, stream @ ..] = self.head;
+            if self.filled == FRAME_HEADER {
+                let [a, b, c, kind, flags, stream @ ..] = self.header;
                 self.filled = 0;
-                self.left = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-                malformed = malformed.or(self.trailers.begin_frame(self.left, kind, flags, u32::from_be_bytes(stream)));
+                self.remaining = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                malformed =
+                    malformed.or(self.trailers.begin_frame(self.remaining, kind, flags, u32::from_be_bytes(stream)));
             }
             if let Some(stream) = malformed {
                 self.malformed.add(stream);

@@ -1,4 +1,4 @@
-//! The body of a request on its way, as far as the upstream's window and the client let it.
+//! Sends the body of a request, at the speed of the client and of the upstream's flow control window.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -13,50 +13,50 @@ use super::super::body::RequestBody;
 use super::super::upload::UploadError;
 use super::replay::ReplayBuffer;
 
-/// The most of a body that is handed over at a time: other streams want some of the connection as well.
-const PIECE: usize = 16 * 1024;
+/// The largest piece of a body that is passed to `h2` at once. A small piece leaves bandwidth to other streams.
+const MAX_PIECE: usize = 16 * 1024;
 
-/// How far it has come.
+/// The state of a request body that is being sent.
 #[derive(Debug)]
 pub(super) struct Upload {
     stream: SendStream<Bytes>,
-    /// What was taken from the client and waits for the window.
+    /// Bytes from the client that wait for the window.
     piece: Bytes,
-    /// Nothing comes behind it.
+    /// Whether the body ends with this piece.
     is_last: bool,
-    complete: bool,
-    /// `None` once an answer has begun.
-    sent: Option<ReplayBuffer>,
+    is_complete: bool,
+    /// `None` once a response has begun.
+    replay: Option<ReplayBuffer>,
 }
 
-/// The rest of a body that is sent in a task of its own, while the answer is read. On drop, it is sent no further.
+/// A task that sends the rest of a body while the response is read. Aborts on drop.
 #[derive(Debug)]
 pub(super) struct UploadTask(AbortHandle);
 
 impl Upload {
     pub(super) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, piece: Bytes::new(), is_last: false, complete: false, sent: Some(ReplayBuffer::default()) }
+        Self { stream, piece: Bytes::new(), is_last: false, is_complete: false, replay: Some(ReplayBuffer::default()) }
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.complete
+        self.is_complete
     }
 
-    /// What it has sent, to be sent again.
-    pub(super) fn into_sent(self) -> ReplayBuffer {
-        self.sent.unwrap_or_default()
+    /// Returns the bytes that were sent, to send them again.
+    pub(super) fn into_replay_buffer(self) -> ReplayBuffer {
+        self.replay.unwrap_or_default()
     }
 
-    /// Moves on; ready when all is sent, or there is no more to be sent.
+    /// Sends more. Ready once the whole body is sent.
     pub(super) fn poll(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
-        while !self.complete {
+        while !self.is_complete {
             if !self.piece.is_empty() {
                 ready!(self.poll_piece(cx))?;
                 continue;
             }
             match ready!(Pin::new(&mut *body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => {
-                    self.keep(|sent| sent.note(&data));
+                    self.record(|replay| replay.record_data(&data));
                     (self.piece, self.is_last) = (data, body.is_end_stream());
                     if self.piece.is_empty() && self.is_last {
                         self.end()?;
@@ -64,35 +64,35 @@ impl Upload {
                 }
                 Some(Ok(Err(frame))) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    self.keep(|sent| sent.note_trailers(&trailers));
-                    self.complete = true;
+                    self.record(|replay| replay.record_trailers(&trailers));
+                    self.is_complete = true;
                     self.stream.send_trailers(trailers).map_err(|_| UploadError::Upstream)?;
                 }
-                Some(Err(error)) => return Poll::Ready(Err(UploadError::of(&error))),
+                Some(Err(error)) => return Poll::Ready(Err(UploadError::from_body_error(&error))),
                 None => self.end()?,
             }
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Sends the rest while the answer is read, which may take as long: neither direction waits for the other.
-    pub(super) fn go_on(mut self, mut body: RequestBody) -> UploadTask {
-        self.sent = None;
-        let sending = tokio::spawn(async move {
+    /// Sends the rest in a separate task, so that neither direction waits for the other.
+    pub(super) fn send_in_background(mut self, mut body: RequestBody) -> UploadTask {
+        self.replay = None;
+        let task = tokio::spawn(async move {
             let sent = poll_fn(|cx| match self.poll(&mut body, cx) {
                 Poll::Pending => self.stream.poll_reset(cx).map(|_| Ok(())),
                 sent => sent,
             });
             if sent.await.is_err() {
-                self.stream.send_reset(Reason::CANCEL); // half a body is none
+                self.stream.send_reset(Reason::CANCEL); // the body is incomplete
             }
         });
-        UploadTask(sending.abort_handle())
+        UploadTask(task.abort_handle())
     }
 
-    /// Hands over as much of the piece as there is a window for.
+    /// Sends as much of the piece as fits into the window.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
-        self.stream.reserve_capacity(self.piece.len().min(PIECE));
+        self.stream.reserve_capacity(self.piece.len().min(MAX_PIECE));
         while self.stream.capacity() == 0 {
             match ready!(self.stream.poll_capacity(cx)) {
                 Some(Ok(_)) => {}
@@ -100,26 +100,26 @@ impl Upload {
             }
         }
         let some = self.piece.split_to(self.stream.capacity().min(self.piece.len()));
-        self.complete = self.is_last && self.piece.is_empty();
-        let sent = self.stream.send_data(some, self.complete);
+        self.is_complete = self.is_last && self.piece.is_empty();
+        let sent = self.stream.send_data(some, self.is_complete);
         Poll::Ready(sent.map_err(|_| UploadError::Upstream))
     }
 
     fn end(&mut self) -> Result<(), UploadError> {
-        self.complete = true;
+        self.is_complete = true;
         self.stream.send_data(Bytes::new(), true).map_err(|_| UploadError::Upstream)
     }
 
-    fn keep(&mut self, note: impl FnOnce(&mut ReplayBuffer)) {
-        if let Some(sent) = &mut self.sent {
-            note(sent);
+    fn record(&mut self, record: impl FnOnce(&mut ReplayBuffer)) {
+        if let Some(replay) = &mut self.replay {
+            record(replay);
         }
     }
 }
 
 impl UploadTask {
-    /// Whether there is nothing left to be sent.
-    pub(super) fn is_over(&self) -> bool {
+    /// Returns `true` if the task has ended.
+    pub(super) fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
 }

@@ -1,7 +1,7 @@
-//! How many connections to one endpoint may be in use, which client uses them, and who waits for one.
+//! Connection slots of an endpoint: limits the connections in use, shares them fairly, and queues requests.
 //!
-//! Clients share the seats by the rule of [`Share`], which keeps some for clients that hold none. A seat that becomes free
-//! goes to the waiting client that holds the fewest ([`SlotQueue`]).
+//! Clients share the slots by the rule of [`Share`], which reserves some for clients without a slot. A slot that
+//! becomes free goes to the waiting client that holds the fewest slots ([`SlotQueue`]).
 
 mod queue;
 mod share;
@@ -24,39 +24,41 @@ use self::share::Share;
 use super::UpstreamError;
 use super::settings::UpstreamSettings;
 
-/// The seats of one endpoint.
+/// The connection slots of one endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamSlots(Arc<SharedSlots>);
 
 #[derive(Debug)]
 struct SharedSlots {
-    taken: Mutex<SlotUsage>,
+    usage: Mutex<SlotUsage>,
     queue_timeout: Duration,
 }
 
-/// Invariant: while the lock is free, no waiting request could take a seat.
+/// The use of the slots.
+///
+/// Invariant: while the lock is free, no waiting request could take a slot.
 #[derive(Debug)]
 struct SlotUsage {
     free: usize,
     share: Share,
-    /// The seats of each client that holds any.
+    /// The number of slots that each client holds, if any.
     held: HashMap<IpNet, usize>,
     queue: SlotQueue<oneshot::Sender<UpstreamSlot>>,
 }
 
-/// The right to use one connection. On drop, it goes to the first waiting client, if its share allows that.
+/// The right to use one upstream connection. On drop, goes to the first waiting client, if its share allows that.
 #[derive(Debug)]
 pub(crate) struct UpstreamSlot {
-    seats: UpstreamSlots,
+    slots: UpstreamSlots,
     client: Client,
 }
 
-/// A place in the queue, given up on drop.
+/// A waiting request. On drop, leaves the queue.
 struct QueuedRequest<'s> {
-    seats: &'s UpstreamSlots,
+    slots: &'s UpstreamSlots,
     client: Client,
     position: u64,
-    seat: oneshot::Receiver<UpstreamSlot>,
+    slot: oneshot::Receiver<UpstreamSlot>,
 }
 
 // === impl UpstreamSlots ===
@@ -65,52 +67,52 @@ impl UpstreamSlots {
     pub(crate) fn new(settings: &UpstreamSettings) -> Self {
         let free = settings.max_connections;
         let (share, queue) = (Share::new(free), SlotQueue::new(settings.queue));
-        let taken = Mutex::new(SlotUsage { free, share, held: HashMap::new(), queue });
-        Self(Arc::new(SharedSlots { taken, queue_timeout: settings.queue_timeout }))
+        let usage = Mutex::new(SlotUsage { free, share, held: HashMap::new(), queue });
+        Self(Arc::new(SharedSlots { usage, queue_timeout: settings.queue_timeout }))
     }
 
-    /// A seat, if one is free and the client's share lets it have one more.
-    pub(crate) fn try_take(&self, client: Client) -> Option<UpstreamSlot> {
-        self.0.taken.lock().try_take(client).then(|| self.seat(client))
+    /// Takes a slot, if one is free and the client's share allows it.
+    pub(crate) fn try_acquire(&self, client: Client) -> Option<UpstreamSlot> {
+        self.0.usage.lock().try_take(client).then(|| self.slot(client))
     }
 
-    /// Waits for a seat. Dropping the future leaves the queue.
-    pub(crate) async fn take(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
-        let mut place = match self.try_take(client) {
-            Some(seat) => return Ok(seat),
-            None => self.queue(client).ok_or(UpstreamError::QueueFull)?,
+    /// Waits for a slot. Dropping the future leaves the queue.
+    pub(crate) async fn acquire(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
+        let mut queued = match self.try_acquire(client) {
+            Some(slot) => return Ok(slot),
+            None => self.enqueue(client).ok_or(UpstreamError::QueueFull)?,
         };
-        let seat = timeout(self.0.queue_timeout, &mut place.seat).await;
-        seat.ok().and_then(Result::ok).ok_or(UpstreamError::QueueTimedOut)
+        let slot = timeout(self.0.queue_timeout, &mut queued.slot).await;
+        slot.ok().and_then(Result::ok).ok_or(UpstreamError::QueueTimedOut)
     }
 
-    /// How many more connections are open than may be, where so many are idle.
+    /// Returns the number of open connections above the limit, if `idle` connections are idle.
     pub(crate) fn excess(&self, idle: usize) -> usize {
-        idle.saturating_sub(self.0.taken.lock().free)
+        idle.saturating_sub(self.0.usage.lock().free)
     }
 
-    fn queue(&self, client: Client) -> Option<QueuedRequest<'_>> {
-        let (sender, seat) = oneshot::channel();
-        let mut taken = self.0.taken.lock();
-        let held = taken.held(client);
-        let position = taken.queue.push(client, held, sender)?;
-        Some(QueuedRequest { seats: self, client, position, seat })
+    fn enqueue(&self, client: Client) -> Option<QueuedRequest<'_>> {
+        let (sender, slot) = oneshot::channel();
+        let mut usage = self.0.usage.lock();
+        let held = usage.held(client);
+        let position = usage.queue.push(client, held, sender)?;
+        Some(QueuedRequest { slots: self, client, position, slot })
     }
 
-    fn seat(&self, client: Client) -> UpstreamSlot {
-        UpstreamSlot { seats: self.clone(), client }
+    fn slot(&self, client: Client) -> UpstreamSlot {
+        UpstreamSlot { slots: self.clone(), client }
     }
 
     fn release(&self, client: Client) {
         let mut next = {
-            let mut taken = self.0.taken.lock();
-            taken.put_back(client);
-            taken.next()
+            let mut usage = self.0.usage.lock();
+            usage.put_back(client);
+            usage.next()
         };
-        // Without the lock: if the request has just left the queue, its seat is released here.
-        while let Some((client, seat)) = next {
-            _ = seat.send(self.seat(client));
-            next = self.0.taken.lock().next();
+        // The lock is free here: if the request has just left the queue, dropping its slot calls `release` again.
+        while let Some((client, slot)) = next {
+            _ = slot.send(self.slot(client));
+            next = self.0.usage.lock().next();
         }
     }
 }
@@ -122,7 +124,7 @@ impl SlotUsage {
         client.and_then(|client| self.held.get(&client)).map_or(0, |held| *held)
     }
 
-    /// Takes one, if the client may have it.
+    /// Takes a slot for the client, if one is free and the client's share allows it.
     fn try_take(&mut self, client: Client) -> bool {
         if self.free == 0 {
             return false;
@@ -159,16 +161,16 @@ impl SlotUsage {
         }
     }
 
-    /// Takes a seat for the first waiting client, if its share allows that. If it does not, that of no other client does:
-    /// all hold as many seats or more.
+    /// Takes a slot for the first waiting client, if its share allows that. Otherwise no other client's share allows it
+    /// either: all others hold at least as many slots.
     fn next(&mut self) -> Option<(Client, oneshot::Sender<UpstreamSlot>)> {
         let (client, held) = self.queue.first()?;
         if !self.share.allows(held, self.free) {
             return None;
         }
-        let seat = self.queue.pop(client)?;
+        let slot = self.queue.pop(client)?;
         self.try_take(client);
-        Some((client, seat))
+        Some((client, slot))
     }
 }
 
@@ -176,7 +178,7 @@ impl SlotUsage {
 
 impl Drop for UpstreamSlot {
     fn drop(&mut self) {
-        self.seats.release(self.client);
+        self.slots.release(self.client);
     }
 }
 
@@ -184,6 +186,6 @@ impl Drop for UpstreamSlot {
 
 impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
-        self.seats.0.taken.lock().queue.remove(self.client, self.position);
+        self.slots.0.usage.lock().queue.remove(self.client, self.position);
     }
 }

@@ -1,5 +1,5 @@
-//! Requests that wait for a connection to one endpoint, in the order in which they get one: first those of the client that
-//! holds the fewest connections, and of several such clients the one that has waited longest.
+//! The queue of requests that wait for a connection to an endpoint. The client that holds the fewest connections is
+//! first; among several such clients, the one that has waited longest.
 //!
 //! Every operation takes O(log n) steps for n waiting requests.
 
@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::share::{Client, Share};
 
-/// The waiting requests; `T` is how each of them is given its connection.
+/// The waiting requests. `T` passes a connection to a request.
 #[derive(Debug)]
 pub(super) struct SlotQueue<T> {
     max: usize,
@@ -17,15 +17,15 @@ pub(super) struct SlotQueue<T> {
     len: usize,
     next_position: u64,
     clients: HashMap<Client, ClientQueue<T>>,
-    /// The clients that wait, by rank.
+    /// The waiting clients, by rank.
     order: BTreeMap<Rank, Client>,
 }
 
-/// The number of connections that a client holds, and the position of its first waiting request. Positions are unique, so
-/// ranks are.
+/// The number of connections that a client holds, and the position of its first waiting request. Ranks are unique,
+/// because positions are.
 type Rank = (usize, u64);
 
-/// The waiting requests of one client, at least one.
+/// The waiting requests of one client. Never empty.
 #[derive(Debug)]
 struct ClientQueue<T> {
     rank: Rank,
@@ -43,8 +43,8 @@ impl<T> SlotQueue<T> {
         self.len == 0
     }
 
-    /// Adds a request of a client that holds `held` connections, and returns its position. Returns `None` if the queue is full,
-    /// or if the client has its share of the positions; requests of no known client have no share.
+    /// Adds a request of a client that holds `held` connections, and returns its position. Returns `None` if the queue
+    /// is full, or if the client has used up its share of the queue. Unknown clients have no share.
     pub(super) fn push(&mut self, client: Client, held: usize, request: T) -> Option<u64> {
         let own = client.and_then(|_| self.clients.get(&client)).map_or(0, |queue| queue.requests.len());
         if !self.share.allows(own, self.max - self.len) {
@@ -60,7 +60,7 @@ impl<T> SlotQueue<T> {
         Some(position)
     }
 
-    /// Removes a request of this client, if it still waits.
+    /// Removes a request of this client, if it is still waiting.
     pub(super) fn remove(&mut self, client: Client, position: u64) {
         let Some(queue) = self.clients.get_mut(&client) else { return };
         if queue.requests.remove(&position).is_some() {
@@ -70,7 +70,7 @@ impl<T> SlotQueue<T> {
         }
     }
 
-    /// Returns the client that gets the next connection, and how many it holds.
+    /// Returns the client that gets the next connection, and how many connections it holds.
     pub(super) fn first(&self) -> Option<(Client, usize)> {
         self.order.first_key_value().map(|((held, _), client)| (*client, *held))
     }

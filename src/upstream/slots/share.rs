@@ -1,20 +1,19 @@
-//! How clients share the connections to an endpoint, and the positions in its wait queue.
+//! The rule by which clients share the connections to an endpoint and the positions in its queue.
 
 use ipnet::IpNet;
 
-/// The client of a request: an address, or an IPv6 network. `None` if it is unknown, as behind a trusted proxy that names no
-/// client: the requests of unknown clients have no share and no bound.
+/// The client of a request: an IPv4 address or an IPv6 network. `None` if the client is unknown, for example behind a
+/// trusted proxy that names no client. Shares do not limit the requests of unknown clients.
 pub(crate) type Client = Option<IpNet>;
 
-/// The most units that are reserved for clients that hold none.
+/// The maximum number of units that are reserved for clients that hold none.
 const MAX_RESERVED: usize = 128;
 
 /// The rule by which clients share a number of equal units.
 ///
-/// A client that holds units takes another one only while it holds fewer than are free, and more are free than are
-/// reserved. A client that holds none takes any free unit. So one client alone can hold half of the units, and once they
-/// are down to the reserve, each further client still gets one: after the clients that hold many, as many clients as there
-/// are reserved units.
+/// A client that holds units may take another one only while it holds fewer units than are free, and more units are
+/// free than are reserved. A client without units may take any free unit. So a single client can hold half of the
+/// units, and once only the reserve is left, each further client still gets one unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     reserved: usize,
@@ -36,7 +35,7 @@ impl Share {
 mod tests {
     use super::*;
 
-    /// The units that each of these clients gets if it takes all it can, one client after the other.
+    /// Returns how many units each client gets if the clients take all they can, one client after the other.
     fn greedy(total: usize, clients: usize) -> Vec<usize> {
         let (share, mut free) = (Share::new(total), total);
         let takes = |_| {

@@ -10,9 +10,9 @@ fn watched(origin: &Secure, authority: &Authority) -> (Gateway, CertificateWatch
     let tls = UpstreamTls { identity, ..authority.trusted() };
     let settings = secure(origin.address, tls.clone(), Protocol::Http1);
     let upstream = UpstreamSettings { tls: Some(tls), ..UpstreamSettings::new("api".into(), settings.targets.clone()) };
-    let identities = UpstreamTlsConfigs::read([&upstream]);
-    let watch = identities.watches(&Arc::new(Metrics::new())).pop().unwrap();
-    (Settings { identities, ..settings }.start(), watch)
+    let tls_configs = UpstreamTlsConfigs::read([&upstream]);
+    let watch = tls_configs.watchers(&Arc::new(Metrics::new())).pop().unwrap();
+    (Settings { tls_configs, ..settings }.start(), watch)
 }
 
 fn write_me(to: &Authority, from: &Authority) {
