@@ -64,3 +64,20 @@ fn anchor(heading: &str) -> String {
     let kept = lower.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
+
+/// Readers do not find a fact in pages that are too long.
+#[test]
+fn docs_have_at_most_30000_words() {
+    let docs = pages::root().join("docs");
+    let counts = pages::all().into_iter().filter(|page| page.path.starts_with(&docs));
+    let counts: Vec<(String, usize)> = counts.map(|page| (page.name(), words(&page.text))).collect();
+    let total: usize = counts.iter().map(|(_, count)| count).sum();
+    assert!(total <= 30_000, "{total} words: shorten a page, or state a fact once: {counts:?}");
+    let long: Vec<_> = counts.iter().filter(|(_, count)| *count > 3_500).collect();
+    assert!(long.is_empty(), "more than 3,500 words: {long:?}");
+}
+
+/// Counts the words with a letter or a digit, which leaves out the marks of Markdown.
+fn words(text: &str) -> usize {
+    text.split_whitespace().filter(|word| word.chars().any(char::is_alphanumeric)).count()
+}
