@@ -1,4 +1,4 @@
-//! Which rate a limiter has, and how long it exists.
+//! Configures the rate and the expiry of a limiter.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use super::{RateLimiter, RateLimiterError};
 use crate::limit::RateConfig;
 use crate::store::SetRate;
 
-/// What becomes of the permits in use when a limiter is given another rate.
+/// The effect of a new rate on the permits in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PermitsInUse {
-    /// They stay in use and return when they would have, by the new interval.
+    /// They stay in use, and return as before but by the new interval.
     Keep,
-    /// They are there again at once; under PER_CLIENT, those of this instance.
+    /// They are available again immediately; under PER_CLIENT, only the permits of this instance.
     Reset,
 }
 
 impl RateLimiter {
-    /// Gives the limiter its rate, if it has none; says whether it did. An existing one is not changed in any way, and
-    /// what an earlier limiter of the name has granted stays in use until it returns.
+    /// Sets the rate if the limiter has none. Returns `true` if it did. An existing limiter does not change in any
+    /// way, and permits in use of an earlier limiter with this name stay in use.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -26,8 +26,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Try, config).await)
     }
 
-    /// Gives the limiter this rate, whether it has one or not. All permits are there afterwards: to keep what is in use,
-    /// see [`update_rate`](Self::update_rate). Without a keep-alive, an expiry set before is gone.
+    /// Sets the rate, whether the limiter has one or not. All permits are available afterwards;
+    /// [`update_rate`](Self::update_rate) can keep them in use. Without a keep-alive, an earlier expiry is removed.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -35,8 +35,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Reset, config).await).map(drop)
     }
 
-    /// Gives the limiter this rate, whether it has one or not; what is in use stays in use and returns when it would have,
-    /// by the new interval. For programs that all configure it alike when they start, in any order.
+    /// Sets the rate, whether the limiter has one or not. Permits in use stay in use, and return as before but by the
+    /// new interval. For programs that all set the same rate when they start.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -44,8 +44,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Keep, config).await).map(drop)
     }
 
-    /// Gives the limiter another rate; says whether it had one, without which nothing happens. Under another mode
-    /// nothing is in use afterwards, whatever `usage` says, since other buckets count.
+    /// Changes the rate if the limiter has one. Returns `true` if it did. If the mode changes, no permits are in use
+    /// afterwards, regardless of `usage`, since other buckets count.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -57,8 +57,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, how, config).await)
     }
 
-    /// What the limiter was told; nothing if it has no rate. A rate of Java beyond [`MAX_RATE`](crate::limit::MAX_RATE)
-    /// is shown as that.
+    /// Returns the configuration, if the limiter has a rate. A rate set by Java above
+    /// [`MAX_RATE`](crate::limit::MAX_RATE) is returned as `MAX_RATE`.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -66,7 +66,7 @@ impl RateLimiter {
         self.with_context(self.store.rate_config(&self.limiter).await)
     }
 
-    /// Has the limiter a rate?
+    /// Returns `true` if the limiter has a rate.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -74,17 +74,17 @@ impl RateLimiter {
         Ok(self.config().await?.is_some())
     }
 
-    /// Lets the limiter vanish after this time, of at least 1 ms; says whether there is one. Its permits in use stay in
-    /// use until they return, so that a limiter made again under its name does not grant them twice. A keep-alive
+    /// Makes the limiter expire after this time, of at least 1 ms. Returns `true` if the limiter exists. Its permits
+    /// stay in use until they return, so that a new limiter with the same name does not grant them twice. A keep-alive
     /// applies again with the next grant.
     ///
     /// # Errors
-    /// See [`RateLimiterError`].
+    /// See [`RateLimiterError`]. See [`RateLimiterError`].
     pub async fn expire(&self, after: Duration) -> Result<bool, RateLimiterError> {
         self.with_context(self.store.expire(&self.limiter, Some(after)).await)
     }
 
-    /// Lets the limiter stay; says whether it was going to vanish. A keep-alive applies again with the next grant.
+    /// Removes the expiry. Returns `true` if there was one. A keep-alive applies again with the next grant.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -92,7 +92,7 @@ impl RateLimiter {
         self.with_context(self.store.expire(&self.limiter, None).await)
     }
 
-    /// How long the limiter stays unless it is used; nothing if it was not told to vanish.
+    /// Returns when the limiter expires unless it is used; `None` if it does not expire.
     ///
     /// # Errors
     /// See [`RateLimiterError`]; `NotInitialised` if there is no such limiter.
@@ -100,8 +100,8 @@ impl RateLimiter {
         self.with_context(self.store.time_to_live(&self.limiter).await)
     }
 
-    /// Removes the limiter and forgets what is in use of it; under PER_CLIENT, by this instance. Says whether there was
-    /// anything.
+    /// Deletes the limiter and its permits in use; under PER_CLIENT, only the permits of this instance. Returns `true`
+    /// if there was anything to delete.
     ///
     /// # Errors
     /// See [`RateLimiterError`].

@@ -1,45 +1,44 @@
-//! Why an operation of a limiter has no answer.
+//! Errors of the limiter's operations.
 
 use crate::limit::RateConfig;
 use crate::store::StoreError;
 
-/// Why an operation of a [`RateLimiter`](super::RateLimiter) has no answer. That there are too few permits is none of
-/// them: it is an answer.
+/// An error of a [`RateLimiter`](super::RateLimiter)'s operation. A lack of permits is not an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateLimiterError {
-    /// A limiter needs a name.
+    /// The name is empty.
     #[error("a limiter needs a name that is not empty")]
     NoName,
-    /// Zero permits were asked for, or given.
+    /// The number of permits is zero.
     #[error("permits must be at least 1, not 0")]
     NoPermits,
-    /// More permits than the rate: waiting cannot help.
+    /// The permits exceed the rate: waiting cannot help.
     #[error("{permits} permits are more than the rate of limiter `{limiter}`{}", rate_suffix(rate.as_ref()))]
     ExceedsRate {
         /// The limiter's name.
         limiter: String,
-        /// What was asked for.
+        /// The requested permits.
         permits: u32,
-        /// Its rate, unless that has vanished since.
+        /// The rate, unless the limiter has expired since.
         rate: Option<RateConfig>,
     },
-    /// The limiter has no rate: `try_set_rate` gives it one.
+    /// The limiter has no rate; set it with `try_set_rate`.
     #[error("limiter `{limiter}` has no rate yet")]
     NotInitialised {
         /// The limiter's name.
         limiter: String,
     },
-    /// The store did not answer, or not with what was asked.
+    /// The store did not reply, or returned an error.
     #[error("limiter `{limiter}`: store `{store}`: {error}{}", cause_suffix(cause.as_ref()))]
     Store {
         /// The limiter's name.
         limiter: String,
         /// The store: `memory`, or its address without the password.
         store: String,
-        /// What happened.
+        /// The error of the store.
         error: StoreError,
-        /// Why the store cannot be reached, as far as that is known.
+        /// Why the store is unreachable, if it is known.
         cause: Option<String>,
     },
 }

@@ -1,23 +1,24 @@
-//! Who an instance of a program is, where each has a bucket of its own.
+//! The ids of program instances, each of which has its own bucket under PER_CLIENT.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest id.
-const LONGEST: usize = 128;
+/// The maximum length of an id.
+const MAX_LENGTH: usize = 128;
 
-/// The id of an instance: the suffix of its PER_CLIENT keys. Redisson makes one for each client it creates, and so does
-/// [`RateLimiter::new`](super::RateLimiter::new); who sets his own keeps his permits over a restart.
+/// The id of an instance: the suffix of its PER_CLIENT keys. Like a Redisson client, a limiter from
+/// [`RateLimiter::new`](super::RateLimiter::new) has a new id. A program that sets its id keeps its permits across
+/// restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceId(Arc<str>);
 
-/// Why a text is no id.
+/// A text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an instance id is 1 to {LONGEST} visible ASCII characters other than `{{` and `}}`")]
+#[error("an instance id is 1 to {MAX_LENGTH} visible ASCII characters other than `{{` and `}}`")]
 pub struct InstanceIdError;
 
 impl InstanceId {
-    /// An id that nobody has had before: a UUID of version 4, in Java's spelling.
+    /// Generates a random id: a UUID of version 4, as Java formats it.
     pub fn random() -> Self {
         let mut bytes = [0; 16];
         // Without randomness, instances would share a bucket: less would be granted, never more.
@@ -29,13 +30,14 @@ impl InstanceId {
         Self(groups.join("-").into())
     }
 
-    /// An id of one's own: 1 to 128 visible ASCII characters, without braces, which would move keys in a cluster.
+    /// Creates an id from 1 to 128 visible ASCII characters. Braces are not allowed, since they would change the hash
+    /// slot.
     ///
     /// # Errors
-    /// The text is none.
+    /// The text is not a valid id.
     pub fn new(id: &str) -> Result<Self, InstanceIdError> {
         let valid = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}');
-        match (1..=LONGEST).contains(&id.len()) && id.bytes().all(valid) {
+        match (1..=MAX_LENGTH).contains(&id.len()) && id.bytes().all(valid) {
             true => Ok(Self(id.into())),
             false => Err(InstanceIdError),
         }
@@ -57,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_id_is_a_uuid_of_version_4_and_no_two_are_alike() {
+    fn random_id_is_a_new_uuid() {
         let (one, other) = (InstanceId::random().to_string(), InstanceId::random().to_string());
         assert_ne!(one, other);
         let groups: Vec<_> = one.split('-').collect();
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_would_move_keys_is_none() {
+    fn id_with_braces_is_invalid() {
         for id in ["", "a b", "{a}", "a}", "\n", "\u{e9}", &"x".repeat(129)] {
             assert_eq!(InstanceId::new(id), Err(InstanceIdError), "{id:?}");
         }

@@ -13,8 +13,9 @@
 //! # }
 //! ```
 //!
-//! A Java service with `redisson.getRateLimiter("mails")` shares these permits. What differs is told at each operation;
-//! the law is that of [`token_bucket`](crate::limit::token_bucket), and now is the store's clock, never the caller's.
+//! A Java service with `redisson.getRateLimiter("mails")` shares these permits. The documentation of each operation
+//! lists the differences. The algorithm is [`token_bucket`](crate::limit::token_bucket), and all times are those of
+//! the store's clock.
 
 mod cancel_safe;
 mod configure;
@@ -32,10 +33,10 @@ use self::wait::Waiters;
 use crate::limit::Wait;
 use crate::store::{LimiterRef, Store, StoreError};
 
-/// A limiter limiter in a store. Cheap to clone; clones are one instance, with one id and one waiters of waiters.
+/// A limiter in a store. Cheap to clone: clones are one instance, with one id and one queue of waiters.
 ///
-/// Futures of the operations may be dropped: one that was going to take permits takes none. On Redis they must be run by
-/// Tokio, with its timers and IO enabled; on the embedded store only waiting needs Tokio's timers.
+/// Futures of the operations can be dropped at any time: a dropped operation takes no permits. A store in Redis needs
+/// a Tokio runtime with timers and IO; the embedded store needs timers only for waiting.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     store: Store,
@@ -50,17 +51,17 @@ pub struct RateLimiter {
 pub struct Acquisition {
     /// Whether the permits were taken.
     pub granted: bool,
-    /// The permits that are there afterwards.
+    /// The number of available permits afterwards.
     pub remaining: u32,
-    /// The time after which the same request would be granted if no other took permits, to the millisecond; zero if it was
-    /// granted. For `Retry-After`, round it up to seconds.
+    /// The time after which the same request would be granted if no other request took permits; zero if it was
+    /// granted. Exact to the millisecond. Round it up to seconds for `Retry-After`.
     pub wait: Duration,
 }
 
 // === impl RateLimiter ===
 
 impl RateLimiter {
-    /// The limiter of this name, which is Redisson's; of an instance with a new [`InstanceId`]. Asks the store nothing.
+    /// Creates a limiter with Redisson's name for it, and a new [`InstanceId`]. Does not call the store.
     ///
     /// # Errors
     /// [`RateLimiterError::NoName`]: the name is empty.
@@ -68,7 +69,7 @@ impl RateLimiter {
         Self::with_instance(store, name, &InstanceId::random())
     }
 
-    /// The limiter of this name, of this instance: under PER_CLIENT all who say the same id share a bucket.
+    /// Creates a limiter with this instance id. Under PER_CLIENT, instances with equal ids share a bucket.
     ///
     /// # Errors
     /// [`RateLimiterError::NoName`]: the name is empty.
@@ -79,18 +80,18 @@ impl RateLimiter {
         Ok(Self { store, limiter: LimiterRef::new(name, instance.shared()), waiters: Arc::default() })
     }
 
-    /// Its name, as it was given.
+    /// Returns the name of the limiter.
     pub fn name(&self) -> &str {
         self.limiter.name()
     }
 
-    /// Who it is, where each instance has a bucket of its own.
+    /// Returns the instance id, which selects the bucket under PER_CLIENT.
     pub fn instance(&self) -> &str {
         self.limiter.instance()
     }
 
-    /// Takes `permits`, at least 1, if they are there now. It does not stand in waiters: while others wait it takes what
-    /// they cannot.
+    /// Takes `permits`, at least 1, if they are available now. Does not queue: it may overtake waiters that need more
+    /// permits.
     ///
     /// ```no_run
     /// # async fn example(limiter: tidegate::RateLimiter) -> Result<(), tidegate::RateLimiterError> {
@@ -102,12 +103,13 @@ impl RateLimiter {
     /// ```
     ///
     /// # Errors
-    /// See [`RateLimiterError`]. After a failure of the store the permits may be taken; they return by themselves.
+    /// See [`RateLimiterError`]. After a failure of the store, the permits may have been taken; then they return with
+    /// time.
     pub async fn try_acquire(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
         self.ask(permits).await
     }
 
-    /// How many permits are there now. Changes nothing, neither permits nor expiry.
+    /// Returns the number of available permits. Changes neither permits nor expiry.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -115,18 +117,19 @@ impl RateLimiter {
         Ok(self.with_context(cancel_safe::take(&self.store, &self.limiter, 0).await)?.remaining)
     }
 
-    /// Puts `permits`, at least 1, back before they return by themselves: the newest grants first, of any caller.
-    /// Returns how many were in use; more than that cannot be put back. Waiters of this instance are told.
+    /// Puts `permits`, at least 1, back before they return with time. The newest grants return first, of any caller.
+    /// Returns how many were in use; more cannot be put back. Wakes the waiters of this instance.
     ///
     /// # Errors
-    /// See [`RateLimiterError`]. It is never sent twice; after a failure of the store it is not known whether it happened.
+    /// See [`RateLimiterError`]. The call is never repeated; after a failure of the store, the permits may have been
+    /// put back.
     pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
         let released = self.with_context(self.store.release(&self.limiter, at_least_one(permits)?).await)?;
         self.waiters.notify_released();
         Ok(released)
     }
 
-    /// Takes permits, or says when they will be there.
+    /// Takes permits, or returns how long to wait.
     async fn ask(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
         let decision =
             self.with_context(cancel_safe::take(&self.store, &self.limiter, at_least_one(permits)?).await)?;
@@ -141,9 +144,9 @@ impl RateLimiter {
         Ok(Acquisition { granted: decision.granted, remaining: decision.remaining, wait })
     }
 
-    /// What the store said, with the limiter and the store that an error is about.
-    fn with_context<T>(&self, said: Result<T, StoreError>) -> Result<T, RateLimiterError> {
-        said.map_err(|error| {
+    /// Adds the limiter and the store to an error of the store.
+    fn with_context<T>(&self, result: Result<T, StoreError>) -> Result<T, RateLimiterError> {
+        result.map_err(|error| {
             let limiter = self.name().to_owned();
             match error {
                 StoreError::NotInitialised => RateLimiterError::NotInitialised { limiter },

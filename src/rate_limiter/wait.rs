@@ -1,10 +1,10 @@
-//! Waiting for permits, first come first served.
+//! Waits for permits, in order of arrival.
 //!
-//! The first in waiters asks the store, learns to the millisecond when its permits will be there, and asks again then; the
-//! others wait for it. So a limiter's waiters cost the store one call for each grant, however many they are, and one
-//! who needs many permits is not overtaken for ever by those who need few. A waiter that leaves has not been charged.
+//! The first waiter asks the store, learns when its permits will be available, and asks again then. The other waiters
+//! wait for the first. So each grant costs the store one call, regardless of the number of waiters, and requests for
+//! few permits cannot starve a request for many. A waiter that is dropped is not charged.
 //!
-//! Other programs do not announce what they release, so the first in waiters asks ten times a second.
+//! Other programs do not announce releases, so the first waiter asks ten times a second.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use super::{Acquisition, RateLimiter, RateLimiterError, at_least_one};
 /// The waiters of one instance.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    /// Held by the first in waiters; Tokio's mutex hands it on in the order in which it was asked for.
+    /// Held by the first waiter. Tokio's mutex is fair.
     first: Mutex<()>,
     released: Notify,
 }
 
-/// After this long a waiter asks again: another program may have released permits.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// A waiter asks again after this time, since another program may have released permits.
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
 impl RateLimiter {
-    /// Takes `permits`, at least 1, as soon as they are there, however long that takes.
+    /// Takes `permits`, at least 1. Waits as long as necessary.
     ///
     /// # Errors
-    /// See [`RateLimiterError`]. Waiting ends with a failure of the store.
+    /// See [`RateLimiterError`]. A failure of the store ends the wait.
     pub async fn acquire(&self, permits: u32) -> Result<(), RateLimiterError> {
         at_least_one(permits)?;
         let _first = self.waiters.first.lock().await;
@@ -36,8 +36,8 @@ impl RateLimiter {
         Ok(())
     }
 
-    /// Takes `permits`, at least 1, if they are there within `timeout`, of which standing in waiters is a part. Says no as
-    /// soon as it knows: it waits for nothing that returns too late by itself.
+    /// Takes `permits`, at least 1, if they are available within `timeout`, including the time behind other waiters.
+    /// Returns `false` immediately if they will not be available in time.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -56,11 +56,11 @@ impl RateLimiter {
         loop {
             let asked_at = Instant::now();
             let Acquisition { granted: false, wait, .. } = self.ask(permits).await? else { return Ok(true) };
-            // The wait began when the store decided, which was not before it was asked.
+            // The wait starts at the decision, which is not before `asked_at`.
             if deadline.is_some_and(|deadline| asked_at.checked_add(wait).is_none_or(|at| at > deadline)) {
                 return Ok(false);
             }
-            let due = Instant::now() + wait.min(LONGEST_WAIT);
+            let due = Instant::now() + wait.min(MAX_WAIT);
             tokio::select! {
                 () = sleep_until(due) => {}
                 () = self.waiters.released.notified() => {}
@@ -70,7 +70,7 @@ impl RateLimiter {
 }
 
 impl Waiters {
-    /// Permits were put back: the first in waiters may have them.
+    /// Wakes the first waiter after a release.
     pub(super) fn notify_released(&self) {
         self.released.notify_one();
     }

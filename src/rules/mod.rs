@@ -95,7 +95,8 @@ impl Rules {
 
     /// Reads the facts of a request.
     ///
-    /// # Errors The request is ambiguous: servers may interpret it differently, or as a request for another route.
+    /// # Errors
+    /// The request is ambiguous: servers may interpret it differently, or as a request for another route.
     pub fn read<'a>(
         &self,
         method: &'a Method,
@@ -111,7 +112,8 @@ impl Rules {
 
     /// Reads the facts of a request without normalizing its path and query.
     ///
-    /// # Errors The method or the host is invalid, or servers may interpret the request as one for another route.
+    /// # Errors
+    /// The method or the host is invalid, or servers may interpret the request as one for another route.
     pub(crate) fn read_as_written<'a>(
         &self,
         method: &'a Method,
@@ -126,8 +128,9 @@ impl Rules {
 
     /// Returns the charges of a request on this route: one for each limit that counts it.
     ///
-    /// # Errors A live limit lacks its input: there is no client and the limit denies such requests, the client is
-    /// ambiguous or unreadable, or the cost is unreadable.
+    /// # Errors
+    /// A live limit lacks its input: there is no client and the limit denies such requests, the client is ambiguous or
+    /// unreadable, or the cost is unreadable.
     pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, LimitRejection<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {

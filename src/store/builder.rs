@@ -51,7 +51,8 @@ impl Store {
     /// Opens the store in the Redis at this URL: `redis://[user:password@]host[:port][/database]`, `rediss://` for
     /// TLS, or `unix:///path`. It connects at its first use.
     ///
-    /// # Errors The URL is not valid.
+    /// # Errors
+    /// The URL is not valid.
     pub fn redis(url: &str) -> Result<Self, StoreOpenError> {
         Self::redis_builder(url).open()
     }
@@ -154,7 +155,8 @@ impl RedisStoreBuilder {
 
     /// Opens the store. It connects at its first use, and opens even if Redis is unreachable.
     ///
-    /// # Errors The URL is not valid, or the prefix would move keys to other hash slots of a cluster.
+    /// # Errors
+    /// The URL is not valid, or the prefix would move keys to other hash slots of a cluster.
     pub fn open(self) -> Result<Store, StoreOpenError> {
         let bad = |why: String| StoreOpenError(self.url.clone(), why);
         let url = RedisUrl::parse(self.url.expose()).map_err(|fault| bad(format!("its URL {fault}")))?;
@@ -188,9 +190,15 @@ mod tests {
     #[test]
     fn invalid_url_is_an_error_without_its_password() {
         for (url, message) in [
-            ("db:6379", "store `db:6379` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
+            (
+                "db:6379",
+                "store `db:6379` cannot be opened: its URL does not start with `redis://`, `rediss://` or `unix://`",
+            ),
             ("redis://:hush@", "store `redis://***@` cannot be opened: its URL has no host"),
-            (":hush@db", "store `***@db` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"),
+            (
+                ":hush@db",
+                "store `***@db` cannot be opened: its URL does not start with `redis://`, `rediss://` or `unix://`",
+            ),
         ] {
             assert_eq!(Store::redis(url).expect_err(url).to_string(), message);
         }

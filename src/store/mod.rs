@@ -119,7 +119,8 @@ pub struct StoreOpenError(RedisUrl, String);
 impl Store {
     /// Opens the store. A store in Redis connects at its first use, and opens even if Redis is unreachable.
     ///
-    /// # Errors The URL is not a valid Redis URL.
+    /// # Errors
+    /// The URL is not a valid Redis URL.
     pub(crate) fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
         Ok(match settings {
             StoreSettings::Memory { key_secret } => {
@@ -298,7 +299,8 @@ impl Store {
 
     /// Makes all charges or none by this gateway's share of their limits, while the store does not decide.
     ///
-    /// # Errors The store is in this process, so that there are no shares, or the rate of a limiter is unknown.
+    /// # Errors
+    /// The store is in this process, so that there are no shares, or the rate of a limiter is unknown.
     pub(crate) fn take_locally(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match &self.0 {
             Backend::Memory(_) => Err(StoreError::Unreachable),
@@ -316,7 +318,8 @@ impl Store {
     /// Gives back the permits of a request that no upstream received. Never repeated: permits that are not given back
     /// become available again with time, but permits that are given back twice are granted twice.
     ///
-    /// # Errors The store did not reply. The permits become available again with time.
+    /// # Errors
+    /// The store did not reply. The permits become available again with time.
     pub(crate) async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         match &self.0 {
             Backend::Memory(memory) => {
@@ -329,7 +332,8 @@ impl Store {
 
     /// Gives back permits, as if the store's clock showed `now`. For tests.
     ///
-    /// # Errors The store did not reply.
+    /// # Errors
+    /// The store did not reply.
     pub(crate) async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
         match &self.0 {
             Backend::Memory(memory) => {

@@ -24,7 +24,7 @@ pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) ->
         return Err(problems.add(of.at("password_file").location, message, "leave out one of them"));
     }
     let (user, password) = (user?.map(String::as_str), password?.map(String::as_str));
-    let url = RedisUrl::of_master(name?, user, password, database?.copied(), of.has("tls"));
+    let url = RedisUrl::for_master(name?, user, password, database?.copied(), of.has("tls"));
     RedisUrl::parse(url.expose()).map(Some).map_err(|fault| {
         let location = of.at("tls").location;
         problems.add(location, format!("the address of the master {fault}"), "leave `tls` out, or build with it")

@@ -1,7 +1,7 @@
-//! Decides during an outage of the store: this gateway local, by its share of each limit.
+//! Decides during an outage of the store, by this gateway's share of each limit.
 //!
-//! With N gateways the share is 1 / N of the rate, at least one permit in an interval. What a gateway grants local is
-//! recorded as [debts], which are charged to the store when it is back, before it is asked anything.
+//! With N gateways the share is 1 / N of the rate, but at least one permit in an interval. Local grants are recorded
+//! as [debts]. They are charged to the store when it owns recovered, before its first decision.
 
 pub(crate) mod debts;
 mod share;
@@ -22,59 +22,60 @@ use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome, Wait};
 
-/// The most buckets: some 25 MB.
+/// The maximum number of buckets; they take about 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
 
-/// The buckets of a gateway that decides local.
+/// The local buckets of a gateway, and the debts of their grants.
 #[derive(Debug)]
 pub(crate) struct Fallback {
     buckets: Memory,
     clock: Arc<dyn Clock>,
     shares: Mutex<Shares>,
-    /// How many gateways the store has counted; `None` until it has.
+    /// The number of gateways that the store owns reported; `None` until then.
     counted: watch::Sender<Option<u32>>,
     debts: Mutex<Debts>,
-    /// Changes whenever something was granted local that the store does not know of.
+    /// Changes whenever there are new debts.
     new_debts_sender: watch::Sender<()>,
-    /// Decisions that granted and that refused, and permits that the store was charged with afterwards.
+    /// The number of local decisions that granted and refused, and of permits that were charged to the store
+    /// afterwards.
     granted: AtomicU64,
     refused: AtomicU64,
     charged: AtomicU64,
-    /// Held while debts are paid.
+    /// Held while debts are charged.
     settlement_lock: tokio::sync::Mutex<()>,
-    /// This gateway's id in the store; made when it is first used, unless the gateway before this one had it.
+    /// The id of this gateway in the store. Generated at first use, or taken over from the predecessor.
     id: OnceLock<String>,
-    /// False for a limiter of the library, which is no gateway.
+    /// Whether this is a gateway. A limiter of the library is not.
     is_gateway: AtomicBool,
 }
 
-/// What a gateway has decided local, since it began.
+/// Counts of local decisions since the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LocalCounts {
     /// Decisions.
     pub(crate) granted: u64,
     pub(crate) refused: u64,
-    /// Permits of which the store was told.
+    /// Permits that were charged to the store.
     pub(crate) charged: u64,
-    /// Permits of which it will not be.
+    /// Permits that will never be charged to the store.
     pub(crate) uncharged: u64,
 }
 
-/// Pays the debts. Only one exists at a time.
+/// Charges the debts to the store. Only one exists at a time.
 #[derive(Debug)]
 pub(crate) struct DebtSettlement<'f> {
     fallback: &'f Fallback,
-    /// The payments that cannot be told at present.
+    /// The ids of payments that cannot be sent at present.
     postponed: Vec<u64>,
     _lock: tokio::sync::MutexGuard<'f, ()>,
 }
 
-/// While a gateway drains, a request that exceeds what is left of its share is to come back after so many milliseconds: to
-/// the successor.
+/// The wait, in milliseconds, for a request that exceeds the remaining share while this gateway drains. The successor
+/// will decide then.
 const RETRY_AT_SUCCESSOR_MILLIS: u64 = 1_000;
 
 impl Fallback {
-    /// Decides by one of at least `min_gateways` parts of each limit.
+    /// Creates a fallback whose share of a limit is at most one part in `min_gateways`.
     pub(crate) fn new(min_gateways: u32) -> Self {
         Self::with_clock(Arc::new(SystemClock::new()), min_gateways)
     }
@@ -96,41 +97,41 @@ impl Fallback {
         }
     }
 
-    /// Announces this gateway to the others from now on.
+    /// Announces this gateway to other gateways from now on.
     pub(crate) fn announce_as_gateway(&self) {
         self.is_gateway.store(true, Ordering::Relaxed);
     }
 
-    /// The id of this gateway, if it is one.
+    /// Returns the id of this gateway, if it is one.
     pub(crate) fn gateway(&self) -> Option<&str> {
         self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(debts::random_id).as_str())
     }
 
-    /// Sets how many gateways the store has counted, this one included.
+    /// Sets the number of gateways that the store reports, including this one.
     pub(crate) fn set_gateways(&self, gateways: u32) {
         self.shares.lock().set_known(gateways);
         let counted = Some(gateways.max(1));
         self.counted.send_if_modified(|before| std::mem::replace(before, counted) != counted);
     }
 
-    /// How many gateways share the store, as far as is known.
+    /// Returns the number of gateways that share the store, as last known.
     pub(crate) fn known_gateways(&self) -> u32 {
         self.shares.lock().known()
     }
 
-    /// Of how many parts of each limit this gateway has one.
+    /// Returns the number of parts into which limits are divided.
     #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
         self.shares.lock().gateways()
     }
 
-    /// How many permits the store has not been charged with yet.
+    /// Returns the number of permits that are not charged to the store yet.
     #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> u64 {
         self.debts.lock().owed()
     }
 
-    /// What it has decided so far.
+    /// Returns the counts of local decisions.
     pub(crate) fn local_counts(&self) -> LocalCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (granted, refused, charged) = (count(&self.granted), count(&self.refused), count(&self.charged));
@@ -140,12 +141,12 @@ impl Fallback {
     /// Makes all charges or none, by this gateway's shares of the limits.
     ///
     /// # Errors
-    /// An adopted limiter, whose rate only the store has.
+    /// An adopted limiter, whose rate only the store owns.
     pub(crate) fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
         for (decision, charge) in outcome.decisions.iter_mut().zip(charges) {
-            // More than the share is not more than the limit: the store may grant it when it is back.
+            // More than the share may still be less than the limit: the store may grant it after the outage.
             if decision.wait == Wait::Never && charge.permits <= charge.limiter.quota.capacity() {
                 decision.wait = Wait::Millis(charge.limiter.quota.interval());
             }
@@ -175,23 +176,23 @@ impl Fallback {
         self.new_debts_sender.subscribe()
     }
 
-    /// Is anything owed to the store, as far as is known?
+    /// Returns `true` if there are debts.
     pub(crate) fn is_owing(&self) -> bool {
         !self.debts.lock().is_empty()
     }
 
-    /// Waits until no other task pays debts, then allows the caller to.
+    /// Waits until no other task settles debts.
     pub(crate) async fn settlement(&self) -> DebtSettlement<'_> {
         DebtSettlement { fallback: self, postponed: Vec::new(), _lock: self.settlement_lock.lock().await }
     }
 
-    /// This gateway's shares; `None` if one of them is less than a permit.
+    /// Returns the charges on this gateway's shares; `None` if a share is less than a permit.
     fn shares_of(&self, charges: &[Charge]) -> Option<Vec<Charge>> {
         let mut shares = self.shares.lock();
         charges.iter().map(|charge| shares.of(charge)).collect()
     }
 
-    /// Refuses a request of which this gateway has no share left.
+    /// Refuses a request for lack of a share.
     fn refuse(&self, charges: &[Charge]) -> Outcome {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let decisions = vec![Decision::new(0, Wait::Millis(RETRY_AT_SUCCESSOR_MILLIS), 0); charges.len()];
@@ -202,7 +203,7 @@ impl Fallback {
 // === impl LocalCounts, DebtSettlement ===
 
 impl LocalCounts {
-    /// What has come to it since then.
+    /// Returns the difference to earlier counts.
     pub(crate) fn since(self, before: Self) -> Self {
         Self {
             granted: self.granted - before.granted,
@@ -214,10 +215,10 @@ impl LocalCounts {
 }
 
 impl DebtSettlement<'_> {
-    /// The next payment to those who have such buckets, and the time by the clock that dated its grants.
-    pub(crate) fn next(&self, has: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
+    /// Returns the next payment to buckets that match `owns`, and the time of the clock that dated its grants.
+    pub(crate) fn next(&self, owns: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
         let now = self.fallback.clock.now();
-        self.fallback.debts.lock().next_payment(now, has, &self.postponed).map(|payment| (payment, now))
+        self.fallback.debts.lock().next_payment(now, owns, &self.postponed).map(|payment| (payment, now))
     }
 
     /// Leaves a payment to another settlement.
@@ -225,24 +226,25 @@ impl DebtSettlement<'_> {
         self.postponed.push(payment.id);
     }
 
-    /// Was any payment left to another settlement?
+    /// Returns `true` if a payment was left to another settlement.
     pub(crate) fn has_postponed(&self) -> bool {
         !self.postponed.is_empty()
     }
 
-    /// How many rounds of payments have begun: all debts there are make a round, and debts that come later the next.
+    /// Returns the number of rounds so far. A round consists of all debts at its start; later debts belong to the next
+    /// round.
     pub(crate) fn rounds(&self) -> u64 {
         self.fallback.debts.lock().rounds
     }
 
-    /// Notes what the store was charged with, and says how many permits these are.
+    /// Records a charged payment. Returns its number of permits.
     pub(crate) fn charged(&self, payment: &Payment) -> u64 {
         let permits = payment.permits();
         self.fallback.charged.fetch_add(permits, Ordering::Relaxed);
         permits
     }
 
-    /// Removes a payment that the store has charged.
+    /// Removes a payment that was charged.
     pub(crate) fn paid(&self, payment: &Payment) {
         self.fallback.debts.lock().paid(payment.id);
     }
@@ -262,7 +264,7 @@ mod tests {
         Charge { limiter, client: None, permits, shadow: false }
     }
 
-    fn local() -> (Fallback, Arc<ManualClock>) {
+    fn fallback_with_clock() -> (Fallback, Arc<ManualClock>) {
         let clock = Arc::new(ManualClock::at(START));
         (Fallback::with_clock(Arc::clone(&clock) as Arc<dyn Clock>, 1), clock)
     }
@@ -283,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_has_its_share_of_the_rate_and_one_permit_at_least() {
+    fn share_is_at_least_one_permit() {
         for (rate, gateways, share) in [(10, 1, 10), (10, 3, 3), (2, 5, 1)] {
-            let (fallback, clock) = local();
+            let (fallback, clock) = fallback_with_clock();
             fallback.set_gateways(gateways);
             let charge = charge(rate, 1);
             assert_eq!(granted(&fallback, &charge, 20), share);
@@ -295,17 +297,17 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_above_the_share_is_refused_for_an_interval_and_not_for_good() {
-        let (fallback, _) = local();
+    fn cost_above_the_share_waits_for_an_interval() {
+        let (fallback, _) = fallback_with_clock();
         fallback.set_gateways(4);
-        let told = |charge: Charge| fallback.take(&[charge]).expect("a decision").decisions[0].wait;
-        assert_eq!(told(charge(8, 3)), Wait::Millis(10_000));
-        assert_eq!(told(charge(8, 9)), Wait::Never);
+        let wait_of = |charge: Charge| fallback.take(&[charge]).expect("a decision").decisions[0].wait;
+        assert_eq!(wait_of(charge(8, 3)), Wait::Millis(10_000));
+        assert_eq!(wait_of(charge(8, 9)), Wait::Never);
     }
 
     #[test]
-    fn when_gateways_come_or_go_what_is_in_use_stays_in_use() {
-        let (fallback, _) = local();
+    fn permits_stay_in_use_when_the_share_changes() {
+        let (fallback, _) = fallback_with_clock();
         let charge = charge(10, 1);
         assert_eq!(granted(&fallback, &charge, 4), 4);
         fallback.set_gateways(2);
@@ -314,10 +316,10 @@ mod tests {
         assert_eq!(granted(&fallback, &charge, 10), 5);
     }
 
-    /// Before, a connection was not used as long as others granted faster than their debts could be paid.
+    /// Regression test: a connection was not used while others granted faster than their debts could be charged.
     #[tokio::test]
-    async fn debts_that_come_while_others_are_paid_are_of_another_round() {
-        let (fallback, _) = local();
+    async fn later_debts_belong_to_the_next_round() {
+        let (fallback, _) = fallback_with_clock();
         let charge = charge(10, 1);
         assert_eq!(granted(&fallback, &charge, 2), 2);
         let (settlement, all) = (fallback.settlement().await, |_: &Limiter, _: Option<&ClientId>| true);
@@ -332,8 +334,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_free_again_and_not_owed() {
-        let (fallback, _) = local();
+    fn refund_frees_permits_and_reduces_the_debt() {
+        let (fallback, _) = fallback_with_clock();
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
         fallback.give_back(&outcome.granted_charges(vec![charge.clone()]));

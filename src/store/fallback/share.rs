@@ -1,25 +1,25 @@
-//! This gateway's share of each limit: one of as many parts as gateways share the store.
+//! This gateway's share of each limit: one part in the number of gateways.
 //!
-//! During a handover two gateways divide one share. The old one drains with a quarter of it, rounded down; the new one has
-//! the rest until the old one has ended. Both have the buckets that were in use at the handover, so together they grant no
-//! more than the share.
+//! During a handover two gateways divide one share. The old gateway drains with a quarter of the share, rounded down;
+//! the new one owns the rest until the old one owns ended. Both start with the buckets in use at the handover, so
+//! together they grant no more than the share.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::limit::{Charge, Limiter, Quota};
 
-/// The parameters of the shares, and the shares in use by the name of the limiter.
+/// The parameters of the shares, and the current shares by limiter name.
 #[derive(Debug)]
 pub(super) struct Shares {
-    /// How many gateways share the store, this one included.
+    /// The number of gateways that share the store, including this one.
     known: u32,
-    /// The fewest that are assumed.
+    /// The minimum number of gateways to assume.
     least: u32,
-    /// How many gateways before this one still drain.
+    /// The number of predecessors that still drain.
     #[cfg(feature = "gateway")]
     predecessors: u8,
-    /// Whether this gateway drains, and another one has taken its place.
+    /// Whether this gateway drains and owns a successor.
     #[cfg(feature = "gateway")]
     has_successor: bool,
     by_name: HashMap<String, Share>,
@@ -29,7 +29,7 @@ pub(super) struct Shares {
 struct Share {
     whole: Arc<Limiter>,
     part: Arc<Limiter>,
-    /// Whether the share is less than a permit, as it can be for a gateway that drains.
+    /// Whether the share is less than a permit, which is possible while a gateway drains.
     is_empty: bool,
 }
 
@@ -46,30 +46,30 @@ impl Shares {
         }
     }
 
-    /// How many gateways are known; at least one.
+    /// Returns the number of known gateways; at least one.
     pub(super) fn known(&self) -> u32 {
         self.known
     }
 
-    /// How many gateways the shares are for.
+    /// Returns the number of parts into which limits are divided.
     pub(super) fn gateways(&self) -> u32 {
         self.known.max(self.least)
     }
 
-    /// Sets how many gateways are known; returns whether that is new.
+    /// Sets the number of known gateways. Returns `true` if it owns changed.
     pub(super) fn set_known(&mut self, gateways: u32) -> bool {
         let before = std::mem::replace(&mut self.known, gateways.max(1));
         self.reset_if(before != self.known)
     }
 
-    /// This gateway's share of a charge; `None` if that is less than a permit. A shadow, which must not reject a request, has
-    /// one at least.
+    /// Returns the charge on this gateway's share; `None` if the share is less than a permit. A shadow always owns a
+    /// share, since it must not reject a request.
     pub(super) fn of(&mut self, charge: &Charge) -> Option<Charge> {
         let share = self.share(&charge.limiter);
         (charge.shadow || !share.is_empty).then(|| Charge { limiter: Arc::clone(&share.part), ..charge.clone() })
     }
 
-    /// The limiter that this gateway decides by.
+    /// Returns the limiter of this gateway's share.
     pub(super) fn limiter(&mut self, whole: &Arc<Limiter>) -> Arc<Limiter> {
         Arc::clone(&self.share(whole).part)
     }
@@ -84,7 +84,7 @@ impl Shares {
         &self.by_name[&whole.name]
     }
 
-    /// The share of a quota, and whether that is less than a permit.
+    /// Returns the share of a quota, and whether it is less than a permit.
     #[cfg(feature = "gateway")]
     fn quota(&self, whole: &Quota) -> (Quota, bool) {
         let share = (0..self.predecessors).fold(whole.share(self.gateways()), |share, _| share.without_quarter());
@@ -110,25 +110,26 @@ impl Shares {
 /// Handovers.
 #[cfg(feature = "gateway")]
 impl Shares {
-    /// How many gateways divide this share with a successor: this one, and those before it that still drain.
+    /// Returns the number of gateways that divide the share with a successor: this gateway, and predecessors that
+    /// still drain.
     pub(super) fn predecessors_of_successor(&self) -> u8 {
         self.predecessors.saturating_add(1)
     }
 
-    /// Sets how many gateways before this one still drain.
+    /// Sets the number of predecessors that still drain.
     pub(super) fn set_predecessors(&mut self, predecessors: u8) {
         let before = std::mem::replace(&mut self.predecessors, predecessors.min(MAX_PREDECESSORS));
         self.reset_if(before != self.predecessors);
     }
 
-    /// Another gateway takes this one's place. A gateway that drains keeps its quarter when its predecessor ends,
-    /// since its successor counts on that.
+    /// Records that this gateway owns a successor. A draining gateway keeps its quarter when its predecessor ends,
+    /// since its successor relies on that.
     pub(super) fn set_has_successor(&mut self) {
         let before = std::mem::replace(&mut self.has_successor, true);
         self.reset_if(!before);
     }
 
-    /// No gateway before this one drains any more.
+    /// Records that all predecessors have ended.
     pub(super) fn end_predecessors(&mut self) {
         if !self.has_successor {
             self.set_predecessors(0);
@@ -136,6 +137,6 @@ impl Shares {
     }
 }
 
-/// More gateways than this never drain at the same time; a larger number is that of no gateway.
+/// The maximum number of gateways that drain at the same time. Larger numbers from other processes are reduced to it.
 #[cfg(feature = "gateway")]
 const MAX_PREDECESSORS: u8 = 16;

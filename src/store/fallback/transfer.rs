@@ -1,4 +1,4 @@
-//! A handover during an outage: the next gateway gets the local buckets and the owed permits, and a part of each share.
+//! A handover during an outage: the next gateway gets the local buckets, the debts, and a part of each share.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::clock::Timestamp;
 use crate::limit::{Charge, Limiter};
 use crate::store::Memory;
 
-/// The state of a gateway for its successor, besides buckets and debts.
+/// The state of a gateway for its successor, in addition to buckets and debts.
 #[derive(Clone, Debug)]
 pub(crate) struct LocalState {
     pub(crate) gateways: u32,
     /// The id of this gateway in the store. The next gateway keeps it, so that both are counted as one.
     pub(crate) id: String,
-    /// How many gateways before the next one may still decide, each by a part of the share.
+    /// The number of predecessors of the next gateway that may still decide, each by a part of the share.
     pub(crate) predecessors: u8,
 }
 
-/// For the gateway that is succeeded.
+/// For the predecessor.
 impl Fallback {
     /// Starts to decide by a quarter of each share.
     pub(crate) fn begin_handover(&self) -> LocalState {
@@ -30,7 +30,7 @@ impl Fallback {
         LocalState { gateways: shares.known(), id, predecessors: shares.predecessors_of_successor() }
     }
 
-    /// Turns all that is owed into payments, and returns them with the time by the clock that dated their grants.
+    /// Turns all debts into payments. Returns the payments and the time of the clock that dated their grants.
     pub(crate) fn payments(&self) -> (Vec<Payment>, Timestamp) {
         let now = self.clock.now();
         (self.debts.lock().turn_into_payments(now), now)
@@ -41,22 +41,22 @@ impl Fallback {
         self.debts.lock().forget(payments);
     }
 
-    /// The buckets of this gateway.
+    /// Returns the local buckets.
     pub(crate) fn buckets(&self) -> &Memory {
         &self.buckets
     }
 }
 
-/// For the next gateway.
+/// For the successor.
 impl Fallback {
-    /// Assumes that this number of gateways share the store, unless the store has counted them.
+    /// Assumes this number of gateways, until the store owns reported it.
     pub(crate) fn assume(&self, gateways: u32) {
         if self.counted.borrow().is_none() {
             self.shares.lock().set_known(gateways);
         }
     }
 
-    /// Takes the place of another gateway.
+    /// Takes over the state of the predecessor.
     pub(crate) fn take_over(&self, state: LocalState) {
         if !state.id.is_empty() {
             _ = self.id.set(state.id);
@@ -65,24 +65,24 @@ impl Fallback {
         self.shares.lock().set_predecessors(state.predecessors);
     }
 
-    /// Starts to decide by the whole share: the gateway before this one has ended.
+    /// Starts to decide by the whole share, since the predecessor owns ended.
     pub(crate) fn end_predecessors(&self) {
         self.shares.lock().end_predecessors();
     }
 
-    /// Adds a bucket of the gateway before this one; returns whether there was capacity for it.
+    /// Adds a bucket of the predecessor. Returns `true` if there was capacity for it.
     pub(crate) fn import(&self, whole: &Arc<Limiter>, owner: [u8; 16], numbers: &[i64]) -> bool {
         let share = self.shares.lock().limiter(whole);
         self.buckets.import(&share, owner, numbers)
     }
 
-    /// Takes over a payment of the gateway before this one.
+    /// Takes over a payment of the predecessor.
     pub(crate) fn adopt(&self, payment: Payment) {
         self.debts.lock().adopt(payment);
         self.new_debts_sender.send_replace(());
     }
 
-    /// Charges the local buckets with the permits that the gateway before this one granted during its drain.
+    /// Charges the local buckets with the permits that the predecessor granted during its drain.
     pub(crate) fn charge_granted(&self, payment: &Payment) {
         for debt in &payment.debts {
             let limiter = self.shares.lock().limiter(&debt.limiter);
@@ -91,12 +91,12 @@ impl Fallback {
         }
     }
 
-    /// The time by the clock that dates grants.
+    /// Returns the time of the clock that dates grants.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// How many gateways the store has counted, now and whenever that changes; `None` until it has.
+    /// Returns the number of gateways that the store reports, and its changes; `None` until the first report.
     pub(crate) fn counted(&self) -> watch::Receiver<Option<u32>> {
         self.counted.subscribe()
     }

@@ -1,7 +1,7 @@
-//! Detects that the clock of a store has gone back.
+//! Detects that the clock of a store was set back.
 //!
-//! Each answer carries a reading of that clock, taken between request and answer. So the offset between the two clocks lies
-//! in a known range. When a later range ends before an earlier one begins, the store's clock was set back: ours is monotonic.
+//! Each reply contains a reading of that clock, taken between request and reply. So the offset to the local monotonic
+//! clock is in a known range. If a later range is entirely below an earlier one, the clock was set back.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -10,15 +10,15 @@ use tokio::time::Instant;
 
 use crate::clock::Timestamp;
 
-/// How old the last reading may be while requests are refused from the cache.
+/// The maximum age of the last reading while requests are refused from the cache.
 pub(super) const MAX_READING_AGE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct ClockWatch {
     start: Instant,
-    /// The least offset: milliseconds that the store's clock is ahead of ours.
+    /// The least possible offset: milliseconds by which the store's clock is ahead.
     ahead: AtomicI64,
-    /// When the next reading is due, in milliseconds since `start`.
+    /// The time of the next reading, in milliseconds since `start`.
     due: AtomicU64,
 }
 
@@ -29,21 +29,21 @@ impl Default for ClockWatch {
 }
 
 impl ClockWatch {
-    /// Is a reading due? True for one caller only.
+    /// Returns `true` if a reading is due. Only one caller gets `true`.
     pub(super) fn is_due(&self, now: Instant) -> bool {
         let (now, due) = (self.millis(now), self.due.load(Relaxed));
         due <= now && self.due.compare_exchange(due, next_due(now), Relaxed, Relaxed).is_ok()
     }
 
-    /// Notes a reading taken between `asked` and `received_at`; true if the clock has gone back.
+    /// Records a reading taken between `asked` and `received_at`. Returns `true` if the clock was set back.
     pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, received_at: Instant) -> bool {
         let (asked, received_at) = (self.millis(asked), self.millis(received_at));
-        // Most answers change nothing: a load is cheaper than a write.
+        // Most replies change nothing, and a load is cheaper than a write.
         if self.due.load(Relaxed) < next_due(received_at) {
             self.due.fetch_max(next_due(received_at), Relaxed);
         }
         let shown = shown.as_millis().cast_signed();
-        // Both clocks are cut to whole milliseconds.
+        // Both clocks are truncated to milliseconds.
         let (least, most) = (shown - received_at.cast_signed() - 1, shown - asked.cast_signed() + 1);
         let ahead = self.ahead.load(Relaxed);
         if most < ahead {

@@ -1,4 +1,4 @@
-//! The entries of the negative cache: a bounded table, keyed by buckets.
+//! The entries of the negative cache: a bounded table of refusals by bucket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,32 +18,32 @@ use crate::limit::{Algorithm, Charge, Decision, Limiter, Outcome, Wait};
 
 const SHARDS: usize = 64;
 
-/// The most bytes of all entries.
+/// The maximum size of all entries, in bytes.
 pub(super) const MAX_BYTES: usize = 20 << 20;
 
-/// The most entries of a shard: 896. A table has a power of two of buckets, fills seven of eight of them, and doubles when many
-/// entries come and go.
+/// The maximum number of entries of a shard: 896. The capacity of a table is seven eighths of a power of two, and it
+/// doubles if many entries are added and removed.
 const MAX_PER_SHARD: usize = {
     let buckets = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
     (1 << buckets.ilog2()) / 2 / 8 * 7
 };
 
-/// How often the store is asked again about a bucket whose refusal still holds.
+/// The interval at which a request asks the store about a bucket although a cached refusal is valid.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// How long a cost above the capacity of a bucket is cached. It is refused as long as the rule is in force.
+/// The time to live of refusals that no wait can change, because the cost exceeds the capacity of the bucket.
 const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a refusal of a shared limiter is cached: its other users may release permits, or change its rate.
+/// The maximum time to live for a shared limiter: other programs may release permits or change its rate.
 const SHARED_TTL: Duration = Duration::from_millis(100);
 
 /// All cached refusals.
 #[derive(Debug)]
 pub(super) struct Entries {
     shards: Box<[Mutex<Shard>]>,
-    /// How many entries there are.
+    /// The number of entries.
     len: AtomicUsize,
-    /// How many refunds there have been.
+    /// The number of refunds so far.
     generation: AtomicU64,
     keys: Keys,
 }
@@ -55,16 +55,16 @@ struct Shard {
     refunds: Refunds,
 }
 
-/// How many refunds there have been. Each makes earlier replies of the store about its bucket obsolete.
+/// The number of refunds at some time. A refund makes earlier replies about its bucket obsolete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Generation(u64);
 
-/// A refusal that the store has just answered.
+/// A refusal that the store has just returned.
 #[derive(Debug)]
 pub(super) struct Refused<'d> {
-    /// The store's clock at the decision.
+    /// The store's time of the decision.
     pub(super) decided_at: Timestamp,
-    /// When the store was asked, and when it had answered; it decided in between.
+    /// When the request was sent and when the reply arrived. The store decided in between.
     pub(super) asked: Instant,
     pub(super) received_at: Instant,
     pub(super) permits: u32,
@@ -99,12 +99,12 @@ impl Default for Entries {
 }
 
 impl Entries {
-    /// Are there none? So it is mostly, which saves the lookup.
+    /// Returns `true` if there are no entries, which is usual and saves the lookup.
     pub(super) fn is_empty(&self) -> bool {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// The cached refusal of these charges, with the store's time; `None` if the store has to be asked.
+    /// Returns the cached refusal of these charges and the store's time; `None` if the store has to be asked.
     pub(super) fn find(&self, charges: &[Charge], now: Instant) -> Option<KnownRefusal> {
         let mut time = None;
         let mut decisions = Vec::with_capacity(charges.len());
@@ -118,7 +118,7 @@ impl Entries {
         time.map(|now| KnownRefusal { now, decisions })
     }
 
-    /// Is there a refusal of this charge?
+    /// Returns `true` if this charge has a cached refusal.
     pub(super) fn refuses(&self, charge: &Charge) -> bool {
         if self.len.load(Ordering::Relaxed) == 0 {
             return false;
@@ -129,10 +129,11 @@ impl Entries {
         shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
     }
 
-    /// The cached refusal of one charge; of one on a limit in shards, that of the shard that grants it first.
+    /// Returns the cached refusal of a charge, if there is one. For a limit in shards, all shards must refuse, and the
+    /// refusal with the shortest wait counts.
     ///
     /// # Errors
-    /// It is time to ask the store again.
+    /// The store should be asked again.
     fn find_charge(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         if charge.limiter.shards().is_empty() {
             return self.find_bucket(charge, now);
@@ -148,10 +149,10 @@ impl Entries {
         Ok(first)
     }
 
-    /// The cached refusal of one charge, if there is one.
+    /// Returns the cached refusal of a charge on one bucket, if there is one.
     ///
     /// # Errors
-    /// It is time to ask the store again.
+    /// The store should be asked again.
     fn find_bucket(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         let key = self.keys.key_of(charge);
         let hash = self.keys.hash_of(&key);
@@ -167,12 +168,12 @@ impl Entries {
         Ok(Some(entry.at(now)))
     }
 
-    /// The number of refunds so far; to be read before the store is asked.
+    /// Returns the number of refunds so far. To be read before the store is asked.
     pub(super) fn generation(&self) -> Generation {
         Generation(self.generation.load(Ordering::SeqCst))
     }
 
-    /// Adds a refusal, unless permits were given back to its bucket since the store was asked.
+    /// Adds a refusal, unless the bucket had a refund since the request was sent.
     pub(super) fn insert(&self, charge: &Charge, refused: &Refused<'_>, generation: Generation) {
         let Some(ttl) = cache_ttl(&charge.limiter, refused.decision) else { return };
         let key = self.keys.key_of(charge);
@@ -190,7 +191,7 @@ impl Entries {
         place.insert(Entry::new(key, &charge.limiter, refused, ttl));
     }
 
-    /// May this refusal be added? One of fewer permits is kept over one of more, since it refuses more requests.
+    /// Returns `true` if this refusal may be added. A refusal of fewer permits is kept, since it covers more requests.
     fn has_capacity(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
         if let Some((least, valid_until)) = known {
             return least >= refused.permits || valid_until <= refused.received_at;
@@ -203,8 +204,8 @@ impl Entries {
         shard.len() < MAX_PER_SHARD
     }
 
-    /// Removes the entries of charges that the store has granted, or may have (no outcome). Entries of requests that asked
-    /// later stay.
+    /// Removes the entries of charges that the store has granted, or may have granted if there is no outcome. Keeps
+    /// entries of requests that were sent later.
     pub(super) fn remove_granted(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
         if self.is_empty() {
             return;
@@ -230,7 +231,7 @@ impl Entries {
         }
     }
 
-    /// Removes all entries, as if permits were given back to every bucket.
+    /// Removes all entries, as if all buckets had a refund.
     pub(super) fn clear(&self) {
         let number = self.next_refund();
         for shard in &self.shards {
@@ -252,7 +253,7 @@ impl Entries {
         }
     }
 
-    /// By bits that the tables do not use.
+    /// Returns the shard of a hash, by bits that the tables do not use.
     fn shard(&self, hash: u64) -> &Mutex<Shard> {
         &self.shards[usize::try_from(hash >> 32).unwrap_or_default() % SHARDS]
     }
@@ -271,8 +272,8 @@ impl Entries {
     }
 }
 
-/// How long a refusal holds after the store was asked; `None` if it is not cached. One millisecond less than the wait, since
-/// the store's clock may have been late in its millisecond.
+/// Returns how long a refusal is cached, from the time of the request; `None` if it is not cached. One millisecond
+/// less than the wait, since the store decided at an unknown point of its millisecond.
 fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
     let ttl = match decision.wait {
         Wait::Now | Wait::Millis(0 | 1) => return None,
@@ -305,8 +306,8 @@ impl Entry {
         permits >= self.permits && now < self.valid_until
     }
 
-    /// The least that the store's clock can show now, and the refusal at that time. Counted from the arrival of the answer,
-    /// so that a client that waits as long as told is not too early.
+    /// Returns the least possible time of the store's clock, and the refusal at that time. Counts from the arrival of
+    /// the reply, so that a client that waits as long as reported is not too early.
     fn at(&self, now: Instant) -> (Timestamp, Decision) {
         let passed = u64::try_from(now.saturating_duration_since(self.received_at).as_millis()).unwrap_or(u64::MAX);
         let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));

@@ -1,4 +1,4 @@
-//! Keys of the negative cache. A client that is known by an address is in its key as it is, any other as a hash.
+//! The keys of the negative cache. An address is part of a key as it is, any other client as a hash.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -8,23 +8,24 @@ use ipnet::IpNet;
 
 use crate::limit::{Charge, ClientId};
 
-/// A bucket: the address of its limiter, and its client. It holds nothing that a client sent.
+/// A bucket: the address of its limiter, and its client. Contains no client input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     limiter: usize,
-    /// An address, or the hash of another identity.
+    /// A network address, or the hash of another kind of client.
     client: u128,
-    /// What of these it is, and the length of an address's prefix.
+    /// The kind of client, and the prefix length of an address.
     kind: (u8, u8),
 }
 
-/// Makes keys, and hashes them.
+/// Creates keys and hashes them.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Of values that clients choose: two, with random keys. Together they are a hash of 128 bits, on which clients cannot produce
+    /// Hash values that clients choose. The two random hashes together have 128 bits, so clients cannot produce
     /// collisions.
     hashers: [RandomState; 2],
-    /// Finds a key in its table. A fast hash with a random seed is enough, since keys are compared and a table is small.
+    /// Hashes keys for the tables. A fast hash with a random seed is sufficient, since keys are compared and tables
+    /// are small.
     finder: DefaultHashBuilder,
 }
 
@@ -35,7 +36,7 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// The bucket of a charge.
+    /// Returns the key of a charge's bucket.
     pub(super) fn key_of(&self, charge: &Charge) -> Key {
         let (kind, client) = match &charge.client {
             None => ((0, 0), 0),
@@ -47,7 +48,7 @@ impl Keys {
         Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }
     }
 
-    /// A keyed hash of what a client chooses.
+    /// Returns a keyed hash of a value that a client chooses.
     fn hash_value(&self, bytes: &[u8]) -> u128 {
         let [high, low] = self.hashers.each_ref().map(|hasher| {
             let mut hasher = hasher.build_hasher();
@@ -57,7 +58,7 @@ impl Keys {
         high << 64 | low
     }
 
-    /// Where a key is looked for.
+    /// Returns the hash of a key for the tables.
     pub(super) fn hash_of(&self, key: &Key) -> u64 {
         let mut finder = self.finder.build_hasher();
         finder.write_u128(key.client);

@@ -1,13 +1,14 @@
-//! A negative cache in front of a remote store: a bucket that has refused a request refuses it until its wait is over, so
-//! the store need not be asked.
+//! A negative cache in front of a remote store. After a bucket has refused a request, the cache refuses further
+//! requests until the wait is over, without a call to the store.
 //!
-//! Permits become free by time, which is known, or because they are given back. What this gateway gives back removes the
-//! entry at once. What other gateways give back is found within a second: once a second, one request asks the store again
-//! while the others are still refused. Refusals of a shared limiter are cached for at most 100 ms, in the library not at all.
+//! Permits become available with time, which is predictable, or when they are given back. A refund by this gateway
+//! removes the entry immediately. Refunds by other gateways are noticed within a second: once a second, one request
+//! asks the store while the others are still refused. Refusals of a shared limiter are cached for at most 100 ms,
+//! those of the library's limiters never.
 //!
-//! Waits are counted by the store's clock. When that goes back, the store corrects its buckets as soon as it is asked, and
-//! permits return one interval later. So while requests are refused from the cache the clock is watched, and the cache is
-//! cleared when it goes back.
+//! Waits depend on the store's clock. If that clock is set back, the store corrects its buckets at the next call, and
+//! permits return one interval later. So the clock is watched while requests are refused from the cache, and the cache
+//! is cleared if it was set back.
 
 mod clock_watch;
 mod entries;
@@ -31,19 +32,19 @@ use crate::metrics::Metrics;
 
 /// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {
-    /// The hash slot of a charge's bucket, if there are slots: a call is about the buckets of one.
+    /// Returns the hash slot of a charge's bucket, if there are hash slots. A call concerns one hash slot.
     fn slot(&self, charge: &Charge) -> Option<u16>;
 
-    /// The number of the clock by which a charge is judged.
+    /// Returns the number of the clock that applies to a charge.
     fn clock(&self, charge: &Charge) -> usize;
 
-    /// When a decision that is asked for now is no longer waited for.
+    /// Returns the deadline of a decision that starts now.
     fn deadline(&self) -> Instant;
 
-    /// How often this worker's calls have left, and a number at random.
+    /// Returns the number of departures of this worker's calls, from a random start.
     fn departures(&self) -> u64;
 
-    /// Makes all charges or none; as if the clock showed `now`, if that is given. Waits until the deadline at most.
+    /// Makes all charges or none before the deadline; as if the clock showed `now`, if that is given.
     fn take(
         &self,
         charges: &[Charge],
@@ -51,7 +52,7 @@ pub trait Remote: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Makes one charge, wherever its bucket is while its slot is on its way from one node to another.
+    /// Makes one charge, whose bucket may be on either node while its hash slot migrates.
     fn take_one(
         &self,
         charge: &Charge,
@@ -59,14 +60,14 @@ pub trait Remote: Send + Sync + 'static {
         deadline: Instant,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Gives back what was granted; as if the clock showed `now`, if that is given.
+    /// Gives back granted charges; as if the clock showed `now`, if that is given.
     fn give_back(
         &self,
         granted: &[Granted],
         now: Option<Timestamp>,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// What the clock shows by which this charge is judged.
+    /// Returns the time of the clock that applies to this charge.
     fn time(&self, charge: &Charge) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
 }
 
@@ -82,14 +83,14 @@ pub struct NegativeCache<S> {
 #[derive(Debug, Default)]
 struct RefusalCache {
     entries: Entries,
-    /// By the numbers of the clocks.
+    /// By the number of the clock.
     clocks: RwLock<Vec<Arc<ClockWatch>>>,
 }
 
 // === impl NegativeCache ===
 
 impl<S> NegativeCache<S> {
-    /// Where it counts, as its store does.
+    /// Returns the metrics of the store.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -98,19 +99,19 @@ impl<S> NegativeCache<S> {
         Self { store: Arc::new(store), known: Arc::default(), metrics }
     }
 
-    /// The same cache in front of another connection to the same store.
+    /// Returns the same cache in front of another connection to the same store.
     pub(crate) fn with_store(&self, store: S) -> Self {
         Self { store: Arc::new(store), known: Arc::clone(&self.known), metrics: Arc::clone(&self.metrics) }
     }
 
-    /// The store behind the cache.
+    /// Returns the store behind the cache.
     pub(crate) fn store(&self) -> &S {
         &self.store
     }
 }
 
 impl<S: Remote> NegativeCache<S> {
-    /// The cached refusal of these charges; `None` if the store has to be asked.
+    /// Returns the cached refusal of these charges; `None` if the store has to be asked.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
         if self.known.entries.is_empty() {
             return None;
@@ -127,12 +128,12 @@ impl<S: Remote> NegativeCache<S> {
         Some(known)
     }
 
-    /// Is it known that this charge will be refused?
+    /// Returns `true` if this charge has a cached refusal.
     pub(crate) fn refuses(&self, charge: &Charge) -> bool {
         self.known.entries.refuses(charge)
     }
 
-    /// Makes all charges or none, and caches refusals, but for those at another time than the present.
+    /// Makes all charges or none, and caches refusals. Decisions at a given time are not cached.
     pub(crate) async fn take(
         &self,
         charges: &[Charge],
@@ -142,7 +143,7 @@ impl<S: Remote> NegativeCache<S> {
         self.take_and_cache(charges, now, self.store.take(charges, now, deadline)).await
     }
 
-    /// The same for one charge, whose slot is on its way from one node to another.
+    /// Makes one charge, whose hash slot may be migrating.
     pub(crate) async fn take_one(
         &self,
         charge: &Charge,
@@ -152,7 +153,7 @@ impl<S: Remote> NegativeCache<S> {
         self.take_and_cache(std::slice::from_ref(charge), now, self.store.take_one(charge, now, deadline)).await
     }
 
-    /// Asks the store, and caches what it refuses.
+    /// Asks the store, and caches its refusals.
     async fn take_and_cache(
         &self,
         charges: &[Charge],
@@ -178,8 +179,8 @@ impl<S: Remote> NegativeCache<S> {
         outcome
     }
 
-    /// Gives back what was granted. Removes the entries before and after the call, since a request that asks meanwhile may
-    /// be refused by either state of the bucket.
+    /// Gives back granted charges. Removes the entries before and after the call, since a concurrent request may be
+    /// refused by either state of the bucket.
     pub(crate) async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
         let charges = || granted.iter().map(|one| &one.charge);
         self.known.entries.remove_refunded(charges());
@@ -209,14 +210,15 @@ impl<S> Clone for NegativeCache<S> {
 // === impl RefusalCache ===
 
 impl RefusalCache {
-    /// Notes a reading of one of the store's clocks, taken between `asked` and `received_at`.
+    /// Records a reading of a clock, taken between `asked` and `received_at`. Clears the cache if the clock was set
+    /// back.
     fn record_clock(&self, clock: usize, shown: Timestamp, asked: Instant, received_at: Instant) {
         if self.clock(clock).went_back(shown, asked, received_at) {
             self.entries.clear();
         }
     }
 
-    /// Is one of the store's clocks to be looked at? True for one caller only.
+    /// Returns `true` if a reading of this clock is due. Only one caller gets `true`.
     fn is_reading_due(&self, clock: usize, now: Instant) -> bool {
         let known = self.clocks.read().get(clock).map(|clock| clock.is_due(now));
         known.unwrap_or_else(|| self.clock(clock).is_due(now))

@@ -1,25 +1,25 @@
-//! Refunds of permits, by bucket: a refusal that the store decided before a refund of its bucket is out of date.
+//! Refunds of permits by bucket: a refund makes earlier refusals of its bucket obsolete.
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use super::key::Key;
 
-/// The most buckets whose refunds a shard remembers. With one more, the shard forgets which buckets they were and treats
-/// the refund as one of all its buckets.
+/// The maximum number of buckets for which a shard records refunds. One more refund counts as a refund of all its
+/// buckets.
 const MAX_BUCKETS: usize = 56;
 
-/// The refunds of the buckets in a shard of the cache, numbered in the order in which they happened.
+/// The refunds of the buckets in a shard of the cache, numbered in order.
 #[derive(Debug, Default)]
 pub(super) struct Refunds {
-    /// The number of each bucket's latest refund.
+    /// The number of the latest refund of each bucket.
     latest: HashTable<(Key, u64)>,
-    /// The number of the latest refund that counts for all buckets of the shard.
+    /// The number of the latest refund of all buckets of the shard.
     of_all: u64,
 }
 
 impl Refunds {
-    /// Records refund `number` of the bucket `key`. `hash` is the hash of the key, and `hash_of` computes the hash of any key.
+    /// Records refund `number` of the bucket `key`. `hash` is the hash of the key; `hash_of` hashes any key.
     pub(super) fn add(&mut self, key: Key, hash: u64, number: u64, hash_of: impl Fn(&Key) -> u64) {
         let is_known = self.latest.find(hash, |(other, _)| *other == key).is_some();
         if !is_known && self.latest.len() >= MAX_BUCKETS {

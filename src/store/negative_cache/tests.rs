@@ -1,4 +1,4 @@
-//! A refusal that is remembered is one that the store would repeat.
+//! A cached refusal is one that the store would repeat.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn refusal(wait: Wait) -> Decision {
     Decision::new(2, wait, 9_000)
 }
 
-fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
+fn insert(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
     let (decision, now) = (refusal(wait), Instant::now());
     let decided_at = Timestamp::from_millis(1_000);
     let refused = Refused { decided_at, asked: now, received_at: now, permits: charge.permits, decision: &decision };
@@ -34,10 +34,10 @@ fn remember(entries: &Entries, charge: &Charge, wait: Wait, generation: entries:
 }
 
 fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
-    remember(entries, &charge(limiter, permits), wait, entries.generation());
+    insert(entries, &charge(limiter, permits), wait, entries.generation());
 }
 
-fn says(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
+fn cached(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
     let known = entries.find(&[charge(limiter, permits)], Instant::now())?;
     Some((known.now.as_millis(), known.decisions[0]?))
 }
@@ -47,71 +47,71 @@ async fn pass(millis: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_holds_for_its_cost_and_more_until_a_millisecond_before_its_wait_is_over() {
+async fn refusal_holds_until_a_millisecond_before_its_wait_ends() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     refuse(&entries, &limiter, 3, Wait::Millis(700));
     pass(200).await;
-    let (now, decision) = says(&entries, &limiter, 3).expect("a refusal");
+    let (now, decision) = cached(&entries, &limiter, 3).expect("a refusal");
     assert_eq!((now, decision.wait, decision.reset), (1_200, Wait::Millis(500), 8_800));
-    assert!(says(&entries, &limiter, 4).is_some() && says(&entries, &limiter, 2).is_none());
+    assert!(cached(&entries, &limiter, 4).is_some() && cached(&entries, &limiter, 2).is_none());
     pass(498).await;
-    assert!(says(&entries, &limiter, 3).is_some());
+    assert!(cached(&entries, &limiter, 3).is_some());
     pass(1).await;
-    assert!(says(&entries, &limiter, 3).is_none());
+    assert!(cached(&entries, &limiter, 3).is_none());
 }
 
-/// Who asks again after the wait that it was told must not be too early; who asks before it is over may be refused unasked.
+/// A client that waits as reported must not be too early; a client that asks earlier may be refused without a call.
 #[tokio::test(start_paused = true)]
-async fn a_slow_answer_shortens_what_is_remembered_and_not_the_wait_that_is_told() {
+async fn slow_reply_shortens_the_entry_but_not_the_wait() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     let (decision, asked) = (refusal(Wait::Millis(700)), Instant::now());
     pass(100).await;
     let decided_at = Timestamp::from_millis(1_000);
     let refused = Refused { decided_at, asked, received_at: Instant::now(), permits: 1, decision: &decision };
     entries.insert(&charge(&limiter, 1), &refused, entries.generation());
-    let (now, decision) = says(&entries, &limiter, 1).expect("a refusal");
+    let (now, decision) = cached(&entries, &limiter, 1).expect("a refusal");
     assert_eq!((now, decision.wait), (1_000, Wait::Millis(700)));
     pass(599).await;
-    assert!(says(&entries, &limiter, 1).is_none());
+    assert!(cached(&entries, &limiter, 1).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_request_a_second_asks_again_and_what_it_hears_counts() {
+async fn one_request_a_second_asks_the_store() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     refuse(&entries, &limiter, 1, Wait::Millis(60_000));
     for _ in 0..3 {
-        assert!(says(&entries, &limiter, 1).is_some());
+        assert!(cached(&entries, &limiter, 1).is_some());
         pass(1_000).await;
-        assert!(says(&entries, &limiter, 1).is_none(), "nobody asks");
-        assert!(says(&entries, &limiter, 1).is_some(), "two ask");
+        assert!(cached(&entries, &limiter, 1).is_none(), "not asked");
+        assert!(cached(&entries, &limiter, 1).is_some(), "asked twice");
     }
     let charges = [charge(&limiter, 1)];
     let granted = Decision { granted: true, wait: Wait::Now, ..refusal(Wait::Now) };
     let granted = Outcome::with_granted(Timestamp::default(), vec![granted], true);
     entries.remove_granted(&charges, Instant::now(), Some(&granted));
-    assert!(says(&entries, &limiter, 1).is_none());
+    assert!(cached(&entries, &limiter, 1).is_none());
     let before = Instant::now();
     pass(1).await;
     refuse(&entries, &limiter, 1, Wait::Never);
     entries.remove_granted(&charges, before, Some(&granted));
-    assert!(says(&entries, &limiter, 1).is_some(), "who took the last permit spoils what the next was told");
+    assert!(cached(&entries, &limiter, 1).is_some(), "an older grant removes a newer refusal");
     entries.remove_granted(&charges, Instant::now(), None);
-    assert!(says(&entries, &limiter, 1).is_none(), "a store that fails is believed to refuse");
+    assert!(cached(&entries, &limiter, 1).is_none(), "the refusal stays although the store failed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_given_back_is_known_at_once_and_so_is_another_rule() {
+async fn refund_or_new_rule_removes_the_refusal() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     let before = entries.generation();
     refuse(&entries, &limiter, 1, Wait::Millis(5_000));
     entries.remove_refunded([charge(&limiter, 1)].iter());
-    assert!(says(&entries, &limiter, 1).is_none());
-    // Asked before, answered after.
-    remember(&entries, &charge(&limiter, 1), Wait::Millis(5_000), before);
-    assert!(says(&entries, &limiter, 1).is_none());
+    assert!(cached(&entries, &limiter, 1).is_none());
+    // Sent before the refund, received after it.
+    insert(&entries, &charge(&limiter, 1), Wait::Millis(5_000), before);
+    assert!(cached(&entries, &limiter, 1).is_none());
     refuse(&entries, &limiter, 1, Wait::Millis(5_000));
     let changed = Arc::new(Limiter::new("lim".into(), Mode::Overall, limiter.quota));
-    assert!(says(&entries, &changed, 1).is_none());
+    assert!(cached(&entries, &changed, 1).is_none());
 }
 
 /// Regression test: a refund kept the refusals of all buckets out of the cache that the store answered at that time.
@@ -121,11 +121,11 @@ async fn refund_keeps_refusals_of_other_buckets() {
     refuse(&entries, &other, 2, Wait::Millis(5_000));
     let before = entries.generation();
     entries.remove_refunded([charge(&own, 1)].iter());
-    assert!(says(&entries, &other, 2).is_some());
-    remember(&entries, &charge(&other, 1), Wait::Millis(5_000), before);
-    assert!(says(&entries, &other, 1).is_some());
-    remember(&entries, &charge(&own, 1), Wait::Millis(5_000), before);
-    assert!(says(&entries, &own, 1).is_none());
+    assert!(cached(&entries, &other, 2).is_some());
+    insert(&entries, &charge(&other, 1), Wait::Millis(5_000), before);
+    assert!(cached(&entries, &other, 1).is_some());
+    insert(&entries, &charge(&own, 1), Wait::Millis(5_000), before);
+    assert!(cached(&entries, &own, 1).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,36 +138,36 @@ async fn many_refunds_take_bounded_memory() {
     }
     assert!(entries.bytes() < 256 * 1024, "{} bytes", entries.bytes());
     for client in 0..100_000 {
-        remember(&entries, &of(client), Wait::Millis(5_000), before);
+        insert(&entries, &of(client), Wait::Millis(5_000), before);
     }
     assert_eq!(entries.len(), 0, "a refusal from before a refund is cached");
-    remember(&entries, &of(0), Wait::Millis(5_000), entries.generation());
+    insert(&entries, &of(0), Wait::Millis(5_000), entries.generation());
     assert_eq!(entries.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn shared_limiters_are_remembered_for_a_moment_and_shadows_never_refuse() {
+async fn shared_limiters_are_cached_briefly() {
     let entries = Entries::default();
     let shared = limiter(Algorithm::Redisson(Sharing::Configure));
     refuse(&entries, &shared, 1, Wait::Millis(5_000));
-    assert!(says(&entries, &shared, 1).is_some());
+    assert!(cached(&entries, &shared, 1).is_some());
     pass(100).await;
-    assert!(says(&entries, &shared, 1).is_none());
+    assert!(cached(&entries, &shared, 1).is_none());
     let library = limiter(Algorithm::Redisson(Sharing::Library));
     refuse(&entries, &library, 1, Wait::Millis(5_000));
-    assert!(says(&entries, &library, 1).is_none());
+    assert!(cached(&entries, &library, 1).is_none());
     let own = limiter(Algorithm::TokenBucket);
     refuse(&entries, &own, 1, Wait::Millis(5_000));
     assert!(entries.find(&[Charge { shadow: true, ..charge(&own, 1) }], Instant::now()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flood_of_clients_is_remembered_up_to_a_bound_and_room_is_made_of_what_is_over() {
+async fn flood_of_clients_stays_within_the_memory_bound() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
     let refuse = |client: u32, wait| {
-        // As long as a key that a client sends may be: what is kept of it is as long as ever.
+        // Client keys of this length do not make entries larger.
         let client = Some(ClientId::Value([&client.to_be_bytes()[..], &[b'x'; 512]].concat().into()));
-        remember(&entries, &Charge { client, ..charge(&limiter, 1) }, Wait::Millis(wait), entries.generation());
+        insert(&entries, &Charge { client, ..charge(&limiter, 1) }, Wait::Millis(wait), entries.generation());
     };
     let mut most = 0;
     for round in 0..3 {
@@ -182,7 +182,7 @@ async fn a_flood_of_clients_is_remembered_up_to_a_bound_and_room_is_made_of_what
 
 proptest! {
     #[test]
-    fn a_refusal_is_its_buckets_and_no_others(
+    fn refusal_applies_to_its_bucket_only(
         one in client(),
         two in client(),
     ) {
@@ -190,7 +190,7 @@ proptest! {
         runtime.block_on(async {
             let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
             let of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
-            remember(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
+            insert(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
             prop_assert!(entries.find(&[of(&one)], Instant::now()).is_some());
             prop_assert_eq!(entries.find(&[of(&two)], Instant::now()).is_some(), one == two);
             Ok(())
@@ -198,7 +198,7 @@ proptest! {
     }
 }
 
-/// Few enough that two are often the same.
+/// Few clients, so that two are often equal.
 fn client() -> impl Strategy<Value = Option<ClientId>> {
     prop_oneof![
         Just(None),
@@ -211,7 +211,7 @@ fn client() -> impl Strategy<Value = Option<ClientId>> {
     ]
 }
 
-/// A store remote_memory whose clock can be set.
+/// A remote store whose clock can be set.
 struct RemoteMemory {
     memory: Memory,
     clock: Arc<ManualClock>,
@@ -259,7 +259,7 @@ fn remote_memory() -> (NegativeCache<RemoteMemory>, Arc<ManualClock>) {
     (NegativeCache::new(store, Arc::new(Metrics::new())), clock)
 }
 
-/// Is it granted, and was the store asked?
+/// Returns whether the request is granted, and whether the store was asked.
 async fn ask(cache: &NegativeCache<RemoteMemory>, charges: &[Charge]) -> (bool, bool) {
     match cache.known_refusal(charges) {
         Some(_) => (false, false),
@@ -270,9 +270,9 @@ async fn ask(cache: &NegativeCache<RemoteMemory>, charges: &[Charge]) -> (bool, 
     }
 }
 
-/// It took as long as the refusal was remembered, and an interval more: 2.90 s of 2 s.
+/// Regression test: the cache delayed the first grant beyond one interval (2.90 s instead of 2 s).
 #[tokio::test(start_paused = true)]
-async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later() {
+async fn clock_set_back_delays_grants_by_one_interval() {
     for (rate, before, back) in [(1, 500, 3_600_000), (1, 1_900, 500), (5, 10, 100), (2, 1_000, 60_000)] {
         let (cache, clock) = remote_memory();
         let quota = Quota::new(rate, 2_000, Algorithm::TokenBucket).expect("a quota");
@@ -296,7 +296,7 @@ async fn after_a_clock_that_went_back_the_first_grant_comes_one_interval_later()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_goes_on_is_looked_at_now_and_then_and_nothing_is_forgotten() {
+async fn forward_clock_keeps_the_cache() {
     let (cache, clock) = remote_memory();
     let quota = Quota::new(1, 60_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
@@ -307,5 +307,5 @@ async fn a_clock_that_goes_on_is_looked_at_now_and_then_and_nothing_is_forgotten
         clock.advance_millis(1);
         pass(1).await;
     }
-    assert_eq!((granted, asked), (1, 1 + 20), "once a second, with_store the first two");
+    assert_eq!((granted, asked), (1, 1 + 20), "once a second, after the first two");
 }

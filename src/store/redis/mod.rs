@@ -61,7 +61,8 @@ pub struct Redis {
 impl Redis {
     /// Creates a store that connects at its first use.
     ///
-    /// # Errors The URL is not a valid Redis URL.
+    /// # Errors
+    /// The URL is not a valid Redis URL.
     pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
         let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));

@@ -1,4 +1,4 @@
-//! What a store needs to know before it is opened.
+//! The settings of a store.
 
 #[cfg(feature = "tls")]
 pub(crate) mod tls;
@@ -10,93 +10,93 @@ use std::time::Duration;
 
 pub use self::url::BadRedisUrl;
 
-/// Which store, and how to reach it.
+/// The kind of a store, and its settings.
 #[derive(Clone, Debug)]
 pub enum StoreSettings {
     /// Buckets in this process.
     Memory {
-        /// The secret under which client values are hashed; made up at start if none is given.
+        /// The secret of the client hashes. Generated at startup if `None`.
         key_secret: Option<KeySecret>,
     },
-    /// Buckets in a Redis that gateways share.
+    /// Buckets in a Redis that several gateways share.
     Redis(RedisSettings),
 }
 
-/// How to reach a Redis.
+/// The settings of a store in Redis.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
-    /// `redis://[user:password@]host[:port][/database]`, the same with `rediss://` for TLS, or `unix:///path`. With
-    /// `sentinel`, the host is the name of the master.
+    /// `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or `unix:///path`. With `sentinel`, the
+    /// host is the name of the master.
     pub url: RedisUrl,
-    /// The sentinels that know where the master is; without them the server is at `url`.
+    /// The sentinels that know the master. Without them, the server is at `url`.
     pub sentinel: Option<Box<SentinelSettings>>,
-    /// Nodes of a cluster, any of which tells of all; none if it is no cluster. The URL is that of the first.
+    /// Nodes of a cluster, the first of which is at `url`; empty without a cluster. Any node knows all others.
     pub cluster: Box<[RedisUrl]>,
-    /// Whom `rediss://` trusts, and what it shows of itself.
+    /// The certificates for `rediss://`.
     pub tls: RedisTls,
     /// The file with the password, if the URL has none. It is read for each connection.
     pub password_file: Option<PathBuf>,
-    /// The longest a decision may take: over queueing, connecting and the reply together.
+    /// The longest time for a decision, including queueing, connecting and the reply.
     pub timeout: Duration,
-    /// Put before every key, inside the hash tag.
+    /// The prefix of every key, inside the hash tag.
     pub prefix: String,
-    /// Connections that each worker keeps open. One carries the decisions of all requests that come while Redis answers; more
-    /// of them make calls smaller.
+    /// The number of connections that each worker keeps open. One connection carries all requests that arrive while
+    /// Redis replies; more connections make the calls smaller.
     pub pool_size: usize,
-    /// The secret under which client values are hashed; made once in Redis if none is given.
+    /// The secret of the client hashes. Generated once and stored in Redis if `None`.
     pub key_secret: Option<KeySecret>,
-    /// Whether a gateway is not ready while the store is away.
+    /// Whether a gateway is not ready while the store is unreachable.
     pub fail_readiness: bool,
-    /// The fewest gateways that share it: while Redis does not decide, a gateway has no larger share of a limit than one of
-    /// so many.
+    /// The minimum number of gateways for local shares: while Redis does not decide, the share of a gateway is at most
+    /// one part in `min_gateways`.
     pub min_gateways: u32,
 }
 
-/// Sentinels, and how to reach them.
+/// The sentinels of a master, and how to reach them.
 #[derive(Clone, Debug, Default)]
 pub struct SentinelSettings {
-    /// Where they are; at least one.
+    /// Their URLs; at least one.
     pub urls: Vec<RedisUrl>,
     /// The file with their password, if the URL has none. It is read for each connection.
     pub password_file: Option<PathBuf>,
-    /// Whom `rediss://` trusts, and what it shows of itself.
+    /// The certificates for `rediss://`.
     pub tls: RedisTls,
 }
 
-/// Whom a connection by TLS trusts, and what it shows of itself: files in PEM, read for each connection. The name in the URL
-/// is always verified.
+/// The PEM files for a TLS connection to Redis, read for each connection. The certificate must be valid for the host
+/// in the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The authorities, one of which has signed Redis's certificate; those that the system trusts if none are given.
+    /// The trusted certificate authorities. By default those of the system.
     pub ca: Option<PathBuf>,
-    /// The certificate to show to Redis, and its private key.
+    /// The client certificate and its private key.
     pub identity: Option<TlsIdentity>,
 }
 
-/// The files of a certificate and of its private key.
+/// The files of a certificate and its private key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsIdentity {
-    /// The certificate, and after it those that lead to its authority.
+    /// The certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
-    /// Its private key, not encrypted.
+    /// The private key, not encrypted.
     pub key: PathBuf,
 }
 
-/// The address of a Redis; shown without its password.
+/// The URL of a Redis. Its `Display` and `Debug` omit the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(String);
 
-/// The key of the hash that stands for client values in a store. Never shown.
+/// The key of the hash that replaces client values in a store. Its `Debug` omits it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeySecret([u8; 32]);
 
 impl StoreSettings {
-    /// A decision's deadline unless the rule file says otherwise.
+    /// The default deadline of a decision.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
-    /// Connections of each worker unless the rule file says otherwise.
+    /// The default number of connections of each worker.
     pub const DEFAULT_POOL_SIZE: usize = 1;
 
-    /// Is a gateway not ready while the store is away?
+    /// Returns `true` if a gateway is not ready while the store is unreachable.
     #[cfg(feature = "gateway")]
     pub(crate) fn fails_readiness(&self) -> bool {
         matches!(self, Self::Redis(settings) if settings.fail_readiness)
@@ -106,7 +106,7 @@ impl StoreSettings {
 // === impl RedisSettings ===
 
 impl RedisSettings {
-    /// What holds unless somebody says otherwise, for the Redis at this address.
+    /// Creates default settings for the Redis at this URL.
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
         let (sentinel, cluster, tls, password_file, prefix) = Default::default();
@@ -130,17 +130,17 @@ impl RedisSettings {
 // === impl RedisUrl ===
 
 impl RedisUrl {
-    /// Wraps an address that has been found to be one.
+    /// Wraps a URL that is known to be valid.
     pub fn new(url: String) -> Self {
         Self(url)
     }
 
-    /// The address with its password, for connecting only.
+    /// Returns the URL with its password. Only for connecting.
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Does it ask for TLS?
+    /// Returns `true` if the URL requires TLS.
     pub(crate) fn is_tls(&self) -> bool {
         self.0.starts_with("rediss://")
     }
@@ -151,7 +151,7 @@ impl fmt::Display for RedisUrl {
         let scheme = self.0.find("://").map_or(0, |end| end + "://".len());
         let (scheme, rest) = self.0.split_at(scheme);
         match rest.rsplit_once('@') {
-            // A password has no place there, and may stand there all the same.
+            // A password is not allowed here, but the URL may contain one.
             _ if scheme == "unix://" => write!(f, "{scheme}{}", rest.split('?').next().unwrap_or_default()),
             Some((_, host)) => write!(f, "{scheme}***@{host}"),
             None => write!(f, "{scheme}{rest}"),
@@ -168,31 +168,31 @@ impl fmt::Debug for RedisUrl {
 // === impl KeySecret ===
 
 impl KeySecret {
-    /// The secret that a text of the rule file, or the bytes kept in Redis, stand for.
+    /// Derives the secret from a text of the rule file, or from the bytes stored in Redis.
     pub fn derive(material: &[u8]) -> Self {
         Self(blake3::derive_key("tidegate 2026 client values in bucket keys", material))
     }
 
-    /// The secret of these bytes.
+    /// Wraps the bytes of a secret.
     #[cfg(feature = "gateway")]
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// A secret that nobody has seen before.
+    /// Generates a random secret.
     pub fn random() -> Self {
         let mut bytes = [0; 32];
-        // Where the system has no randomness to give, the keyed hash is still a hash; nothing is granted by it.
+        // Without system randomness the keyed hash is still a hash. No permit depends on it.
         _ = getrandom::fill(&mut bytes);
         Self(bytes)
     }
 
-    /// The secret as it is kept in Redis, for the other gateways.
+    /// Returns the secret as it is stored in Redis for other gateways.
     pub(crate) fn to_hex(self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// 128 bits that stand for `value`, the same wherever the secret is the same.
+    /// Returns a hash of 128 bits, which is the same wherever the secret is the same.
     pub(crate) fn hash(&self, value: &[u8]) -> u128 {
         let digest = blake3::keyed_hash(&self.0, value);
         let (half, _) = digest.as_bytes().split_first_chunk().unwrap_or((&[0; 16], &[]));

@@ -1,4 +1,4 @@
-//! The files that TLS to Redis stands on, as the client library takes them.
+//! Reads the files for TLS to Redis into the types of the client library.
 
 use deadpool_redis::redis::{ClientTlsConfig, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
@@ -7,12 +7,12 @@ use super::{RedisTls, TlsIdentity};
 use crate::tls::TlsFileError;
 use crate::tls::files::ConfiguredFile;
 
-/// The certificates and keys, as they are now.
+/// Reads the certificates and keys.
 ///
 /// # Errors
-/// The first file that cannot be used.
+/// A file cannot be used.
 pub(crate) fn read(tls: &RedisTls) -> Result<TlsCertificates, TlsFileError> {
-    // What the client library takes where the program has not chosen another.
+    // The default of the client library, unless the program has installed another provider.
     if CryptoProvider::get_default().is_none() {
         _ = ring::default_provider().install_default();
     }

@@ -1,4 +1,4 @@
-//! What is an address of a Redis. No message repeats it, since it may hold a password.
+//! Validates the URLs of Redis. No message repeats the URL, since it may contain a password.
 
 use std::net::Ipv6Addr;
 
@@ -6,26 +6,26 @@ use deadpool_redis::redis::IntoConnectionInfo;
 
 use super::RedisUrl;
 
-/// Why a text is no address of a Redis.
+/// Why a text is not a valid URL of a Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadRedisUrl(&'static str);
 
 impl RedisUrl {
-    /// Reads `redis://[user:password@]host[:port][/database]`, with special characters percent-encoded, the same with `rediss://`
-    /// for TLS, or `unix:///path`, which may end in `?user=NAME&db=NUMBER`.
+    /// Parses `redis://[user:password@]host[:port][/database]` with percent-encoding, `rediss://` for TLS, or
+    /// `unix:///path`, which may end in `?user=NAME&db=NUMBER`.
     ///
     /// # Errors
-    /// What is wrong with it, to be read after "the URL of the store".
+    /// The fault, in words that follow "the URL of the store".
     pub fn parse(url: &str) -> Result<Self, BadRedisUrl> {
         let fault = match url.split_once("://") {
             Some(("redis", rest)) => fault(url, rest),
             Some(("rediss", _)) if !cfg!(feature = "tls") => {
-                Some("asks for TLS, which this build has not (feature `tls`)")
+                Some("requires TLS, which is not built in (feature `tls`)")
             }
             Some(("rediss", rest)) => fault(url, rest),
-            Some(("unix", rest)) => fault_of_socket(url, rest),
-            _ => Some("is none of `redis://`, `rediss://` and `unix://`"),
+            Some(("unix", rest)) => socket_fault(url, rest),
+            _ => Some("does not start with `redis://`, `rediss://` or `unix://`"),
         };
         match fault {
             None => Ok(Self::new(url.to_owned())),
@@ -35,44 +35,42 @@ impl RedisUrl {
 }
 
 impl RedisUrl {
-    /// Reads `redis://[user:password@]host:port`, or the same with `rediss://` for TLS.
+    /// Parses the URL of a sentinel: `redis://[user:password@]host:port`, or `rediss://` for TLS.
     ///
     /// # Errors
-    /// What is wrong with it, to be read after "the URL of a sentinel".
+    /// The fault, in words that follow "the URL of a sentinel".
     pub fn parse_sentinel(url: &str) -> Result<Self, BadRedisUrl> {
         let parsed = Self::parse(url)?;
         let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
         let host = rest.map(|rest| rest.rsplit_once('@').map_or(rest, |(_, host)| host));
         match host {
-            None => Err(BadRedisUrl("is neither `redis://` nor `rediss://`")),
-            Some(host) if host.trim_end_matches('/').contains('/') => {
-                Err(BadRedisUrl("has a database, which a sentinel has not"))
-            }
+            None => Err(BadRedisUrl("does not start with `redis://` or `rediss://`")),
+            Some(host) if host.trim_end_matches('/').contains('/') => Err(BadRedisUrl("must not contain a database")),
             Some(host) if !host.rsplit(']').next().unwrap_or_default().contains(':') => {
-                Err(BadRedisUrl("has no port, which is 26379 for most of them"))
+                Err(BadRedisUrl("has no port, which is usually 26379"))
             }
             Some(_) => Ok(parsed),
         }
     }
 
-    /// Reads `redis://[user:password@]host[:port]`, or the same with `rediss://` for TLS.
+    /// Parses the URL of a cluster node: `redis://[user:password@]host[:port]`, or `rediss://` for TLS.
     ///
     /// # Errors
-    /// What is wrong with it, to be read after "the URL of a node".
+    /// The fault, in words that follow "the URL of a node".
     pub fn parse_node(url: &str) -> Result<Self, BadRedisUrl> {
         let parsed = Self::parse(url)?;
         let rest = url.strip_prefix("redis://").or_else(|| url.strip_prefix("rediss://"));
         match rest.map(|rest| rest.rsplit_once('@').map_or(rest, |(_, host)| host)) {
-            None => Err(BadRedisUrl("is neither `redis://` nor `rediss://`")),
+            None => Err(BadRedisUrl("does not start with `redis://` or `rediss://`")),
             Some(host) if host.trim_end_matches('/').contains('/') => {
-                Err(BadRedisUrl("has a database, and a cluster has only one"))
+                Err(BadRedisUrl("must not contain a database: a cluster has only one"))
             }
             Some(_) => Ok(parsed),
         }
     }
 
-    /// Makes the URL of a master: its host is the name that sentinels know it by.
-    pub(crate) fn of_master(
+    /// Builds the URL of a master. Its host is the name by which sentinels know the master.
+    pub(crate) fn for_master(
         name: &str,
         user: Option<&str>,
         password: Option<&str>,
@@ -88,7 +86,7 @@ impl RedisUrl {
     }
 }
 
-/// Percent-encodes everything but letters and digits.
+/// Percent-encodes all bytes except letters and digits.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte.is_ascii_alphanumeric() {
         true => char::from(byte).to_string(),
@@ -97,11 +95,11 @@ fn encoded(text: &str) -> String {
     text.bytes().map(encode).collect()
 }
 
-/// What is wrong with `unix://rest`. A password would be shown wherever paths are.
-fn fault_of_socket(url: &str, rest: &str) -> Option<&'static str> {
+/// Returns the fault of `unix://rest`. A password is rejected, since paths are logged.
+fn socket_fault(url: &str, rest: &str) -> Option<&'static str> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') || path.len() < 2 {
-        return Some("has no path of a socket, such as `unix:///run/redis.sock`");
+        return Some("has no socket path, such as `unix:///run/redis.sock`");
     }
     let is_known = |(key, value): (&str, &str)| match key {
         "db" => value.parse::<u16>().is_ok(),
@@ -109,31 +107,31 @@ fn fault_of_socket(url: &str, rest: &str) -> Option<&'static str> {
         _ => false,
     };
     if !query.is_empty() && !query.split('&').all(|pair| pair.split_once('=').is_some_and(is_known)) {
-        return Some("may end in `?user=NAME&db=NUMBER` and nothing else; the password goes into `password_file`");
+        return Some("may end only in `?user=NAME&db=NUMBER`; put the password into `password_file`");
     }
-    no_address(url)
+    client_fault(url)
 }
 
-/// What is wrong with `redis://rest`, in words that repeat nothing of it.
+/// Returns the fault of `redis://rest`, without repeating any of it.
 fn fault(url: &str, rest: &str) -> Option<&'static str> {
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let ends = authority.find(['?', '#']).unwrap_or(authority.len());
     if authority[ends..].contains('@') || database.contains('@') {
-        return Some("has `/`, `?` or `#` before its `@`, which must be `%2F`, `%3F` or `%23` there");
+        return Some("has an unencoded `/`, `?` or `#` before its `@`: write `%2F`, `%3F` or `%23`");
     }
     if rest.contains(['?', '#']) {
-        return Some("must have neither `?` nor `#`");
+        return Some("must not contain `?` or `#`");
     }
     let (login, host) = authority.rsplit_once('@').unwrap_or(("", authority));
     if !is_percent_encoded(login) {
-        return Some("has a `%` in its user or password that two hexadecimal digits must follow; `%25` stands for `%`");
+        return Some("has a `%` without two hexadecimal digits in its user or password: write `%25` for `%`");
     }
     let is_address = |name: &str| name.parse::<Ipv6Addr>().is_ok();
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
             Some((name, _)) if !is_address(name) => return Some("has no IPv6 address in its brackets"),
             Some(parts) => parts,
-            None => return Some("has a bracket left open"),
+            None => return Some("has an unclosed bracket"),
         },
         None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
     };
@@ -153,7 +151,7 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Some("has a database that is not a number");
     }
-    no_address(url)
+    client_fault(url)
 }
 
 /// Returns `true` if the bytes can be a host name or an IPv4 address. Compose and Kubernetes services may contain `_`.
@@ -166,8 +164,8 @@ fn is_percent_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
 }
 
-fn no_address(url: &str) -> Option<&'static str> {
-    url.into_connection_info().err().map(|_| "is not one that Redis clients understand")
+fn client_fault(url: &str) -> Option<&'static str> {
+    url.into_connection_info().err().map(|_| "is not a valid Redis URL")
 }
 
 #[cfg(test)]
@@ -175,15 +173,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_that_is_none_is_told_why() {
+    fn invalid_url_reports_its_fault() {
         for (url, fault) in [
-            ("127.0.0.1:6379", "is none of `redis://`, `rediss://` and `unix://`"),
-            ("http://db", "is none of `redis://`, `rediss://` and `unix://`"),
+            ("127.0.0.1:6379", "does not start with `redis://`, `rediss://` or `unix://`"),
+            ("http://db", "does not start with `redis://`, `rediss://` or `unix://`"),
             ("rediss://:hush@", "has no host"),
-            ("unix://redis.sock", "has no path of a socket, such as `unix:///run/redis.sock`"),
+            ("unix://redis.sock", "has no socket path, such as `unix:///run/redis.sock`"),
             (
                 "unix:///redis.sock?pass=hush",
-                "may end in `?user=NAME&db=NUMBER` and nothing else; the password goes into `password_file`",
+                "may end only in `?user=NAME&db=NUMBER`; put the password into `password_file`",
             ),
             ("redis://:hush@", "has no host"),
             ("redis://db:0", "has a port that is not a number from 1 to 65535"),
@@ -192,17 +190,17 @@ mod tests {
             ("redis://[localhost]:6379", "has no IPv6 address in its brackets"),
             (
                 "redis://u:p%zz@h",
-                "has a `%` in its user or password that two hexadecimal digits must follow; `%25` stands for `%`",
+                "has a `%` without two hexadecimal digits in its user or password: write `%25` for `%`",
             ),
         ] {
             assert_eq!(RedisUrl::parse(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
         }
         for (url, fault) in [
-            ("unix:///s1.sock", "is neither `redis://` nor `rediss://`"),
-            ("redis://:hush@s1", "has no port, which is 26379 for most of them"),
-            ("redis://[::1]", "has no port, which is 26379 for most of them"),
-            ("redis://s1:26379/0", "has a database, which a sentinel has not"),
-            ("s1:26379", "is none of `redis://`, `rediss://` and `unix://`"),
+            ("unix:///s1.sock", "does not start with `redis://` or `rediss://`"),
+            ("redis://:hush@s1", "has no port, which is usually 26379"),
+            ("redis://[::1]", "has no port, which is usually 26379"),
+            ("redis://s1:26379/0", "must not contain a database"),
+            ("s1:26379", "does not start with `redis://`, `rediss://` or `unix://`"),
         ] {
             assert_eq!(RedisUrl::parse_sentinel(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
         }
@@ -220,13 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_user_and_a_password_are_made_of_the_address_of_a_master_holds_them() {
-        let url = RedisUrl::of_master("my_master.1", Some("ga/te"), Some("h@u:s?h%"), Some(2), false);
+    fn url_of_a_master_encodes_user_and_password() {
+        let url = RedisUrl::for_master("my_master.1", Some("ga/te"), Some("h@u:s?h%"), Some(2), false);
         let url = RedisUrl::parse(url.expose()).expect("an address");
         let info = url.expose().into_connection_info().expect("one that clients understand");
         let redis = info.redis_settings();
         assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ga/te"), Some("h@u:s?h%"), 2));
         assert_eq!(info.addr().to_string(), "my_master.1:6379");
-        assert_eq!(RedisUrl::of_master("m", None, None, None, true).expose(), "rediss://m");
+        assert_eq!(RedisUrl::for_master("m", None, None, None, true).expose(), "rediss://m");
     }
 }

@@ -70,7 +70,7 @@ mod tests {
         let error = send("127.0.0.1:6379").await.expect_err("no address").to_string();
         assert_eq!(
             error,
-            "store `127.0.0.1:6379` cannot be opened: its URL is none of `redis://`, `rediss://` and `unix://`"
+            "store `127.0.0.1:6379` cannot be opened: its URL does not start with `redis://`, `rediss://` or `unix://`"
         );
         Ok(())
     }

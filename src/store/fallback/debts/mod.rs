@@ -1,7 +1,7 @@
-//! Debts: permits that were granted without the store during an outage, and that are still in use.
+//! Debts: permits that were granted locally during an outage of the store and are still in use.
 //!
-//! When the store is back, it is charged with the debts before anything else, so that its windows count what clients were
-//! granted. Grants of one slot of time are merged and dated at the latest of them, so no permit returns too early.
+//! They are charged to the store before its next decision, so that its windows include local grants. Grants in one
+//! time step are merged and dated at the latest of them, so that no permit returns too early.
 
 #[cfg(feature = "gateway")]
 mod transfer;
@@ -12,24 +12,24 @@ use std::sync::Arc;
 use crate::clock::Timestamp;
 use crate::limit::{ClientId, Granted, Limiter};
 
-/// The most buckets with debts. Grants of further buckets are counted as `uncharged` and never charged to the store; only very
-/// many different clients in one outage get there.
+/// The maximum number of buckets with debts. Further grants are counted as `uncharged` and never charged to the store.
+/// Only an outage with very many different clients reaches this bound.
 const MAX_BUCKETS: usize = 1 << 16;
 
-/// Slots of the time for which a permit counts; grants of one slot are merged.
+/// The number of time steps in the retention of a permit. Grants in one step are merged.
 const MERGE_STEPS: u64 = 16;
 
-/// The most buckets in one payment.
+/// The maximum number of buckets in a payment.
 const MAX_PAYMENT: usize = 64;
 
-/// How often a full table is swept of returned permits, in milliseconds.
+/// The interval, in milliseconds, in which returned permits are removed from a full table.
 const SWEEP_EVERY: u64 = 1_000;
 
 /// All debts of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
     by_bucket: HashMap<Bucket, Debt>,
-    /// Permits that were granted and are not recorded, for want of capacity.
+    /// The number of granted permits that were not recorded, for lack of capacity.
     pub(crate) uncharged: u64,
     next_sweep: Timestamp,
     unpaid: VecDeque<Payment>,
@@ -40,11 +40,12 @@ pub(crate) struct Debts {
 /// A limiter's name and a client.
 type Bucket = (String, Option<ClientId>);
 
-/// The debts that one call charges to the store. It may be sent again: the store recognises its id and charges it once.
+/// Debts that one call charges to the store. A payment may be sent again: the store recognizes its id and charges it
+/// once.
 #[derive(Clone, Debug)]
 pub(crate) struct Payment {
     pub(crate) id: u64,
-    /// All debts are of one limiter, and to one hash tag.
+    /// Debts to one limiter and one hash tag.
     pub(crate) debts: Vec<Debt>,
 }
 
@@ -53,12 +54,12 @@ pub(crate) struct Payment {
 pub(crate) struct Debt {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) client: Option<ClientId>,
-    /// Grants, oldest first: when, and how many permits.
+    /// The time and the number of permits of each grant, oldest first.
     pub(crate) grants: Vec<(Timestamp, u32)>,
 }
 
 impl Debts {
-    /// Records what was granted without the store.
+    /// Records permits that were granted locally.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
             let bucket = bucket(one);
@@ -71,13 +72,13 @@ impl Debts {
             let debt = self.by_bucket.entry(bucket).or_insert_with(empty);
             debt.limiter = Arc::clone(limiter);
             if debt.grants.len() as u64 > MERGE_STEPS {
-                debt.is_live(now);
+                debt.retain_live(now);
             }
             debt.add(one.at, one.charge.permits);
         }
     }
 
-    /// Removes what was given back.
+    /// Removes permits that were given back.
     pub(crate) fn take_out(&mut self, granted: &[Granted]) {
         for one in granted {
             let bucket = bucket(one);
@@ -89,71 +90,72 @@ impl Debts {
         }
     }
 
-    /// How many permits are owed, returned ones among them that nobody has looked at since.
+    /// Returns the number of owed permits. It may include permits that have returned since.
     #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> u64 {
         let new = self.by_bucket.values().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits));
         new.sum::<u64>() + self.unpaid.iter().map(Payment::permits).sum::<u64>()
     }
 
-    /// Are there no debts?
+    /// Returns `true` if there are no debts.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// The next payment to those who have such buckets, if any debt to them is still in use, but none of the `postponed`. It
-    /// is repeated until it is [`paid`](Self::paid).
+    /// Returns the next payment that owns a debt to a bucket that matches `owns` and is not postponed. It returns the
+    /// same payment until that is [`paid`](Self::paid).
     pub(crate) fn next_payment(
         &mut self,
         now: Timestamp,
-        has: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+        owns: impl Fn(&Limiter, Option<&ClientId>) -> bool,
         postponed: &[u64],
     ) -> Option<Payment> {
-        self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.is_live(now)));
+        self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(|debt| debt.retain_live(now)));
         self.unpaid.retain(|payment| !payment.debts.is_empty());
         let is_next = |payment: &&Payment| {
-            !postponed.contains(&payment.id) && payment.debts.iter().any(|debt| debt.is_owed_to(&has))
+            !postponed.contains(&payment.id) && payment.debts.iter().any(|debt| debt.is_owed_to(&owns))
         };
         if !self.unpaid.iter().any(|payment| is_next(&payment)) {
-            self.begin_payments(now, &has);
+            self.begin_payments(now, &owns);
         }
         self.unpaid.iter().find(is_next).cloned()
     }
 
-    /// Removes a payment that the store has charged.
+    /// Removes a payment that was charged.
     pub(crate) fn paid(&mut self, id: u64) {
         self.unpaid.retain(|payment| payment.id != id);
     }
 
-    /// Turns debts to such buckets into payments: to at most [`MAX_PAYMENT`] buckets each, of one hash tag.
-    fn begin_payments(&mut self, now: Timestamp, has: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
+    /// Turns debts to buckets that match `owns` into payments: to at most [`MAX_PAYMENT`] buckets each, with one hash
+    /// tag.
+    fn begin_payments(&mut self, now: Timestamp, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         self.rounds += 1;
         let mut by_hash_tag: HashMap<(String, Option<u32>), Vec<Debt>> = HashMap::new();
-        let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(has));
+        let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(owns));
         for (_, mut debt) in owed {
-            if debt.is_live(now) {
+            if debt.retain_live(now) {
                 let partition = debt.limiter.partition_of(debt.client.as_ref());
                 let hash_tag = (debt.limiter.name.clone(), partition);
                 by_hash_tag.entry(hash_tag).or_default().push(debt);
             }
         }
-        for debts in by_hash_tag.into_values().flat_map(Debt::by_shard) {
-            if debts.iter().any(|debt| debt.is_owed_to(has)) {
-                let payment = |debts: &[Debt]| Payment { id: random(), debts: debts.to_vec() };
+        for debts in by_hash_tag.into_values().flat_map(Debt::divide_by_shards) {
+            if debts.iter().any(|debt| debt.is_owed_to(owns)) {
+                let payment = |debts: &[Debt]| Payment { id: random_u64(), debts: debts.to_vec() };
                 self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
             } else {
-                // Other shards, whose node may be away for long.
+                // Debts to other shards, whose node may be unreachable for long.
                 debts.into_iter().for_each(|debt| self.keep(debt, now));
             }
         }
     }
 
-    /// Keeps a debt to one shard, with what is owed to it from before.
+    /// Keeps the debt to a shard, together with earlier debts to it.
     fn keep(&mut self, debt: Debt, now: Timestamp) {
         let bucket = (debt.limiter.name.clone(), debt.client.clone());
         match self.by_bucket.get_mut(&bucket) {
             Some(known) => {
-                _ = known.is_live(now);
+                _ = known.retain_live(now);
                 debt.grants.into_iter().for_each(|(at, permits)| known.add(at, permits));
             }
             None => _ = self.by_bucket.insert(bucket, debt),
@@ -163,14 +165,14 @@ impl Debts {
     fn has_capacity(&mut self, now: Timestamp) -> bool {
         if self.by_bucket.len() >= MAX_BUCKETS && now >= self.next_sweep {
             self.next_sweep = now.plus_millis(SWEEP_EVERY);
-            self.by_bucket.retain(|_, debt| debt.is_live(now));
+            self.by_bucket.retain(|_, debt| debt.retain_live(now));
         }
         self.by_bucket.len() < MAX_BUCKETS
     }
 }
 
 impl Payment {
-    /// All that it tells of.
+    /// Returns the number of permits.
     pub(crate) fn permits(&self) -> u64 {
         self.debts.iter().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits)).sum()
     }
@@ -188,27 +190,27 @@ impl Debt {
         }
     }
 
-    /// Is it owed to one who has such buckets? One to a limiter in shards is, if any of these is.
-    fn is_owed_to(&self, has: &impl Fn(&Limiter, Option<&ClientId>) -> bool) -> bool {
+    /// Returns `true` if the bucket matches `owns`. For a limiter in shards, one shard is enough.
+    fn is_owed_to(&self, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) -> bool {
         match self.limiter.shards() {
-            [] => has(&self.limiter, self.client.as_ref()),
-            shards => shards.iter().any(|shard| has(shard, None)),
+            [] => owns(&self.limiter, self.client.as_ref()),
+            shards => shards.iter().any(|shard| owns(shard, None)),
         }
     }
 
-    /// The debts to a limiter, shard by shard: what was granted without the store was of no shard.
-    fn by_shard(debts: Vec<Self>) -> Vec<Vec<Self>> {
+    /// Divides the debts to a limiter among its shards, since local grants have no shard.
+    fn divide_by_shards(debts: Vec<Self>) -> Vec<Vec<Self>> {
         let Some(shards) = debts.first().map(|debt| debt.limiter.shards()).filter(|shards| !shards.is_empty()) else {
             return vec![debts];
         };
         (0..)
             .zip(shards)
-            .map(|(number, shard)| debts.iter().filter_map(|debt| debt.on_shard(shard, number)).collect())
+            .map(|(number, shard)| debts.iter().filter_map(|debt| debt.part_for_shard(shard, number)).collect())
             .collect()
     }
 
-    /// An even part of it.
-    fn on_shard(&self, shard: &Arc<Limiter>, number: u32) -> Option<Self> {
+    /// Returns the part of the debt to one of the shards.
+    fn part_for_shard(&self, shard: &Arc<Limiter>, number: u32) -> Option<Self> {
         let shards = u32::try_from(self.limiter.shards().len()).unwrap_or(u32::MAX);
         let part = |permits: u32| permits / shards + u32::from(number < permits % shards);
         let grants: Vec<_> = self.grants.iter().map(|(at, permits)| (*at, part(*permits))).collect();
@@ -224,20 +226,20 @@ impl Debt {
         self.grants.retain(|(_, sum)| *sum > 0);
     }
 
-    /// Removes what has returned; false if nothing is left.
-    fn is_live(&mut self, now: Timestamp) -> bool {
+    /// Removes returned permits. Returns `false` if nothing is left.
+    fn retain_live(&mut self, now: Timestamp) -> bool {
         let lasts = self.limiter.quota.retention_millis();
         self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
         !self.grants.is_empty()
     }
 }
 
-/// A random id for a gateway.
+/// Returns a random id for a gateway.
 pub(crate) fn random_id() -> String {
-    format!("{:016x}", random())
+    format!("{:016x}", random_u64())
 }
 
-fn random() -> u64 {
+fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
@@ -262,40 +264,40 @@ mod tests {
         Arc::new(Limiter::new("a".into(), Mode::Overall, quota))
     }
 
-    fn told(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
-        let mut told = Vec::new();
+    fn payments(debts: &mut Debts, now: u64) -> Vec<(u64, u32)> {
+        let mut grants_sent = Vec::new();
         while let Some(payment) = debts.next_payment(Timestamp::from_millis(now), |_, _| true, &[]) {
             let grants = payment.debts.iter().flat_map(|debt| &debt.grants);
-            told.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
+            grants_sent.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
             debts.paid(payment.id);
         }
-        told
+        grants_sent
     }
 
     #[test]
-    fn grants_of_a_slot_are_told_as_one_dated_at_the_latest() {
+    fn grants_of_a_time_step_are_merged_at_the_latest() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         for at in [1_000, 1_010, 1_099, 1_100, 1_250] {
             debts.add(&[granted(&limiter, at, 2)], Timestamp::from_millis(at));
         }
-        assert_eq!(told(&mut debts, 1_300), [(1_099, 6), (1_100, 2), (1_250, 2)]);
+        assert_eq!(payments(&mut debts, 1_300), [(1_099, 6), (1_100, 2), (1_250, 2)]);
         assert!(debts.is_empty());
     }
 
     #[test]
-    fn what_has_returned_is_not_owed_and_a_long_outage_keeps_no_more_than_an_interval() {
+    fn returned_permits_are_not_owed() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         for at in 0..100_000 {
             debts.add(&[granted(&limiter, at, 1)], Timestamp::from_millis(at));
         }
-        let owed = told(&mut debts, 100_000);
+        let owed = payments(&mut debts, 100_000);
         assert!(owed.len() <= 17, "{owed:?}");
         assert_eq!(owed.iter().map(|(_, permits)| permits).sum::<u32>(), 1_600);
     }
 
     /// A burst above the rate takes longer than an interval to return, and a segment ends after its last grant.
     #[test]
-    fn what_counts_for_longer_than_an_interval_is_owed_for_longer() {
+    fn debt_lasts_as_long_as_its_permits_count() {
         let (burst, segments) = (Algorithm::Gcra { burst: 4 }, Algorithm::SlidingWindow { segments: 2 });
         for (algorithm, lasts) in [(Algorithm::TokenBucket, 1_000), (burst, 2_000), (segments, 1_500)] {
             let quota = Quota::new(2, 1_000, algorithm).expect("a quota");
@@ -303,14 +305,14 @@ mod tests {
             let owed = |now| {
                 let mut debts = Debts::default();
                 debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
-                told(&mut debts, now).len()
+                payments(&mut debts, now).len()
             };
             assert_eq!([owed(999 + lasts), owed(1_000 + lasts)], [1, 0], "{algorithm:?}");
         }
     }
 
     #[test]
-    fn what_may_not_have_been_paid_is_told_again_with_the_same_number() {
+    fn unconfirmed_payment_is_repeated_with_its_id() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
         let first = debts.next_payment(Timestamp::from_millis(1_000), |_, _| true, &[]).expect("a payment");
@@ -318,11 +320,11 @@ mod tests {
         let again = debts.next_payment(Timestamp::from_millis(1_010), |_, _| true, &[]).expect("a payment");
         assert_eq!((again.id, &again.debts), (first.id, &first.debts));
         debts.paid(first.id);
-        assert_eq!(told(&mut debts, 1_010), [(1_010, 1)]);
+        assert_eq!(payments(&mut debts, 1_010), [(1_010, 1)]);
     }
 
     #[test]
-    fn a_limiter_in_shards_is_owed_to_each_of_them_evenly() {
+    fn debt_to_a_limiter_in_shards_is_divided_evenly() {
         let quota = Quota::new(100, 1_600, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("{a}:b".into(), Mode::Overall, quota).sharded(3));
         let mut debts = Debts::default();
@@ -341,9 +343,9 @@ mod tests {
         assert_eq!(owed, evenly);
     }
 
-    /// One of them may be on a node that is away for long.
+    /// A shard may be on a node that is unreachable for long.
     #[test]
-    fn what_is_owed_to_a_shard_that_nobody_has_stays_one_debt() {
+    fn debt_to_an_unreachable_shard_stays_merged() {
         let quota = Quota::new(100, 1_600, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("{a}:b".into(), Mode::Overall, quota).sharded(2));
         let (mut debts, mut paid) = (Debts::default(), 0);
@@ -356,25 +358,25 @@ mod tests {
             }
         }
         assert_eq!((paid, debts.unpaid.len(), debts.by_bucket.len()), (100, 0, 1));
-        assert_eq!(told(&mut debts, 1_100), [(1_099, 100)]);
+        assert_eq!(payments(&mut debts, 1_100), [(1_099, 100)]);
     }
 
     #[test]
-    fn what_was_given_back_is_not_owed() {
+    fn refund_reduces_the_debt() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 3)], Timestamp::from_millis(1_000));
         debts.take_out(&[granted(&limiter, 1_000, 1)]);
-        assert_eq!(told(&mut debts, 1_000), [(1_000, 2)]);
+        assert_eq!(payments(&mut debts, 1_000), [(1_000, 2)]);
     }
 
     #[test]
-    fn a_flood_of_clients_is_bounded_and_what_is_untold_is_counted() {
+    fn debts_of_a_flood_are_bounded() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         for client in 0..MAX_BUCKETS as u64 + 10 {
             let mut one = granted(&limiter, 1_000, 1);
             one.charge.client = Some(ClientId::Value(client.to_le_bytes().into()));
             debts.add(&[one], Timestamp::from_millis(1_000));
         }
-        assert_eq!((told(&mut debts, 1_000).len(), debts.uncharged), (MAX_BUCKETS, 10));
+        assert_eq!((payments(&mut debts, 1_000).len(), debts.uncharged), (MAX_BUCKETS, 10));
     }
 }

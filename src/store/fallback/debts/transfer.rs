@@ -1,10 +1,11 @@
-//! Debts that a handover moves to the next gateway, as payments: Redis charges each payment once, whichever gateway sends it.
+//! Moves debts to the next gateway in a handover, as payments: Redis charges each payment once, whichever gateway
+//! sends it.
 
 use super::{Debts, MAX_BUCKETS, Payment};
 use crate::clock::Timestamp;
 
 impl Debts {
-    /// Turns all debts into payments, and returns them.
+    /// Turns all debts into payments and returns them.
     pub(crate) fn turn_into_payments(&mut self, now: Timestamp) -> Vec<Payment> {
         self.begin_payments(now, &|_, _| true);
         self.unpaid.iter().cloned().collect()

@@ -29,7 +29,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// # Errors The URL is not a valid Redis URL.
+    /// # Errors
+    /// The URL is not a valid Redis URL.
     pub(crate) fn new(redis_url: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {
         let url = redis_url.expose().into_connection_info()?;
         // With RESP3 the client library reports the end of an idle connection.
@@ -85,7 +86,8 @@ impl Address {
     /// Opens a connection. It is taken out of its own pool for good, so that its end can be attributed to it. The
     /// caller sets the deadline.
     ///
-    /// # Errors See [`resolve`](Self::resolve). Or the server is unreachable or rejects the login.
+    /// # Errors
+    /// See [`resolve`](Self::resolve). Or the server is unreachable or rejects the login.
     pub(crate) async fn open(
         &self,
         on_push: impl Fn(&PushInfo) + Send + Sync + 'static,
@@ -107,7 +109,8 @@ impl Address {
 
     /// Resolves the settings of the next connection.
     ///
-    /// # Errors A file cannot be read, or has invalid contents.
+    /// # Errors
+    /// A file cannot be read, or has invalid contents.
     async fn resolve(&self) -> RedisResult<ConnectionInfo> {
         if self.tls.is_none() && self.password_file.is_none() {
             return Ok(self.url.clone());

@@ -38,7 +38,8 @@ pub(super) struct Locator {
 // === impl Locator ===
 
 impl Locator {
-    /// # Errors A URL is not valid.
+    /// # Errors
+    /// A URL is not valid.
     pub(super) fn new(settings: &RedisSettings) -> RedisResult<Self> {
         let address = Address::new(&settings.url, &settings.tls, settings.password_file.as_deref())?;
         let sentinels = settings.sentinel.as_ref().map(|sentinel| Sentinels::new(sentinel, address.clone()));
@@ -62,7 +63,8 @@ impl Locator {
 
     /// Returns the address to connect to.
     ///
-    /// # Errors No sentinel names an address.
+    /// # Errors
+    /// No sentinel names an address.
     pub(super) async fn locate(&self) -> Result<Located, String> {
         match &self.sentinels {
             Some(sentinels) => sentinels.find_master().await,
@@ -72,7 +74,8 @@ impl Locator {
 
     /// If there are sentinels, verifies that this server is a master.
     ///
-    /// # Errors It is not, or it does not reply.
+    /// # Errors
+    /// It is not, or it does not reply.
     pub(super) async fn verify(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         if self.sentinels.is_none() {
             return Ok(());

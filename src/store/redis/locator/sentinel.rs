@@ -57,7 +57,8 @@ pub(super) struct Subscription<'s> {
 // === impl Sentinels ===
 
 impl Sentinels {
-    /// # Errors A URL is not valid, there are no URLs, or the master has no name.
+    /// # Errors
+    /// A URL is not valid, there are no URLs, or the master has no name.
     pub(super) fn new(settings: &SentinelSettings, master: Address) -> RedisResult<Self> {
         let address = |url| Address::new(url, &settings.tls, settings.password_file.as_deref());
         let sentinels = settings.urls.iter().map(address).collect::<RedisResult<Vec<_>>>()?;
@@ -102,7 +103,8 @@ impl Sentinels {
 
     /// Subscribes to the events of the first sentinel.
     ///
-    /// # Errors The sentinel failed. The next call tries the next sentinel.
+    /// # Errors
+    /// The sentinel failed. The next call tries the next sentinel.
     pub(super) async fn subscribe(&self) -> Result<Subscription<'_>, String> {
         let index = self.first.load(Ordering::Relaxed);
         let sentinel = &self.sentinels[index];
@@ -165,7 +167,8 @@ impl Sentinels {
 impl Subscription<'_> {
     /// Waits for an event, at most one second, and queries the address of the master.
     ///
-    /// # Errors The sentinel does not reply, or does not know the master.
+    /// # Errors
+    /// The sentinel does not reply, or does not know the master.
     pub(super) async fn next(&mut self) -> Result<Located, String> {
         _ = timeout(QUERY_EVERY, self.event.notified()).await;
         let result = in_time(self.sentinels.query_master(&mut self.connection)).await;

@@ -91,7 +91,8 @@ pub(super) enum ConnectionStatus {
 // === impl Node ===
 
 impl Node {
-    /// # Errors The URL is not a valid Redis URL.
+    /// # Errors
+    /// The URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -342,7 +343,8 @@ impl Node {
 impl NodeConnection {
     /// Returns the secret of the client hashes.
     ///
-    /// # Errors The secret is unknown, since no node has replied yet.
+    /// # Errors
+    /// The secret is unknown, since no node has replied yet.
     pub(super) fn secret(&self) -> Result<KeySecret, StoreError> {
         self.secret.known().ok_or(StoreError::Unreachable)
     }

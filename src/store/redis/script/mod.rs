@@ -106,7 +106,8 @@ impl Invoker {
     /// Calls a missing function first, to detect support for functions. A Redis that does not know FCALL repeats the
     /// arguments in its error, and the client library cannot parse binary arguments there.
     ///
-    /// # Errors The connection does not work.
+    /// # Errors
+    /// The connection does not work.
     pub(super) async fn new(mut redis: MultiplexedConnection) -> RedisResult<Self> {
         let has_functions = match cmd("FCALL").arg("tidegate").arg(0).exec_async(&mut redis).await {
             Err(error) if error.code().is_none() => return Err(error),
@@ -122,7 +123,8 @@ impl Invoker {
 
     /// Runs the script with the keys and arguments that `add` adds to a command.
     ///
-    /// # Errors The last error. The call is never repeated after it may have run.
+    /// # Errors
+    /// The last error. The call is never repeated after it may have run.
     pub(super) async fn run(&mut self, add: impl Fn(&mut Cmd) + Sync) -> Result<Value, StoreError> {
         let has_functions = self.has_functions.load(Ordering::Relaxed);
         let mut how = if has_functions { Invocation::Function } else { Invocation::Digest };

@@ -67,7 +67,8 @@ enum SlotMapState {
 }
 
 impl Cluster {
-    /// # Errors A URL is not a valid Redis URL.
+    /// # Errors
+    /// A URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -90,7 +91,8 @@ impl Cluster {
 
     /// Returns the slot map. Waits for the first query.
     ///
-    /// # Errors No node replies.
+    /// # Errors
+    /// No node replies.
     pub(super) async fn map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
         if let Some(map) = self.known_map() {
             return Ok(map);

@@ -23,7 +23,8 @@ pub(super) enum Topology {
 }
 
 impl Topology {
-    /// # Errors A URL is not a valid Redis URL.
+    /// # Errors
+    /// A URL is not a valid Redis URL.
     pub(super) fn new(
         settings: &RedisSettings,
         secret: Arc<SharedSecret>,
@@ -38,7 +39,8 @@ impl Topology {
 
     /// Returns the node that has a hash slot.
     ///
-    /// # Errors No node has it, or the slot map is unknown.
+    /// # Errors
+    /// No node has it, or the slot map is unknown.
     pub(super) async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
@@ -60,7 +62,8 @@ impl Topology {
 
     /// Returns all nodes that have hash slots.
     ///
-    /// # Errors The slot map is unknown.
+    /// # Errors
+    /// The slot map is unknown.
     pub(super) async fn nodes(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, StoreError> {
         match self {
             Self::Single(node) => Ok(vec![Arc::clone(node)]),
