@@ -97,7 +97,7 @@ impl Fallback {
         }
     }
 
-    /// Announces this gateway to other gateways from now on.
+    /// Starts to announce this gateway to other gateways.
     pub(crate) fn announce_as_gateway(&self) {
         self.is_gateway.store(true, Ordering::Relaxed);
     }

@@ -35,16 +35,16 @@ impl ClockWatch {
         due <= now && self.due.compare_exchange(due, next_due(now), Relaxed, Relaxed).is_ok()
     }
 
-    /// Records a reading taken between `asked` and `received_at`. Returns `true` if the clock was set back.
-    pub(super) fn went_back(&self, shown: Timestamp, asked: Instant, received_at: Instant) -> bool {
-        let (asked, received_at) = (self.millis(asked), self.millis(received_at));
+    /// Records a reading taken between `sent_at` and `received_at`. Returns `true` if the clock was set back.
+    pub(super) fn went_back(&self, shown: Timestamp, sent_at: Instant, received_at: Instant) -> bool {
+        let (sent_at, received_at) = (self.millis(sent_at), self.millis(received_at));
         // Most replies change nothing, and a load is cheaper than a write.
         if self.due.load(Relaxed) < next_due(received_at) {
             self.due.fetch_max(next_due(received_at), Relaxed);
         }
         let shown = shown.as_millis().cast_signed();
         // Both clocks are truncated to milliseconds.
-        let (least, most) = (shown - received_at.cast_signed() - 1, shown - asked.cast_signed() + 1);
+        let (least, most) = (shown - received_at.cast_signed() - 1, shown - sent_at.cast_signed() + 1);
         let ahead = self.ahead.load(Relaxed);
         if most < ahead {
             self.ahead.store(least, Relaxed);

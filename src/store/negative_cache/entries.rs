@@ -65,7 +65,7 @@ pub(super) struct Refused<'d> {
     /// The store's time of the decision.
     pub(super) decided_at: Timestamp,
     /// When the request was sent and when the reply arrived. The store decided in between.
-    pub(super) asked: Instant,
+    pub(super) sent_at: Instant,
     pub(super) received_at: Instant,
     pub(super) permits: u32,
     pub(super) decision: &'d Decision,
@@ -83,7 +83,7 @@ struct Entry {
     wait: Option<u64>,
     reset: u64,
     decided_at: Timestamp,
-    asked: Instant,
+    sent_at: Instant,
     received_at: Instant,
     valid_until: Instant,
     recheck_at: Instant,
@@ -206,7 +206,7 @@ impl Entries {
 
     /// Removes the entries of charges that the store has granted, or may have granted if there is no outcome. Keeps
     /// entries of requests that were sent later.
-    pub(super) fn remove_granted(&self, charges: &[Charge], asked: Instant, outcome: Option<&Outcome>) {
+    pub(super) fn remove_granted(&self, charges: &[Charge], sent_at: Instant, outcome: Option<&Outcome>) {
         if self.is_empty() {
             return;
         }
@@ -215,7 +215,7 @@ impl Entries {
             let key = self.keys.key_of(charge);
             let hash = self.keys.hash_of(&key);
             let mut shard = self.shard(hash).lock();
-            self.remove_if(&mut shard, &key, hash, |entry| entry.permits <= charge.permits && entry.asked <= asked);
+            self.remove_if(&mut shard, &key, hash, |entry| entry.permits <= charge.permits && entry.sent_at <= sent_at);
         }
     }
 
@@ -291,15 +291,27 @@ fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
 
 impl Entry {
     fn new(key: Key, limiter: &Arc<Limiter>, refused: &Refused<'_>, ttl: Duration) -> Self {
-        let Refused { decided_at, asked, received_at, permits, decision } = *refused;
+        let Refused { decided_at, sent_at, received_at, permits, decision } = *refused;
         let wait = match decision.wait {
             Wait::Millis(wait) => Some(wait),
             Wait::Now | Wait::Never => None,
         };
         let limiter = Arc::clone(limiter);
-        let (valid_until, recheck_at) = (asked + ttl, asked + RECHECK_EVERY);
+        let (valid_until, recheck_at) = (sent_at + ttl, sent_at + RECHECK_EVERY);
         let Decision { remaining, reset, .. } = *decision;
-        Self { key, limiter, permits, remaining, wait, reset, decided_at, asked, received_at, valid_until, recheck_at }
+        Self {
+            key,
+            limiter,
+            permits,
+            remaining,
+            wait,
+            reset,
+            decided_at,
+            sent_at,
+            received_at,
+            valid_until,
+            recheck_at,
+        }
     }
 
     fn refuses(&self, permits: u32, now: Instant) -> bool {

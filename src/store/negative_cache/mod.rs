@@ -1,10 +1,10 @@
 //! A negative cache in front of a remote store. After a bucket has refused a request, the cache refuses further
-//! requests until the wait is over, without a call to the store.
+//! requests until the wait has ended, without a call to the store.
 //!
 //! Permits become available with time, which is predictable, or when they are given back. A refund by this gateway
 //! removes the entry immediately. Refunds by other gateways are noticed within a second: once a second, one request
 //! asks the store while the others are still refused. Refusals of a shared limiter are cached for at most 100 ms,
-//! those of the library's limiters never.
+//! refusals of the library's limiters never.
 //!
 //! Waits depend on the store's clock. If that clock is set back, the store corrects its buckets at the next call, and
 //! permits return one interval later. So the clock is watched while requests are refused from the cache, and the cache
@@ -119,8 +119,8 @@ impl<S: Remote> NegativeCache<S> {
         let now = Instant::now();
         let known = self.known.entries.find(charges, now)?;
         self.metrics.store_known();
-        let mut judged = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
-        if let Some((charge, _)) = judged.next()
+        let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
+        if let Some((charge, _)) = refused.next()
             && self.known.is_reading_due(self.store.clock(charge), now)
         {
             self.read_clock(charge.clone());
@@ -163,16 +163,16 @@ impl<S: Remote> NegativeCache<S> {
         if now.is_some() {
             return ask.await;
         }
-        let (generation, asked) = (self.known.entries.generation(), Instant::now());
+        let (generation, sent_at) = (self.known.entries.generation(), Instant::now());
         let outcome = ask.await;
-        self.known.entries.remove_granted(charges, asked, outcome.as_ref().ok());
+        self.known.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let received_at = Instant::now();
-            self.known.record_clock(self.store.clock(first), outcome.now, asked, received_at);
+            self.known.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
                 let refused =
-                    Refused { decided_at: outcome.now, asked, received_at, permits: charge.permits, decision };
+                    Refused { decided_at: outcome.now, sent_at, received_at, permits: charge.permits, decision };
                 self.known.entries.insert(charge, &refused, generation);
             }
         }
@@ -192,9 +192,9 @@ impl<S: Remote> NegativeCache<S> {
     fn read_clock(&self, charge: Charge) {
         let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.known));
         tokio::spawn(async move {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             if let Ok(shown) = store.time(&charge).await {
-                known.record_clock(store.clock(&charge), shown, asked, Instant::now());
+                known.record_clock(store.clock(&charge), shown, sent_at, Instant::now());
             }
         });
     }
@@ -210,10 +210,10 @@ impl<S> Clone for NegativeCache<S> {
 // === impl RefusalCache ===
 
 impl RefusalCache {
-    /// Records a reading of a clock, taken between `asked` and `received_at`. Clears the cache if the clock was set
+    /// Records a reading of a clock, taken between `sent_at` and `received_at`. Clears the cache if the clock was set
     /// back.
-    fn record_clock(&self, clock: usize, shown: Timestamp, asked: Instant, received_at: Instant) {
-        if self.clock(clock).went_back(shown, asked, received_at) {
+    fn record_clock(&self, clock: usize, shown: Timestamp, sent_at: Instant, received_at: Instant) {
+        if self.clock(clock).went_back(shown, sent_at, received_at) {
             self.entries.clear();
         }
     }

@@ -29,7 +29,7 @@ fn refusal(wait: Wait) -> Decision {
 fn insert(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
     let (decision, now) = (refusal(wait), Instant::now());
     let decided_at = Timestamp::from_millis(1_000);
-    let refused = Refused { decided_at, asked: now, received_at: now, permits: charge.permits, decision: &decision };
+    let refused = Refused { decided_at, sent_at: now, received_at: now, permits: charge.permits, decision: &decision };
     entries.insert(charge, &refused, generation);
 }
 
@@ -64,10 +64,10 @@ async fn refusal_holds_until_a_millisecond_before_its_wait_ends() {
 #[tokio::test(start_paused = true)]
 async fn slow_reply_shortens_the_entry_but_not_the_wait() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
-    let (decision, asked) = (refusal(Wait::Millis(700)), Instant::now());
+    let (decision, sent_at) = (refusal(Wait::Millis(700)), Instant::now());
     pass(100).await;
     let decided_at = Timestamp::from_millis(1_000);
-    let refused = Refused { decided_at, asked, received_at: Instant::now(), permits: 1, decision: &decision };
+    let refused = Refused { decided_at, sent_at, received_at: Instant::now(), permits: 1, decision: &decision };
     entries.insert(&charge(&limiter, 1), &refused, entries.generation());
     let (now, decision) = cached(&entries, &limiter, 1).expect("a refusal");
     assert_eq!((now, decision.wait), (1_000, Wait::Millis(700)));
@@ -114,7 +114,7 @@ async fn refund_or_new_rule_removes_the_refusal() {
     assert!(cached(&entries, &changed, 1).is_none());
 }
 
-/// Regression test: a refund kept the refusals of all buckets out of the cache that the store answered at that time.
+/// Regression test: a refund kept the refusals of all buckets out of the cache that the store returned at that time.
 #[tokio::test(start_paused = true)]
 async fn refund_keeps_refusals_of_other_buckets() {
     let (entries, own, other) = (Entries::default(), limiter(Algorithm::TokenBucket), limiter(Algorithm::TokenBucket));

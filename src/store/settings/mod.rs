@@ -67,7 +67,7 @@ pub struct SentinelSettings {
 /// in the URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The trusted certificate authorities. By default those of the system.
+    /// The trusted certificate authorities. By default the authorities of the system.
     pub ca: Option<PathBuf>,
     /// The client certificate and its private key.
     pub identity: Option<TlsIdentity>,

@@ -17,14 +17,14 @@ pub(crate) struct ClockOffset {
 impl ClockOffset {
     /// Returns the estimated time of Redis's clock.
     pub(crate) fn redis_now(&self) -> Timestamp {
-        let ours = self.clock.now().as_millis();
-        Timestamp::from_millis(ours.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
+        let local = self.clock.now().as_millis();
+        Timestamp::from_millis(local.saturating_add_signed(self.ahead.load(Ordering::Relaxed)))
     }
 
     /// Corrects the estimate to a time that Redis has just returned.
     pub(crate) fn record(&self, shown: Timestamp) {
-        let ours = self.clock.now().as_millis().cast_signed();
-        self.ahead.store(shown.as_millis().cast_signed().saturating_sub(ours), Ordering::Relaxed);
+        let local = self.clock.now().as_millis().cast_signed();
+        self.ahead.store(shown.as_millis().cast_signed().saturating_sub(local), Ordering::Relaxed);
     }
 }
 

@@ -243,7 +243,7 @@ fn calls_in_flight(in_flight: &Arc<()>) -> usize {
     Arc::strong_count(in_flight) - 1
 }
 
-/// Returns the names of the shared limiters of these charges; `None` if there are none. Requests with shared limiters
+/// Returns the names of the shared limiters of these charges; `None` if all are own. Requests with shared limiters
 /// have their own queues, so that an error or a flood of one limiter does not affect others.
 fn shared_limiters(charges: &[Charge]) -> Option<String> {
     let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));

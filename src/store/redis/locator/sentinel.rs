@@ -35,7 +35,7 @@ pub(super) struct Sentinels {
     /// The index of the sentinel to query first.
     first: AtomicUsize,
     /// The last result and its time. Locked during a query.
-    asked: Mutex<Option<(Instant, Result<Located, String>)>>,
+    last_result: Mutex<Option<(Instant, Result<Located, String>)>>,
 }
 
 /// The address for a connection.
@@ -67,19 +67,19 @@ impl Sentinels {
             let message = "needs at least one sentinel and the name of a master";
             return Err(RedisError::from((ErrorKind::InvalidClientConfig, message)));
         }
-        Ok(Self { master, name, sentinels, first: AtomicUsize::new(0), asked: Mutex::default() })
+        Ok(Self { master, name, sentinels, first: AtomicUsize::new(0), last_result: Mutex::default() })
     }
 
     /// Returns the address from the first sentinel that knows the master. Concurrent callers share one query, unless
     /// it ended before they called.
     pub(super) async fn find_master(&self) -> Result<Located, String> {
         let since = Instant::now();
-        let mut asked = self.asked.lock().await;
-        match &*asked {
+        let mut last_result = self.last_result.lock().await;
+        match &*last_result {
             Some((at, result)) if *at > since => result.clone(),
             _ => {
                 let result = self.query_all().await;
-                *asked = Some((Instant::now(), result.clone()));
+                *last_result = Some((Instant::now(), result.clone()));
                 result
             }
         }

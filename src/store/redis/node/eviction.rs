@@ -25,7 +25,11 @@ impl EvictionCheck {
             return;
         }
         if let Some(policy) = answer.as_deref().ok().and_then(eviction_policy) {
-            tracing::warn!(%url, policy, "store may evict buckets with permits in use: its maxmemory-policy should be noeviction");
+            tracing::warn!(
+                %url,
+                policy,
+                "store may evict buckets with permits in use: set maxmemory-policy to noeviction"
+            );
         }
     }
 }

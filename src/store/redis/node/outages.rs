@@ -120,7 +120,8 @@ impl Outage<'_> {
             current.attempts += 1;
             if current.cause != cause {
                 cause.clone_into(&mut current.cause);
-                tracing::warn!(url = %self.outages.url, error = cause, "store is unreachable for another reason, retrying");
+                let url = &self.outages.url;
+                tracing::warn!(%url, error = cause, "store is unreachable for another reason, retrying");
             }
         }
     }

@@ -164,13 +164,15 @@ impl Batch {
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
             self.limits.push(RequestedCharge { bucket, shadow: charge.shadow, permits: charge.permits });
         }
-        let (before, asked) = self.limits.split_at(begin);
+        let (before, charges) = self.limits.split_at(begin);
         match self.runs.last_mut() {
-            Some(last) if before.len() >= asked.len() && last.limits == asked.len() && before.ends_with(asked) => {
+            Some(last)
+                if before.len() >= charges.len() && last.limits == charges.len() && before.ends_with(charges) =>
+            {
                 last.count += 1;
                 self.limits.truncate(begin);
             }
-            _ => self.runs.push(RequestRun { count: 1, limits: asked.len() }),
+            _ => self.runs.push(RequestRun { count: 1, limits: charges.len() }),
         }
         self.requests.push(request);
     }
@@ -213,9 +215,9 @@ impl Batch {
     fn runs(&self) -> impl Iterator<Item = (u32, &[RequestedCharge])> {
         let mut limits = &self.limits[..];
         self.runs.iter().map(move |run| {
-            let (asked, rest) = limits.split_at(run.limits);
+            let (charges, rest) = limits.split_at(run.limits);
             limits = rest;
-            (run.count, asked)
+            (run.count, charges)
         })
     }
 
@@ -223,11 +225,11 @@ impl Batch {
     fn encode_requests(&self) -> Vec<u8> {
         let (first_numbers, mut bytes) =
             (self.buckets.first_numbers(), Vec::with_capacity(7 * (self.runs.len() + self.limits.len())));
-        for (count, asked) in self.runs() {
+        for (count, charges) in self.runs() {
             bytes.extend(count.to_le_bytes());
             // The limits of a route fit into a byte, and the buckets of a call into two.
-            bytes.push(u8::try_from(asked.len()).unwrap_or(u8::MAX));
-            for one in asked {
+            bytes.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
+            for one in charges {
                 bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
                 bytes.push(u8::from(one.shadow));
                 bytes.extend(one.permits.to_le_bytes());

@@ -44,13 +44,13 @@ impl Reply {
             return Some(Self::BoundariesNeeded(now));
         }
         let (mut runs, mut first) = (Vec::with_capacity(request_runs.size_hint().0), 0);
-        for (mut left, asked) in request_runs {
+        for (mut left, charges) in request_runs {
             while left > 0 {
-                let run = OutcomeRun::read(&mut bytes, first, asked)?;
+                let run = OutcomeRun::read(&mut bytes, first, charges)?;
                 left = left.checked_sub(run.count).filter(|_| run.count > 0)?;
                 runs.push(run);
             }
-            first += asked.len();
+            first += charges.len();
         }
         bytes.is_empty().then_some(Self::Decided(Outcomes { now, runs }))
     }
@@ -71,13 +71,13 @@ impl Outcomes {
 // === impl OutcomeRun ===
 
 impl OutcomeRun {
-    fn read(bytes: &mut &[u8], first: usize, asked: &[RequestedCharge]) -> Option<Self> {
+    fn read(bytes: &mut &[u8], first: usize, charges: &[RequestedCharge]) -> Option<Self> {
         let count = u32::from_le_bytes(*split(bytes)?);
-        let mut decisions = Vec::with_capacity(asked.len());
-        for _ in asked {
+        let mut decisions = Vec::with_capacity(charges.len());
+        for _ in charges {
             decisions.push(decision(bytes)?);
         }
-        let granted = asked.iter().zip(&decisions).all(|(asked, decision)| asked.shadow || decision.granted);
+        let granted = charges.iter().zip(&decisions).all(|(charges, decision)| charges.shadow || decision.granted);
         Some(Self { count, granted, first, decisions })
     }
 
@@ -86,7 +86,7 @@ impl OutcomeRun {
         let mut decisions = self.decisions.clone();
         if self.granted && after > 0 {
             let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(one, _)| one.granted);
-            granted.for_each(|(decision, asked)| decision.remaining += after * asked.permits);
+            granted.for_each(|(decision, charges)| decision.remaining += after * charges.permits);
         }
         decisions
     }
