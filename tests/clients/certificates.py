@@ -1,4 +1,4 @@
-"""Certificates for one run, by openssl: an authority, and whom it vouches for."""
+"""Creates an authority and certificates with openssl."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
 class Certificates:
-    """`ca.pem`, and for each name `NAME.pem` and `NAME.key`, in a folder."""
+    """A folder with `ca.pem`, and `NAME.pem` and `NAME.key` for each certificate."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -19,11 +19,11 @@ class Certificates:
         output("openssl", "req", "-x509", *KEY, *subject, "-days", 2, "-keyout", folder / "ca.key", "-out", self.ca)
 
     def files(self, name: str) -> tuple[Path, Path]:
-        """Where a certificate is, and its key."""
+        """Returns the paths of a certificate and its key."""
         return self.folder / f"{name}.pem", self.folder / f"{name}.key"
 
     def make(self, name: str, *names: str, subject: str = "") -> tuple[Path, Path]:
-        """A certificate of these alternative names, and its key."""
+        """Creates a certificate with these alternative names. Returns the paths of the certificate and its key."""
         certificate, key = self.files(name)
         request, subject = self.folder / f"{name}.csr", subject or f"/O=tests/CN={name}"
         output("openssl", "req", "-new", *KEY, "-subj", subject, "-keyout", key, "-out", request)
@@ -36,11 +36,11 @@ class Certificates:
         return certificate, key
 
     def make_ocsp(self, name: str) -> Path:
-        """What the authority says of a certificate, for stapling: it is good."""
-        certificate, answer = self.folder / f"{name}.pem", self.folder / f"{name}.ocsp"
+        """Creates an OCSP response for stapling, with the status `good`."""
+        certificate, response = self.folder / f"{name}.pem", self.folder / f"{name}.ocsp"
         serial = output("openssl", "x509", "-in", certificate, "-noout", "-serial").strip().partition("=")[2]
         index = self.folder / "index.txt"
         index.write_text(f"V\t491231235959Z\t\t{serial}\tunknown\t/O=tests/CN={name}\n")
         authority = ("-CA", self.ca, "-rsigner", self.ca, "-rkey", self.folder / "ca.key", "-issuer", self.ca)
-        output("openssl", "ocsp", "-index", index, *authority, "-cert", certificate, "-ndays", 1, "-respout", answer)
-        return answer
+        output("openssl", "ocsp", "-index", index, *authority, "-cert", certificate, "-ndays", 1, "-respout", response)
+        return response

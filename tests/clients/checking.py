@@ -1,4 +1,4 @@
-"""What a check is: a function with a sentence that holds if the function returns."""
+"""Registers and runs checks. A check is a function and a sentence; it fails if the function raises."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Iterator
 
 if TYPE_CHECKING:
-    from stage import Stage
+    from harness import Harness
 
-# How long one check may take, and a program that it runs.
-LONGEST = 30
-PROGRAM_LONGEST = 20
+# The timeouts of a check and of a program that it runs, in seconds.
+CHECK_TIMEOUT = 30
+PROGRAM_TIMEOUT = 20
 
-Check = Callable[["Stage"], None]
+Check = Callable[["Harness"], None]
 checks: list[tuple[str, str, Check, int]] = []
 passed: list[str] = []
 failed: list[str] = []
 
 
 class Failed(Exception):
-    """What was to hold does not."""
+    """A failed expectation."""
 
 
-class Hangs(BaseException):
-    """A check takes too long. Clients that catch every exception do not catch this."""
+class CheckTimeout(BaseException):
+    """A check takes too long. Not an `Exception`, so that clients that catch all exceptions do not catch it."""
 
 
-def check(sentence: str, longest: int = LONGEST) -> Callable[[Check], Check]:
+def check(sentence: str, timeout: int = CHECK_TIMEOUT) -> Callable[[Check], Check]:
     """Registers a check."""
 
     def register(function: Check) -> Check:
-        checks.append((function.__module__, sentence, function, longest))
+        checks.append((function.__module__, sentence, function, timeout))
         return function
 
     return register
 
 
-def run_all(module: str, stage: Stage) -> None:
-    """Runs the checks of a module, each within its time."""
-    for _, sentence, function, longest in [known for known in checks if known[0] == module]:
-        report(sentence, lambda function=function: function(stage), longest)
+def run_all(module: str, harness: Harness) -> None:
+    """Runs the checks of a module, each with its timeout."""
+    for _, sentence, function, timeout in [known for known in checks if known[0] == module]:
+        report(sentence, lambda function=function: function(harness), timeout)
 
 
-def report(sentence: str, function: Callable[[], None], longest: int = LONGEST) -> None:
-    """Runs it, and tells what became of it."""
+def report(sentence: str, function: Callable[[], None], timeout: int = CHECK_TIMEOUT) -> None:
+    """Runs a check and prints its result."""
     begin = time.monotonic()
     try:
-        with within(longest):
+        with within(timeout):
             function()
-    except (Exception, Hangs) as error:
+    except (Exception, CheckTimeout) as error:
         failed.append(sentence)
         print(f"  FAILED  {sentence}")
-        told = str(error) if isinstance(error, Failed) else f"{where(error)}: {error!r}"
-        print("          " + told.strip().replace("\n", "\n          "), flush=True)
+        result = str(error) if isinstance(error, Failed) else f"{where(error)}: {error!r}"
+        print("          " + result.strip().replace("\n", "\n          "), flush=True)
     else:
         passed.append(sentence)
         took = time.monotonic() - begin
@@ -66,16 +66,15 @@ def report(sentence: str, function: Callable[[], None], longest: int = LONGEST) 
 
 
 def where(error: BaseException) -> str:
-    """The line of a check from which an error came."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "/checks/" in frame.filename]
-    return f"checks/{Path(ours[-1].filename).name}:{ours[-1].lineno}" if ours else "not in a check"
+    """Returns the line of a check at which an error occurred."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/checks/" in frame.filename]
+    return f"checks/{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "not in a check"
 
 
 @contextmanager
 def within(seconds: int) -> Iterator[None]:
     def late(*_: object) -> None:
-        raise Hangs(f"not done after {seconds} s")
+        raise CheckTimeout(f"not finished after {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(seconds)
@@ -92,23 +91,23 @@ def expect(what: str, found: object, wanted: object) -> None:
 
 
 def output(*command: object, stdin: bytes = b"", codes: tuple[int, ...] = (0,)) -> str:
-    """What a program writes to both of its outputs; it must end with one of these codes."""
+    """Runs a program. Returns its output and errors. Fails if the exit code is not one of `codes`."""
     words = [str(word) for word in command]
     done = subprocess.run(
-        words, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_LONGEST, check=False
+        words, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PROGRAM_TIMEOUT, check=False
     )
     text = done.stdout.decode(errors="replace")
     if done.returncode not in codes:
-        raise Failed(f"{' '.join(words)}: ended with {done.returncode}: {text[-1000:]}")
+        raise Failed(f"{' '.join(words)}: exit code {done.returncode}: {text[-1000:]}")
     return text
 
 
-def run_script(stage: Stage, script: str, *arguments: object) -> None:
-    """Runs a script of node that prints a line of JSON for each of its checks: `{"sentence": ..., "error": ...}`."""
-    told = output("node", stage.folder / script, *arguments, codes=(0, 1))
-    for line in told.splitlines():
+def run_script(harness: Harness, script: str, *arguments: object) -> None:
+    """Runs a Node.js script that prints a line of JSON for each of its checks: `{"sentence": ..., "error": ...}`."""
+    result = output("node", harness.folder / script, *arguments, codes=(0, 1))
+    for line in result.splitlines():
         if not line.startswith("{"):
-            raise Failed(told[-1000:])
+            raise Failed(result[-1000:])
         result = json.loads(line)
 
         def outcome(error: str | None = result.get("error")) -> None:

@@ -1,4 +1,4 @@
-"""A gateway that runs, and where it listens."""
+"""A running gateway and its addresses."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import subprocess
 
 
 class Gateway:
-    """`addresses` are those of `listen`, in the order of the rule file, and `admin` is the operators'."""
+    """A gateway process. `addresses` are the listeners in the order of the rule file; `admin` is the admin listener."""
 
     def __init__(self, process: subprocess.Popen[str]):
         self.process = process
         self.addresses: list[str] = []
-        self.admin = self.started()
+        self.admin = self.wait_until_started()
 
-    def started(self) -> str:
-        """Reads what it says until it serves."""
-        said = ""
+    def wait_until_started(self) -> str:
+        """Reads the log until the gateway serves. Returns the address of the admin listener."""
+        log = ""
         for line in self.process.stderr or ():
-            said += line
-            if listens := re.search(r"listening on (\S+)", line):
-                self.addresses.append(without_scheme(listens[1]))
-            if serves := re.search(r"admin on (\S+)", line):
-                return without_scheme(serves[1])
-        raise RuntimeError(f"the gateway does not start: {said}")
+            log += line
+            if listener := re.search(r"listening on (\S+)", line):
+                self.addresses.append(without_scheme(listener[1]))
+            if admin := re.search(r"admin on (\S+)", line):
+                return without_scheme(admin[1])
+        raise RuntimeError(f"the gateway does not start: {log}")
 
-    def end(self) -> tuple[int, str]:
-        """Waits for its end; returns its code, and what it said since it serves."""
-        _, said = self.process.communicate(timeout=20)
-        return self.process.returncode, said
+    def wait(self) -> tuple[int, str]:
+        """Waits for the exit. Returns the exit code and the rest of the log."""
+        _, log = self.process.communicate(timeout=20)
+        return self.process.returncode, log
 
 
 def without_scheme(url: str) -> str:

@@ -1,4 +1,4 @@
-"""A server of gRPC behind the gateway: grpcio's, with messages that are bytes as they are."""
+"""A gRPC server behind the gateway, by grpcio. Its messages are plain bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_LIMIT = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 class Server:
-    """It knows how many calls were cancelled, how much time the last one was given, and on which connections they came."""
+    """Records cancelled calls, the remaining time of the last call, and the peer addresses."""
 
     def __init__(
         self, credentials: grpc.ServerCredentials | None = None, port: int = 0, *options: tuple[str, int]
@@ -44,13 +44,13 @@ class Server:
     def unary(self, message: bytes, context: grpc.ServicerContext) -> bytes:
         self.seconds_left = context.time_remaining()
         self.peers.add(context.peer())
-        told = [(key, value) for key, value in context.invocation_metadata() if key.startswith("x-")]
-        context.send_initial_metadata(told)
+        result = [(key, value) for key, value in context.invocation_metadata() if key.startswith("x-")]
+        context.send_initial_metadata(result)
         context.set_trailing_metadata([("x-end", "yes"), ("x-end-bin", b"\x00\xff")])
         return message
 
     def many(self, message: bytes, _: grpc.ServicerContext) -> Iterator[bytes]:
-        """As many messages as the number says."""
+        """Returns `message` messages."""
         for number in range(int(message)):
             yield b"%d" % number
 
@@ -66,7 +66,7 @@ class Server:
 
     def hang(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         over = threading.Event()
-        if context.add_callback(over.set):  # it is not if the call has ended already
+        if context.add_callback(over.set):  # False if the call has already ended
             over.wait(20)
         self.cancelled.release()
         return b""

@@ -1,4 +1,4 @@
-"""Clients that ask until they are told to stop: wrk over HTTP/1.1, node and grpcio over HTTP/2, all of them over TLS."""
+"""Load over TLS until stopped: wrk over HTTP/1.1, Node.js and grpcio over HTTP/2."""
 
 from __future__ import annotations
 
@@ -10,57 +10,57 @@ import threading
 import grpc
 from checking import expect
 from grpc_server import SERVICE
-from stage import Stage
+from harness import Harness
 
 
 class Load:
-    """wrk on kept connections, wrk on a new one for each request, node in both ways, and calls of grpcio on a channel."""
+    """wrk and Node.js, each with reused connections and with a new connection per request, and calls of grpcio."""
 
-    def __init__(self, stage: Stage, address: str):
+    def __init__(self, harness: Harness, address: str):
         url = f"https://{address}/plain"
-        wrk = ("wrk", "-t", 1, "-d", 300, "--timeout", 10, "-s", stage.folder / "load.lua")
+        wrk = ("wrk", "-t", 1, "-d", 300, "--timeout", 10, "-s", harness.folder / "load.lua")
         self.wrk = [
-            stage.start(*wrk, "-c", 4, url),
-            stage.start(*wrk, "-c", 2, "-H", "Connection: close", url),
+            harness.start(*wrk, "-c", 4, url),
+            harness.start(*wrk, "-c", 2, "-H", "Connection: close", url),
         ]
-        self.calls = Calls(stage, address)
-        self.node = stage.start("node", stage.folder / "load_http2.mjs", url, stage.certificates.ca, takes_input=True)
+        self.calls = Calls(harness, address)
+        self.node = harness.start("node", harness.folder / "load_http2.mjs", url, harness.certificates.ca, takes_input=True)
 
     def __enter__(self) -> Load:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """It does not outlive a check that fails."""
+        """Ends the load also if the check fails."""
         self.calls.stopped.set()
         for program in (*self.wrk, self.node):
             program.kill()
 
-    def goes_on(self) -> None:
-        """Waits until node has had 20 more answers."""
+    def wait_for_progress(self) -> None:
+        """Waits until Node.js has received 20 more responses."""
         assert self.node.stdin and self.node.stdout
         self.node.stdin.write("\n")
         self.node.stdin.flush()
         self.node.stdout.readline()
 
     def end(self) -> str:
-        """Ends it; nothing may have failed. Returns how much was answered."""
+        """Ends the load, which must have no failures. Returns a summary."""
         for program in self.wrk:
             program.send_signal(signal.SIGINT)
-        answered = [answered_by_wrk(program.communicate(timeout=10)[0]) for program in self.wrk]
-        told, _ = self.node.communicate(timeout=10)
-        totals = json.loads(told)
-        expect("node's failures", totals["failures"], [])
+        answered = [responses_to_wrk(program.communicate(timeout=10)[0]) for program in self.wrk]
+        result, _ = self.node.communicate(timeout=10)
+        totals = json.loads(result)
+        expect("failures of Node.js", totals["failures"], [])
         calls = self.calls.end()
         requests, handshakes = sum(answered) + totals["answered"], answered[1] + totals["handshakes"]
         return f"{requests} requests, {calls} calls, {handshakes} handshakes"
 
 
 class Calls:
-    """Calls of gRPC, one after the other on each of two threads."""
+    """gRPC calls, sequential on each of two threads."""
 
-    def __init__(self, stage: Stage, address: str):
+    def __init__(self, harness: Harness, address: str):
         self.stopped, self.answered, self.failures = threading.Event(), 0, []
-        credentials = grpc.ssl_channel_credentials(stage.certificates.ca.read_bytes())
+        credentials = grpc.ssl_channel_credentials(harness.certificates.ca.read_bytes())
         self.channel = grpc.secure_channel(address, credentials, [("grpc.use_local_subchannel_pool", 1)])
         self.threads = [threading.Thread(target=self.keep_calling, daemon=True) for _ in range(2)]
         for thread in self.threads:
@@ -80,13 +80,13 @@ class Calls:
         for thread in self.threads:
             thread.join()
         self.channel.close()
-        expect("grpcio's failures", self.failures, [])
+        expect("failures of grpcio", self.failures, [])
         return self.answered
 
 
-def answered_by_wrk(told: str) -> int:
-    """How many requests it had answered. It tells of failures only where there are some."""
-    failures = re.findall(r"Socket errors: .*|Non-2xx or 3xx responses: .*", told)
-    expect("wrk's failures", failures, [])
-    answered = re.search(r"(\d+) requests in", told)
+def responses_to_wrk(result: str) -> int:
+    """Returns the number of responses in the report of wrk. The report mentions failures only if there are any."""
+    failures = re.findall(r"Socket errors: .*|Non-2xx or 3xx responses: .*", result)
+    expect("failures of wrk", failures, [])
+    answered = re.search(r"(\d+) requests in", result)
     return int(answered[1]) if answered else 0

@@ -1,5 +1,5 @@
-// Clients of HTTP/2 over TLS: `node load_http2.mjs URL CA`. For each line of input they print one when they have had 20
-// more answers; at its end they stop, and print what came of all.
+// HTTP/2 clients over TLS: `node load_http2.mjs URL CA`. For each line of input, prints a line after 20 more responses.
+// At the end of the input, stops and prints the totals.
 import fs from "node:fs";
 import http2 from "node:http2";
 import readline from "node:readline";
@@ -27,7 +27,7 @@ function connect() {
   });
 }
 
-/** One request. The server is free not to look at what it has told to go elsewhere by GOAWAY: RFC 9113 section 6.8. */
+/** Sends a request. A server may ignore streams after its GOAWAY (RFC 9113 section 6.8), so these are no failures. */
 function ask(session) {
   return new Promise((resolve) => {
     if (session.closed || session.destroyed) return resolve();
@@ -37,7 +37,7 @@ function ask(session) {
     stream.setEncoding("utf8");
     stream.on("response", (fields) => (head = fields));
     stream.on("data", (data) => (text += data));
-    stream.on("error", () => {}); // its code tells
+    stream.on("error", () => {}); // `rstCode` has the cause
     stream.on("close", () => {
       if (stream.rstCode === http2.constants.NGHTTP2_REFUSED_STREAM) return resolve();
       if (stream.rstCode !== 0 || head[":status"] !== 200 || text !== "hello\n")
@@ -49,24 +49,24 @@ function ask(session) {
   });
 }
 
-async function keepAsking(streams, isKept) {
+async function sendRequests(streams, reusesConnection) {
   let session = await connect();
   while (!stopped) {
     if (session.closed || session.destroyed) session = await connect();
     await Promise.all(Array.from({ length: streams }, () => ask(session)));
-    if (!isKept) session.close();
-    await sleep(2); // for the processor time of what is tested
+    if (!reusesConnection) session.close();
+    await sleep(2); // leaves CPU time to the gateway
   }
   session.close();
 }
 
-/** Resolves when so many more have been answered. */
+/** Resolves after `more` further responses. */
 function answered(more) {
   const enough = totals.answered + more;
   return new Promise((resolve) => wakes.push(() => totals.answered >= enough && resolve()));
 }
 
-const clients = [keepAsking(4, true), keepAsking(1, true), keepAsking(1, false), keepAsking(1, false)];
+const clients = [sendRequests(4, true), sendRequests(1, true), sendRequests(1, false), sendRequests(1, false)];
 for await (const _ of readline.createInterface({ input: process.stdin })) {
   await answered(20);
   wakes.length = 0;

@@ -1,4 +1,4 @@
-"""Runs the checks of checks/, each a sentence, and lists those that failed; see `run`."""
+"""Runs the checks of checks/ and lists the failed ones; see `run`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import checking
-from stage import Stage
+from harness import Harness
 
 FOLDER = Path(__file__).resolve().parent / "checks"
 
@@ -20,11 +20,11 @@ def main() -> int:
         print(f"tests/clients: no such checks: {', '.join(sorted(unknown))}", file=sys.stderr)
         return 2
     begin = time.monotonic()
-    with Stage(Path(program)) as stage:
+    with Harness(Path(program)) as harness:
         for name in wanted or names:
             importlib.import_module(f"checks.{name}")
             print(f"\n{name}", flush=True)
-            checking.run_all(f"checks.{name}", stage)
+            checking.run_all(f"checks.{name}", harness)
     passed, failed = len(checking.passed), len(checking.failed)
     for sentence in checking.failed:
         print(f"FAILED  {sentence}")

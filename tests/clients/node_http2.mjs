@@ -1,9 +1,9 @@
-// Checks by node's client of HTTP/2: `node node_http2.mjs URL NAME [CA]`. Prints a line of JSON for each.
+// Checks with the HTTP/2 client of Node.js: `node node_http2.mjs URL NAME [CA]`. Prints a line of JSON for each.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import fs from "node:fs";
 import http2 from "node:http2";
-import { runAll, until } from "./node_checking.mjs";
+import { runAll, until } from "./node_checks.mjs";
 
 const [url, name, ca] = process.argv.slice(2);
 
@@ -14,79 +14,79 @@ async function connect() {
   return session;
 }
 
-/** What comes back for a request. */
+/** Sends a request. Returns the head, text and trailers of the response. */
 function ask(session, fields, body, trailers) {
   return new Promise((resolve, reject) => {
     const stream = session.request({ ":path": "/plain", ...fields }, { waitForTrailers: Boolean(trailers), endStream: body === undefined && !trailers });
-    const answer = { text: "", trailers: {} };
+    const response = { text: "", trailers: {} };
     if (trailers) stream.on("wantTrailers", () => stream.sendTrailers(trailers));
     stream.setEncoding("utf8");
-    stream.on("response", (head) => (answer.head = head));
-    stream.on("trailers", (fields) => (answer.trailers = { ...fields }));
-    stream.on("data", (data) => (answer.text += data));
+    stream.on("response", (head) => (response.head = head));
+    stream.on("trailers", (fields) => (response.trailers = { ...fields }));
+    stream.on("data", (data) => (response.text += data));
     stream.on("error", reject);
-    stream.on("close", () => (stream.rstCode ? reject(new Error(`reset with ${stream.rstCode}`)) : resolve(answer)));
+    stream.on("close", () => (stream.rstCode ? reject(new Error(`reset with ${stream.rstCode}`)) : resolve(response)));
     if (body !== undefined || trailers) stream.end(body);
   });
 }
 
 const checks = {
-  "node is answered over HTTP/2": async (session) => {
+  "Node.js gets a response over HTTP/2": async (session) => {
     const { head, text } = await ask(session, {});
     assert.deepEqual([head[":status"], text], [200, "hello\n"]);
   },
-  "node's request arrives as what it is": async (session) => {
+  "a request of Node.js arrives unchanged": async (session) => {
     const { text } = await ask(session, { ":method": "PUT", ":path": "/request?a=b", "x-one": "1", cookie: ["a=1", "b=2"] }, "body");
     const { method, url, headers } = JSON.parse(text);
     assert.deepEqual([method, url, headers["x-one"], headers.cookie], ["PUT", "/request?a=b", "1", "a=1; b=2"]);
   },
-  "node has 4 MiB echoed": async (session) => {
+  "4 MiB are echoed to Node.js": async (session) => {
     const body = "0123456789abcdef".repeat(256 * 1024);
     const { text } = await ask(session, { ":method": "POST", ":path": "/echo" }, body);
     assert.ok(text === body);
   },
-  "node's trailers reach the origin": async (session) => {
+  "trailers of Node.js reach the origin": async (session) => {
     const fields = { ":method": "POST", ":path": "/count", trailer: "x-checksum" };
     const { text } = await ask(session, fields, "body", { "x-checksum": "abc" });
     assert.deepEqual(JSON.parse(text), { bytes: 4, trailers: { "x-checksum": "abc" } });
   },
-  "the origin's trailers reach node": async (session) => {
+  "trailers of the origin reach Node.js": async (session) => {
     const { text, trailers } = await ask(session, { ":path": "/trailers", te: "trailers" });
     assert.deepEqual([text, trailers["x-checksum"]], ["with trailers\n", "abc"]);
   },
-  "node is refused with 429 and its fields": async (session) => {
+  "Node.js gets 429 with the rate limit fields": async (session) => {
     const again = () => ask(session, { ":path": "/limited/plain", "x-name": name });
-    const answers = [await again(), await again(), await again()];
-    assert.deepEqual(answers.map(({ head }) => head[":status"]), [200, 200, 429]);
-    const { head, text } = answers[2];
+    const responses = [await again(), await again(), await again()];
+    assert.deepEqual(responses.map(({ head }) => head[":status"]), [200, 200, 429]);
+    const { head, text } = responses[2];
     assert.ok(head["retry-after"] && head.ratelimit && head["ratelimit-policy"]);
     assert.deepEqual(JSON.parse(text)["violated-policies"], ["per-name"]);
   },
-  "node's reset of a stream ends its request at the origin, and nothing else": async (session) => {
-    const left = async () => Number((await ask(session, { ":path": "/left" })).text);
-    const before = await left();
+  "a reset stream of Node.js aborts only its own request at the origin": async (session) => {
+    const aborted = async () => Number((await ask(session, { ":path": "/aborted" })).text);
+    const before = await aborted();
     const stream = session.request({ ":path": "/hang" });
     stream.on("error", () => {});
-    await ask(session, {}); // the origin is asked before the stream is reset
+    await ask(session, {}); // the request has reached the origin before the reset
     stream.close(http2.constants.NGHTTP2_CANCEL);
-    await until(async () => (await left()) > before);
+    await until(async () => (await aborted()) > before);
   },
-  "an answer that its origin breaks off is a reset stream, and the next is answered": async (session) => {
+  "a truncated response resets the stream, and the next request succeeds": async (session) => {
     await assert.rejects(ask(session, { ":path": "/broken" }));
     assert.equal((await ask(session, {})).text, "hello\n");
   },
-  "100 streams of which one is not read do not hold each other up": async (session) => {
+  "an unread stream does not block 99 others": async (session) => {
     const unread = session.request({ ":path": "/bytes/1000000" });
     unread.pause();
-    const answers = await Promise.all(Array.from({ length: 99 }, () => ask(session, { ":path": "/bytes/100000" })));
-    assert.ok(answers.every(({ text }) => text.length === 100_000));
+    const responses = await Promise.all(Array.from({ length: 99 }, () => ask(session, { ":path": "/bytes/100000" })));
+    assert.ok(responses.every(({ text }) => text.length === 100_000));
     let read = 0;
     unread.on("data", (data) => (read += data.length));
     unread.resume();
     await new Promise((resolve) => unread.on("end", resolve));
     assert.equal(read, 1_000_000);
   },
-  "node's extended CONNECT is a WebSocket": async (session) => {
+  "an extended CONNECT of Node.js opens a WebSocket": async (session) => {
     assert.equal(session.remoteSettings.enableConnectProtocol, true);
     const fields = { ":method": "CONNECT", ":protocol": "websocket", ":path": "/socket", "sec-websocket-version": "13" };
     const stream = session.request(fields, { endStream: false });
@@ -100,16 +100,16 @@ const checks = {
     await closed;
     assert.equal(stream.rstCode, 0);
   },
-  "node's extended CONNECT to another protocol is refused with 501, and one beyond a limit with 429": async (session) => {
+  "an extended CONNECT of Node.js gets 501 for another protocol, and 429 over the limit": async (session) => {
     const tunnel = (fields) => ask(session, { ":method": "CONNECT", "sec-websocket-version": "13", ...fields }, "");
     assert.equal((await tunnel({ ":protocol": "other", ":path": "/socket" })).head[":status"], 501);
     const limited = { ":protocol": "websocket", ":path": "/limited/socket", "x-name": `${name}-tunnel` };
-    const answers = [await tunnel(limited), await tunnel(limited), await tunnel(limited)];
-    assert.deepEqual(answers.map(({ head }) => head[":status"]), [200, 200, 429]);
+    const responses = [await tunnel(limited), await tunnel(limited), await tunnel(limited)];
+    assert.deepEqual(responses.map(({ head }) => head[":status"]), [200, 200, 429]);
   },
-  "node's PING is answered": (session) =>
+  "a PING of Node.js is answered": (session) =>
     new Promise((resolve, reject) => session.ping((error) => (error ? reject(error) : resolve()))),
-  "node's settings are acknowledged": (session) =>
+  "settings of Node.js are acknowledged": (session) =>
     new Promise((resolve, reject) =>
       session.settings({ initialWindowSize: 100_000, enablePush: false }, (error) => (error ? reject(error) : resolve())),
     ),

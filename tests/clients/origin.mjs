@@ -1,7 +1,7 @@
-// A server of node behind the gateway: `node origin.mjs SOCKET`. Prints its port, and listens on a Unix socket as well.
+// A Node.js server behind the gateway: `node origin.mjs SOCKET`. Prints its port, and also listens on a Unix socket.
 import http from "node:http";
 
-let left = 0; // requests whose client was gone before their answer was complete
+let aborted = 0; // requests whose connection closed before the response was complete
 
 const pages = {
   plain: (_, response) => response.end("hello\n"),
@@ -11,7 +11,7 @@ const pages = {
     response.end(JSON.stringify({ method, url, httpVersion, headers }));
   },
   echo: (request, response) => request.pipe(response),
-  // How much came, and what came behind it.
+  // The size of the body, and the trailers.
   count: (request, response) => {
     let bytes = 0;
     request.on("data", (data) => (bytes += data.length));
@@ -23,7 +23,7 @@ const pages = {
     response.addTrailers({ "x-checksum": "abc" });
     response.end();
   },
-  // So many bytes.
+  // `count` bytes.
   bytes: (_, response, count) => {
     const piece = Buffer.alloc(16 * 1024, "x");
     let rest = Number(count);
@@ -37,7 +37,7 @@ const pages = {
     };
     more();
   },
-  // Events, each when the one before it has been seen: the client asks for the next by /more.
+  // Server-sent events. The client requests /more to get the second one.
   events: (_, response) => {
     response.setHeader("content-type", "text/event-stream");
     response.write("data: first\n\n");
@@ -47,46 +47,46 @@ const pages = {
     waiting.splice(0).forEach((wake) => wake());
     response.end();
   },
-  // Says what will be needed, and answers when the client has heard of it and asks by /more.
+  // Sends 103 Early Hints. Responds after the client has requested /more.
   hints: (_, response) => {
     response.writeEarlyHints({ link: "</style.css>; rel=preload; as=style", "x-hint": "yes" });
     waiting.push(() => response.end("after the hint\n"));
   },
-  // Does not want what the client would send.
+  // Responds without reading the body.
   unwanted: (_, response) => {
     response.statusCode = 417;
     response.end();
   },
-  // Says a part of its answer, and breaks it off.
+  // Truncates its response.
   broken: (_, response) => {
     response.writeHead(200, { "content-length": 100 });
     response.write("a part of it", () => response.destroy());
   },
   hang: () => {},
-  left: (_, response) => response.end(String(left)),
+  aborted: (_, response) => response.end(String(aborted)),
   status: (_, response, status) => {
     response.statusCode = Number(status);
     response.end();
   },
 };
 const waiting = [];
-// Of routes: what follows them is the page.
+// Prefixes of routes; the page follows.
 const prefixes = ["limited", "unix", "by-address", "by-subject", "by-san"];
 
-function answer(request, response) {
+function respond(request, response) {
   const [, first, second, third] = request.url.split("?")[0].split("/");
   const [page, argument] = prefixes.includes(first) ? [second, third] : [first, second];
-  response.on("close", () => (left += response.writableFinished ? 0 : 1));
+  response.on("close", () => (aborted += response.writableFinished ? 0 : 1));
   (pages[page] ?? pages.plain)(request, response, argument);
 }
 
-/** A client waits with its body: node would ask for it at once, whatever the page. */
-function judge(request, response) {
+/** Sends 100 Continue except for /unwanted. Without this handler, Node.js sends it for every page. */
+function checkContinue(request, response) {
   if (!request.url.startsWith("/unwanted")) response.writeContinue();
-  answer(request, response);
+  respond(request, response);
 }
 
-const [server, local] = [http.createServer(answer), http.createServer(answer)];
-server.on("checkContinue", judge);
+const [server, local] = [http.createServer(respond), http.createServer(respond)];
+server.on("checkContinue", checkContinue);
 server.keepAliveTimeout = local.keepAliveTimeout = 60_000;
 local.listen(process.argv[2], () => server.listen(0, "127.0.0.1", () => console.log(server.address().port)));

@@ -1,4 +1,4 @@
-"""A server of WebSocket behind the gateway, by `websockets`: it sends back what it hears."""
+"""A WebSocket echo server behind the gateway, by `websockets`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from websockets.typing import Subprotocol
 
 class Server:
     def __init__(self) -> None:
-        logging.getLogger("websockets.server").setLevel(logging.CRITICAL)  # how connections end is for the checks to say
-        self.server = serve(answer, "127.0.0.1", 0, select_subprotocol=chat, max_size=None)
+        # Closed connections are no errors: the checks decide that.
+        logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
+        self.server = serve(echo, "127.0.0.1", 0, select_subprotocol=chat, max_size=None)
         self.port = self.server.socket.getsockname()[1]
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
@@ -22,11 +23,11 @@ class Server:
 
 
 def chat(_: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """The one that it speaks, if it is asked for."""
+    """Selects the subprotocol `chat` if it is offered."""
     return Subprotocol("chat") if "chat" in offered else None
 
 
-def answer(connection: ServerConnection) -> None:
+def echo(connection: ServerConnection) -> None:
     for message in connection:
         if message == "close":
             return connection.close(4000, "as you like")

@@ -1,4 +1,4 @@
-"""h2spec, which holds a server against RFC 7540 and RFC 7541."""
+"""h2spec, which checks a server against RFC 7540 and RFC 7541."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import shutil
 from xml.etree import ElementTree
 
 from checking import check, expect, output
-from stage import Stage
+from harness import Harness
 
-# What HTTP/2 is not is HTTP/1.1 on a listener that serves both: it is answered in words of that, with 400.
+# A listener with both versions treats an invalid HTTP/2 preface as HTTP/1.1 and responds with 400.
 BOTH_VERSIONS = {"Sends invalid connection preface"}
 
 
-@check("h2spec finds no fault, but that a client of no HTTP/2 is answered in HTTP/1.1")
-def finds_no_fault(stage: Stage) -> None:
-    expect("its faults", faults(stage, stage.address), BOTH_VERSIONS)
+@check("h2spec finds no fault, except that an invalid preface gets an HTTP/1.1 response")
+def finds_no_fault(harness: Harness) -> None:
+    expect("its faults", faults(harness, harness.address), BOTH_VERSIONS)
 
 
-def faults(stage: Stage, address: str, *options: str) -> set[str]:
-    """The names of the tests that fail. Where h2spec is not to be had, no fault is known but the one that is expected."""
+def faults(harness: Harness, address: str, *options: str) -> set[str]:
+    """Returns the names of failed tests. Without h2spec, returns the expected ones."""
     if not shutil.which("h2spec"):
         return BOTH_VERSIONS
-    report = stage.scratch / "h2spec.xml"
+    report = harness.scratch / "h2spec.xml"
     host, _, port = address.rpartition(":")
-    # This page answers whole requests alone: else an answer may end a stream before h2spec has sent what is wrong with it.
+    # This page responds only to complete requests: an earlier response could end a stream before h2spec sent the fault.
     output("h2spec", "-h", host, "-p", port, "-P", "/count", "-o", "2", "-j", report, *options, codes=(0, 1))
     cases = list(ElementTree.parse(report).iter("testcase"))
-    expect("most of it was run", len(cases) >= 140, True)
+    expect("most tests ran", len(cases) >= 140, True)
     return {case.get("classname", "") for case in cases if len(case)}

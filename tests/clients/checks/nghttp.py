@@ -5,52 +5,52 @@ from __future__ import annotations
 import re
 
 from checking import check, expect, output
-from stage import Stage
+from harness import Harness
 
 
-@check("nghttp is answered, with the priorities of old that it sends")
-def answers(stage: Stage) -> None:
-    told = output("nghttp", "-nv", f"{stage.url}/plain")
-    expect("a status of 200", ":status: 200" in told, True)
-    expect("no GOAWAY but its own", "recv GOAWAY" in told, False)
+@check("nghttp gets a response although it sends priorities")
+def responses(harness: Harness) -> None:
+    result = output("nghttp", "-nv", f"{harness.url}/plain")
+    expect("a status of 200", ":status: 200" in result, True)
+    expect("a GOAWAY of the gateway", "recv GOAWAY" in result, False)
 
 
-@check("nghttp's upload is echoed, with padding and small windows")
-def uploads(stage: Stage) -> None:
-    body = stage.scratch / "upload"
+@check("the upload of nghttp is echoed, with padding and small windows")
+def uploads(harness: Harness) -> None:
+    body = harness.scratch / "upload"
     body.write_bytes(b"0123456789" * 10_000)
     options = ("-w", "12", "-W", "12", "-b", "200")
-    expect("the echo", output("nghttp", *options, "-d", body, f"{stage.url}/echo"), body.read_text())
+    expect("the echo", output("nghttp", *options, "-d", body, f"{harness.url}/echo"), body.read_text())
 
 
-@check("nghttp that sends 24 KiB of fields in CONTINUATION frames is told by 431 that these are too many")
-def sends_too_many_fields(stage: Stage) -> None:
-    told = output("nghttp", "-nv", "--continuation", f"{stage.url}/plain")
-    expect("a status of 431", ":status: 431" in told, True)
+@check("nghttp gets 431 for 24 KiB of fields in CONTINUATION frames")
+def sends_too_many_fields(harness: Harness) -> None:
+    result = output("nghttp", "-nv", "--continuation", f"{harness.url}/plain")
+    expect("a status of 431", ":status: 431" in result, True)
 
 
-@check("nghttp's trailers reach the origin, and the origin's reach nghttp")
-def sends_trailers(stage: Stage) -> None:
-    body = stage.write("short", "body")
-    told = output("nghttp", "-d", body, "--trailer", "x-checksum: abc", "-H", "trailer: x-checksum", f"{stage.url}/count")
-    expect("what the origin had", told.strip(), '{"bytes":4,"trailers":{"x-checksum":"abc"}}')
-    told = output("nghttp", "-nv", "-H", "te: trailers", f"{stage.url}/trailers")
-    expect("the origin's", "x-checksum: abc" in told, True)
+@check("trailers pass from nghttp to the origin and back")
+def sends_trailers(harness: Harness) -> None:
+    body = harness.write("short", "body")
+    result = output("nghttp", "-d", body, "--trailer", "x-checksum: abc", "-H", "trailer: x-checksum", f"{harness.url}/count")
+    expect("trailers at the origin", result.strip(), '{"bytes":4,"trailers":{"x-checksum":"abc"}}')
+    result = output("nghttp", "-nv", "-H", "te: trailers", f"{harness.url}/trailers")
+    expect("trailers of the origin", "x-checksum: abc" in result, True)
 
 
-@check("h2load has 5,000 requests answered on 10 connections with 20 streams each")
-def bears_a_load_of_http2(stage: Stage) -> None:
-    expect_loaded("-m", "20", f"{stage.url}/plain")
+@check("h2load gets 5,000 responses on 10 connections with 20 streams each")
+def load_over_http2(harness: Harness) -> None:
+    expect_loaded("-m", "20", f"{harness.url}/plain")
 
 
-@check("h2load has 5,000 requests answered over HTTP/1.1")
-def bears_a_load_of_http1(stage: Stage) -> None:
-    expect_loaded("--h1", f"{stage.url}/plain")
+@check("h2load gets 5,000 responses over HTTP/1.1")
+def load_over_http1(harness: Harness) -> None:
+    expect_loaded("--h1", f"{harness.url}/plain")
 
 
 def expect_loaded(*options: str, requests: int = 5000) -> None:
-    """h2load has all it asks for answered."""
-    told = output("h2load", "-n", requests, "-c", "10", *options)
-    answers, failures = (re.search(line, told) for line in (r"status codes: (.*)", r"\d+ failed, \d+ errored, \d+ timeout"))
-    expect("the answers", answers and answers[1], f"{requests} 2xx, 0 3xx, 0 4xx, 0 5xx")
+    """Expects that h2load gets all responses, without failures."""
+    result = output("h2load", "-n", requests, "-c", "10", *options)
+    responses, failures = (re.search(line, result) for line in (r"status codes: (.*)", r"\d+ failed, \d+ errored, \d+ timeout"))
+    expect("the responses", responses and responses[1], f"{requests} 2xx, 0 3xx, 0 4xx, 0 5xx")
     expect("failures", failures and failures[0], "0 failed, 0 errored, 0 timeout")

@@ -1,18 +1,18 @@
-"""node's clients of HTTP/1.1 and HTTP/2; their checks are in ../node_http2.mjs and ../node_informed.mjs."""
+"""The HTTP/1.1 and HTTP/2 clients of Node.js. The checks are in ../node_http2.mjs and ../node_informational.mjs."""
 
 from __future__ import annotations
 
 from checking import check, run_script
-from stage import Stage
+from harness import Harness
 
 
-@check("node's checks of HTTP/2 in clear end")
-def in_clear(stage: Stage) -> None:
-    run_script(stage, "node_http2.mjs", stage.url, stage.name())
+@check("the HTTP/2 checks of Node.js in plaintext finish")
+def plaintext(harness: Harness) -> None:
+    run_script(harness, "node_http2.mjs", harness.url, harness.name())
 
 
-@check("node's checks of what comes before an answer end")
-def is_informed(stage: Stage) -> None:
+@check("the checks of informational responses of Node.js finish")
+def informational_responses(harness: Harness) -> None:
     for version in (1, 2):
-        run_script(stage, "node_informed.mjs", stage.url, version)
-        run_script(stage, "node_informed.mjs", stage.tls_url, version, stage.certificates.ca)
+        run_script(harness, "node_informational.mjs", harness.url, version)
+        run_script(harness, "node_informational.mjs", harness.tls_url, version, harness.certificates.ca)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from checking import check, expect, output
-from stage import Stage
+from harness import Harness
 
 
-@check("curl is answered on a Unix socket, over both versions")
-def answers(stage: Stage) -> None:
+@check("curl gets responses on a Unix socket, over both versions")
+def responses(harness: Harness) -> None:
     for option, version in (("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")):
-        socket = ("--unix-socket", stage.scratch / "gateway.sock")
-        told = output("curl", "-sS", option, *socket, "-w", "%{http_version} %{http_code}", "http://localhost/plain")
-        expect(option, told, f"hello\n{version} 200")
+        socket = ("--unix-socket", harness.scratch / "gateway.sock")
+        result = output("curl", "-sS", option, *socket, "-w", "%{http_version} %{http_code}", "http://localhost/plain")
+        expect(option, result, f"hello\n{version} 200")
 
 
-@check("node is asked on a Unix socket")
-def asks(stage: Stage) -> None:
-    body = stage.scratch / "sent"
+@check("the gateway forwards to Node.js on a Unix socket")
+def asks(harness: Harness) -> None:
+    body = harness.scratch / "sent"
     body.write_bytes(bytes(range(256)) * 4096)
-    back = stage.scratch / "back"
-    output("curl", "-sS", "--data-binary", f"@{body}", "-o", back, f"{stage.url}/unix/echo")
+    back = harness.scratch / "back"
+    output("curl", "-sS", "--data-binary", f"@{body}", "-o", back, f"{harness.url}/unix/echo")
     expect("the echo", back.read_bytes() == body.read_bytes(), True)

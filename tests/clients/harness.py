@@ -1,4 +1,4 @@
-"""A gateway and the servers behind it, on free ports, ended with the run."""
+"""The test environment: a gateway, with servers behind it and proxies in front of it, on free ports."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(__file__).resolve().parent
 
 
-class Stage:
-    """What the checks talk to."""
+class Harness:
+    """The servers that the checks use. All are terminated at the end of the run."""
 
     def __init__(self, program: Path):
         self.program = program.resolve()
@@ -30,9 +30,9 @@ class Stage:
         self._stack = ExitStack()
         self._names = itertools.count()
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Harness:
         self.scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.scratch.chmod(0o711)  # nginx reads as nobody
+        self.scratch.chmod(0o711)  # nginx reads files as the user nobody
         try:
             self.make_certificates()
             self.start_servers()
@@ -50,24 +50,24 @@ class Stage:
         self.certificates = Certificates(self.scratch)
         self.certificates.make("api", "DNS:localhost", "DNS:secure.test", "IP:127.0.0.1")
         self.certificates.make("web", "DNS:web.test", "DNS:*.wild.test")
-        for name in ("client", "shown"):
+        for name in ("client", "reloaded"):
             self.certificates.make(name, f"DNS:{name}.test")
         self.certificates.make_ocsp("api")
-        folder = self.scratch / "strangers"
+        folder = self.scratch / "other_authority"
         folder.mkdir()
-        self.strangers = Certificates(folder)
-        self.strangers.make("client", "DNS:client.test")
+        self.other_authority = Certificates(folder)
+        self.other_authority.make("client", "DNS:client.test")
 
     def start_servers(self) -> None:
-        """What stands behind the gateway, and the gateway."""
+        """Starts the upstream servers, the gateway and the proxies."""
         key, certificate = ((self.scratch / f"api.{kind}").read_bytes() for kind in ("key", "pem"))
         self.grpc = grpc_server.Server()
-        self._stack.callback(lambda: self.grpc.stop())  # it may be another one by then
+        self._stack.callback(lambda: self.grpc.stop())  # a check may have replaced it
         grpc_tls = grpc_server.Server(grpc.ssl_server_credentials([(key, certificate)]))
         self._stack.callback(grpc_tls.stop)
-        # It sends each connection away (GOAWAY) when it is so old.
-        self.restless = grpc_server.Server(None, 0, ("grpc.max_connection_age_ms", 200))
-        self._stack.callback(self.restless.stop)
+        # Sends GOAWAY on each connection after 200 ms.
+        self.goaway = grpc_server.Server(None, 0, ("grpc.max_connection_age_ms", 200))
+        self._stack.callback(self.goaway.stop)
         sockets = websocket_server.Server()
         self._stack.callback(sockets.stop)
         self.origin = f"127.0.0.1:{self.start_node('origin.mjs', self.scratch / 'origin.sock')}"
@@ -76,7 +76,7 @@ class Stage:
             ORIGIN=self.origin,
             GRPC=self.grpc.port,
             GRPC_TLS=grpc_tls.port,
-            GRPC_RESTLESS=self.restless.port,
+            GRPC_GOAWAY=self.goaway.port,
             SOCKETS=sockets.port,
             NGINX=self.start_nginx(),
             FOLDER=self.scratch,
@@ -86,7 +86,7 @@ class Stage:
         self.url, self.tls_url = f"http://{self.address}", f"https://localhost:{self.tls.rpartition(':')[2]}"
 
     def name(self) -> str:
-        """A name that nobody has had: a client whose limits are untouched."""
+        """Returns a new name: a client whose limits are unused."""
         return f"name-{next(self._names)}"
 
     def write(self, name: str, text: str) -> Path:
@@ -95,7 +95,7 @@ class Stage:
         return path
 
     def start_node(self, script: str, *arguments: object) -> int:
-        """Starts a server that prints its port first."""
+        """Starts a Node.js server, which prints its port."""
         server = self.start("node", FOLDER / script, *arguments)
         assert server.stdout
         return int(server.stdout.readline())
@@ -108,8 +108,8 @@ class Stage:
         return port
 
     def start_haproxy(self) -> dict[str, int]:
-        """The ports of proxies in front of the gateway, by their names in the file."""
-        ports = {name: free_port() for name in ("V1", "V2", "STRANGER", "HTTP2", "HTTP2_TLS")}
+        """Starts haproxy in front of the gateway. Returns its ports, by their names in the file."""
+        ports = {name: free_port() for name in ("V1", "V2", "UNTRUSTED", "HTTP2", "HTTP2_TLS")}
         addresses = {"GATEWAY": self.address, "TLS": self.tls, "PROXIED": self.proxied, "PROXIED_TLS": self.proxied_tls}
         config = self.fill(FOLDER / "haproxy.cfg", SCRATCH=self.scratch, **ports, **addresses)
         self.start("haproxy", "-db", "-f", config)
@@ -123,14 +123,14 @@ class Stage:
         return Gateway(self.start(*command, stderr=subprocess.PIPE))
 
     def fill(self, template: Path, **values: object) -> Path:
-        """A copy of a file with its `@NAMES@` filled in."""
+        """Writes a copy of a file with its `@NAMES@` replaced."""
         text = template.read_text()
         for name, value in values.items():
             text = text.replace(f"@{name}@", str(value))
         return self.write(f"{self.name()}-{template.name}", text)
 
     def start(self, *command: object, stderr: int | None = None, takes_input: bool = False) -> subprocess.Popen[str]:
-        """Starts a program that is ended with the run."""
+        """Starts a program, which is terminated at the end of the run."""
         words = [str(word) for word in command]
         stdin = subprocess.PIPE if takes_input else subprocess.DEVNULL
         process = subprocess.Popen(
@@ -153,13 +153,14 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def free_port() -> int:
-    """For a server that cannot choose one itself. Hardly anybody takes it meanwhile."""
+    """Returns a free port, for servers that cannot choose one. Another process may take it, which is unlikely."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
 
 
 def wait_for(port: int) -> None:
+    """Waits until a server listens on the port."""
     end = time.monotonic() + 10
     while True:
         try:
