@@ -1,8 +1,8 @@
-//! What is fuzzed, and what it is held to.
+//! Fuzz targets and the properties that they check.
 
 #[path = "../tests/it/support"]
 pub mod support {
-    //! The strict reader of the tests, and their Redis.
+    //! The strict HTTP reader of the tests, and their Redis.
 
     pub mod redis;
     pub mod strict;

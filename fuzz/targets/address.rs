@@ -1,4 +1,4 @@
-//! Addresses: nobody who is not trusted says who he is.
+//! Fuzzes client addresses: only trusted proxies can set the address of a client.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,9 +7,9 @@ use tidegate::internals::client::AddressRules;
 use tidegate::internals::{Facts, Requests};
 
 const TRUSTED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
+const UNTRUSTED: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
-/// `X-Forwarded-For`: its lines are separated by line feeds.
+/// Checks the address from `X-Forwarded-For`. The input is its field lines, separated by line feeds.
 pub fn address(data: &[u8]) {
     let lines: Vec<HeaderValue> =
         data.split(|byte| *byte == b'\n').filter_map(|line| HeaderValue::from_bytes(line).ok()).collect();
@@ -23,14 +23,14 @@ pub fn address(data: &[u8]) {
     let (method, uri) = (Method::GET, Uri::from_static("/"));
     let facts =
         |peer| Facts::read(&method, &uri, Version::HTTP_11, &headers, peer, &Requests::default()).expect("facts");
-    assert_eq!(rules.address(&facts(STRANGER)), Some(STRANGER), "a stranger was believed");
+    assert_eq!(rules.address(&facts(UNTRUSTED)), Some(UNTRUSTED), "the field of an untrusted peer was accepted");
 
     let facts = facts(TRUSTED);
     let found = rules.address(&facts).expect("there is a peer");
     assert_eq!(rules.trace(&facts).map(|trace| trace.address), Some(found));
     let hops: Vec<&[u8]> = lines.iter().flat_map(|line| line.as_bytes().split(|byte| *byte == b',')).collect();
     assert_eq!(found, walk(&rules, &hops), "{hops:?}");
-    // Who stands behind a stranger changes nothing.
+    // Hops beyond an untrusted one do not matter.
     if !rules.trusts(found) {
         let line = HeaderValue::from_str(&format!("203.0.113.9, {found}")).expect("a value");
         headers.insert("x-forwarded-for", line);
@@ -40,7 +40,7 @@ pub fn address(data: &[u8]) {
     }
 }
 
-/// From the right: the first that is no trusted proxy, or the last before what is no address.
+/// Returns the first hop from the right that is not a trusted proxy, or the last one before an invalid address.
 fn walk(rules: &AddressRules, hops: &[&[u8]]) -> IpAddr {
     let mut nearest = TRUSTED;
     for hop in hops.iter().rev() {

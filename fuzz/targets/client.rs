@@ -1,4 +1,4 @@
-//! Clients: two that differ have two buckets, and one has one bucket, however it is written.
+//! Fuzzes client keys: two clients have different buckets, and a client has one bucket in every spelling.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -11,10 +11,10 @@ use tidegate::internals::{Facts, Requests, for_each_redis_key};
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
-/// What tells a client: a field, a cookie, a parameter.
+/// The values that identify a client: a header field, a cookie and a query parameter.
 type Values = [String; 3];
 
-/// Client keys: the bytes are the values of two clients, and how they are written.
+/// Checks client IDs and Redis keys. The input is the values of two clients, and the spelling of the first one.
 pub fn client(data: &[u8]) {
     let mut parts = data.split(|byte| *byte == b'\n');
     let mut next = || parts.next().unwrap_or_default();
@@ -22,23 +22,23 @@ pub fn client(data: &[u8]) {
     let style = next();
     let (Some(first), Some(second)) = (identify(&one, &[]), identify(&other, &[])) else { return };
     assert_eq!(first == second, one == other, "{one:?} and {other:?}");
-    assert_eq!(identify(&one, style).as_ref(), Some(&first), "another client when it is written as {style:?}");
+    assert_eq!(identify(&one, style).as_ref(), Some(&first), "another client in the spelling {style:?}");
     let keys = [keys(first), keys(second)];
     assert_eq!(keys[0] == keys[1], one == other, "{keys:?}");
     for key in keys.iter().flatten().filter(|key| key.contains('}')) {
         let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
-        assert_eq!(tag, Some("tidegate:route"), "another slot: {key:?}");
+        assert_eq!(tag, Some("tidegate:route"), "another hash slot: {key:?}");
         assert!(key.len() < 100 && key.bytes().all(|byte| byte.is_ascii_graphic()), "{key:?}");
     }
 }
 
-/// Letters and digits, as everybody reads them alike.
+/// Maps bytes to letters and digits, which every parser reads in the same way.
 fn values(parts: [&[u8]; 3]) -> Values {
     let letter = |byte: &u8| char::from(b"abcdefgABCDEFG0123456789"[usize::from(*byte) % 24]);
     parts.map(|part| part.iter().map(letter).collect())
 }
 
-/// Who sends these values; `style` says which letters are encoded and where blanks stand.
+/// Identifies the client of these values. The bits of `style` select the encoded letters and the places of blanks.
 fn identify([field, cookie, parameter]: &Values, style: &[u8]) -> Option<ClientId> {
     let bit = |index: usize| style.get(index / 8).is_some_and(|byte| byte >> (index % 8) & 1 == 1);
     let blank = |index: usize| if bit(index) { " \t" } else { "" };

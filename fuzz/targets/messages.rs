@@ -1,4 +1,5 @@
-//! Messages: what is written is read by a second, strict reader as exactly one message, and means what was judged.
+//! Fuzzes HTTP messages: a second, strict reader must read each forwarded message as exactly one message, with the path
+//! that the limits were evaluated for.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,12 +22,12 @@ routes:
     upstream: origin
 ";
 
-/// So many fields are read of a message. With those that are added it can have more.
-const MOST_FIELDS: usize = 100;
+/// The most fields that the gateway reads. A forwarded message can have more, because the gateway adds some.
+const MAX_FIELDS: usize = 100;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 
-/// What a stranger says of himself, and what is for one connection.
+/// Fields that the gateway removes: forwarding fields of untrusted peers, and hop-by-hop fields.
 const REMOVED: [&str; 5] = ["forwarded", "x-real-ip", "keep-alive", "proxy-connection", "upgrade"];
 
 fn with_pipeline<T>(work: impl FnOnce(&Pipeline) -> T) -> T {
@@ -36,87 +37,88 @@ fn with_pipeline<T>(work: impl FnOnce(&Pipeline) -> T) -> T {
     PIPELINE.with(work)
 }
 
-/// Request bytes -> parse -> judge -> rewrite -> write -> parse again.
+/// Parses, evaluates, rewrites and writes a request, and parses the result again.
 pub fn request(data: &[u8]) {
     with_pipeline(|pipeline| {
         let PipelineOutcome::Forwarded { bytes, length, path } = pipeline.request(data, PEER) else { return };
-        let sent = one(strict::request(&bytes), &bytes);
+        let sent = single_message(strict::request(&bytes), &bytes);
         let target = sent.method_and_target().split_once(' ').map(|(_, target)| target).unwrap_or_default();
-        assert_eq!(target.split('?').next(), Some(&path[..]), "judged by another path than was forwarded");
-        assert_eq!(sent.values("x-forwarded-for"), [PEER.to_string()], "somebody else's address");
+        assert_eq!(target.split('?').next(), Some(&path[..]), "evaluated another path than was forwarded");
+        assert_eq!(sent.values("x-forwarded-for"), [PEER.to_string()], "another client's address");
         let connection = sent.values("connection");
         assert!(connection.is_empty() || connection == ["te"], "{connection:?}");
         for name in REMOVED {
-            assert!(sent.values(name).is_empty(), "{name} went on");
+            assert!(sent.values(name).is_empty(), "{name} was forwarded");
         }
-        // What ends a request is in it: without its last byte it is not whole, and what follows it changes nothing.
+        // Without its last byte the request is incomplete, and the following bytes do not change it.
         assert!(
             matches!(pipeline.request(&data[..length - 1], PEER), PipelineOutcome::Incomplete),
-            "whole before its end"
+            "complete before its end"
         );
         let followed = [&data[..length], b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
         let again = pipeline.request(&followed, PEER);
         assert_eq!(
             again,
             PipelineOutcome::Forwarded { bytes: bytes.clone(), length, path: path.clone() },
-            "what follows changes it"
+            "changed by the following bytes"
         );
-        // What is written is a request for us, too, and the same one.
+        // The gateway reads the forwarded request as the same request.
         match pipeline.request(&bytes, PEER) {
             PipelineOutcome::Forwarded { bytes: twice, length, path: same } => {
-                let twice = one(strict::request(&twice), &twice);
+                let twice = single_message(strict::request(&twice), &twice);
                 assert_eq!((length, &same, twice.method_and_target()), (bytes.len(), &path, sent.method_and_target()));
                 assert_eq!((twice.body, twice.trailers), (sent.body, sent.trailers));
             }
             PipelineOutcome::Responded(_) => {}
-            PipelineOutcome::Malformed if sent.fields.len() > MOST_FIELDS => {}
+            PipelineOutcome::Malformed if sent.fields.len() > MAX_FIELDS => {}
             other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
         }
     });
 }
 
-/// Response bytes -> parse -> rewrite -> write -> parse again.
-pub fn answer(data: &[u8]) {
+/// Parses, rewrites and writes a response, and parses the result again.
+pub fn response(data: &[u8]) {
     for method in [Method::GET, Method::HEAD] {
         with_pipeline(|pipeline| {
             let PipelineOutcome::Forwarded { bytes, length, .. } = pipeline.response(data, &method) else { return };
             let head_only = method == Method::HEAD;
-            let sent = one(strict::response(&bytes, head_only, false), &bytes);
+            let sent = single_message(strict::response(&bytes, head_only, false), &bytes);
             assert!(length <= data.len());
             assert!(sent.values("connection").is_empty() && sent.values("upgrade").is_empty());
             match pipeline.response(&bytes, &method) {
                 PipelineOutcome::Forwarded { bytes: twice, length, .. } => {
-                    let twice = one(strict::response(&twice, head_only, false), &twice);
+                    let twice = single_message(strict::response(&twice, head_only, false), &twice);
                     assert_eq!((length, twice.status(), twice.body), (bytes.len(), sent.status(), sent.body));
                 }
-                PipelineOutcome::Malformed if sent.fields.len() > MOST_FIELDS => {}
+                PipelineOutcome::Malformed if sent.fields.len() > MAX_FIELDS => {}
                 other => panic!("{other:?}: {:?}", String::from_utf8_lossy(&bytes)),
             }
         });
     }
 }
 
-/// The one message that these bytes must be.
-fn one(front: Parsed, bytes: &[u8]) -> Message {
+/// Returns the message, which must use all of the bytes.
+fn single_message(front: Parsed, bytes: &[u8]) -> Message {
     match front {
         Parsed::Complete(message, length) if length == bytes.len() => message,
         other => panic!("{other:?}: {:?}", String::from_utf8_lossy(bytes)),
     }
 }
 
-/// Bodies in chunks: however they are cut, and as a second decoder reads them.
+/// Checks that a chunked body decodes to the same data however it is split, and as in a second decoder.
 pub fn chunks(data: &[u8]) {
     let [cut, body @ ..] = data else { return };
     let whole = decode_chunked([body]);
     let cut = usize::from(*cut) % (body.len() + 1);
-    assert_eq!(decode_chunked([&body[..cut], &body[cut..]]), whole, "depends on where it is cut");
-    assert_eq!(decode_chunked(body.chunks(1)), whole, "depends on where it is cut");
+    assert_eq!(decode_chunked([&body[..cut], &body[cut..]]), whole, "depends on the split");
+    assert_eq!(decode_chunked(body.chunks(1)), whole, "depends on the split");
     let Ok(Some(DecodedBody { data, rest, .. })) = whole else { return };
-    let (theirs, length) = decode(body).unwrap_or_else(|| panic!("no body: {:?}", String::from_utf8_lossy(body)));
-    assert_eq!((data, body.len() - rest), (theirs, length), "read otherwise");
+    let (expected, length) =
+        decode(body).unwrap_or_else(|| panic!("not a chunked body: {:?}", String::from_utf8_lossy(body)));
+    assert_eq!((data, body.len() - rest), (expected, length), "the decoders disagree");
 }
 
-/// A decoder that looks for lines, and knows extensions by their semicolon alone.
+/// A simple decoder that splits lines, and cuts chunk extensions at the semicolon.
 fn decode(body: &[u8]) -> Option<(Vec<u8>, usize)> {
     let (mut data, mut at) = (Vec::new(), 0);
     loop {
@@ -137,7 +139,7 @@ fn decode(body: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((data, at))
 }
 
-/// A line without its CR LF, in which there is neither.
+/// Reads a line up to CR LF. Returns `None` if the line contains a CR or LF.
 fn line<'b>(bytes: &'b [u8], at: &mut usize) -> Option<&'b [u8]> {
     let rest = bytes.get(*at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;

@@ -1,7 +1,7 @@
-//! What is done with the fuzzer's bytes, and what must hold of it: a target panics when it does not.
+//! The fuzz targets. A target panics if a property does not hold for its input.
 //!
-//! The test suite runs the same functions over all corpora (`tests/it/corpora.rs`), so that what was found stays mended
-//! where nobody has a fuzzer.
+//! The test suite runs the same functions over all corpora (`tests/it/corpora.rs`), as regression tests without a
+//! fuzzer.
 
 mod address;
 mod bucket;
@@ -13,17 +13,17 @@ mod proxy;
 pub use address::address;
 pub use bucket::bucket;
 pub use client::client;
-pub use messages::{answer, chunks, request};
+pub use messages::{chunks, request, response};
 pub use paths::path;
 pub use proxy::proxy;
 
-/// A target, by its name.
+/// A fuzz target.
 pub type Target = fn(&[u8]);
 
-/// All of them.
+/// All targets, by name.
 pub const TARGETS: [(&str, Target); 9] = [
     ("request", request),
-    ("answer", answer),
+    ("response", response),
     ("chunks", chunks),
     ("path", path),
     ("address", address),
@@ -33,12 +33,12 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("bucket", bucket),
 ];
 
-/// A rule file: it is read to its end or its mistakes are told, and neither takes long.
+/// Fuzzes rule files: parsing is quick, and either succeeds or reports errors.
 pub fn rules(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match tidegate::Config::parse_for_gateway(text) {
-        // What is good for a gateway is good for a layer.
-        Ok(_) => assert!(tidegate::Config::parse(text).is_ok(), "mistakes where there were none"),
-        Err(problems) => assert!(!problems.to_string().is_empty(), "mistakes that nobody is told of"),
+        // A valid rule file for a gateway is also valid for a layer.
+        Ok(_) => assert!(tidegate::Config::parse(text).is_ok(), "valid for a gateway, but not for a layer"),
+        Err(problems) => assert!(!problems.to_string().is_empty(), "rejected without an error message"),
     }
 }

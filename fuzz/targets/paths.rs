@@ -1,12 +1,12 @@
-//! Paths: one normal form, which is its own, in which nobody finds a way up or out.
+//! Fuzzes path normalization.
 
 use tidegate::internals::normalize_path;
 
-/// Path normalisation.
+/// Checks that normalization is idempotent and keeps the resource, and that no decoder finds `..` in a normal path.
 pub fn path(data: &[u8]) {
     let Ok(path) = std::str::from_utf8(data) else { return };
     let Some(normal) = normalize_path(path) else { return };
-    assert_eq!(normalize_path(&normal).as_ref(), Some(&normal), "no normal form: {path:?}");
+    assert_eq!(normalize_path(&normal).as_ref(), Some(&normal), "normalization is not idempotent: {path:?}");
     assert!(
         normal.starts_with('/') && normal.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\'),
         "{normal:?}"
@@ -17,17 +17,16 @@ pub fn path(data: &[u8]) {
         assert!(!segment.is_empty() || is_last, "an empty segment in {normal:?}");
         assert!(!matches!(*segment, "." | ".."), "dots in {normal:?}");
     }
-    // Nobody who decodes it once finds more than was there: no dots, no backslash, no end of a line, no NUL.
+    // Decoding the path once reveals no `..`, backslash, line end or NUL.
     let decoded = decode(&normal);
     assert!(!decoded.iter().any(|byte| byte.is_ascii_control() || *byte == b'\\'), "{normal:?}");
     let climbs = decoded.split(|byte| *byte == b'/').any(|segment| matches!(segment, b".."));
-    assert!(!climbs, "leads up when it is decoded: {normal:?}");
-    // It names what the path named.
-    assert_eq!(resolved(path.as_bytes()), resolved(normal.as_bytes()), "another path: {path:?} {normal:?}");
+    assert!(!climbs, "`..` after decoding: {normal:?}");
+    assert_eq!(resolve(path.as_bytes()), resolve(normal.as_bytes()), "another resource: {path:?} {normal:?}");
 }
 
-/// The segments to which a path leads, decoded one by one.
-fn resolved(path: &[u8]) -> Vec<Vec<u8>> {
+/// Returns the decoded segments of a path, with dot segments resolved.
+fn resolve(path: &[u8]) -> Vec<Vec<u8>> {
     let mut segments = Vec::new();
     for segment in path.split(|byte| *byte == b'/') {
         let segment = decode(&String::from_utf8_lossy(segment));
@@ -40,7 +39,7 @@ fn resolved(path: &[u8]) -> Vec<Vec<u8>> {
     segments
 }
 
-/// Percent-decoded once; what is no encoding stays.
+/// Decodes percent-encodings once, and keeps invalid ones.
 fn decode(text: &str) -> Vec<u8> {
     let (mut decoded, mut rest) = (Vec::new(), text.as_bytes());
     while let [byte, tail @ ..] = rest {

@@ -1,33 +1,33 @@
-//! The header of the PROXY protocol: it ends where it says, and tells of somebody.
+//! Fuzzes the header of the PROXY protocol.
 
 use tidegate::internals::parse_proxy_header;
 
-/// The longest header that is read.
-const LONGEST: usize = 4096;
+/// An upper bound for the length of a header.
+const MAX_HEADER: usize = 4096;
 
-/// The beginning of a connection.
+/// Checks that the first bytes of a connection give the same header however they are split, and a valid address.
 pub fn proxy(data: &[u8]) {
     let mut given = 0;
-    let told = loop {
+    let source = loop {
         match parse_proxy_header(&data[..given]) {
             Some(Ok(more)) => {
-                assert!(more > 0, "nothing is waited for");
+                assert!(more > 0, "waits for zero bytes");
                 given += more;
-                assert!(given <= LONGEST, "a header without end");
+                assert!(given <= MAX_HEADER, "an endless header");
             }
-            Some(Err(told)) => break told,
+            Some(Err(source)) => break source,
             None => return,
         }
         if given > data.len() {
             return;
         }
     };
-    // However it comes, it is the same header: no part of it is a whole one, or none.
+    // A prefix of a header is incomplete: neither a whole header nor an invalid one.
     for end in 0..given {
-        let more = parse_proxy_header(&data[..end]).and_then(Result::ok).expect("a part of a header is more to come");
-        assert!(more <= given - end, "bytes were asked for that are not the header's");
+        let more = parse_proxy_header(&data[..end]).and_then(Result::ok).expect("an incomplete header");
+        assert!(more <= given - end, "waits for more bytes than the header has");
     }
-    if let Some(client) = told {
+    if let Some(client) = source {
         let address = client.ip();
         assert!(!address.is_unspecified() && !address.is_multicast() && address == address.to_canonical());
         if let Some(text) = data[..given].strip_prefix(b"PROXY ") {

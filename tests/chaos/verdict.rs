@@ -112,8 +112,8 @@ fn over_share(rule: &Rule, local: &[Record], gateway: usize, rounds: &[Round]) -
     processes.flat_map(|grants| times_of(&check(&[share], grants).violations).collect::<Vec<_>>()).collect()
 }
 
-/// Returns the grants of Redis after a recovery that do not fit into the limit together with the local grants, which
-/// have been charged by then. A local grant counts from the start of its request, the earliest possible time.
+/// Returns the grants of Redis after a recovery that do not fit into the limit together with the local grants, all of
+/// which have been charged at the recovery. A local grant counts from the start of its request, the earliest possible time.
 fn uncharged(rule: &Rule, by_store: &[Grant], local: &[Record], rounds: &[Round], number: usize) -> Vec<u64> {
     let Round { recovery: Some(Recovery { gateways_at, .. }), next, .. } = rounds[number] else { return Vec::new() };
     let recovered = gateways_at.into_iter().max().unwrap_or(next);

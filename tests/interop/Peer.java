@@ -18,8 +18,8 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * A Java service that shares limiters: does what each line of its input says, and answers with a line. Written for what
- * Redisson has had since 3.17; what came later is called by name, and answered with "absent" where it is not there.
+ * A Java service that shares limiters. Executes each line of its input and prints the result as one line. Compiles with
+ * Redisson 3.17: later methods are called by reflection, and the result is "absent" if this version does not have them.
  */
 public final class Peer {
     public static void main(String[] arguments) throws Exception {
@@ -29,18 +29,18 @@ public final class Peer {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         System.out.println("ready");
         for (String line = input.readLine(); line != null; line = input.readLine()) {
-            String answer;
+            String result;
             try {
                 String[] words = line.split(" ");
-                answer = String.valueOf(operate(redisson.getRateLimiter(words[0]), words));
+                result = String.valueOf(operate(redisson.getRateLimiter(words[0]), words));
             } catch (NoSuchMethodException | ClassNotFoundException absent) {
-                answer = "absent";
+                result = "absent";
             } catch (InvocationTargetException failed) {
-                answer = "error " + failed.getCause();
+                result = "error " + failed.getCause();
             } catch (Exception failed) {
-                answer = "error " + failed;
+                result = "error " + failed;
             }
-            System.out.println(answer.replace('\n', ' '));
+            System.out.println(result.replace('\n', ' '));
         }
         redisson.shutdown();
     }
@@ -88,11 +88,11 @@ public final class Peer {
         }
     }
 
-    /** Asks for single permits for so many milliseconds; answers with the microseconds between which each was granted. */
+    /** Acquires single permits for `millis`. Returns the start and the end of each granted call, in microseconds. */
     private static String load(RRateLimiter limiter, int threads, long millis) throws Exception {
         ExecutorService pool = Executors.newFixedThreadPool(threads);
         long end = System.nanoTime() + millis * 1_000_000;
-        Callable<List<String>> asker = () -> {
+        Callable<List<String>> client = () -> {
             List<String> grants = new ArrayList<>();
             while (System.nanoTime() < end) {
                 long before = micros();
@@ -102,13 +102,13 @@ public final class Peer {
             }
             return grants;
         };
-        List<Future<List<String>>> askers = new ArrayList<>();
+        List<Future<List<String>>> clients = new ArrayList<>();
         for (int i = 0; i < threads; i++) {
-            askers.add(pool.submit(asker));
+            clients.add(pool.submit(client));
         }
         List<String> all = new ArrayList<>();
-        for (Future<List<String>> one : askers) {
-            all.addAll(one.get());
+        for (Future<List<String>> grants : clients) {
+            all.addAll(grants.get());
         }
         pool.shutdown();
         return String.join(" ", all);

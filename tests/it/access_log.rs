@@ -1,4 +1,4 @@
-//! What the access log and the counters tell of requests that end otherwise than their clients' patience allows for.
+//! Access log lines and counters of requests: complete, aborted, rejected and malformed ones.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, OriginConnection};
 
-/// A gateway whose log is read when it has ended.
+/// A gateway whose log is read after its exit.
 struct Logged {
     program: Program,
     address: SocketAddr,
@@ -27,7 +27,7 @@ struct Logged {
 }
 
 impl Logged {
-    /// In front of this origin, with these limits.
+    /// Starts a gateway in front of this origin, with these limits.
     fn start(name: &str, target: &str, limits: &str) -> Self {
         Self::listening(name, "listen: 127.0.0.1:0", target, limits)
     }
@@ -52,20 +52,20 @@ routes:
         Raw::connect(self.address).await
     }
 
-    /// Waits until a series has this value.
-    async fn counts(&self, series: &str, value: u64) {
+    /// Waits until a series of the metrics has this value.
+    #[track_caller]
+    fn wait_for_count(&self, series: &str, value: u64) -> impl Future<Output = ()> {
         let line = format!("{series} {value}");
-        soon(async {
+        soon(async move {
             let mut admin = Raw::connect(self.admin).await;
             while !get(&mut admin, "/metrics", "").await.text().lines().any(|other| other == line) {}
         })
-        .await;
     }
 
-    /// Ends it; returns the lines of its access log.
+    /// Terminates the gateway. Returns the lines of its access log.
     async fn lines(self) -> Vec<Value> {
         self.program.signal("TERM");
-        let ended = tokio::task::spawn_blocking(|| self.program.wait_for_exit()); // clients go on, and close
+        let ended = tokio::task::spawn_blocking(|| self.program.wait_for_exit()); // clients close while it drains
         let (status, log) = ended.await.expect("an end");
         assert!(status.success(), "{log}");
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -73,19 +73,20 @@ routes:
     }
 }
 
-/// The line that tells of this, wherever it stands: an answer's line may be written after its client has gone on.
+/// Returns the line with this message. Lines may be out of order: a line may be written after the client's next
+/// request.
 fn line<'l>(lines: &'l [Value], message: &str) -> &'l Value {
     lines.iter().find(|line| line["message"] == message).unwrap_or_else(|| panic!("no {message} in {lines:?}"))
 }
 
-/// An origin that takes requests and answers none; it tells of each.
+/// An origin that never responds, and sends a message for each request.
 async fn silent_origin() -> (Origin, UnboundedReceiver<()>) {
     let (arrived, arrival) = unbounded_channel();
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let arrived = arrived.clone();
         async move {
             conn.request().await;
-            arrived.send(()).expect("told");
+            arrived.send(()).expect("a receiver");
             _ = conn.raw.closed().await;
         }
     })
@@ -98,16 +99,16 @@ const ABANDONED: &str = r#"tidegate_request_duration_seconds_count{route="all",s
 const CLIENT_GONE: &str = r#"tidegate_rejected_total{cause="client_gone"}"#;
 
 #[tokio::test]
-async fn a_request_that_its_client_abandons_left_no_line_and_no_count() {
+async fn aborted_request_is_logged_and_counted() {
     let (origin, mut arrival) = silent_origin().await;
     let gateway = Logged::start("abandoned", &format!("http://{}", origin.address), LIMIT);
     let mut client = gateway.client().await;
     client.send("GET /slow?token=CANARY HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    soon(arrival.recv()).await.expect("the request is there");
+    soon(arrival.recv()).await.expect("a request at the origin");
     drop(client);
-    gateway.counts(ABANDONED, 1).await;
-    gateway.counts(CLIENT_GONE, 1).await;
-    gateway.counts(r#"tidegate_decisions_total{route="all",limit="l",outcome="allowed"}"#, 1).await;
+    gateway.wait_for_count(ABANDONED, 1).await;
+    gateway.wait_for_count(CLIENT_GONE, 1).await;
+    gateway.wait_for_count(r#"tidegate_decisions_total{route="all",limit="l",outcome="allowed"}"#, 1).await;
     let lines = gateway.lines().await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     let line = &lines[0];
@@ -117,36 +118,36 @@ async fn a_request_that_its_client_abandons_left_no_line_and_no_count() {
 }
 
 #[tokio::test]
-async fn a_stream_of_http2_that_its_client_resets_left_no_line_and_no_count() {
+async fn reset_http2_stream_is_logged_and_counted() {
     let (origin, mut arrival) = silent_origin().await;
     let gateway = Logged::start("reset", &format!("http://{}", origin.address), LIMIT);
     let stream = tokio::net::TcpStream::connect(gateway.address).await.expect("a connection");
     let io = hyper_util::rt::TokioIo::new(stream);
     let executor = hyper_util::rt::TokioExecutor::new();
-    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("greetings");
+    let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.expect("a handshake");
     tokio::spawn(connection);
     let request = Request::get("http://a/reset").body(Empty::<Bytes>::new()).expect("a request");
-    let answer = sender.send_request(request);
+    let response = sender.send_request(request);
     tokio::select! {
-        _ = answer => panic!("nobody answers"),
-        arrived = soon(arrival.recv()) => arrived.expect("the request is there"),
+        _ = response => panic!("a response of a silent origin"),
+        arrived = soon(arrival.recv()) => arrived.expect("a request at the origin"),
     }
-    gateway.counts(ABANDONED, 1).await;
-    gateway.counts(CLIENT_GONE, 1).await;
+    gateway.wait_for_count(ABANDONED, 1).await;
+    gateway.wait_for_count(CLIENT_GONE, 1).await;
     let lines = gateway.lines().await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!((&lines[0]["message"], &lines[0]["status"]), (&"GET /reset".into(), &499.into()));
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_while_it_waits_for_a_permit_is_told_of() {
+async fn request_aborted_while_it_waits_for_permits_is_logged() {
     let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 50s, max_wait: 1m }";
     let gateway = Logged::start("left-waiting", "builtin:echo", limit);
     assert_eq!(get(&mut gateway.client().await, "/first", "").await.status(), 200);
     let mut client = gateway.client().await;
     client.send("GET /second HTTP/1.1\r\nHost: a\r\n\r\n").await;
     drop(client);
-    gateway.counts(ABANDONED, 1).await;
+    gateway.wait_for_count(ABANDONED, 1).await;
     let lines = gateway.lines().await;
     let line = line(&lines, "GET /second");
     assert_eq!((&line["status"], &line["limits"]), (&499.into(), &"undecided".into()), "{line}");
@@ -154,16 +155,16 @@ async fn a_client_that_leaves_while_it_waits_for_a_permit_is_told_of() {
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_shows_in_its_line() {
-    let seen = Arc::new(Notify::new());
-    let sees = Arc::clone(&seen);
+async fn truncated_response_has_a_reason_in_its_line() {
+    let received = Arc::new(Notify::new());
+    let client_received = Arc::clone(&received);
     let origin = Origin::start(move |mut conn: OriginConnection| {
-        let seen = Arc::clone(&seen);
+        let received = Arc::clone(&received);
         async move {
             let request = conn.request().await.expect("a request");
             conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nhello").await;
             match request.start.starts_with("GET /origin") {
-                true => seen.notified().await,
+                true => received.notified().await,
                 false => _ = conn.raw.closed().await,
             }
         }
@@ -176,11 +177,11 @@ async fn an_answer_that_breaks_off_shows_in_its_line() {
         assert_eq!(client.head().await.expect("a head").status(), 200);
         client.exactly(5).await.expect("the beginning");
         if path == "/origin" {
-            sees.notify_one();
+            client_received.notify_one();
             client.rest().await.expect_err("a reset");
         }
     }
-    gateway.counts(r#"tidegate_upstream_requests_total{upstream="origin",outcome="answered"}"#, 2).await;
+    gateway.wait_for_count(r#"tidegate_upstream_requests_total{upstream="origin",outcome="answered"}"#, 2).await;
     let lines = gateway.lines().await;
     for (message, reason) in [("GET /origin", "broken_off"), ("GET /client", "client_gone")] {
         let line = line(&lines, message);
@@ -189,7 +190,7 @@ async fn an_answer_that_breaks_off_shows_in_its_line() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_tells_its_bytes_its_times_to_the_microsecond_and_the_peer_as_it_was_judged() {
+async fn complete_response_has_bytes_and_times_in_its_line() {
     let gateway = Logged::start("whole", "builtin:echo", "");
     let mut client = gateway.client().await;
     let echo = client.ask("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello").await;
@@ -205,7 +206,7 @@ async fn a_whole_answer_tells_its_bytes_its_times_to_the_microsecond_and_the_pee
 }
 
 #[tokio::test]
-async fn what_was_answered_before_there_was_a_request_left_no_line_and_no_count() {
+async fn rejected_request_head_is_logged_and_counted() {
     let gateway = Logged::start("refused", "builtin:echo", "");
     let long = "x".repeat(9 * 1024);
     let cases = [
@@ -220,9 +221,9 @@ async fn what_was_answered_before_there_was_a_request_left_no_line_and_no_count(
     }
     let target = format!("/{long}");
     assert_eq!(get(&mut gateway.client().await, &target, "").await.status(), 414);
-    gateway.counts(r#"tidegate_rejected_total{cause="max_fields"}"#, 2).await;
+    gateway.wait_for_count(r#"tidegate_rejected_total{cause="max_fields"}"#, 2).await;
     for cause in ["malformed", "version", "coding", "max_target"] {
-        gateway.counts(&format!("tidegate_rejected_total{{cause=\"{cause}\"}}"), 1).await;
+        gateway.wait_for_count(&format!("tidegate_rejected_total{{cause=\"{cause}\"}}"), 1).await;
     }
     let lines = gateway.lines().await;
     assert_eq!(lines.len(), 6, "{lines:?}");
@@ -234,20 +235,20 @@ async fn what_was_answered_before_there_was_a_request_left_no_line_and_no_count(
 }
 
 #[tokio::test]
-async fn a_connection_beyond_the_cap_is_told_of() {
+async fn connection_above_the_cap_is_logged_and_counted() {
     let limited = "listen: [{ address: '127.0.0.1:0', max_connections: 1 }]";
     let gateway = Logged::listening("full", limited, "builtin:echo", "");
     let mut first = gateway.client().await;
     assert_eq!(get(&mut first, "/", "").await.status(), 200);
     assert_eq!(gateway.client().await.response(false).await.status(), 503);
-    gateway.counts(r#"tidegate_rejected_total{cause="listener_connections"}"#, 1).await;
+    gateway.wait_for_count(r#"tidegate_rejected_total{cause="listener_connections"}"#, 1).await;
     let lines = gateway.lines().await;
     let line = line(&lines, "- -");
     assert_eq!((&line["status"], &line["reason"]), (&503.into(), &"listener_connections".into()), "{line}");
 }
 
 #[tokio::test]
-async fn a_peer_has_one_form_in_the_log_and_for_its_limits() {
+async fn ipv4_peer_of_an_ipv6_listener_is_logged_as_ipv4() {
     let gateway = Logged::listening("mapped", "listen: '[::]:0'", "builtin:echo", "");
     let address = SocketAddr::from(([127, 0, 0, 1], gateway.address.port()));
     assert_eq!(get(&mut Raw::connect(address).await, "/", "").await.status(), 200);
@@ -256,7 +257,7 @@ async fn a_peer_has_one_form_in_the_log_and_for_its_limits() {
 }
 
 #[tokio::test]
-async fn the_client_is_told_by_its_address_or_as_it_stands_in_the_stores_keys() {
+async fn client_is_logged_by_address_and_store_key() {
     let Some(redis) = RedisServer::start() else { return };
     let more = format!("listen: 127.0.0.1:0\nstore: {}\nclients: {{ trusted_proxies: [127.0.0.0/8] }}", redis.rule());
     let limit = "{ name: l, mode: PER_CLIENT, client: 'header:x-api-key', rate: 3, interval: 1h }";
@@ -293,7 +294,7 @@ async fn json_lines_have_a_field_for_each_part() {
 }
 
 #[tokio::test]
-async fn human_lines_have_no_text_that_looks_like_fields() {
+async fn human_log_lines_quote_client_input() {
     let file = RuleFile::new(
         "human",
         "listen: 127.0.0.1:0
@@ -338,17 +339,17 @@ async fn rejections_are_counted_by_their_exact_code() {
     for status in [200, 429, 429] {
         assert_eq!(get(&mut client, "/", "").await.status(), status);
     }
-    gateway.counts(r#"tidegate_responses_total{route="all",code="200"}"#, 1).await;
-    gateway.counts(r#"tidegate_responses_total{route="all",code="429"}"#, 2).await;
+    gateway.wait_for_count(r#"tidegate_responses_total{route="all",code="200"}"#, 1).await;
+    gateway.wait_for_count(r#"tidegate_responses_total{route="all",code="429"}"#, 2).await;
 }
 
 #[tokio::test]
-async fn what_a_call_of_grpc_came_to_is_in_its_fields_or_its_trailers() {
-    let answer = concat!(
+async fn grpc_status_of_fields_and_trailers_is_logged() {
+    let response = concat!(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: application/grpc\r\n\r\n",
         "2\r\nok\r\n0\r\ngrpc-status: 5\r\n\r\n"
     );
-    let origin = Origin::with_response(answer).await;
+    let origin = Origin::with_response(response).await;
     let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1h }";
     let gateway = Logged::start("grpc", &format!("http://{}", origin.address), limit);
     let mut client = gateway.client().await;
@@ -357,6 +358,6 @@ async fn what_a_call_of_grpc_came_to_is_in_its_fields_or_its_trailers() {
         assert_eq!(client.ask(call).await.status(), 200);
     }
     let lines = gateway.lines().await;
-    let told = lines.iter().map(|line| json!([line["status"], line["grpc_status"], line["limits"]]));
-    assert_eq!(told.collect::<Vec<_>>(), [json!([200, 5, "allowed"]), json!([200, 8, "limited"])]);
+    let fields = lines.iter().map(|line| json!([line["status"], line["grpc_status"], line["limits"]]));
+    assert_eq!(fields.collect::<Vec<_>>(), [json!([200, 5, "allowed"]), json!([200, 8, "limited"])]);
 }

@@ -1,4 +1,4 @@
-//! `tidegate check` and the rule file: one fixture for each kind of mistake, what is said of it in a snapshot.
+//! `tidegate check`: a fixture for each kind of error in a rule file, with the messages in a snapshot.
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking, its helpers too")]
 
@@ -11,7 +11,7 @@ use crate::support::process::RuleFile;
 use crate::support::tls::Authority;
 
 /// Returns the exit code and the output of `tidegate check FILE`.
-fn said(file: &Path) -> (i32, String) {
+fn check_file(file: &Path) -> (i32, String) {
     check(&[&file.to_string_lossy()], "")
 }
 
@@ -25,7 +25,7 @@ fn check(args: &[&str], stdin: &str) -> (i32, String) {
     (output.status.code().expect("an exit code"), String::from_utf8(output.stdout).expect("messages are UTF-8"))
 }
 
-/// Relative, since messages show it.
+/// Returns the fixtures by relative paths, because messages contain the path.
 fn fixtures() -> Vec<PathBuf> {
     let folder = fs::read_dir("tests/fixtures/config").expect("fixtures");
     let mut files: Vec<_> = folder.map(|entry| entry.expect("a fixture").path()).collect();
@@ -34,35 +34,35 @@ fn fixtures() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_mistake_is_named_with_its_place_and_a_help() {
+fn every_error_has_a_location_and_a_help() {
     for file in fixtures() {
-        let (code, said) = said(&file);
+        let (code, output) = check_file(&file);
         let name = file.file_stem().expect("a name").to_string_lossy();
-        assert_eq!(code, 1, "{name}: {said}");
+        assert_eq!(code, 1, "{name}: {output}");
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
-            insta::assert_snapshot!(name.into_owned(), said);
+            insta::assert_snapshot!(name.into_owned(), output);
         });
     }
 }
 
 #[test]
-fn no_message_repeats_a_secret() {
+fn messages_contain_no_secrets() {
     for file in fixtures() {
-        let (_, said) = said(&file);
-        assert!(!said.contains("hunter2") && !said.contains("1234567890123456"), "{said}");
+        let (_, output) = check_file(&file);
+        assert!(!output.contains("hunter2") && !output.contains("1234567890123456"), "{output}");
     }
 }
 
 #[test]
-fn the_rule_files_that_come_with_it_have_no_mistakes() {
+fn rule_files_of_the_repository_have_no_errors() {
     let files = rule_files(Path::new("config"));
     assert!(files.len() > 3, "{files:?}");
     for file in files {
-        assert_eq!(said(&file), (0, format!("{}: no errors\n", file.display())));
+        assert_eq!(check_file(&file), (0, format!("{}: no errors\n", file.display())));
     }
 }
 
-/// All rule files of a folder and of those in it.
+/// Returns all rule files below a folder.
 fn rule_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
@@ -71,24 +71,24 @@ fn rule_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_neither_right_nor_wrong() {
-    let (code, said) = said(Path::new("tests/fixtures/config/none.yaml"));
+fn unreadable_rule_file_has_its_own_exit_code() {
+    let (code, output) = check_file(Path::new("tests/fixtures/config/none.yaml"));
     assert_eq!(code, 2);
-    assert!(said.starts_with("tests/fixtures/config/none.yaml: cannot be read: "), "{said}");
+    assert!(output.starts_with("tests/fixtures/config/none.yaml: cannot be read: "), "{output}");
 }
 
 #[test]
-fn a_file_above_one_mebibyte_or_not_in_utf_8_is_a_mistake() {
+fn large_or_non_utf8_file_is_an_error() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     for (name, bytes, place) in [
         ("too_large.yaml", vec![b'#'; (1 << 20) + 1], "1:1: the file is larger than 1048576 bytes"),
         ("latin_1.yaml", b"# a comment\n# caf\xe9\n".to_vec(), "2:6: byte 0xe9 is not UTF-8"),
     ] {
         let file = folder.join(name);
-        fs::write(&file, bytes).expect("a file of our own");
-        let (code, said) = said(&file);
-        assert_eq!(code, 1, "{said}");
-        assert!(said.contains(place), "{said}");
+        fs::write(&file, bytes).expect("written");
+        let (code, output) = check_file(&file);
+        assert_eq!(code, 1, "{output}");
+        assert!(output.contains(place), "{output}");
     }
 }
 
@@ -105,8 +105,8 @@ fn rule_file_is_an_argument_an_option_or_standard_input() {
     assert_eq!(check(&[file.path()], ""), expected);
     assert_eq!(check(&["-c", file.path()], ""), expected);
     assert_eq!(check(&["-"], RULES), (0, "<stdin>: no errors\n".to_owned()));
-    let (code, said) = check(&["-c", "-"], "listen: nowhere\nroutes: []\n");
-    assert!(code == 1 && said.starts_with("<stdin>:1:9: `nowhere` "), "{said}");
+    let (code, output) = check(&["-c", "-"], "listen: nowhere\nroutes: []\n");
+    assert!(code == 1 && output.starts_with("<stdin>:1:9: `nowhere` "), "{output}");
     let (code, _) = check(&[file.path(), "-c", file.path()], "");
     assert_eq!(code, 2);
 }
@@ -114,10 +114,10 @@ fn rule_file_is_an_argument_an_option_or_standard_input() {
 #[test]
 fn literal_star_in_a_header_match_is_a_warning() {
     let rules = RULES.replace("path: /**", "headers: { X-Api-Key: '*' }");
-    let (code, said) = check(&["-"], &rules);
+    let (code, output) = check(&["-"], &rules);
     assert_eq!(code, 0);
     let warning = "<stdin>:4:55: warning: `X-Api-Key` matches only a literal `*`\n  help: ";
-    assert!(said.starts_with(warning) && said.ends_with("<stdin>: no errors\n"), "{said}");
+    assert!(output.starts_with(warning) && output.ends_with("<stdin>: no errors\n"), "{output}");
 }
 
 #[test]
@@ -128,8 +128,8 @@ fn relative_paths_start_at_the_rule_files_folder() {
     authority.write("relative.yaml", &rules);
     let file = authority.path("relative.yaml");
     assert_eq!(check(&[&file], ""), (0, format!("{file}: no errors\n")));
-    let (code, said) = check(&["-"], &rules);
-    assert!(code == 1 && said.contains("`ca.pem` cannot be read"), "{said}");
+    let (code, output) = check(&["-"], &rules);
+    assert!(code == 1 && output.contains("`ca.pem` cannot be read"), "{output}");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn check_without_files_opens_none() {
         "store: { url: 'rediss://db', password_file: none, tls: { ca: none.pem } }\naccess_log: none/access.log\n";
     let upstream = "targets: [https://localhost], tls: { ca: none.pem }";
     let rules = RULES.replace("127.0.0.1:8080", tls).replace("targets: [builtin:echo]", upstream) + store;
-    let (code, said) = check(&["-"], &rules);
-    assert!(code == 1 && said.matches("none").count() > 5, "{said}");
+    let (code, output) = check(&["-"], &rules);
+    assert!(code == 1 && output.matches("none").count() > 5, "{output}");
     assert_eq!(check(&["--no-files", "-"], &rules), (0, "<stdin>: no errors\n".to_owned()));
 }

@@ -1,10 +1,10 @@
-//! The checker of the stress run, checked: it says what counting every window by hand says.
+//! Tests of the stress run's checker, by a comparison with a simple count of every window.
 
 use proptest::prelude::*;
 
 use crate::stress::run::checker::{Grant, Law, Rule, all_but_a_hundredth, check};
 
-/// When histories begin.
+/// Start time of the histories.
 const START: u64 = 1_000;
 
 fn any_law() -> impl Strategy<Value = Law> {
@@ -34,13 +34,13 @@ fn any_history(shortest_gap: u64, rules: usize) -> impl Strategy<Value = Vec<Gra
     })
 }
 
-/// Is too much granted in any window that ends with this grant? Counted by hand.
+/// Returns `true` if a window that ends with this grant holds too many permits.
 fn breaks_its_rule(rule: &Rule, grants: &[Grant], last: usize) -> bool {
     let now = grants[last].at;
     let sum = |counts: &dyn Fn(u64) -> bool| -> u64 {
         grants[..=last].iter().filter(|grant| counts(grant.at)).map(|grant| grant.permits).sum()
     };
-    // Of every span that ends now; from the last grant back, each adds its permits to those after it.
+    // Goes through all spans that end now, from the last grant backwards.
     let spans = |burst: u64| {
         let mut permits = 0;
         grants[..=last].iter().rev().any(|first| {
@@ -60,8 +60,8 @@ fn breaks_its_rule(rule: &Rule, grants: &[Grant], last: usize) -> bool {
     }
 }
 
-/// Grants as many permits one by one as the rule allows, to a client that asks in every millisecond.
-fn all_that_is_allowed(rule: &Rule, millis: u64) -> Vec<Grant> {
+/// Grants as many single permits as the rule allows, as early as possible.
+fn max_grants(rule: &Rule, millis: u64) -> Vec<Grant> {
     let mut grants = Vec::new();
     for at in START..START + millis {
         loop {
@@ -79,57 +79,57 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn it_says_what_counting_by_hand_says(rule in any_rule(), grants in any_history(0, 1)) {
-        let by_hand = (0..grants.len()).any(|last| breaks_its_rule(&rule, &grants, last));
-        prop_assert_eq!(!check(&[rule], &grants).violations.is_empty(), by_hand);
+    fn checker_agrees_with_a_simple_count(rule in any_rule(), grants in any_history(0, 1)) {
+        let expected = (0..grants.len()).any(|last| breaks_its_rule(&rule, &grants, last));
+        prop_assert_eq!(!check(&[rule], &grants).violations.is_empty(), expected);
     }
 
     #[test]
-    fn it_holds_each_grant_to_the_rule_that_made_it(
+    fn checker_checks_each_grant_by_its_own_rule(
         rate in prop::array::uniform2(1_u64..8),
         interval in prop::array::uniform2(1_u64..30),
         grants in any_history(1, 2),
     ) {
-        let rules = [0, 1].map(|one| Rule { law: Law::TokenBucket, rate: rate[one], interval: interval[one] });
-        let broken = |last: &usize| breaks_its_rule(&rules[grants[*last].rule], &grants, *last);
-        let by_hand: Vec<Grant> = (0..grants.len()).filter(broken).map(|last| grants[last]).collect();
-        prop_assert_eq!(check(&rules, &grants).violations, by_hand);
+        let rules = [0, 1].map(|index| Rule { law: Law::TokenBucket, rate: rate[index], interval: interval[index] });
+        let is_violation = |last: &usize| breaks_its_rule(&rules[grants[*last].rule], &grants, *last);
+        let expected: Vec<Grant> = (0..grants.len()).filter(is_violation).map(|last| grants[last]).collect();
+        prop_assert_eq!(check(&rules, &grants).violations, expected);
     }
 
     #[test]
-    fn it_finds_one_permit_too_many(rule in any_rule(), where_to in any::<prop::sample::Index>()) {
-        let mut grants = all_that_is_allowed(&rule, 100);
+    fn checker_finds_a_single_extra_permit(rule in any_rule(), position in any::<prop::sample::Index>()) {
+        let mut grants = max_grants(&rule, 100);
         let finding = check(&[rule], &grants);
         prop_assert!(finding.violations.is_empty(), "{:?}", finding);
         prop_assert_eq!(finding.fullest.used, finding.fullest.allowed);
-        // Whoever asks in every millisecond is granted all there is, so that one more is too many anywhere.
-        let twice = grants[where_to.index(grants.len())];
-        grants.push(twice);
+        // The grants are the most that the rule allows, so another one is a violation at any position.
+        let duplicate = grants[position.index(grants.len())];
+        grants.push(duplicate);
         prop_assert!(!check(&[rule], &grants).violations.is_empty());
     }
 
     #[test]
-    fn it_finds_what_was_withheld(rule in any_rule(), nth in 2_usize..50) {
-        let grants = all_that_is_allowed(&rule, 200);
-        let withheld: Vec<Grant> = grants.iter().enumerate().filter(|(at, _)| at % nth > 0).map(|one| *one.1).collect();
-        let (granted, asked) = (grants.len() as u64, withheld.len() as u64);
-        prop_assert!(all_but_a_hundredth(granted, granted) && !all_but_a_hundredth(asked, granted));
+    fn checker_finds_withheld_permits(rule in any_rule(), nth in 2_usize..50) {
+        let grants = max_grants(&rule, 200);
+        let fewer: Vec<Grant> = grants.iter().enumerate().filter(|(at, _)| at % nth > 0).map(|(_, grant)| *grant).collect();
+        let (all, granted) = (grants.len() as u64, fewer.len() as u64);
+        prop_assert!(all_but_a_hundredth(all, all) && !all_but_a_hundredth(granted, all));
 
-        // Whoever was granted all there is was full at the end of every millisecond, but not without the last grant.
-        let moments: Vec<u64> = (START..START + 200).collect();
-        prop_assert!(rule.is_full_at(&grants, &moments).iter().all(|full| *full));
+        // With the most grants the limit is full at the end of every millisecond, but not without the last grant.
+        let times: Vec<u64> = (START..START + 200).collect();
+        prop_assert!(rule.is_full_at(&grants, &times).iter().all(|full| *full));
         let last = grants[grants.len() - 1].at;
         prop_assert_eq!(rule.is_full_at(&grants[..grants.len() - 1], &[last, START - 1]), [false, false]);
     }
 
     #[test]
-    fn what_it_says_is_allowed_can_be_granted_and_no_more(rule in any_rule()) {
-        let grants = all_that_is_allowed(&rule, 200);
+    fn allowed_permits_are_the_most_that_can_be_granted(rule in any_rule()) {
+        let grants = max_grants(&rule, 200);
         let (allowed, end) = rule.allowed(START, START + 199);
         let granted = |end: u64| grants.iter().filter(|grant| grant.at < end).count() as u64;
         match rule.returns(0) {
             Some(_) => prop_assert_eq!(granted(end), allowed),
-            // A small burst is full while part of a millisecond has passed in vain.
+            // With a small burst, permits become available within a millisecond, and part of it is lost.
             None => prop_assert!(granted(end + 1) <= allowed),
         }
         prop_assert!(check(&[rule], &grants[1..]).fullest.used <= rule.capacity());
@@ -137,7 +137,7 @@ proptest! {
 }
 
 #[test]
-fn grants_of_one_millisecond_come_in_the_order_that_suits_them_best() {
+fn grants_of_one_millisecond_have_the_most_favourable_order() {
     let rules = [3, 1].map(|rate| Rule { law: Law::TokenBucket, rate, interval: 10 });
     let grant = |rule| Grant { at: START, permits: 1, rule };
     assert!(check(&rules, &[grant(0), grant(0), grant(1)]).violations.is_empty());

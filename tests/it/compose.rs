@@ -1,5 +1,5 @@
-//! docker-compose.yml without Docker: the commands and configuration files that it names, in real processes on free ports.
-//! Nothing of the files is changed but addresses, and where nginx puts what it writes.
+//! Runs docker-compose.yml without Docker: starts its commands with its configuration files, on free ports. Only
+//! addresses and nginx's folders are replaced in the files.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::upstream::Origin;
 
-/// As its first comment promises. With `REQUIRE_NGINX=1` a missing nginx is a failure.
+/// The first comment of docker-compose.yml promises this. With `REQUIRE_NGINX=1` a missing nginx is a failure.
 #[tokio::test]
-async fn compose_answers_ten_times_200_and_then_429() {
+async fn compose_limits_the_eleventh_request() {
     if !has_nginx() {
         return;
     }
-    let rehearsal = tokio::time::timeout(Duration::from_secs(60), rehearse());
-    let Some((statuses, passed)) = rehearsal.await.expect("all of it within a minute") else { return };
+    let run = tokio::time::timeout(Duration::from_secs(60), run_compose());
+    let Some((statuses, passed)) = run.await.expect("twelve responses within a minute") else { return };
     assert_eq!(statuses, [[200; 10].as_slice(), &[429; 2]].concat());
     assert!(passed.iter().sum::<u64>() == 10 && passed.iter().all(|passed| *passed > 0), "each gateway: {passed:?}");
 }
 
-/// The gateways believe the balancer, also in what it only passes on: so it passes on nothing of the kind.
+/// The gateways trust the balancer, so the balancer must remove the forwarding fields of its clients.
 #[tokio::test]
-async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_asks_for() {
+async fn balancer_of_compose_strips_forwarding_fields() {
     if !has_nginx() {
         return;
     }
@@ -35,9 +35,9 @@ async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_ask
     let compose = Compose::read("docker-compose.yml");
     let balancer = Nginx::start(&compose.mounted_file("balancer"), [gateway.address; 2]).await;
     let mut client = Raw::connect(balancer.address).await;
-    for name in believed() {
-        let answer = client.ask(format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{name}: FORGED\r\n\r\n")).await;
-        assert_eq!(answer.status(), 200, "{name}");
+    for name in stripped_fields() {
+        let response = client.ask(format!("GET /a HTTP/1.1\r\nHost: a.example\r\n{name}: FORGED\r\n\r\n")).await;
+        assert_eq!(response.status(), 200, "{name}");
         let (value, passed) = (gateway.last_request().field(&name), format!("{:?}", gateway.last_request()));
         assert!(!passed.contains("FORGED"), "{name}: {passed}");
         let own = [("X-Forwarded-For", "127.0.0.1"), ("X-Forwarded-Host", "a.example"), ("X-Forwarded-Proto", "http")];
@@ -46,8 +46,8 @@ async fn no_client_of_compose_says_through_the_balancer_who_it_is_or_what_it_ask
     }
 }
 
-/// What a gateway removes by default; of the names that begin alike, those that are known.
-fn believed() -> Vec<String> {
+/// Returns the fields that a gateway removes by default. A prefix stands for its known names.
+fn stripped_fields() -> Vec<String> {
     let (_, list) = include_str!("../../src/sanitize/strip.rs").split_once("pub const DEFAULT").expect("a list");
     let (list, _) = list.split_once("];").expect("its end");
     let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
@@ -73,8 +73,8 @@ const FAMILIES: [(&str, &[&str]); 10] = [
     ("X-Amzn-Mtls-", &["Clientcert", "Clientcert-Leaf", "Clientcert-Subject"]),
 ];
 
-/// Says so if there is none.
-#[expect(clippy::print_stdout, reason = "what was not tested must be said")]
+/// Returns `true` if nginx is installed. Prints a notice if it is not.
+#[expect(clippy::print_stdout, reason = "a skipped test must be reported")]
 fn has_nginx() -> bool {
     let Err(error) = Command::new("nginx").arg("-v").stderr(Stdio::null()).status() else { return true };
     assert!(std::env::var_os("REQUIRE_NGINX").is_none(), "nginx cannot be started: {error}");
@@ -82,10 +82,10 @@ fn has_nginx() -> bool {
     false
 }
 
-/// The statuses of twelve requests, and how many of them each gateway let pass; nothing where there is no Redis.
-async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
+/// Returns the statuses of twelve requests, and how many each gateway allowed. Returns `None` if there is no Redis.
+async fn run_compose() -> Option<(Vec<u16>, Vec<u64>)> {
     let compose = Compose::read("docker-compose.yml");
-    assert_eq!(compose.services(), ["balancer", "gateway-1", "gateway-2", "echo", "redis"], "another service");
+    assert_eq!(compose.services(), ["balancer", "gateway-1", "gateway-2", "echo", "redis"], "services differ");
     let folder = std::env::temp_dir().join(format!("tidegate-compose-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let arguments = [&compose.arguments("redis", "redis-server")[..], &["--dir", folder.to_str().expect("UTF-8")]];
@@ -130,7 +130,7 @@ async fn rehearse() -> Option<(Vec<u16>, Vec<u64>)> {
     Some((statuses, passed))
 }
 
-/// A running nginx, ended with its owner.
+/// A running nginx, killed on drop.
 struct Nginx {
     child: Child,
     folder: PathBuf,
@@ -138,7 +138,8 @@ struct Nginx {
 }
 
 impl Nginx {
-    /// It cannot be told to take a free port; so one is looked for, which may be somebody else's a moment later.
+    /// Starts nginx on a free port. nginx cannot choose a port, and another process may take the one found here, so
+    /// this retries.
     async fn start(text: &str, gateways: [SocketAddr; 2]) -> Self {
         for attempt in 0..5 {
             if let Some(nginx) = Self::try_start(text, gateways, attempt).await {
@@ -162,16 +163,17 @@ impl Nginx {
         let text = replace_once(&text, "http {\n", &format!("http {{\n    access_log off;\n{own}"));
         let file = folder.join("nginx.conf");
         std::fs::write(&file, text).expect("written");
-        // One process, so that its end is the end of all.
+        // A single process, so that killing it leaves no workers.
         let more = format!("daemon off; master_process off; pid {}/pid;", folder.display());
         let mut command = Command::new("nginx");
         command.arg("-p").arg(&folder).arg("-c").arg(&file).args(["-e", "stderr", "-g", &more]);
         let child = command.stdin(Stdio::null()).spawn().expect("nginx runs");
         let mut nginx = Self { child, folder, address };
-        nginx.listens().await.then_some(nginx)
+        nginx.wait_until_listening().await.then_some(nginx)
     }
 
-    async fn listens(&mut self) -> bool {
+    /// Waits until nginx listens. Returns `false` if nginx exits.
+    async fn wait_until_listening(&mut self) -> bool {
         while matches!(self.child.try_wait(), Ok(None)) {
             if tokio::net::TcpStream::connect(self.address).await.is_ok() {
                 return true;

@@ -1,5 +1,4 @@
-//! Everything that the fuzzer began with and everything that it found, through the same functions without a fuzzer. The one
-//! of buckets asks a Redis.
+//! Runs the fuzz targets over their corpora without a fuzzer. The target `bucket` needs a Redis.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +7,7 @@ use std::path::Path;
 mod targets;
 
 #[test]
-fn what_the_fuzzer_found_stays_mended() {
+fn fuzz_targets_accept_their_corpora() {
     let mut failures = Vec::new();
     let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     for (name, target) in targets::TARGETS {

@@ -1,7 +1,7 @@
-//! The same bytes to the gateway and to hyper: nothing is forwarded that hyper's server takes for something else, and no
-//! client reads an answer that hyper's client would read otherwise.
+//! Sends the same bytes to the gateway and to hyper. The gateway must forward only requests that hyper's server reads
+//! in the same way, and only responses that hyper's client reads in the same way.
 //!
-//! The bytes are those of the attacks, one behind the other and with a few of them changed.
+//! The bytes are attacks from `attacks/`, concatenated, with random changes.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -22,18 +22,18 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use crate::attacks::format::bytes;
-use crate::attacks::run::{Pieces, Stage};
+use crate::attacks::run::{Harness, Pieces};
 use crate::attacks::{cases, origin::Origin};
 
-const PATIENCE: Duration = Duration::from_millis(500);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 
-/// However much of it is taken for a body: one of these requests is whole, and ends the connection.
+/// A request that ends the connection. Repeated, so that one of them is outside any body.
 const END: &[u8] = b"GET /end HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
 /// `METHOD TARGET`, and the body.
 type Asked = (String, Vec<u8>);
 
-/// hyper's server, which remembers what it was asked.
+/// Starts a server with hyper, which records its requests.
 async fn hyper_server() -> (SocketAddr, Arc<Mutex<Vec<Asked>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -59,17 +59,18 @@ async fn hyper_server() -> (SocketAddr, Arc<Mutex<Vec<Asked>>>) {
     (address, asked)
 }
 
-/// Sends these bytes, and waits until nothing comes any more.
-async fn pour(address: SocketAddr, bytes: &[u8], patience: Duration) {
+/// Sends bytes, and waits until the connection ends. Closes it after `max_wait`.
+async fn send_to_hyper(address: SocketAddr, bytes: &[u8], max_wait: Duration) {
     let mut client = crate::support::wire::raw::Raw::connect(address).await;
     client.send(bytes).await;
-    if timeout(patience, client.rest()).await.is_err() {
+    if timeout(max_wait, client.rest()).await.is_err() {
         _ = tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await;
         _ = client.rest().await;
     }
 }
 
-/// What hyper's client reads of an answer: its status and its whole body.
+/// Returns the status and the body of the origin's response as read by hyper's client. Returns `None` if it is
+/// incomplete.
 async fn hyper_reads(origin: &Origin, method: &str) -> Option<(u16, Vec<u8>)> {
     let stream = TcpStream::connect(origin.address).await.ok()?;
     let mut builder = hyper::client::conn::http1::Builder::new();
@@ -78,20 +79,20 @@ async fn hyper_reads(origin: &Origin, method: &str) -> Option<(u16, Vec<u8>)> {
     tokio::spawn(connection);
     let request = Request::builder().method(method).uri("/a").header("host", "a.example");
     let reading = async {
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.ok()?;
-        let status = answer.status().as_u16();
-        Some((status, answer.into_body().collect().await.ok()?.to_bytes().to_vec()))
+        let response = sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.ok()?;
+        let status = response.status().as_u16();
+        Some((status, response.into_body().collect().await.ok()?.to_bytes().to_vec()))
     };
-    timeout(PATIENCE, reading).await.ok().flatten()
+    timeout(MAX_WAIT, reading).await.ok().flatten()
 }
 
-/// Are all of `some` among `all`, in this order?
-fn is_among(some: &[Asked], all: &[Asked]) -> bool {
+/// Returns `true` if `some` is a subsequence of `all`.
+fn is_subsequence(some: &[Asked], all: &[Asked]) -> bool {
     let mut all = all.iter();
     some.iter().all(|one| all.any(|other| other == one))
 }
 
-/// Some of these attacks, one behind the other, with a few changes.
+/// Concatenates some of the attacks, and changes a few bytes.
 fn changed(attacks: Vec<Vec<u8>>, most: usize) -> impl Strategy<Value = Vec<u8>> {
     let change = (
         any::<prop::sample::Index>(),
@@ -119,17 +120,17 @@ fn run(bytes: impl Strategy<Value = Vec<u8>>, holds: impl Fn(&Runtime, &[u8]) ->
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(768);
     let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
     let outcome = runner.run(&bytes, |bytes| {
-        let told = |why| TestCaseError::fail(format!("{why}, in {:?}", String::from_utf8_lossy(&bytes)));
-        holds(&runtime, &bytes).map_err(told)
+        let failure = |why| TestCaseError::fail(format!("{why}, in {:?}", String::from_utf8_lossy(&bytes)));
+        holds(&runtime, &bytes).map_err(failure)
     });
     outcome.unwrap();
 }
 
 #[test]
-fn nothing_is_forwarded_that_another_server_takes_for_something_else() {
+fn forwarded_requests_are_read_alike_by_hyper() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let (stage, (theirs, asked)) = runtime.block_on(async { (Stage::start().await, hyper_server().await) });
-    // What a target becomes is told by other tests, and hyper makes a tunnel of a CONNECT.
+    let (harness, (hyper, asked)) = runtime.block_on(async { (Harness::start().await, hyper_server().await) });
+    // Without targets, which other tests cover, and without CONNECT, for which hyper opens a tunnel.
     let files = ["request_line", "host", "fields", "framing", "chunks", "trailers", "pipelining", "expect"];
     let attacks = cases()
         .into_iter()
@@ -141,51 +142,55 @@ fn nothing_is_forwarded_that_another_server_takes_for_something_else() {
     let forwarded = Cell::new(0);
     run(changed(attacks, 3), |runtime, bytes| {
         let bytes = [bytes, &END.repeat(8)].concat();
-        let compare = |patience| {
+        let compare = |max_wait| {
             asked.lock().clear();
             let got = runtime.block_on(async {
-                pour(theirs, &bytes, patience).await;
-                stage.talk(&bytes, Pieces::WithMore, patience).await.1
+                send_to_hyper(hyper, &bytes, max_wait).await;
+                harness.talk(&bytes, Pieces::WithMore, max_wait).await.1
             });
-            stage.guarded.take();
-            if let Some(wrong) = stage.open.take_wrong().first() {
-                return Err(format!("the origin was sent what is no request: {wrong}"));
+            harness.guarded.take_requests();
+            if let Some(malformed) = harness.open.take_malformed().first() {
+                return Err(format!("a malformed request at the origin: {malformed}"));
             }
             let ours: Vec<Asked> = got.into_iter().map(|got| (got.method_and_target().to_owned(), got.body)).collect();
             let theirs = asked.lock();
             forwarded.update(|count| count + ours.len());
-            if is_among(&ours, &theirs) { Ok(()) } else { Err(format!("we forward {ours:?}, hyper reads {theirs:?}")) }
+            match is_subsequence(&ours, &theirs) {
+                true => Ok(()),
+                false => Err(format!("the gateway forwards {ours:?}, hyper reads {theirs:?}")),
+            }
         };
-        // A machine that stood still for as long as we wait has cut a conversation short: what is true is true again.
-        compare(PATIENCE).or_else(|_| compare(4 * PATIENCE)).or_else(|_| compare(10 * PATIENCE))
+        // Retries with longer waits: a busy machine may have ended an exchange too early.
+        compare(MAX_WAIT).or_else(|_| compare(4 * MAX_WAIT)).or_else(|_| compare(10 * MAX_WAIT))
     });
     assert!(forwarded.get() > 100, "only {} requests were forwarded", forwarded.get());
 }
 
 #[test]
-fn no_client_reads_an_answer_that_another_client_would_read_otherwise() {
+fn forwarded_responses_are_read_alike_by_hyper() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let stage = runtime.block_on(Stage::start());
-    let attacks = cases().into_iter().filter_map(|case| case.origin).map(|(said, _)| bytes(&said, 0));
+    let harness = runtime.block_on(Harness::start());
+    let attacks = cases().into_iter().filter_map(|case| case.origin).map(|(response, _)| bytes(&response, 0));
     let attacks = attacks.filter(|bytes| (1..600).contains(&bytes.len())).collect();
-    let (read, refused) = (Cell::new(0), Cell::new(0));
+    let (forwarded, rejected) = (Cell::new(0), Cell::new(0));
     run(changed(attacks, 2), |runtime, bytes| {
         for method in ["GET", "HEAD"] {
-            stage.open.say(Some((bytes.to_vec(), true)));
-            let (ours, theirs) =
-                runtime.block_on(async { (stage.ask(method, PATIENCE).await, hyper_reads(&stage.open, method).await) });
-            stage.open.take();
+            harness.open.set_response(Some((bytes.to_vec(), true)));
+            let (ours, theirs) = runtime
+                .block_on(async { (harness.ask(method, MAX_WAIT).await, hyper_reads(&harness.open, method).await) });
+            harness.open.take_requests();
             match ours {
-                // Our own word that there was no answer.
-                Some((502, _)) => refused.update(|count| count + 1),
+                // The gateway rejected the response of the origin.
+                Some((502, _)) => rejected.update(|count| count + 1),
                 Some(ours) if Some(&ours) != theirs.as_ref() => {
-                    return Err(format!("to {method} our client reads {ours:?}, hyper's {theirs:?}"));
+                    return Err(format!("to {method} the gateway's client reads {ours:?}, hyper's {theirs:?}"));
                 }
-                Some(_) => read.update(|count| count + 1),
+                Some(_) => forwarded.update(|count| count + 1),
                 None => {}
             }
         }
         Ok(())
     });
-    assert!(read.get() > 200 && refused.get() > 200, "{} read and {} refused", read.get(), refused.get());
+    let (forwarded, rejected) = (forwarded.get(), rejected.get());
+    assert!(forwarded > 200 && rejected > 200, "{forwarded} forwarded and {rejected} rejected");
 }

@@ -1,11 +1,11 @@
-//! `tidegate explain`: what it says of a request, in snapshots, and its exit codes.
+//! `tidegate explain`: its output, in snapshots, and its exit codes.
 
 use crate::support::process::output;
 
 const FILE: &str = "tests/fixtures/explain.yaml";
 
-/// What `tidegate explain` says, with its exit code.
-fn said(file: &str, arguments: &[&str]) -> String {
+/// Returns the output of `tidegate explain`, with the exit code.
+fn explain(file: &str, arguments: &[&str]) -> String {
     let output = output(&[&["explain", "-c", file], arguments].concat());
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");
     let code = output.status.code().expect("an exit code");
@@ -13,15 +13,15 @@ fn said(file: &str, arguments: &[&str]) -> String {
 }
 
 fn snapshot(name: &str, file: &str, arguments: &[&str]) {
-    let said = said(file, arguments);
-    assert!(!said.contains("hunter2"), "{said}");
+    let text = explain(file, arguments);
+    assert!(!text.contains("hunter2"), "{text}");
     insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true }, {
-        insta::assert_snapshot!(format!("explain_{name}"), said);
+        insta::assert_snapshot!(format!("explain_{name}"), text);
     });
 }
 
 #[test]
-fn a_request_behind_proxies_is_explained_from_its_route_to_its_limits() {
+fn explain_shows_route_client_and_limits() {
     let forwarded = "X-Forwarded-For: 6.6.6.6, 2001:db8::7, 10.2.3.4";
     let arguments =
         ["POST", "https://api.example.com/x/../login?a=1", "--peer", "10.0.0.1", "-H", forwarded, "-H", "X-Cost: 3"];
@@ -29,22 +29,22 @@ fn a_request_behind_proxies_is_explained_from_its_route_to_its_limits() {
 }
 
 #[test]
-fn parameters_are_told_to_be_forwarded_and_not_matched() {
+fn explain_shows_that_parameters_are_not_matched() {
     snapshot("parameters", FILE, &["GET", "http://a/x/..//free;v=1"]);
 }
 
 #[test]
-fn a_request_of_http_1_0_needs_no_host() {
+fn http_1_0_request_needs_no_host() {
     snapshot("http_1_0", FILE, &["GET", "/free", "--http1.0"]);
 }
 
 #[test]
-fn a_value_that_tells_clients_apart_is_not_repeated() {
+fn explain_hides_values_of_client_keys() {
     snapshot("value", FILE, &["GET", "http://a.example/keys/1", "-H", "X-Api-Key: hunter2"]);
 }
 
 #[test]
-fn a_field_that_nobody_believes_is_told_to_be_removed() {
+fn explain_lists_removed_fields() {
     let arguments = ["GET", "http://a/free", "-H", "X-Real-IP: 6.6.6.6", "-H", "X_Odd: 1", "-H", "X-Own: 1"];
     snapshot("removed", FILE, &arguments);
     let arguments = ["GET", "http://a/free", "-H", "Connection: x-api-key", "-H", "X-Api-Key: 1"];
@@ -52,20 +52,20 @@ fn a_field_that_nobody_believes_is_told_to_be_removed() {
 }
 
 #[test]
-fn garbage_in_a_forwarding_field_is_told() {
+fn explain_reports_invalid_forwarding_fields() {
     let arguments = ["GET", "/free", "-H", "host: a", "--peer", "10.0.0.1", "-H", "x-forwarded-for: 6.6.6.6, unknown"];
     snapshot("garbage", FILE, &arguments);
     snapshot("proxies_only", FILE, &["GET", "http://a/free", "--peer", "10.0.0.1", "-H", "x-forwarded-for: 10.9.9.9"]);
 }
 
 #[test]
-fn a_cost_that_no_bucket_holds_is_told_to_be_hopeless() {
+fn explain_reports_costs_above_the_capacity() {
     snapshot("never", FILE, &["GET", "http://a/dear", "-H", "x-cost: 4"]);
     snapshot("nothing", FILE, &["GET", "http://a/dear", "-H", "x-cost: 0"]);
 }
 
 #[test]
-fn a_request_that_is_turned_away_says_by_whom_and_with_what() {
+fn explain_shows_why_a_request_is_rejected() {
     snapshot("no_client", FILE, &["GET", "http://a.example/keys/1"]);
     snapshot("two_clients", FILE, &["GET", "http://a/keys/1", "-H", "x-api-key: a", "-H", "X-Api-Key: b"]);
     snapshot("no_cost", FILE, &["GET", "http://a/dear", "-H", "x-cost: cheap"]);
@@ -79,12 +79,12 @@ fn a_request_that_is_turned_away_says_by_whom_and_with_what() {
     snapshot("encoded_slash", FILE, &["GET", "http://a/x%2flogin"]);
     let long = format!("/{}", "x".repeat(9_000));
     assert!(
-        said(FILE, &["GET", &long]).ends_with("answered with 414: target is longer than 8192 bytes\nexit code 1\n")
+        explain(FILE, &["GET", &long]).ends_with("answered with 414: target is longer than 8192 bytes\nexit code 1\n")
     );
 }
 
 #[test]
-fn what_cannot_be_answered_is_neither_yes_nor_no() {
+fn usage_errors_have_exit_code_2() {
     snapshot("bad_file", "tests/fixtures/config/many_errors.yaml", &["GET", "http://a/"]);
     for (arguments, complaint) in [
         (&["GET"][..], "<URL>"),
@@ -95,8 +95,8 @@ fn what_cannot_be_answered_is_neither_yes_nor_no() {
         (&["GET", "http://a/", "-H", "a b: c"], "is not the name of a header field"),
         (&["GET", "http://a/", "--peer", "a.example"], "invalid IP address syntax"),
     ] {
-        let said = said(FILE, arguments);
-        assert!(said.contains(complaint) && said.ends_with("exit code 2\n"), "{arguments:?}: {said}");
+        let text = explain(FILE, arguments);
+        assert!(text.contains(complaint) && text.ends_with("exit code 2\n"), "{arguments:?}: {text}");
     }
-    assert!(said("no/such/file.yaml", &["GET", "http://a/"]).ends_with("exit code 2\n"));
+    assert!(explain("no/such/file.yaml", &["GET", "http://a/"]).ends_with("exit code 2\n"));
 }

@@ -1,4 +1,4 @@
-//! Fields of requests that the gateway removes, refuses or writes anew, through the whole of it.
+//! Request fields that the gateway removes, rejects or rewrites.
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::Message;
@@ -6,7 +6,7 @@ use crate::support::wire::upstream::Origin;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A gateway before this origin, with more of a rule file, and a limit of one request for each of these clients.
+/// Starts a gateway in front of this origin, with further rules, and a limit of one request per client.
 fn gateway(origin: &Origin, more: &str, client: &str) -> TestGateway {
     TestGateway::start(&format!(
         "{more}
@@ -27,13 +27,13 @@ async fn ask(gateway: &TestGateway, fields: &str) -> Message {
 }
 
 #[tokio::test]
-async fn a_client_is_not_told_by_a_field_that_it_has_removed() {
+async fn connection_must_not_name_the_client_field() {
     let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "", "header:X-Api-Key");
     for option in ["X-Api-Key", "close, x-api-key", "keep-alive\r\nConnection: X-API-KEY"] {
         for key in 0..3 {
             let refused = ask(&gateway, &format!("X-Api-Key: {key}\r\nConnection: {option}\r\n")).await;
-            assert_eq!(refused.status(), 400, "{option}: a bucket of its own for each invented key");
+            assert_eq!(refused.status(), 400, "{option}: a new bucket for each invented key");
         }
     }
     assert!(origin.requests().is_empty());
@@ -43,7 +43,7 @@ async fn a_client_is_not_told_by_a_field_that_it_has_removed() {
 }
 
 #[tokio::test]
-async fn a_connection_names_no_field_that_routes_frames_or_authorises() {
+async fn connection_must_not_name_protected_fields() {
     let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, "", "ip");
     for name in ["Host", "Content-Length", "Transfer-Encoding", "Authorization", "Cookie", "X-Forwarded-For", "Via"] {
@@ -55,13 +55,13 @@ async fn a_connection_names_no_field_that_routes_frames_or_authorises() {
 const TRUSTING: &str = "clients: { trusted_proxies: [127.0.0.0/8] }\n";
 
 #[tokio::test]
-async fn a_client_that_names_itself_is_none_and_a_trusted_proxy_names_it() {
+async fn client_field_is_accepted_only_from_trusted_proxies() {
     let origin = Origin::with_response(OK).await;
-    // Loopback is no network of 10.0.0.0/8, so here nobody is trusted who could be.
-    let elsewhere = "clients: { trusted_proxies: [10.0.0.0/8] }\n";
-    let untrusting = gateway(&origin, elsewhere, "header:X-Real-IP");
+    // Loopback is not in 10.0.0.0/8, so the client of this test is not trusted.
+    let other_network = "clients: { trusted_proxies: [10.0.0.0/8] }\n";
+    let untrusting = gateway(&origin, other_network, "header:X-Real-IP");
     for name in ["X-Real-IP", "x_real_ip", "X.Real.IP"] {
-        assert_eq!(ask(&untrusting, &format!("{name}: 192.0.2.1\r\n")).await.status(), 400, "{name} told a client");
+        assert_eq!(ask(&untrusting, &format!("{name}: 192.0.2.1\r\n")).await.status(), 400, "{name} was accepted");
     }
     assert!(origin.requests().is_empty());
     let trusting = gateway(&origin, TRUSTING, "header:X-Real-IP");
@@ -73,7 +73,7 @@ async fn a_client_that_names_itself_is_none_and_a_trusted_proxy_names_it() {
     assert_eq!(origin.last_request().field("x-real-ip").as_deref(), Some("192.0.2.2"));
 }
 
-/// What of these fields arrives at the origin.
+/// Returns which of these fields arrive at the origin.
 async fn arriving(more: &str, names: &[&str]) -> Vec<String> {
     let origin = Origin::with_response(OK).await;
     let gateway = gateway(&origin, more, "ip");
@@ -85,7 +85,7 @@ async fn arriving(more: &str, names: &[&str]) -> Vec<String> {
     names
 }
 
-const BELIEVED: [&str; 16] = [
+const FORWARDING_FIELDS: [&str; 16] = [
     "Forwarded",
     "X-Forwarded-For",
     "X-Forwarded-Host",
@@ -105,26 +105,26 @@ const BELIEVED: [&str; 16] = [
 ];
 
 #[tokio::test]
-async fn what_origins_believe_arrives_from_trusted_proxies_only() {
-    assert_eq!(arriving("", &BELIEVED).await, [""; 0]);
-    assert_eq!(arriving(TRUSTING, &BELIEVED).await.len(), BELIEVED.len());
+async fn forwarding_fields_arrive_from_trusted_proxies_only() {
+    assert_eq!(arriving("", &FORWARDING_FIELDS).await, [""; 0]);
+    assert_eq!(arriving(TRUSTING, &FORWARDING_FIELDS).await.len(), FORWARDING_FIELDS.len());
 }
 
 #[tokio::test]
-async fn the_list_of_what_is_removed_is_a_setting() {
+async fn list_of_removed_fields_is_configurable() {
     let names = ["X-Real-IP", "X-HTTP-Method-Override", "X-Internal-User", "X-Forwarded-For"];
     let list = "requests: { strip: [default, X-Internal-*], keep: [X-HTTP-Method-Override] }";
     assert_eq!(arriving(list, &names).await, ["x-http-method-override"]);
-    // The gateway's own word is the last one in any case.
+    // The gateway always replaces `X-Forwarded-For`.
     let none = "requests: { strip: [] }";
     assert_eq!(arriving(none, &names).await, ["x-http-method-override", "x-internal-user", "x-real-ip"]);
 }
 
 #[tokio::test]
-async fn names_that_some_origins_take_for_others_are_dropped_refused_or_kept() {
+async fn ambiguous_field_names_are_dropped_rejected_or_kept() {
     let names = ["X_Own", "X_Forwarded_For", "Content_Length", "x.own"];
     assert_eq!(arriving("", &names).await, [""; 0]);
-    assert_eq!(arriving(TRUSTING, &names).await, [""; 0], "proxies pass on what they do not know");
+    assert_eq!(arriving(TRUSTING, &names).await, [""; 0], "proxies may forward unknown fields of clients");
     assert_eq!(arriving("requests: { underscores: keep }", &names).await, ["x.own", "x_own"]);
     let origin = Origin::with_response(OK).await;
     let rejecting = gateway(&origin, "requests: { underscores: reject }", "ip");

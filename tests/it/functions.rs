@@ -1,4 +1,4 @@
-//! Redis keeps our scripts as functions, as far as it can and lets us; whatever it knows of them, decisions are the same.
+//! Redis functions: the store uses them if Redis has and permits them, and scripts otherwise, with the same decisions.
 
 use deadpool_redis::redis::{Connection, cmd};
 use tidegate::internals::StoreInternals;
@@ -10,7 +10,7 @@ use crate::support::redis::RedisServer;
 
 const NOW: u64 = 1_700_000_000_000;
 
-/// Asks three times for one permit of two; is it two that are granted?
+/// Requests three permits of two. Returns `true` if two are granted.
 async fn decides(store: &Store, name: &str) -> bool {
     let charges: [Charge; 1] = [overall(name, 2, 1_000, 1)];
     let mut granted = 0;
@@ -21,7 +21,7 @@ async fn decides(store: &Store, name: &str) -> bool {
     granted == 2
 }
 
-/// How often a command was called, and how often Redis would not hear of it.
+/// Returns how often a command was called, and how often Redis rejected it.
 fn calls(redis: &mut Connection, name: &str) -> (u64, u64) {
     let stats: String = cmd("INFO").arg("commandstats").query(redis).expect("statistics");
     let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{name}:"))).unwrap_or_default();
@@ -36,7 +36,7 @@ fn reset(redis: &mut Connection) {
     cmd("CONFIG").arg("RESETSTAT").exec(redis).expect("reset");
 }
 
-/// Does this Redis have functions at all?
+/// Returns `true` if this Redis has functions.
 fn has_functions(redis: &mut Connection) -> bool {
     cmd("FUNCTION").arg("LIST").exec(redis).is_ok()
 }
@@ -46,7 +46,7 @@ fn forbid(redis: &mut Connection, rule: &str) {
 }
 
 #[tokio::test]
-async fn a_decision_is_a_call_of_a_function_that_is_loaded_once() {
+async fn stores_load_the_function_library_once() {
     let Some(server) = RedisServer::start() else { return };
     let mut redis = server.connection();
     if !has_functions(&mut redis) {
@@ -54,7 +54,7 @@ async fn a_decision_is_a_call_of_a_function_that_is_loaded_once() {
     }
     reset(&mut redis);
     for name in ["first", "second"] {
-        // Each store has connections of its own, as each gateway has.
+        // Each store has separate connections, like a gateway.
         assert!(decides(&server.store(), name).await);
     }
     assert_eq!(calls(&mut redis, "function|load"), (1, 0));
@@ -62,7 +62,7 @@ async fn a_decision_is_a_call_of_a_function_that_is_loaded_once() {
 }
 
 #[tokio::test]
-async fn a_redis_that_forgot_the_functions_is_given_them_again() {
+async fn flushed_functions_are_loaded_again() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     assert!(decides(&store, "before").await);
@@ -75,9 +75,10 @@ async fn a_redis_that_forgot_the_functions_is_given_them_again() {
 }
 
 #[tokio::test]
-async fn where_functions_are_forbidden_scripts_decide_and_nobody_asks_again() {
-    // One is how a connection finds out; where only loading is forbidden, it takes a call before and one after the attempt.
-    for (rule, tries) in [("-fcall", 1), ("-function", 3)] {
+async fn forbidden_functions_are_tried_once_per_connection() {
+    // A forbidden `FCALL` needs one attempt. If only loading is forbidden, there are two further calls around that
+    // attempt.
+    for (rule, attempts) in [("-fcall", 1), ("-function", 3)] {
         let Some(server) = RedisServer::start() else { return };
         let mut redis = server.connection();
         if !has_functions(&mut redis) {
@@ -87,14 +88,14 @@ async fn where_functions_are_forbidden_scripts_decide_and_nobody_asks_again() {
         reset(&mut redis);
         let store = server.store();
         assert!(decides(&store, "first").await && decides(&store, "second").await, "{rule}");
-        let (asked, refused) = calls(&mut redis, "fcall");
-        assert_eq!(asked + refused, tries, "{rule}: {asked} and {refused}");
+        let (called, rejected) = calls(&mut redis, "fcall");
+        assert_eq!(called + rejected, attempts, "{rule}: {called} and {rejected}");
         assert_eq!((calls(&mut redis, "evalsha").0, calls(&mut redis, "eval").0), (6, 1), "{rule}");
     }
 }
 
 #[tokio::test]
-async fn where_functions_are_forbidden_a_redis_that_forgot_the_script_is_given_it_again() {
+async fn flushed_script_is_loaded_again() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     if has_functions(&mut redis) {
@@ -105,15 +106,16 @@ async fn where_functions_are_forbidden_a_redis_that_forgot_the_script_is_given_i
     assert!(decides(&store, "after").await);
 }
 
-/// Its error repeats the arguments of a command that it does not know, and those of ours that are not text: the shorter the
-/// names, the more of them.
+/// The error for an unknown command repeats its arguments, some of which are binary. Short names leave room for more of
+/// them.
 #[tokio::test]
-async fn a_redis_without_functions_decides_by_scripts_on_the_first_connection() {
+async fn redis_without_functions_uses_scripts_immediately() {
     let Some(server) = RedisServer::start_without_functions() else { return };
     let (store, mut redis) = (server.store(), server.connection());
-    for name in
-        ["l", "a name that is longer than what Redis repeats of the arguments of a command, which is 128 bytes of them"]
-    {
+    for name in [
+        "l",
+        "a name that is longer than the part of the arguments that Redis repeats in its error, which is 128 bytes",
+    ] {
         assert!(decides(&store, name).await, "{name}");
     }
     assert_eq!((calls(&mut redis, "evalsha").0, calls(&mut redis, "eval").0), (6, 1));

@@ -1,4 +1,4 @@
-//! The gateway as its clients see it: requests forwarded or refused, by limits in the process and on a real Redis.
+//! End-to-end tests of the gateway: forwarded and rejected requests, with limits in memory and in Redis.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Message;
 use crate::support::wire::soon;
 
-/// One route to the built-in echo, with these limits.
+/// Returns a rule file with one route to the built-in echo upstream, and these limits.
 fn rules(store: &str, limits: &str) -> String {
     format!(
         "store: {store}
@@ -26,14 +26,14 @@ routes:
 
 const TOTAL: &str = "      - { name: total, mode: OVERALL, rate: 100, interval: 10s }\n";
 
-fn retry_after(refusal: &Message) -> u64 {
-    refusal.field("retry-after").expect("a Retry-After").parse().expect("whole seconds")
+fn retry_after(rejection: &Message) -> u64 {
+    rejection.field("retry-after").expect("a Retry-After").parse().expect("whole seconds")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_gateways_on_one_redis_grant_exactly_the_rate_between_them() {
+async fn two_gateways_grant_the_rate_exactly() {
     let Some(redis) = RedisServer::start() else { return };
-    // A deadline that a busy machine keeps: what Redis does not decide in time is decided by a share, and may pass.
+    // A long deadline for busy machines: after a timeout a gateway would decide locally.
     let store = format!("{{ url: '{}', timeout: 10s }}", redis.url());
     let gateways = [TestGateway::start(&rules(&store, TOTAL)), TestGateway::start(&rules(&store, TOTAL))];
     let mut clients = JoinSet::new();
@@ -59,12 +59,12 @@ async fn two_gateways_on_one_redis_grant_exactly_the_rate_between_them() {
     let wait = retry_after(&last);
     assert!((1..=10).contains(&wait), "{wait} s");
     pass_time(&redis, wait * 1_000);
-    // It was Redis's time alone that passed, so that the gateway knows of it when it asks again, within a second.
+    // Time passed only in Redis. The gateway notices when its cached refusal expires, within a second.
     soon(async { while gateways[1].get("/", "").await.status() != 200 {} }).await;
 }
 
-/// Moves every permit in Redis so far back in time, as if it had passed. What the entries say of their own time is not
-/// believed where the counter is gone.
+/// Moves every permit in Redis back by `millis`, as if that time had passed. Deletes the counters, because otherwise
+/// the store would trust the times inside the entries.
 fn pass_time(redis: &RedisServer, millis: u64) {
     let mut redis = redis.connection();
     let logs: Vec<String> = redis.keys("*:permits*").expect("keys");
@@ -78,7 +78,7 @@ fn pass_time(redis: &RedisServer, millis: u64) {
 }
 
 #[tokio::test]
-async fn a_request_that_one_limit_refuses_charges_no_other() {
+async fn refusal_by_one_limit_charges_no_other() {
     let own = "      - { name: own, mode: PER_CLIENT, client: 'header:X-Api-Key', rate: 2, interval: 1h }
       - { name: total, mode: OVERALL, rate: 3, interval: 1h }\n";
     let redis = RedisServer::start();
@@ -91,7 +91,7 @@ async fn a_request_that_one_limit_refuses_charges_no_other() {
         assert_eq!(refused.status(), 429, "{store}");
         assert!(refused.text().contains(r#""violated-policies":["own"]"#), "{}", refused.text());
         let other = ask("b").await;
-        assert_eq!(other.status(), 200, "a client's refusal took from everybody's limit in {store}");
+        assert_eq!(other.status(), 200, "the refusal charged the overall limit in {store}");
         assert_eq!(other.field("ratelimit").as_deref(), Some("\"own\";r=1;t=3600"), "{store}");
         let refused = ask("b").await;
         assert!(refused.text().contains(r#""violated-policies":["total"]"#), "{}", refused.text());
@@ -105,11 +105,15 @@ async fn a_request_that_one_limit_refuses_charges_no_other() {
 }
 
 #[tokio::test]
-async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
+async fn forwarded_address_counts_only_from_a_trusted_proxy() {
     let limit = "      - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }\n";
     let gateway = TestGateway::start(&rules("memory", limit));
     assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.1\r\n").await.status(), 200);
-    assert_eq!(gateway.get("/", "X-Forwarded-For: 192.0.2.2\r\n").await.status(), 429, "a spoofed address counted");
+    assert_eq!(
+        gateway.get("/", "X-Forwarded-For: 192.0.2.2\r\n").await.status(),
+        429,
+        "a spoofed address was accepted"
+    );
 
     let trusting = format!("clients: {{ trusted_proxies: [127.0.0.0/8] }}\n{}", rules("memory", limit));
     let gateway = TestGateway::start(&trusting);
@@ -119,7 +123,7 @@ async fn a_forwarded_address_counts_only_from_a_trusted_proxy() {
 }
 
 #[tokio::test]
-async fn a_request_without_its_client_is_denied_skipped_or_known_by_its_address() {
+async fn missing_client_is_denied_skipped_or_its_address() {
     let limit = |policy| {
         format!(
             "      - {{ name: l, mode: PER_CLIENT, client: 'header:X-Key', rate: 1, interval: 1h, on_missing_client: {policy} }}\n"
@@ -132,11 +136,11 @@ async fn a_request_without_its_client_is_denied_skipped_or_known_by_its_address(
     assert_eq!(statuses("deny", "").await, [400, 400]);
     assert_eq!(statuses("skip", "").await, [200, 200]);
     assert_eq!(statuses("ip", "").await, [200, 429]);
-    assert_eq!(statuses("skip", "X-Key: a\r\nX-Key: b\r\n").await, [400, 400], "two values walked around a limit");
+    assert_eq!(statuses("skip", "X-Key: a\r\nX-Key: b\r\n").await, [400, 400], "two values bypassed a limit");
 }
 
 #[tokio::test]
-async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
+async fn cost_header_sets_the_permits_of_a_request() {
     let limit = "      - { name: l, mode: PER_CLIENT, client: ip, rate: 10, interval: 1h, permits: { header: X-Cost, default: 2 } }\n";
     let capped = limit.replace("default: 2", "default: 2, max: 5");
     let redis = RedisServer::start();
@@ -144,24 +148,24 @@ async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
     for store in stores {
         let gateway = TestGateway::start(&rules(&store, limit));
         let left = async |header: &str| {
-            let answer = gateway.get("/", header).await;
-            (answer.status(), answer.field("ratelimit").unwrap_or_default(), answer.field("retry-after"))
+            let response = gateway.get("/", header).await;
+            (response.status(), response.field("ratelimit").unwrap_or_default(), response.field("retry-after"))
         };
         let full = |status, left: &str| (status, format!("\"l\";r={left}"), None);
         assert_eq!(left("X-Cost: 0\r\n").await, full(200, "10;t=0"), "{store}");
         if let Some(redis) = redis.as_ref().filter(|_| store != "memory") {
             let keys: Vec<String> = redis.connection().keys("{tidegate:all}*").expect("keys");
-            assert!(keys.is_empty(), "a request that costs nothing wrote {keys:?}");
+            assert!(keys.is_empty(), "a request without cost wrote {keys:?}");
         }
         assert_eq!(left("").await, full(200, "8;t=3600"), "{store}");
         assert_eq!(left("X-Cost: 3\r\n").await, full(200, "5;t=3600"), "{store}");
-        assert_eq!(left("X-Cost: 11\r\n").await, full(429, "5;t=3600"), "more than the limit holds, in {store}");
+        assert_eq!(left("X-Cost: 11\r\n").await, full(429, "5;t=3600"), "more than the capacity, in {store}");
         assert_eq!(left("X-Cost: 99999999999999\r\n").await, full(429, "5;t=3600"), "{store}");
-        assert!(left("X-Cost: 6\r\n").await.2.is_some(), "what will pass later says when, in {store}");
+        assert!(left("X-Cost: 6\r\n").await.2.is_some(), "no retry-after, in {store}");
         for garbage in ["X-Cost: -1\r\n", "X-Cost:\r\n", "X-Cost: 1.5\r\n", "X-Cost: 1\r\nX-Cost: 1\r\n"] {
             assert_eq!(left(garbage).await.0, 400, "{garbage} in {store}");
         }
-        assert_eq!(left("X-Cost: 0\r\n").await.1, "\"l\";r=5;t=3600", "what was refused cost something in {store}");
+        assert_eq!(left("X-Cost: 0\r\n").await.1, "\"l\";r=5;t=3600", "a rejected request was charged in {store}");
     }
     let gateway = TestGateway::start(&rules("memory", &capped));
     assert_eq!(gateway.get("/", "X-Cost: 5\r\n").await.status(), 200);
@@ -171,7 +175,7 @@ async fn a_request_costs_what_its_header_says_and_nothing_else_is_believed() {
 }
 
 #[tokio::test]
-async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
+async fn shadow_limit_counts_and_never_rejects() {
     let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 3, interval: 1h, candidate: { rate: 2, interval: 1h } }
       - { name: total, mode: OVERALL, rate: 1, interval: 1h, shadow: true, on_store_failure: deny }
       - { name: key, mode: PER_CLIENT, client: 'header:X-Key', rate: 1, interval: 1h, shadow: true }\n";
@@ -179,16 +183,16 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {
         let gateway = TestGateway::start(&rules(&store, limits));
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         for headers in ["X-Key: a\r\n", "X-Key: a\r\nX-Key: b\r\n", "", "X-Key: a\r\n"] {
-            answers.push(gateway.get("/", headers).await);
+            responses.push(gateway.get("/", headers).await);
         }
-        let statuses: Vec<_> = answers.iter().map(Message::status).collect();
+        let statuses: Vec<_> = responses.iter().map(Message::status).collect();
         assert_eq!(statuses, [200, 200, 200, 429], "{store}");
-        let told = answers[0].field("ratelimit-policy");
-        assert_eq!(told.as_deref(), Some("\"own\";q=3;w=3600"), "clients were told of a shadow");
-        assert_eq!(answers[2].field("ratelimit").as_deref(), Some("\"own\";r=0;t=3600"), "{store}");
-        assert!(answers[3].text().contains(r#""violated-policies":["own"]"#), "{}", answers[3].text());
+        let policies = responses[0].field("ratelimit-policy");
+        assert_eq!(policies.as_deref(), Some("\"own\";q=3;w=3600"), "a shadow in the response");
+        assert_eq!(responses[2].field("ratelimit").as_deref(), Some("\"own\";r=0;t=3600"), "{store}");
+        assert!(responses[3].text().contains(r#""violated-policies":["own"]"#), "{}", responses[3].text());
         let counted = async |limit: &str| {
             let mut counts = Vec::new();
             for outcome in ["allowed", "shadow_limited", "limited"] {
@@ -201,40 +205,40 @@ async fn a_shadow_is_judged_and_counted_and_refuses_nobody() {
         assert_eq!(counted("own").await, [3, 0, 1], "{store}");
         assert_eq!(counted("own.candidate").await, [2, 2, 0], "{store}");
         assert_eq!(counted("total").await, [1, 3, 0], "{store}");
-        assert_eq!(counted("key").await, [1, 1, 0], "who has no client was judged in {store}");
+        assert_eq!(counted("key").await, [1, 1, 0], "counted a request without a client in {store}");
     }
     let Some(redis) = redis else { return };
-    let is_there: bool = redis.connection().exists("{tidegate:all}:own.candidate:127.0.0.1").expect("an answer");
-    assert!(is_there, "a shadow has no bucket of its own");
+    let exists: bool = redis.connection().exists("{tidegate:all}:own.candidate:127.0.0.1").expect("a reply");
+    assert!(exists, "a shadow has no separate bucket");
     let gateway = TestGateway::start(&rules(&redis.rule(), limits));
     drop(redis);
-    assert_eq!(gateway.get("/", "").await.status(), 200, "a shadow denied what the store did not count");
+    assert_eq!(gateway.get("/", "").await.status(), 200, "a shadow rejected a request during an outage");
 }
 
 #[tokio::test]
-async fn a_route_tells_its_clients_in_the_fields_that_it_lists() {
+async fn route_selects_its_rate_limit_fields() {
     let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1m }\n";
-    let told = async |headers: &str| {
+    let fields_with = async |headers: &str| {
         let rules = rules("memory", limits).replace("    upstream: echo\n", &format!("    upstream: echo\n{headers}"));
         let gateway = TestGateway::start(&rules);
-        let (passed, refused) = (gateway.get("/", "").await, gateway.get("/", "").await);
-        assert_eq!((passed.status(), refused.status()), (200, 429));
+        let (forwarded, rejected) = (gateway.get("/", "").await, gateway.get("/", "").await);
+        assert_eq!((forwarded.status(), rejected.status()), (200, 429));
         let legacy = ["x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset"];
-        let fields = |answer: &Message| {
-            let legacy: Vec<_> = legacy.iter().filter_map(|name| answer.field(name)).collect();
-            (answer.field("ratelimit").is_some(), answer.field("ratelimit-policy").is_some(), legacy.join(" "))
+        let fields = |response: &Message| {
+            let legacy: Vec<_> = legacy.iter().filter_map(|name| response.field(name)).collect();
+            (response.field("ratelimit").is_some(), response.field("ratelimit-policy").is_some(), legacy.join(" "))
         };
-        assert_eq!(fields(&passed), fields(&refused));
-        fields(&passed)
+        assert_eq!(fields(&forwarded), fields(&rejected));
+        fields(&forwarded)
     };
-    assert_eq!(told("").await, (true, true, String::new()));
-    assert_eq!(told("    headers: [ietf, legacy]\n").await, (true, true, "1 0 60".to_owned()));
-    assert_eq!(told("    headers: [legacy]\n").await, (false, false, "1 0 60".to_owned()));
-    assert_eq!(told("    headers: []\n").await, (false, false, String::new()));
+    assert_eq!(fields_with("").await, (true, true, String::new()));
+    assert_eq!(fields_with("    headers: [ietf, legacy]\n").await, (true, true, "1 0 60".to_owned()));
+    assert_eq!(fields_with("    headers: [legacy]\n").await, (false, false, "1 0 60".to_owned()));
+    assert_eq!(fields_with("    headers: []\n").await, (false, false, String::new()));
 }
 
 #[tokio::test]
-async fn no_spelling_of_a_path_walks_around_its_limit() {
+async fn limit_applies_to_all_spellings_of_a_path() {
     let rules = "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
 routes:
@@ -250,7 +254,7 @@ routes:
 }
 
 #[tokio::test]
-async fn a_request_that_no_route_matches_is_not_found() {
+async fn request_without_a_route_is_not_found() {
     let gateway = TestGateway::start(
         "store: memory
 upstreams: { echo: { targets: [builtin:echo] } }
@@ -263,19 +267,18 @@ routes: [{ name: api, match: { host: api.example, methods: [GET] }, upstream: ec
     assert_eq!(client.ask("DELETE / HTTP/1.1\r\nHost: api.example\r\n\r\n").await.status(), 404);
 }
 
-/// The store's deadline is 50 ms; how long the answers take is measured, not tested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_is_back() {
+async fn outage_applies_on_store_failure_until_redis_is_back() {
     let Some(redis) = RedisServer::start() else { return };
     let limits =
         |policy| format!("      - {{ name: l, mode: OVERALL, rate: 1, interval: 1h, on_store_failure: {policy} }}\n");
     let allow = TestGateway::start(&rules(&redis.rule(), &limits("allow")));
     let deny = TestGateway::start(&rules(&redis.rule(), &limits("deny")));
     let both = async || [allow.get("/", "").await.status(), deny.get("/", "").await.status()];
-    // Both limits have the same name, therefore the same bucket: whoever comes second is refused.
+    // Both limits have the same name and therefore the same bucket, so the second request is rejected.
     assert_eq!(both().await, [200, 429]);
 
-    // What is known to be refused is refused for a second at most, and then Redis is asked again.
+    // A cached refusal expires within a second.
     redis.signal("STOP");
     soon(async { while both().await != [200, 503] {} }).await;
     redis.signal("CONT");
@@ -295,9 +298,9 @@ async fn without_redis_each_limit_does_what_it_says_and_counts_again_when_redis_
     assert!(redis.connection().exists::<_, bool>("{tidegate:all}:l").expect("an answer"));
 }
 
-/// Before, a limit let everything pass while its store was away, unless it was told otherwise.
+/// `on_store_failure` is `local` by default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_redis_a_gateway_decides_alone_and_tells_nothing_of_what_is_left() {
+async fn local_decision_adds_no_rate_limit_fields() {
     let Some(redis) = RedisServer::start() else { return };
     let limits = "      - { name: l, mode: PER_CLIENT, client: header:k, rate: 3, interval: 1h }\n";
     let gateway = TestGateway::start(&rules(&redis.rule(), limits));
@@ -305,20 +308,21 @@ async fn without_redis_a_gateway_decides_alone_and_tells_nothing_of_what_is_left
     assert!(ask("a").await.field("ratelimit").is_some(), "the store decides");
     drop(redis);
     soon(async { while ask("b").await.field("ratelimit").is_some() {} }).await;
-    // What Redis has granted is not known here.
-    let alone: Vec<_> = [ask("a").await, ask("a").await, ask("a").await, ask("a").await].into();
-    assert_eq!(alone.iter().map(Message::status).collect::<Vec<_>>(), [200, 200, 200, 429]);
-    assert!(alone.iter().all(|one| one.field("ratelimit").is_none() && one.field("ratelimit-policy").is_none()));
-    assert_eq!(alone[3].field("retry-after").as_deref(), Some("3600"));
-    assert!(alone[3].text().contains("\"violated-policies\":[\"l\"]"), "{}", alone[3].text());
+    // The gateway does not know the grants of Redis, so it grants the whole limit.
+    let local: Vec<_> = [ask("a").await, ask("a").await, ask("a").await, ask("a").await].into();
+    assert_eq!(local.iter().map(Message::status).collect::<Vec<_>>(), [200, 200, 200, 429]);
+    let has_fields = |one: &Message| one.field("ratelimit").is_some() || one.field("ratelimit-policy").is_some();
+    assert!(!local.iter().any(has_fields));
+    assert_eq!(local[3].field("retry-after").as_deref(), Some("3600"));
+    assert!(local[3].text().contains("\"violated-policies\":[\"l\"]"), "{}", local[3].text());
     let outcome = |outcome| format!(r#"tidegate_decisions_total{{route="all",limit="l",outcome="{outcome}"}}"#);
     assert!(gateway.counter(&outcome("store_failed")).await >= 3);
     assert_eq!(gateway.counter(&outcome("limited")).await, 1);
 }
 
-/// A gateway that is started while its Redis is away serves, and counts as soon as Redis is there.
+/// The gateway serves requests at once, and counts them when Redis is reachable.
 #[tokio::test]
-async fn a_gateway_starts_without_its_redis() {
+async fn gateway_starts_without_redis() {
     let Some(redis) = RedisServer::start() else { return };
     let (port, url) = (redis.port, redis.rule());
     drop(redis);
@@ -330,7 +334,7 @@ async fn a_gateway_starts_without_its_redis() {
 }
 
 #[tokio::test]
-async fn gateways_hash_clients_alike_and_a_restart_finds_them_again() {
+async fn gateways_share_client_hashes_across_restarts() {
     let Some(redis) = RedisServer::start() else { return };
     let limit = "      - { name: l, mode: PER_CLIENT, client: 'cookie:sid', rate: 2, interval: 1h }\n";
     let rules = rules(&redis.rule(), limit);
@@ -346,22 +350,22 @@ async fn gateways_hash_clients_alike_and_a_restart_finds_them_again() {
 }
 
 #[tokio::test]
-async fn the_operators_see_health_metrics_and_rules_without_secrets() {
+async fn admin_listener_shows_no_secrets() {
     let rules = rules("{ url: 'redis://user:hush-hush@127.0.0.1:1', key_secret: '0123456789abcdef-secret' }", TOTAL);
     let gateway = TestGateway::start(&rules);
     assert_eq!(gateway.admin_get("/healthz").await.text(), "ok\n");
     assert_eq!(gateway.admin_get("/readyz").await.status(), 200);
     assert_eq!(gateway.counter("tidegate_connections").await, 0);
     let mut admin = crate::support::wire::raw::Raw::connect(gateway.admin).await;
-    let shown = admin.ask("GET /api/v1/config HTTP/1.1\r\nHost: localhost:9901\r\n\r\n").await.text();
-    assert!(shown.contains("redis://***@127.0.0.1:1") && shown.contains("{tidegate:all}:total"), "{shown}");
-    assert!(!shown.contains("hush") && !shown.contains("0123456789abcdef"), "{shown}");
+    let config = admin.ask("GET /api/v1/config HTTP/1.1\r\nHost: localhost:9901\r\n\r\n").await.text();
+    assert!(config.contains("redis://***@127.0.0.1:1") && config.contains("{tidegate:all}:total"), "{config}");
+    assert!(!config.contains("hush") && !config.contains("0123456789abcdef"), "{config}");
     let rebound = admin.ask("GET /api/v1/config HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
     assert_eq!(rebound.status(), 403);
 }
 
 #[tokio::test]
-async fn connections_are_counted_while_they_are_open() {
+async fn connection_metric_counts_open_connections() {
     let gateway = TestGateway::start(&rules("memory", TOTAL));
     let mut client = gateway.client().await;
     assert_eq!(get(&mut client, "/", "").await.status(), 200);
@@ -371,7 +375,7 @@ async fn connections_are_counted_while_they_are_open() {
 }
 
 #[tokio::test]
-async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
+async fn request_that_was_not_sent_gets_its_permits_back() {
     let absent = crate::support::wire::upstream::Origin::closed_port().await;
     let redis = RedisServer::start();
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
@@ -384,10 +388,10 @@ async fn a_request_that_no_upstream_received_is_given_its_permits_back() {
             assert_eq!(
                 gateway.get("/", "").await.status(),
                 502,
-                "a request that was not sent stayed charged in {store}"
+                "permits of an unsent request were not returned in {store}"
             );
         }
         let shadow = r#"tidegate_decisions_total{route="all",limit="shadow",outcome="shadow_limited"}"#;
-        assert_eq!(gateway.counter(shadow).await, 0, "a shadow kept what was given back in {store}");
+        assert_eq!(gateway.counter(shadow).await, 0, "a shadow kept the returned permits in {store}");
     }
 }

@@ -145,7 +145,7 @@ pub fn is_master(server: &RedisServer) -> bool {
     matches!(reply.first(), Some(Value::BulkString(role)) if role == b"master")
 }
 
-/// Returns `true` if the server has connections other than those of sentinels and of this test.
+/// Returns `true` if the server has connections of gateways: neither of sentinels nor of this test.
 fn has_gateways(server: &RedisServer) -> bool {
     let list: String = cmd("CLIENT").arg(&["LIST", "TYPE", "normal"]).query(&mut server.connection()).expect("clients");
     list.lines().any(|line| !line.contains("name=sentinel") && !line.contains("cmd=client"))

@@ -1,51 +1,53 @@
-//! The files of cases: what is sent, what is answered, and what an origin may see of it.
+//! The format of the case files: the bytes that the client sends, the expected responses, and the expected requests at
+//! the origins.
 //!
 //! A case is a block of lines, and an empty line ends it:
 //!
 //! ```text
-//! A sentence that says what is wrong with it, and where that is written
-//! > GET / HTTP/1.1\r\n          what the client sends: these lines, without their ends, one behind the other
-//! eof                           and then it sends no more; only where a message is not whole
-//! << HTTP/1.1 200 OK\r\n\r\n    what the origin answers, where that is the attack
-//! << eof                        and closes
-//! < 400 close                   an answer: its status (or `400|501`); `close`: it says so, and nothing follows; `close?`: it
-//!                               may; `head`: to a HEAD; `broken`: it is cut off; `maybe`: or the end; `"text"`: its
-//!                               body
-//! <+ name: value                which has this field, once; `<- name`: has none
-//! => POST /p "body"             a whole request that an origin gets, in this order, and no other
-//! => guarded: POST /p           ... the other origin, that of /login
-//! =+ name: value                which has this field, once; `=- name`: has none
-//! =t name: value                and this trailer; `=-t name`: has none
-//! ~> POST /p                    a request that may have begun to arrive, and was broken off
-//! pending: 3                    it does not hold yet
+//! A sentence that names the fault, with a reference if useful
+//! > GET / HTTP/1.1\r\n          bytes that the client sends; these lines are joined without line ends
+//! eof                           the client then closes its side; only for incomplete messages
+//! << HTTP/1.1 200 OK\r\n\r\n    the response of the origin, if the origin is the attacker
+//! << eof                        the origin then closes
+//! < 400 close                   an expected response: its status (or `400|501`); `close`: it has `connection: close`, and
+//!                               nothing follows; `close?`: it may have; `head`: to a HEAD; `broken`: truncated;
+//!                               `maybe`: or the end of the connection; `"text"`: its body
+//! <+ name: value                the response has this field once; `<- name`: not at all
+//! => POST /p "body"             an expected request at the open origin; order matters, and there are no others
+//! => guarded: POST /p           an expected request at the guarded origin, that of /login
+//! =+ name: value                the request has this field once; `=- name`: not at all
+//! =t name: value                the request has this trailer once; `=-t name`: not at all
+//! ~> POST /p                    a request that may arrive at an origin in part
+//! pending: 3                    the case fails at present
 //! ```
 //!
-//! `\r \n \t \0 \xHH \\ \s` (a space) are bytes, `{text*100}` is a repetition, and `{n}` a number that no other run has.
+//! `\r \n \t \0 \xHH \\ \s` (a space) are bytes, `{text*100}` is a repetition, and `{n}` is a unique number for each
+//! run.
 
-/// A case.
+/// A case of a file.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
     pub name: String,
     pub place: String,
     pub sent: String,
     pub eof: bool,
-    /// What the origin answers, and whether it closes then.
+    /// The response of the origin, and whether the origin then closes.
     pub origin: Option<(String, bool)>,
-    pub answers: Vec<Answer>,
+    pub responses: Vec<Response>,
     pub requests: Vec<Request>,
-    /// `METHOD TARGET` of what may have begun.
+    /// `METHOD TARGET` of requests that may arrive in part.
     pub begun: Vec<String>,
     pub pending: Option<String>,
 }
 
-/// An answer that is expected.
+/// An expected response.
 #[derive(Clone, Debug, Default)]
-pub struct Answer {
+pub struct Response {
     pub statuses: Vec<u16>,
     pub close: bool,
-    /// It may close, and then says so.
+    /// The response may have `connection: close`.
     pub may_close: bool,
-    /// There may be none.
+    /// The connection may end without a response.
     pub maybe: bool,
     pub head: bool,
     pub broken: bool,
@@ -53,7 +55,7 @@ pub struct Answer {
     pub fields: Fields,
 }
 
-/// A request that the origin is expected to get.
+/// An expected request at an origin.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub asked: String,
@@ -62,7 +64,7 @@ pub struct Request {
     pub fields: Fields,
 }
 
-/// Fields that a message has once, and those that it has not.
+/// Fields that a message must have once, and fields that it must not have.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     pub present: Vec<(String, String)>,
@@ -95,38 +97,38 @@ fn add(case: &mut Case, sign: &str, rest: &str, place: &str) {
         "<<" if rest == "eof" => case.origin.get_or_insert_default().1 = true,
         "<<" => case.origin.get_or_insert_default().0.push_str(rest),
         "<" if rest == "nothing" => {}
-        "<" => case.answers.push(answer(rest, place)),
+        "<" => case.responses.push(response(rest, place)),
         "=>" => case.requests.push(request(rest)),
-        "<+" => case.answers.last_mut().expect(place).fields.present.push(field(rest, place)),
-        "<-" => case.answers.last_mut().expect(place).fields.absent.push(rest.to_owned()),
+        "<+" => case.responses.last_mut().expect(place).fields.present.push(field(rest, place)),
+        "<-" => case.responses.last_mut().expect(place).fields.absent.push(rest.to_owned()),
         "=+" => case.requests.last_mut().expect(place).fields.present.push(field(rest, place)),
         "=t" => case.requests.last_mut().expect(place).fields.trailers.push(field(rest, place)),
         "=-t" => case.requests.last_mut().expect(place).fields.absent_trailers.push(rest.to_owned()),
         "=-" => case.requests.last_mut().expect(place).fields.absent.push(rest.to_owned()),
         "~>" => case.begun.push(rest.to_owned()),
         "pending:" => case.pending = Some(rest.to_owned()),
-        _ => panic!("{place}: what is {sign:?}?"),
+        _ => panic!("{place}: unknown sign {sign:?}"),
     }
 }
 
-fn answer(text: &str, place: &str) -> Answer {
-    let (words, body) = body_of(text);
-    let mut answer = Answer { body, ..Answer::default() };
+fn response(text: &str, place: &str) -> Response {
+    let (words, body) = split_body(text);
+    let mut response = Response { body, ..Response::default() };
     for word in words.split_whitespace() {
         match word {
-            "close" => answer.close = true,
-            "maybe" => answer.maybe = true,
-            "close?" => answer.may_close = true,
-            "head" => answer.head = true,
-            "broken" => answer.broken = true,
-            statuses => answer.statuses = statuses.split('|').map(|status| status.parse().expect(place)).collect(),
+            "close" => response.close = true,
+            "maybe" => response.maybe = true,
+            "close?" => response.may_close = true,
+            "head" => response.head = true,
+            "broken" => response.broken = true,
+            statuses => response.statuses = statuses.split('|').map(|status| status.parse().expect(place)).collect(),
         }
     }
-    answer
+    response
 }
 
 fn request(text: &str) -> Request {
-    let (words, body) = body_of(text);
+    let (words, body) = split_body(text);
     let (guarded, asked) = match words.strip_prefix("guarded: ") {
         Some(asked) => (true, asked),
         None => (false, words),
@@ -134,8 +136,8 @@ fn request(text: &str) -> Request {
     Request { asked: asked.trim().to_owned(), guarded, body: body.unwrap_or_default(), fields: Fields::default() }
 }
 
-/// What stands before ` "`, and what stands between it and the last quotation mark.
-fn body_of(text: &str) -> (&str, Option<String>) {
+/// Splits the text before ` "` from the quoted body after it.
+fn split_body(text: &str) -> (&str, Option<String>) {
     match text.split_once(" \"").and_then(|(words, rest)| Some((words, rest.strip_suffix('"')?))) {
         Some((words, body)) => (words, Some(body.to_owned())),
         None => (text, None),
@@ -147,9 +149,9 @@ fn field(text: &str, place: &str) -> (String, String) {
     (name.to_owned(), value.trim().to_owned())
 }
 
-/// The bytes that a text of the file stands for.
+/// Decodes a text of the file to bytes.
 pub fn bytes(text: &str, number: u32) -> Vec<u8> {
-    let (text, mut bytes) = (repeated(&text.replace("{n}", &number.to_string())), Vec::new());
+    let (text, mut bytes) = (expand_repetitions(&text.replace("{n}", &number.to_string())), Vec::new());
     let mut rest = text.as_bytes();
     while let [byte, tail @ ..] = rest {
         rest = tail;
@@ -169,7 +171,7 @@ pub fn bytes(text: &str, number: u32) -> Vec<u8> {
                 let digits = std::str::from_utf8(&digits).expect("hexadecimal digits");
                 (u8::from_str_radix(digits, 16).expect("hexadecimal digits"), 3)
             }
-            _ => panic!("no escape: {text}"),
+            _ => panic!("invalid escape: {text}"),
         };
         bytes.push(escaped);
         rest = &tail[length..];
@@ -177,8 +179,8 @@ pub fn bytes(text: &str, number: u32) -> Vec<u8> {
     bytes
 }
 
-/// `{ab*3}` is `ababab`.
-fn repeated(text: &str) -> String {
+/// Expands repetitions: `{ab*3}` becomes `ababab`.
+fn expand_repetitions(text: &str) -> String {
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, tail)) = rest.split_once('{') {
@@ -202,15 +204,15 @@ fn repeated(text: &str) -> String {
 }
 
 #[test]
-fn a_case_is_read_as_it_is_written() {
+fn case_file_is_parsed() {
     let text = "# none\n\nOne\n> a\\r\\n\n> {b*3}{n}\\x41\neof\n< 400|501 close \"no \"x\"\"\n<- a\n=> guarded: GET /\n=+ b: c\n\nTwo\n> x\n";
     let cases = parse("f", text);
     assert_eq!(cases.len(), 2);
     let case = &cases[0];
     assert_eq!((case.name.as_str(), case.place.as_str(), case.eof), ("One", "f:3", true));
     assert_eq!(bytes(&case.sent, 7), b"a\r\nbbb7A");
-    assert_eq!((&case.answers[0].statuses[..], case.answers[0].close), (&[400, 501][..], true));
-    assert_eq!(case.answers[0].body.as_deref(), Some("no \"x\""));
+    assert_eq!((&case.responses[0].statuses[..], case.responses[0].close), (&[400, 501][..], true));
+    assert_eq!(case.responses[0].body.as_deref(), Some("no \"x\""));
     assert!(case.requests[0].guarded && case.requests[0].asked == "GET /");
     assert_eq!(case.requests[0].fields.present, [("b".to_owned(), "c".to_owned())]);
 }

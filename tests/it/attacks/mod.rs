@@ -1,10 +1,10 @@
-//! Requests and answers that are malformed or can be read in two ways, byte by byte, and what becomes of them.
+//! Malformed and ambiguous requests and responses.
 //!
-//! To add one, write a block into one of the files; [`format`] tells how. Every case is sent at once, in parts and byte
-//! by byte. What arrives at the origin is read by a strict reader of its own: a request that is altered in its framing,
-//! merged with another or there twice is a failure, whatever the answers were.
+//! To add a case, write a block into one of the files, in the format of [`format`]. The client sends every case at
+//! once, in parts and byte by byte. A strict reader reads what arrives at the origin: a request with altered framing, a
+//! merged one and a duplicate are failures, even if the responses are as expected.
 
-#![allow(clippy::print_stderr, reason = "tells of what is pending")]
+#![allow(clippy::print_stderr, reason = "reports pending cases")]
 
 mod after_an_error;
 pub mod format;
@@ -14,7 +14,7 @@ pub mod run;
 use std::time::Duration;
 
 use self::format::{Case, parse};
-use self::run::{Pieces, Stage};
+use self::run::{Harness, Pieces};
 
 const FILES: [(&str, &str); 12] = [
     ("request_line.txt", include_str!("request_line.txt")),
@@ -27,28 +27,28 @@ const FILES: [(&str, &str); 12] = [
     ("pipelining.txt", include_str!("pipelining.txt")),
     ("expect.txt", include_str!("expect.txt")),
     ("spellings.txt", include_str!("spellings.txt")),
-    ("look_alikes.txt", include_str!("look_alikes.txt")),
-    ("answers.txt", include_str!("answers.txt")),
+    ("lookalikes.txt", include_str!("lookalikes.txt")),
+    ("responses.txt", include_str!("responses.txt")),
 ];
 
-const WAYS: [Pieces; 4] = [Pieces::WithMore, Pieces::Parts(2), Pieces::Parts(5), Pieces::Bytes];
+const PIECES: [Pieces; 4] = [Pieces::WithMore, Pieces::Parts(2), Pieces::Parts(5), Pieces::Bytes];
 
-/// All of them.
+/// Returns the cases of all files.
 pub fn cases() -> Vec<Case> {
     FILES.iter().flat_map(|(file, text)| parse(file, text)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_attack_gets_through() {
-    let mut stage = Stage::start().await;
+async fn attacks_have_the_expected_responses_and_requests() {
+    let mut harness = Harness::start().await;
     let mut failures = Vec::new();
     for case in cases() {
-        // What is not mended yet may hang; all the others may take their time.
-        let patience = Duration::from_millis(if case.pending.is_some() { 300 } else { 8_000 });
-        let mut holds = true;
-        for pieces in WAYS {
-            if let Err(why) = stage.run(&case, pieces, patience).await {
-                holds = false;
+        // A pending case may hang; others may be slow on a busy machine.
+        let max_wait = Duration::from_millis(if case.pending.is_some() { 300 } else { 8_000 });
+        let mut passes = true;
+        for pieces in PIECES {
+            if let Err(why) = harness.run(&case, pieces, max_wait).await {
+                passes = false;
                 let kind = case.pending.as_ref().map_or("", |_| "pending ");
                 eprintln!("{kind}{}: {} ({pieces:?}): {why}", case.place, case.name);
                 if case.pending.is_none() {
@@ -56,24 +56,25 @@ async fn no_attack_gets_through() {
                 }
             }
         }
-        if holds && case.pending.is_some() {
-            eprintln!("holds by now: {}: {}", case.place, case.name);
+        if passes && case.pending.is_some() {
+            eprintln!("no longer pending: {}: {}", case.place, case.name);
         }
     }
-    let begun = [stage.open.take_begun(), stage.guarded.take_begun()].concat();
+    let begun = [harness.open.take_begun(), harness.guarded.take_begun()].concat();
     let allowed: Vec<String> = cases().into_iter().flat_map(|case| case.begun).collect();
-    failures
-        .extend(begun.into_iter().filter(|begun| !allowed.contains(begun)).map(|begun| format!("broken off: {begun}")));
+    failures.extend(
+        begun.into_iter().filter(|begun| !allowed.contains(begun)).map(|begun| format!("incomplete request: {begun}")),
+    );
     assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]
-fn there_are_many_cases_each_with_a_name_of_its_own() {
+fn cases_have_unique_names() {
     let cases = cases();
     let mut names: Vec<_> = cases.iter().map(|case| case.name.as_str()).collect();
     names.sort_unstable();
-    let twice: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
-    assert!(twice.is_empty(), "{twice:?}");
+    let duplicates: Vec<_> = names.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+    assert!(duplicates.is_empty(), "{duplicates:?}");
     assert!(cases.len() > 500);
     let pending: Vec<_> = cases.iter().filter_map(|case| Some((case.pending.as_ref()?, &case.name))).collect();
     assert!(pending.is_empty(), "pending: {pending:#?}");

@@ -1,4 +1,4 @@
-//! An origin that reads what it is sent with the strict reader, and remembers it.
+//! An origin that records the requests that it receives, as read by the strict reader.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,68 +9,69 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::support::strict::{self, Message, Parsed};
 
-/// An origin on a port of its own.
+/// An origin on a free port.
 #[derive(Clone, Debug)]
 pub struct Origin {
     pub address: SocketAddr,
-    seen: Arc<Mutex<Seen>>,
+    state: Arc<Mutex<State>>,
 }
 
-/// What it has got, and what it answers.
+/// The received requests and the response.
 #[derive(Debug, Default)]
-struct Seen {
-    whole: Vec<Message>,
-    /// `METHOD TARGET` of requests whose end never came.
+struct State {
+    requests: Vec<Message>,
+    /// `METHOD TARGET` of incomplete requests.
     begun: Vec<String>,
-    wrong: Vec<String>,
-    /// What it says to all but probes, and whether it closes then; else an echo of what was asked.
+    /// Bytes that are not a valid request.
+    malformed: Vec<String>,
+    /// The response to all requests except probes, and whether the origin then closes. `None` echoes the request line.
     script: Option<(Vec<u8>, bool)>,
 }
 
 impl Origin {
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
-        let origin = Self { address: listener.local_addr().expect("should have an address"), seen: Arc::default() };
-        let seen = Arc::clone(&origin.seen);
+        let origin = Self { address: listener.local_addr().expect("should have an address"), state: Arc::default() };
+        let state = Arc::clone(&origin.state);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(serve(stream, Arc::clone(&seen)));
+                tokio::spawn(serve(stream, Arc::clone(&state)));
             }
         });
         origin
     }
 
-    /// Answers like this from now on.
-    pub fn say(&self, script: Option<(Vec<u8>, bool)>) {
-        self.seen.lock().script = script;
+    /// Sets the response to further requests, and whether the origin then closes.
+    pub fn set_response(&self, script: Option<(Vec<u8>, bool)>) {
+        self.state.lock().script = script;
     }
 
-    /// The whole requests since the last time.
-    pub fn take(&self) -> Vec<Message> {
-        std::mem::take(&mut self.seen.lock().whole)
+    /// Returns and clears the complete requests.
+    pub fn take_requests(&self) -> Vec<Message> {
+        std::mem::take(&mut self.state.lock().requests)
     }
 
-    /// What was no request, since the last time.
-    pub fn take_wrong(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().wrong)
+    /// Returns and clears the malformed requests.
+    pub fn take_malformed(&self) -> Vec<String> {
+        std::mem::take(&mut self.state.lock().malformed)
     }
 
-    /// The requests that were broken off, since the last time.
+    /// Returns and clears the incomplete requests.
     pub fn take_begun(&self) -> Vec<String> {
-        std::mem::take(&mut self.seen.lock().begun)
+        std::mem::take(&mut self.state.lock().begun)
     }
 }
 
-async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
+async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
     let (mut bytes, mut invited) = (Vec::new(), false);
     loop {
         match strict::request(&bytes) {
             Parsed::Complete(message, length) => {
                 bytes.drain(..length);
                 invited = false;
-                let (answer, close) = answer(&message, &seen);
-                seen.lock().whole.push(message);
-                if stream.write_all(&answer).await.is_err() || close {
+                let (response, close) = response(&message, &state);
+                state.lock().requests.push(message);
+                if stream.write_all(&response).await.is_err() || close {
                     return;
                 }
                 continue;
@@ -84,7 +85,7 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
             Parsed::Incomplete(_) => {}
             Parsed::Invalid(why) => {
                 let bytes = String::from_utf8_lossy(&bytes).into_owned();
-                seen.lock().wrong.push(format!("{why}, in {bytes:?}"));
+                state.lock().malformed.push(format!("{why}, in {bytes:?}"));
                 return;
             }
         }
@@ -93,15 +94,15 @@ async fn serve(mut stream: TcpStream, seen: Arc<Mutex<Seen>>) {
         }
     }
     match strict::request(&bytes) {
-        Parsed::Incomplete(Some(head)) => seen.lock().begun.push(head.method_and_target().to_owned()),
+        Parsed::Incomplete(Some(head)) => state.lock().begun.push(head.method_and_target().to_owned()),
         _ if bytes.is_empty() => {}
-        _ => seen.lock().begun.push(String::from_utf8_lossy(&bytes).into_owned()),
+        _ => state.lock().begun.push(String::from_utf8_lossy(&bytes).into_owned()),
     }
 }
 
-fn answer(message: &Message, seen: &Mutex<Seen>) -> (Vec<u8>, bool) {
+fn response(message: &Message, state: &Mutex<State>) -> (Vec<u8>, bool) {
     let asked = message.method_and_target();
-    if let (false, Some(script)) = (asked.starts_with("GET /probe"), &seen.lock().script) {
+    if let (false, Some(script)) = (asked.starts_with("GET /probe"), &state.lock().script) {
         return script.clone();
     }
     let body = if asked.starts_with("HEAD ") { "" } else { asked };

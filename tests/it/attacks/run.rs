@@ -1,4 +1,4 @@
-//! Runs a case: sends its bytes, collects everything that comes back and everything that arrived, and compares.
+//! Runs a case: sends its bytes, and compares the responses and the requests at the origins with the expected ones.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use super::origin::Origin;
 use crate::support::gateway::TestGateway;
 use crate::support::strict::{self, Message, Parsed};
 
-/// In which pieces the bytes are sent.
+/// How the bytes are split into writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pieces {
-    /// At once; and, where the connection is to end, with a request behind them that must not arrive.
+    /// All at once. If the connection is to end, followed by a request that must not arrive.
     WithMore,
     Parts(usize),
     Bytes,
 }
 
-/// A gateway between a client and two origins.
-pub struct Stage {
+/// A gateway with two origins.
+pub struct Harness {
     pub gateway: TestGateway,
     pub open: Origin,
     pub guarded: Origin,
@@ -30,7 +30,7 @@ pub struct Stage {
 
 const MORE: &[u8] = b"GET /more HTTP/1.1\r\nHost: more.example\r\n\r\n";
 
-impl Stage {
+impl Harness {
     pub async fn start() -> Self {
         let (open, guarded) = (Origin::start().await, Origin::start().await);
         let rules = include_str!("rules.yaml")
@@ -39,25 +39,25 @@ impl Stage {
         Self { gateway: TestGateway::start(&rules), open, guarded, number: 0 }
     }
 
-    /// What is not as the case says; nothing if all is.
-    pub async fn run(&mut self, case: &Case, pieces: Pieces, patience: Duration) -> Result<(), String> {
+    /// Runs a case. Returns the first difference to its expectations.
+    pub async fn run(&mut self, case: &Case, pieces: Pieces, max_wait: Duration) -> Result<(), String> {
         self.number += 1;
         let number = self.number;
-        let script = |(said, eof): &(String, bool)| (bytes(said, number), *eof);
-        self.open.say(case.origin.as_ref().map(script));
-        let answered = self.exchange(case, pieces, patience).await;
-        let probed = match timeout(patience, self.probe()).await {
-            Ok(probed) => probed,
-            Err(_) => Err("nobody answers the next client".to_owned()),
+        let script = |(response, eof): &(String, bool)| (bytes(response, number), *eof);
+        self.open.set_response(case.origin.as_ref().map(script));
+        let responses = self.check_responses(case, pieces, max_wait).await;
+        let probe = match timeout(max_wait, self.probe()).await {
+            Ok(probe) => probe,
+            Err(_) => Err("no response to the next client".to_owned()),
         };
-        let arrived = self.arrived(case);
-        answered.and(probed).and(arrived)
+        let requests = self.check_requests(case);
+        responses.and(probe).and(requests)
     }
 
-    async fn exchange(&self, case: &Case, pieces: Pieces, patience: Duration) -> Result<(), String> {
+    async fn check_responses(&self, case: &Case, pieces: Pieces, max_wait: Duration) -> Result<(), String> {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         let mut sent = bytes(&case.sent, self.number);
-        let mut ends = case.eof || case.answers.last().is_none_or(|last| last.close || last.broken);
+        let mut ends = case.eof || case.responses.last().is_none_or(|last| last.close || last.broken);
         if pieces == Pieces::WithMore && ends && !case.eof {
             sent.extend_from_slice(MORE);
         }
@@ -65,82 +65,82 @@ impl Stage {
         if case.eof {
             _ = client.stream.shutdown().await;
         }
-        for (index, expected) in case.answers.iter().enumerate() {
-            let told = |what: String| format!("answer {}: {what}", index + 1);
-            let answer = match timeout(patience, client.response(expected.head)).await {
-                Ok(Ok(answer)) if !expected.broken => answer,
-                Ok(Ok(answer)) => return Err(told(format!("{} is whole", answer.start))),
-                Ok(Err(Parsed::Incomplete(Some(answer)))) if expected.broken => answer,
+        for (index, expected) in case.responses.iter().enumerate() {
+            let numbered = |difference: String| format!("response {}: {difference}", index + 1);
+            let response = match timeout(max_wait, client.response(expected.head)).await {
+                Ok(Ok(response)) if !expected.broken => response,
+                Ok(Ok(response)) => return Err(numbered(format!("{} is complete", response.start))),
+                Ok(Err(Parsed::Incomplete(Some(response)))) if expected.broken => response,
                 // A reset may overtake the head.
                 Ok(Err(Parsed::Incomplete(None))) if (expected.broken || expected.maybe) && client.bytes.is_empty() => {
                     return Ok(());
                 }
-                Ok(Err(other)) => return Err(told(format!("{other:?}"))),
-                Err(_) => return Err(told(format!("none, but {:?}", String::from_utf8_lossy(&client.bytes)))),
+                Ok(Err(other)) => return Err(numbered(format!("{other:?}"))),
+                Err(_) => return Err(numbered(format!("none, only {:?}", String::from_utf8_lossy(&client.bytes)))),
             };
-            let body = String::from_utf8_lossy(&answer.body).into_owned();
-            let announced = answer.values("connection").iter().any(|value| value == "close");
+            let body = String::from_utf8_lossy(&response.body).into_owned();
+            let has_close = response.values("connection").iter().any(|value| value == "close");
             match &expected.body {
-                _ if !expected.statuses.contains(&answer.status()) => {
-                    return Err(told(format!("{} {body:?}, not {:?}", answer.start, expected.statuses)));
+                _ if !expected.statuses.contains(&response.status()) => {
+                    return Err(numbered(format!("{} {body:?}, not {:?}", response.start, expected.statuses)));
                 }
-                Some(wanted) if bytes(wanted, self.number) != answer.body => {
-                    return Err(told(format!("body {body:?}")));
+                Some(expected) if bytes(expected, self.number) != response.body => {
+                    return Err(numbered(format!("body {body:?}")));
                 }
-                _ if expected.close && !announced => return Err(told("does not say close".to_owned())),
-                _ if announced && !(expected.close || expected.may_close || expected.broken) => {
-                    return Err(told("says close".to_owned()));
+                _ if expected.close && !has_close => return Err(numbered("no `connection: close`".to_owned())),
+                _ if has_close && !(expected.close || expected.may_close || expected.broken) => {
+                    return Err(numbered("unexpected `connection: close`".to_owned()));
                 }
-                _ => self.compare(&answer, &expected.fields).map_err(told)?,
+                _ => self.compare(&response, &expected.fields).map_err(numbered)?,
             }
-            ends |= announced;
+            ends |= has_close;
         }
         if ends {
-            let broken = case.answers.last().is_some_and(|last| last.broken);
-            return match timeout(patience, client.rest()).await {
+            let broken = case.responses.last().is_some_and(|last| last.broken);
+            return match timeout(max_wait, client.rest()).await {
                 Ok(rest) if rest.is_empty() || broken => Ok(()),
-                Ok(rest) => Err(format!("another answer: {:?}", String::from_utf8_lossy(&rest))),
+                Ok(rest) => Err(format!("another response: {:?}", String::from_utf8_lossy(&rest))),
                 Err(_) => Err("the connection stays open".to_owned()),
             };
         }
         client.send(&self.probe_bytes(), Pieces::Parts(1)).await;
-        match timeout(patience, client.response(false)).await {
-            Ok(Ok(answer)) if answer.body == self.probe_answer() => Ok(()),
+        match timeout(max_wait, client.response(false)).await {
+            Ok(Ok(response)) if response.body == self.probe_response() => Ok(()),
             other => Err(format!("the next request on the connection: {other:?}, {:?}", client.text())),
         }
     }
 
-    /// Sends these bytes, and collects all answers until the connection ends, which the client ends if nothing comes for
-    /// `patience`; and all requests that the open origin got.
-    pub async fn talk(&self, sent: &[u8], pieces: Pieces, patience: Duration) -> (Vec<Message>, Vec<Message>) {
+    /// Sends bytes. Returns all responses until the connection ends, and all requests at the open origin. The client
+    /// closes the connection if no byte arrives within `max_wait`.
+    pub async fn talk(&self, sent: &[u8], pieces: Pieces, max_wait: Duration) -> (Vec<Message>, Vec<Message>) {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         client.send(sent, pieces).await;
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         loop {
-            match timeout(patience, client.response(false)).await {
-                Ok(Ok(answer)) => answers.push(answer),
+            match timeout(max_wait, client.response(false)).await {
+                Ok(Ok(response)) => responses.push(response),
                 Ok(Err(_)) => break,
                 Err(_) => _ = client.stream.shutdown().await,
             }
         }
-        (answers, self.open.take())
+        (responses, self.open.take_requests())
     }
 
-    /// Asks for a path: the status and the whole body of the answer; nothing if there is no whole answer.
-    pub async fn ask(&self, method: &str, patience: Duration) -> Option<(u16, Vec<u8>)> {
+    /// Sends a request. Returns the status and the body, or `None` if there is no complete response.
+    pub async fn ask(&self, method: &str, max_wait: Duration) -> Option<(u16, Vec<u8>)> {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         let request = format!("{method} /a HTTP/1.1\r\nHost: a.example\r\n\r\n");
         client.send(request.as_bytes(), Pieces::Parts(1)).await;
-        let answer = timeout(patience, client.response(method == "HEAD")).await.ok()?.ok()?;
-        Some((answer.status(), answer.body))
+        let response = timeout(max_wait, client.response(method == "HEAD")).await.ok()?.ok()?;
+        Some((response.status(), response.body))
     }
 
-    /// A client that comes afterwards.
+    /// Checks that the next client gets its own response.
     async fn probe(&self) -> Result<(), String> {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         client.send(&self.probe_bytes(), Pieces::Parts(1)).await;
         match client.response(false).await {
-            Ok(answer) if answer.body == self.probe_answer() => Ok(()),
+            Ok(response) if response.body == self.probe_response() => Ok(()),
             other => Err(format!("the next client: {other:?}, {:?}", client.text())),
         }
     }
@@ -149,7 +149,7 @@ impl Stage {
         format!("GET /probe/{} HTTP/1.1\r\nHost: probe.example\r\n\r\n", self.number).into_bytes()
     }
 
-    fn probe_answer(&self) -> Vec<u8> {
+    fn probe_response(&self) -> Vec<u8> {
         format!("GET /probe/{}", self.number).into_bytes()
     }
 
@@ -159,19 +159,19 @@ impl Stage {
         stream
     }
 
-    /// Whether the origins got what they may get.
-    fn arrived(&self, case: &Case) -> Result<(), String> {
-        let wrong = [self.open.take_wrong(), self.guarded.take_wrong()].concat();
-        let whole = |origin: &Origin| -> Vec<Message> {
+    /// Compares the requests at the origins with the expected ones.
+    fn check_requests(&self, case: &Case) -> Result<(), String> {
+        let malformed = [self.open.take_malformed(), self.guarded.take_malformed()].concat();
+        let requests = |origin: &Origin| -> Vec<Message> {
             origin
-                .take()
+                .take_requests()
                 .into_iter()
                 .filter(|message| !message.method_and_target().starts_with("GET /probe/"))
                 .collect()
         };
-        let (open, guarded) = (whole(&self.open), whole(&self.guarded));
-        if let Some(wrong) = wrong.first() {
-            return Err(format!("the origin was sent what is no request: {wrong}"));
+        let (open, guarded) = (requests(&self.open), requests(&self.guarded));
+        if let Some(malformed) = malformed.first() {
+            return Err(format!("a malformed request at the origin: {malformed}"));
         }
         for (name, got, is_guarded) in [("open", open, false), ("guarded", guarded, true)] {
             let wanted: Vec<_> = case.requests.iter().filter(|request| request.guarded == is_guarded).collect();
@@ -229,12 +229,12 @@ struct Client {
 }
 
 impl Client {
-    /// Sends as much as is taken.
+    /// Sends bytes until the gateway closes the connection.
     async fn send(&mut self, bytes: &[u8], pieces: Pieces) {
         let size = match pieces {
             Pieces::WithMore => bytes.len(),
             Pieces::Parts(count) => bytes.len().div_ceil(count),
-            // Of what is very long, only about so many.
+            // At most about 1,000 pieces.
             Pieces::Bytes => bytes.len() / 1_000,
         };
         for piece in bytes.chunks(size.max(1)) {
@@ -245,13 +245,13 @@ impl Client {
         }
     }
 
-    /// The next answer; what there is of it, if it is not whole.
+    /// Reads the next final response. Returns the received part if it is incomplete.
     async fn response(&mut self, head_only: bool) -> Result<Message, Parsed> {
         loop {
             match strict::response(&self.bytes, head_only, self.closed) {
                 Parsed::Complete(message, length) => {
                     self.bytes.drain(..length);
-                    // What comes before an answer is none.
+                    // Skips informational responses.
                     if message.status() >= 200 {
                         return Ok(message);
                     }
@@ -262,7 +262,7 @@ impl Client {
         }
     }
 
-    /// All there is until the end.
+    /// Reads until the end of the connection.
     async fn rest(&mut self) -> Vec<u8> {
         while !self.closed {
             self.read().await;

@@ -1,4 +1,4 @@
-//! A Redis Cluster that changes under load: slots that move, nodes that end.
+//! Changes of a Redis Cluster under load: slot migrations, and nodes that are killed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::support::redis::wait_for;
 use crate::support::wire::raw::Message;
 use crate::support::wire::soon;
 
-/// A PER_CLIENT limit of so many in an hour.
+/// Returns a rule file with this cluster and a `PER_CLIENT` limit of `rate` in one hour.
 pub fn rules(cluster: &RedisCluster, timeout: &str, rate: u32) -> String {
-    rules_of(&cluster.rule(timeout), rate)
+    rules_with_store(&cluster.rule(timeout), rate)
 }
 
-/// The same in any store.
-pub fn rules_of(store: &str, rate: u32) -> String {
+/// Returns a rule file with this store and a `PER_CLIENT` limit of `rate` in one hour.
+pub fn rules_with_store(store: &str, rate: u32) -> String {
     format!(
         "store: {store}\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\nroutes:\n  - name: all\n    \
          match: {{ path: /** }}\n    upstream: echo\n    limits:\n      \
@@ -28,42 +28,42 @@ pub fn rules_of(store: &str, rate: u32) -> String {
     )
 }
 
-/// Was it decided by the store? What is left is told only then.
-pub fn is_of_store(answer: &Message) -> bool {
-    answer.field("ratelimit").is_some()
+/// Returns `true` if the store decided the request: only then does the response have a `RateLimit` field.
+pub fn is_decided_by_store(response: &Message) -> bool {
+    response.field("ratelimit").is_some()
 }
 
 pub async fn ask(gateway: &TestGateway, client: usize) -> Message {
     gateway.get("/", &format!("k: {client}\r\n")).await
 }
 
-/// Waits until clients of every node are decided by the store.
-pub async fn is_there_for_all(gateway: &TestGateway) {
+/// Waits until the store decides requests of 64 clients, which use all nodes.
+pub async fn until_store_decides(gateway: &TestGateway) {
     for client in 1_000..1_064 {
-        soon(async { while !is_of_store(&ask(gateway, client).await) {} }).await;
+        soon(async { while !is_decided_by_store(&ask(gateway, client).await) {} }).await;
     }
 }
 
-/// Asks until the store refuses; returns how many were granted.
+/// Sends requests until the store refuses one. Returns how many were granted.
 pub async fn granted_to(gateway: &TestGateway, client: usize) -> usize {
     let mut granted = 0;
     loop {
-        let answer = ask(gateway, client).await;
-        match answer.status() {
+        let response = ask(gateway, client).await;
+        match response.status() {
             200 => granted += 1,
-            429 if is_of_store(&answer) => return granted,
-            status => assert_eq!(status, 429, "{}", answer.text()),
+            429 if is_decided_by_store(&response) => return granted,
+            status => assert_eq!(status, 429, "{}", response.text()),
         }
     }
 }
 
-/// What is counted of a node; nothing if it is none.
-async fn of_node(gateway: &TestGateway, what: &str, port: u16) -> u64 {
-    gateway.counter(&format!(r#"tidegate_store_node_{what}_total{{node="127.0.0.1:{port}"}}"#)).await
+/// Returns a counter of a node, or 0 if the gateway does not know the node.
+async fn node_counter(gateway: &TestGateway, name: &str, port: u16) -> u64 {
+    gateway.counter(&format!(r#"tidegate_store_node_{name}_total{{node="127.0.0.1:{port}"}}"#)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_file_for_one_server_spreads_over_a_cluster_without_a_change() {
+async fn per_client_limit_spreads_over_all_nodes() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "2s", 3));
     for client in 0..40 {
@@ -74,9 +74,9 @@ async fn a_rule_file_for_one_server_spreads_over_a_cluster_without_a_change() {
         assert!(keys.len() > 3, "{keys:?}");
     }
     assert!(gateway.admin_get("/readyz").await.status() == 200);
-    // One of four requests of a client is refused by memory, or by its node.
-    let counts = async |what: &str| {
-        let counts = cluster.ports().into_iter().map(|port| of_node(&gateway, what, port));
+    // The fourth request of a client is refused by the gateway's cache or by the node.
+    let counts = async |name: &str| {
+        let counts = cluster.ports().into_iter().map(|port| node_counter(&gateway, name, port));
         join_all(counts).await
     };
     let (decisions, calls) = (counts("decisions").await, counts("calls").await);
@@ -85,9 +85,9 @@ async fn a_rule_file_for_one_server_spreads_over_a_cluster_without_a_change() {
     assert_eq!(calls.iter().sum::<u64>(), gateway.counter("tidegate_store_calls_total").await);
 }
 
-/// Slots move with their keys while clients are served by two gateways: none is lost, and none is counted twice.
+/// Slots move with their keys while two gateways serve clients: no permit is lost, and none is counted twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_move_under_load_cost_no_error_and_no_permit_too_many() {
+async fn slot_migrations_under_load_keep_counts_exact() {
     let Some(cluster) = RedisCluster::start() else { return };
     let text = rules(&cluster, "5s", 30);
     let gateways = Arc::new([TestGateway::start(&text), TestGateway::start(&text)]);
@@ -98,22 +98,22 @@ async fn slots_that_move_under_load_cost_no_error_and_no_permit_too_many() {
         load.spawn(async move {
             let mut granted = HashMap::<usize, usize>::new();
             let mut client = gateways[worker % 2].client().await;
-            for turn in 0.. {
+            for request in 0.. {
                 if is_over.load(Ordering::Relaxed) {
                     break;
                 }
-                let key = (turn * 7 + worker) % 120;
-                let answer = get(&mut client, "/", &format!("k: {key}\r\n")).await;
-                assert!(is_of_store(&answer), "{}", answer.text());
-                assert!(matches!(answer.status(), 200 | 429), "{}", answer.text());
-                *granted.entry(key).or_default() += usize::from(answer.status() == 200);
+                let key = (request * 7 + worker) % 120;
+                let response = get(&mut client, "/", &format!("k: {key}\r\n")).await;
+                assert!(is_decided_by_store(&response), "{}", response.text());
+                assert!(matches!(response.status(), 200 | 429), "{}", response.text());
+                *granted.entry(key).or_default() += usize::from(response.status() == 200);
             }
             granted
         });
     }
     let (moving, done) = (Arc::clone(&cluster), Arc::clone(&is_over));
     spawn_blocking(move || {
-        for slot in moving.slots_with_keys(0).into_iter().chain(0..moved()) {
+        for slot in moving.slots_with_keys(0).into_iter().chain(0..moved_slots()) {
             moving.begin_move(slot, 0, 1);
             moving.move_keys(slot, 0, 1);
             moving.finish_move(slot, 0, 1);
@@ -132,17 +132,18 @@ async fn slots_that_move_under_load_cost_no_error_and_no_permit_too_many() {
     assert!(errors(&cluster.nodes[0], "MOVED") > 0);
 }
 
-/// How many slots move, besides those that have keys.
-fn moved() -> u16 {
+/// Returns how many slots move in addition to those with keys.
+fn moved_slots() -> u16 {
     std::env::var("MOVED_SLOTS").ok().and_then(|slots| slots.parse().ok()).unwrap_or(50)
 }
 
-/// What its replica has is what its clients keep: they are counted on by it, and what was granted meanwhile is charged to it.
+/// The replica keeps the counts of its clients. Permits that were granted during the failover are charged to the
+/// replica.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_ends_is_replaced_by_its_replica_and_no_request_fails() {
+async fn failover_to_a_replica_fails_no_request() {
     let Some(cluster) = RedisCluster::start_with(3, true) else { return };
     let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     let mut granted = vec![0; 60];
     for (client, granted) in granted.iter_mut().enumerate() {
         for _ in 0..4 {
@@ -154,38 +155,38 @@ async fn a_primary_that_ends_is_replaced_by_its_replica_and_no_request_fails() {
     cluster.nodes[0].signal("KILL");
     for (client, granted) in granted.iter_mut().enumerate() {
         for _ in 0..3 {
-            let answer = ask(&gateway, client).await;
-            assert_eq!(answer.status(), 200, "{}", answer.text());
+            let response = ask(&gateway, client).await;
+            assert_eq!(response.status(), 200, "{}", response.text());
             *granted += 1;
         }
     }
-    is_there_for_all(&gateway).await;
-    // The node that is gone is missed no more.
+    until_store_decides(&gateway).await;
+    // The cluster no longer lists the dead node.
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
-    let [gone, replica] = [0, 3].map(|node| cluster.nodes[node].port);
-    assert_eq!(of_node(&gateway, "calls", gone).await, 0);
-    assert!(of_node(&gateway, "decisions", replica).await > 0);
+    let [dead, replica] = [0, 3].map(|node| cluster.nodes[node].port);
+    assert_eq!(node_counter(&gateway, "calls", dead).await, 0);
+    assert!(node_counter(&gateway, "decisions", replica).await > 0);
     for (client, granted) in granted.iter_mut().enumerate() {
         *granted += granted_to(&gateway, client).await;
     }
-    // A call that was under way may have been counted without an answer.
+    // A call that was in flight may have been counted without a reply.
     let exact = granted.iter().filter(|granted| **granted == 10).count();
     assert!(granted.iter().all(|granted| (9..=10).contains(granted)) && exact >= 58, "{granted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_away_is_missed_by_its_own_clients_alone() {
+async fn unreachable_node_affects_only_its_clients() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "200ms", 1_000));
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     cluster.nodes[2].signal("KILL");
-    let mut of_store = 0;
+    let mut by_store = 0;
     for client in 0..90 {
-        let answer = ask(&gateway, client).await;
-        assert_eq!(answer.status(), 200, "{}", answer.text());
-        of_store += usize::from(is_of_store(&answer));
+        let response = ask(&gateway, client).await;
+        assert_eq!(response.status(), 200, "{}", response.text());
+        by_store += usize::from(is_decided_by_store(&response));
     }
-    assert!((45..=75).contains(&of_store), "{of_store} of 90");
+    assert!((45..=75).contains(&by_store), "{by_store} of 90");
     let ready = gateway.admin_get("/readyz").await.text();
     let address = format!("127.0.0.1:{}", cluster.nodes[2].port);
     assert!(ready.contains("unreachable") && !ready.contains(&address), "{ready}");
@@ -193,18 +194,18 @@ async fn a_node_that_is_away_is_missed_by_its_own_clients_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_gateway_that_starts_before_the_cluster_decides_alone_until_it_is_there() {
+async fn gateway_decides_locally_until_the_cluster_starts() {
     let Some(cluster) = RedisCluster::start_alone() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "200ms", 10));
     let mut granted = 0;
     for _ in 0..3 {
-        let answer = ask(&gateway, 0).await;
-        assert!(answer.status() == 200 && !is_of_store(&answer), "{}", answer.text());
+        let response = ask(&gateway, 0).await;
+        assert!(response.status() == 200 && !is_decided_by_store(&response), "{}", response.text());
         granted += 1;
     }
     assert_eq!(gateway.counter("tidegate_store_up").await, 0);
     cluster.join();
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     assert_eq!(granted + granted_to(&gateway, 0).await, 10);
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
 }

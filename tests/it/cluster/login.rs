@@ -1,8 +1,8 @@
-//! A Redis Cluster that is reached by TLS alone, by a user who may do what the page says and nothing else.
+//! A Redis Cluster with TLS only, and a user with exactly the permissions of docs/redis.md and docs/cluster.md.
 
 use deadpool_redis::redis::cmd;
 
-use super::faults::{granted_to, is_there_for_all, rules_of};
+use super::faults::{granted_to, rules_with_store, until_store_decides};
 use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
@@ -10,29 +10,29 @@ use crate::support::tls::Authority;
 
 const PASSWORD: &str = "hunter2";
 
-/// Runs the first of the page's lines, and what a cluster needs beside it.
-fn allow(node: &RedisServer) {
+/// Creates the user with the first `ACL SETUSER` line of docs/redis.md and the further permissions of docs/cluster.md.
+fn create_user(node: &RedisServer) {
     let read =
         |page: &str| std::fs::read_to_string(format!("{}/docs/{page}", env!("CARGO_MANIFEST_DIR"))).expect("a page");
     let page = read("redis.md");
     let acl = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER tidegate on ")).expect("permissions");
-    let beside = "`+cluster|slots` and `+asking`";
-    assert!(read("cluster.md").contains(beside), "no {beside}");
+    let further = "`+cluster|slots` and `+asking`";
+    assert!(read("cluster.md").contains(further), "no {further}");
     let is_known = |word: &&str| node.supports_functions() || !["+fcall", "+function|load"].contains(word);
     let mut user = cmd("ACL");
     user.arg(&["SETUSER", "gate", "on", "+cluster|slots", "+asking"]);
     user.arg(acl.split(' ').filter(is_known).collect::<Vec<_>>());
-    // The page has a password of its own.
+    // Replaces the password of the page.
     user.arg(&["resetpass", &format!(">{PASSWORD}")]).exec(&mut node.connection()).expect("a user");
 }
 
-/// Nodes show a certificate for their address, tell of each other's TLS ports, and refuse everybody else.
+/// Nodes present a certificate for their address, announce TLS ports, and reject plaintext.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_is_reached_by_tls_and_by_a_user_with_the_permissions_of_the_page() {
+async fn cluster_works_with_tls_and_the_documented_permissions() {
     let ca = Authority::new();
     ca.sign("node", &["127.0.0.1"]);
     let Some(cluster) = RedisCluster::start_with_tls(&ca, "node") else { return };
-    cluster.nodes.iter().for_each(allow);
+    cluster.nodes.iter().for_each(create_user);
     ca.write("password", PASSWORD);
     let store = |scheme: &str, more: &str| {
         let urls: Vec<_> = cluster.ports().iter().map(|port| format!("'{scheme}://gate@127.0.0.1:{port}'")).collect();
@@ -40,8 +40,8 @@ async fn a_cluster_is_reached_by_tls_and_by_a_user_with_the_permissions_of_the_p
         format!("{{ cluster: [{urls}], password_file: '{password}', timeout: 2s{more} }}")
     };
     let trusting = store("rediss", &format!(", tls: {{ ca: '{}' }}", ca.path("ca.pem")));
-    let gateway = TestGateway::start(&rules_of(&trusting, 3));
-    is_there_for_all(&gateway).await;
+    let gateway = TestGateway::start(&rules_with_store(&trusting, 3));
+    until_store_decides(&gateway).await;
     let slot = cluster.slots_with_keys(0)[0];
     for client in 0..30 {
         assert_eq!(granted_to(&gateway, client).await, 3);
@@ -61,9 +61,9 @@ async fn a_cluster_is_reached_by_tls_and_by_a_user_with_the_permissions_of_the_p
     };
     assert!(cluster.nodes.iter().all(|node| users(node) > 0));
     for (store, why) in [(store("redis", ""), ""), (store("rediss", ", tls: {}"), "UnknownIssuer")] {
-        let gateway = TestGateway::start(&rules_of(&store, 3));
-        let answer = gateway.get("/", "k: 0\r\n").await;
-        assert_eq!((answer.status(), answer.field("ratelimit")), (200, None), "{}", answer.text());
+        let gateway = TestGateway::start(&rules_with_store(&store, 3));
+        let response = gateway.get("/", "k: 0\r\n").await;
+        assert_eq!((response.status(), response.field("ratelimit")), (200, None), "{}", response.text());
         let ready = gateway.admin_get("/readyz").await.text();
         assert!(ready.contains("unreachable"), "{ready}");
         gateway.until_config_has(&[why]).await;

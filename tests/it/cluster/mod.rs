@@ -1,4 +1,4 @@
-//! A Redis Cluster: buckets are spread over its nodes, and each decision is exact wherever its slot is.
+//! Redis Cluster: buckets are spread over the nodes, and every decision is exact.
 
 mod faults;
 mod hung;
@@ -23,8 +23,8 @@ fn quota(rate: u64) -> Quota {
     Quota::new(rate, 3_600_000, Algorithm::TokenBucket).expect("a quota")
 }
 
-/// A PER_CLIENT limit in 64 partitions.
-fn spread(name: &str, rate: u64) -> Arc<Limiter> {
+/// Returns a `PER_CLIENT` limiter with 64 partitions.
+fn partitioned(name: &str, rate: u64) -> Arc<Limiter> {
     Arc::new(Limiter::new(name.to_owned(), Mode::PerClient, quota(rate)).partitioned(64))
 }
 
@@ -38,7 +38,7 @@ fn overall(name: &str, rate: u64, shards: u32) -> Charge {
     Charge { limiter: Arc::new(limiter), client: None, permits: 1, shadow: false }
 }
 
-/// How many of so many equal requests are granted, some of them at a time.
+/// Sends equal requests concurrently. Returns how many are granted.
 async fn granted(store: &Store, charges: &[Charge], requests: usize) -> usize {
     let mut asked = JoinSet::new();
     for _ in 0..requests {
@@ -49,10 +49,10 @@ async fn granted(store: &Store, charges: &[Charge], requests: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_client_is_counted_exactly_by_several_gateways_and_all_nodes_take_part() {
+async fn partitions_on_all_nodes_count_clients_exactly() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateways = [cluster.store(), cluster.store(), cluster.store().for_worker()];
-    let each = spread(&fresh_name(), 5);
+    let each = partitioned(&fresh_name(), 5);
     let mut clients = JoinSet::new();
     for client in 0..150 {
         let (gateways, charge) = (gateways.clone(), of_client(&each, client));
@@ -66,12 +66,12 @@ async fn every_client_is_counted_exactly_by_several_gateways_and_all_nodes_take_
     }
     assert!(clients.join_all().await.into_iter().all(|granted| granted == 5));
     for node in &cluster.nodes {
-        assert!(calls(node) > 20, "a node was asked {} times", calls(node));
+        assert!(calls(node) > 20, "a node had {} calls", calls(node));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_on_several_nodes_grant_the_rate_together() {
+async fn shards_on_several_nodes_grant_the_whole_rate() {
     let Some(cluster) = RedisCluster::start() else { return };
     let all = overall(&fresh_name(), 100, 8);
     assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 60);
@@ -79,9 +79,9 @@ async fn shards_on_several_nodes_grant_the_rate_together() {
     assert!(cluster.nodes.iter().all(|node| calls(node) > 0));
 }
 
-/// Only where all others refuse is it for `on_store_failure` to say what becomes of a request.
+/// `on_store_failure` applies only after all reachable shards have refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shards_on_a_node_that_is_away_are_passed_over() {
+async fn shards_on_an_unreachable_node_are_skipped() {
     let Some(cluster) = RedisCluster::start() else { return };
     let (store, all) = (cluster.store(), [overall(&fresh_name(), 900, 24)]);
     assert_eq!(granted(&store, &all, 90).await, 90);
@@ -89,27 +89,27 @@ async fn shards_on_a_node_that_is_away_are_passed_over() {
     let mut in_a_row = 0;
     soon(async {
         while in_a_row < 50 {
-            in_a_row = if store.take(&all).await.is_ok_and(|told| told.granted()) { in_a_row + 1 } else { 0 };
+            in_a_row = if store.take(&all).await.is_ok_and(|outcome| outcome.granted()) { in_a_row + 1 } else { 0 };
         }
     })
     .await;
-    while store.take(&all).await.is_ok_and(|told| told.granted()) {}
+    while store.take(&all).await.is_ok_and(|outcome| outcome.granted()) {}
     assert_eq!(store.take(&all).await, Err(StoreError::Unreachable));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_on_several_nodes_are_all_charged_or_none_is() {
+async fn limits_on_several_nodes_are_charged_atomically() {
     let Some(cluster) = RedisCluster::start() else { return };
     let store = cluster.store();
-    let (each, narrow) = (spread(&fresh_name(), 10), overall(&fresh_name(), 3, 1));
+    let (each, narrow) = (partitioned(&fresh_name(), 10), overall(&fresh_name(), 3, 1));
     let wide = overall(&fresh_name(), 100, 4);
     let charges = [of_client(&each, 1), wide.clone(), narrow];
     assert_eq!(granted(&store, &charges, 3).await, 3);
     for _ in 0..5 {
         let refused = store.take(&charges).await.expect("a decision");
         assert!(!refused.granted());
-        let said: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
-        assert_eq!(said, [true, true, false]);
+        let granted: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
+        assert_eq!(granted, [true, true, false]);
         assert_eq!(refused.decisions[0].remaining, 7, "a refused request was charged");
     }
     assert_eq!(granted(&store, &charges[..1], 20).await, 7);
@@ -117,7 +117,7 @@ async fn limits_on_several_nodes_are_all_charged_or_none_is() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_has_moved_is_found_where_it_is_now() {
+async fn moved_slot_is_found_at_its_new_owner() {
     let Some(cluster) = RedisCluster::start() else { return };
     let (store, name) = (cluster.store(), fresh_name());
     let all = [overall(&name, 10, 1)];
@@ -132,11 +132,11 @@ async fn a_slot_that_has_moved_is_found_where_it_is_now() {
     assert!(errors(&cluster.nodes[from], "MOVED") > 0);
     let before = errors(&cluster.nodes[from], "MOVED");
     assert_eq!(granted(&store, &all, 20).await, 0);
-    assert_eq!(errors(&cluster.nodes[from], "MOVED"), before, "the new owner was forgotten");
+    assert_eq!(errors(&cluster.nodes[from], "MOVED"), before, "asked the old owner again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_a_slot_moves_every_bucket_is_decided_where_it_is() {
+async fn buckets_of_a_migrating_slot_stay_exact() {
     let Some(cluster) = RedisCluster::start() else { return };
     let (store, name) = (cluster.store(), fresh_name());
     let slot = cluster.hash_slot_of(&name);
@@ -145,7 +145,7 @@ async fn while_a_slot_moves_every_bucket_is_decided_where_it_is() {
     let (old, new) = (overall(&format!("{name}:old"), 10, 1), overall(&format!("{name}:new"), 8, 1));
     assert_eq!(granted(&store, std::slice::from_ref(&old), 3).await, 3);
     cluster.begin_move(slot, from, to);
-    // One bucket is at the old owner, the other one will be made at the new one.
+    // One bucket is at the old owner, and the new one will be created at the new owner.
     assert_eq!(granted(&store, &[old.clone(), new.clone()], 20).await, 7);
     assert!(errors(&cluster.nodes[from], "ASK") + errors(&cluster.nodes[from], "TRYAGAIN") > 0);
     cluster.move_keys(slot, from, to);

@@ -1,4 +1,4 @@
-//! A slot that is on its way for longer than anybody waits.
+//! Slot migrations that take longer than the deadline of a decision.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tidegate::internals::StoreInternals;
 use tidegate::{Mode, RateConfig, RateLimiter, StoreError};
 use tokio::task::JoinSet;
 
-use super::faults::{ask, granted_to, is_of_store, is_there_for_all, rules};
+use super::faults::{ask, granted_to, is_decided_by_store, rules, until_store_decides};
 use crate::support::cluster::{RedisCluster, errors};
 use crate::support::configured;
 use crate::support::gateway::TestGateway;
@@ -15,9 +15,9 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 
-/// A call about keys on both sides is sent again and again, the last time when there is next to no time left.
+/// The store retries a call with keys on both nodes until its deadline. The last retry must not close the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
+async fn retries_until_the_deadline_keep_the_connection() {
     let Some(cluster) = RedisCluster::start() else { return };
     let store = cluster.store_with_timeout(Duration::from_millis(500));
     let charge = configured("own", 60, 3_600_000, 1);
@@ -31,45 +31,44 @@ async fn who_asks_until_the_last_moment_takes_the_connection_from_nobody() {
         let (store, charge) = (store.clone(), charge.clone());
         asked.spawn(async move { store.take(&[charge]).await });
     }
-    let is_tryagain =
-        |error: &StoreError| matches!(error, StoreError::ErrorReply(answer) if answer.contains("TRYAGAIN"));
+    let is_tryagain = |error: &StoreError| matches!(error, StoreError::ErrorReply(reply) if reply.contains("TRYAGAIN"));
     let is_one_of = |error: &StoreError| {
         matches!(error, StoreError::Timeout | StoreError::ErrorReply(_) | StoreError::Redirected { .. })
     };
     let failed: Vec<_> = asked.join_all().await.into_iter().filter_map(Result::err).collect();
     assert!(failed.len() == 200 && failed.iter().all(is_one_of), "{failed:?}");
-    // Redis 6.2 does not count them.
+    // Redis 6.2 does not count errors.
     let refusals = errors(&cluster.nodes[from], "TRYAGAIN");
     assert!(refusals > 200 || refusals == 0 && failed.iter().any(is_tryagain), "{refusals}");
     cluster.abort_move(slot, from, to);
     store.take(&[charge]).await.expect("a decision");
 }
 
-/// Its keys are at the other node, which answers only whoever says that it was sent there.
+/// The new node serves the keys only after `ASKING`, because the slot still belongs to the old node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limiter_whose_keys_have_moved_is_there_before_its_slot_has() {
+async fn limiter_is_found_while_only_its_keys_have_moved() {
     let Some(cluster) = RedisCluster::start() else { return };
     let store = cluster.store_with_timeout(Duration::from_secs(2));
     let limiter = RateLimiter::new(store, "mails").expect("a limiter");
     let config = RateConfig::new(Mode::Overall, 5, Duration::from_secs(3_600)).expect("a rate");
-    assert!(limiter.try_set_rate(&config).await.expect("an answer"));
-    assert!(limiter.try_acquire(2).await.expect("an answer").granted);
+    assert!(limiter.try_set_rate(&config).await.expect("a reply"));
+    assert!(limiter.try_acquire(2).await.expect("a reply").granted);
     let slot = cluster.hash_slot_of("mails");
     let from = cluster.owner_of(slot);
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
     cluster.move_keys(slot, from, to);
-    assert_eq!(limiter.config().await.expect("an answer"), Some(config));
-    assert_eq!(limiter.time_to_live().await.expect("an answer"), None);
+    assert_eq!(limiter.config().await.expect("a reply"), Some(config));
+    assert_eq!(limiter.time_to_live().await.expect("a reply"), None);
     assert!(errors(&cluster.nodes[from], "ASK") > 1);
 }
 
-/// A payment has two keys, one of which is new: both nodes refuse it until the slot has moved.
+/// A call that charges owed permits has two keys, one of them new: both nodes refuse it until the slot has moved.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_owed_to_a_slot_that_moves_keeps_nobody_from_its_node() {
+async fn debt_to_a_migrating_slot_does_not_block_its_node() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     let client = 7;
     let before = keys(&cluster);
     let mut granted = usize::from(ask(&gateway, client).await.status() == 200);
@@ -79,22 +78,22 @@ async fn what_is_owed_to_a_slot_that_moves_keeps_nobody_from_its_node() {
     let to = (from + 1) % 3;
     cluster.begin_move(slot, from, to);
     cluster.nodes[from].signal("STOP");
-    let answer = ask(&gateway, client).await;
-    assert!(answer.status() == 200 && !is_of_store(&answer), "{}", answer.text());
+    let response = ask(&gateway, client).await;
+    assert!(response.status() == 200 && !is_decided_by_store(&response), "{}", response.text());
     granted += 1;
     cluster.nodes[from].signal("CONT");
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     soon(async { while gateway.counter("tidegate_store_up").await != 1 {} }).await;
-    // What others were granted meanwhile is paid.
+    // Only the permit of the migrating slot is still owed.
     soon(async { while !config(&gateway).await.contains(r#""owed":1,"#) {} }).await;
     cluster.abort_move(slot, from, to);
     soon(async { while !config(&gateway).await.contains(r#""owed":0,"#) {} }).await;
     granted += granted_to(&gateway, client).await;
-    // The call that was under way may have been counted without an answer.
+    // The call that was in flight may have been counted without a reply.
     assert!((9..=10).contains(&granted), "{granted}");
 }
 
-/// All buckets of clients.
+/// Returns the keys of all client buckets.
 fn keys(cluster: &RedisCluster) -> Vec<String> {
     let of_node = |node: &RedisServer| {
         cmd("KEYS").arg("{tidegate:all:*}:l:*").query::<Vec<String>>(&mut node.connection()).expect("keys")

@@ -1,9 +1,9 @@
-//! The secret of the client hashes, which lies on one node of a cluster and is used for all.
+//! The secret for client hashes: one node of a cluster stores it for all nodes.
 
 use deadpool_redis::redis::{Commands, cmd};
 use std::collections::BTreeSet;
 
-use super::faults::{ask, is_there_for_all, rules};
+use super::faults::{ask, rules, until_store_decides};
 use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
@@ -11,16 +11,16 @@ use crate::support::wire::soon;
 
 const KEY: &str = "tidegate:key_secret";
 
-/// As after a failover that has lost it: another gateway has made up one since. Connections to the other nodes went on with the
-/// old one, so that two gateways had two buckets for a client.
+/// Regression test: after a failover that lost the secret, another gateway stored a new one. Connections to other nodes
+/// kept the old one, so two gateways had two buckets for a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_that_has_changed_on_its_node_is_used_for_all_nodes() {
+async fn changed_secret_is_used_for_all_nodes() {
     let Some(cluster) = RedisCluster::start() else { return };
     let gateway = TestGateway::start(&rules(&cluster, "2s", 1_000_000));
-    is_there_for_all(&gateway).await;
+    until_store_decides(&gateway).await;
     let node = &cluster.nodes[cluster.owner_of(cluster.hash_slot_of(KEY))];
     () = node.connection().set(KEY, "5ec2e7".repeat(10)).expect("set");
-    // Wherever its bucket is, a client has another one.
+    // Every client gets a new bucket, on any node.
     for client in 1_000..1_020 {
         let before = buckets(&cluster);
         soon(async {

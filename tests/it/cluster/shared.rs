@@ -1,4 +1,4 @@
-//! Limiters shared with Java, in a cluster: each has several keys, of one slot, which may be on its way.
+//! Limiters shared with Java in a cluster: each has several keys in one slot, which may migrate.
 
 use deadpool_redis::redis::cmd;
 use tidegate::internals::StoreInternals;
@@ -9,19 +9,20 @@ use super::granted;
 use crate::support::cluster::{RedisCluster, errors};
 use crate::support::{adopted, configured};
 
-/// Keys move one after the other while everybody asks: a call about keys on both sides is refused by both, and asked again.
+/// Keys move one by one under load. Both nodes refuse a call with keys on both, and the store retries it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_limiter_that_java_shares_stays_exact_while_its_slot_moves() {
+async fn shared_limiter_stays_exact_while_its_slot_moves() {
     let Some(cluster) = RedisCluster::start() else { return };
     for kind in ["own", "javas"] {
-        // On a busy machine a slot may have moved before anybody asks.
+        // On a busy machine a slot may have moved before the first call.
         let mut rounds = 0..20;
-        while !asked_in_the_middle(&cluster, kind, rounds.next().expect("one of them met a slot on its way")).await {}
+        while !moves_under_load(&cluster, kind, rounds.next().expect("a call during the migration")).await {}
     }
 }
 
-/// Moves the slot of a limiter while everybody asks; returns whether somebody was told that it is on its way.
-async fn asked_in_the_middle(cluster: &RedisCluster, kind: &str, round: u32) -> bool {
+/// Moves the slot of a limiter under load. Returns `true` if a node redirected or refused a call because of the
+/// migration.
+async fn moves_under_load(cluster: &RedisCluster, kind: &str, round: u32) -> bool {
     let name = &format!("{kind}{round}");
     let charge = match kind {
         "own" => configured(name, 60, 3_600_000, 1),
@@ -38,17 +39,17 @@ async fn asked_in_the_middle(cluster: &RedisCluster, kind: &str, round: u32) -> 
     let (stores, before) = ([cluster.store(), cluster.store()], refusals());
     assert_eq!(granted(&stores[0], std::slice::from_ref(&charge), 20).await, 20, "{name}");
     cluster.begin_move(slot, from, to);
-    let asked = asked_meanwhile(&stores, &charge);
+    let requests = start_requests(&stores, &charge);
     cluster.move_keys_one_by_one(slot, from, to);
     cluster.finish_move(slot, from, to);
-    let meanwhile: usize = asked.join_all().await.into_iter().map(usize::from).sum();
-    assert_eq!(meanwhile, 40, "{name}: what was left");
+    let granted_during_move: usize = requests.join_all().await.into_iter().map(usize::from).sum();
+    assert_eq!(granted_during_move, 40, "{name}: the remaining permits");
     assert_eq!(granted(&stores[1], &[charge], 10).await, 0, "{name}");
     refusals() > before
 }
 
-/// Two gateways ask for more than there is.
-fn asked_meanwhile(stores: &[tidegate::Store; 2], charge: &Charge) -> JoinSet<bool> {
+/// Starts requests of two gateways for more permits than the limiter has.
+fn start_requests(stores: &[tidegate::Store; 2], charge: &Charge) -> JoinSet<bool> {
     let mut asked = JoinSet::new();
     for number in 0..100 {
         let (store, charge) = (stores[number % 2].clone(), charge.clone());

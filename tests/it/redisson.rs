@@ -1,4 +1,4 @@
-//! Limiters that Redisson's clients use too: who takes from them, and by whose rule, must make no difference.
+//! Limiters shared with Redisson's clients.
 
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::internals::StoreInternals;
@@ -23,7 +23,7 @@ pub async fn take(store: &Store, charge: Charge, now: u64) -> Decision {
 }
 
 #[tokio::test]
-async fn a_limiter_that_nobody_has_configured_is_a_state_of_its_own() {
+async fn limiter_without_configuration_is_an_error() {
     let Some(server) = RedisServer::start() else { return };
     let (store, mut redis) = (server.store(), server.connection());
     let ask = || ask(&store, adopted("java", None, None, 1), NOW);
@@ -33,13 +33,13 @@ async fn a_limiter_that_nobody_has_configured_is_a_state_of_its_own() {
         redis.hdel::<_, _, ()>("java", field).expect("deleted");
         assert_eq!(ask().await, Err(StoreError::NotInitialised), "without {field}");
     }
-    assert_eq!(redis.keys::<_, Vec<String>>("*java*").expect("keys"), ["java"], "it was made up");
+    assert_eq!(redis.keys::<_, Vec<String>>("*java*").expect("keys"), ["java"], "the store wrote a configuration");
     Peer::new(redis, "java", "").configure(0, 5, 1_000, 0);
     assert_eq!(ask().await.map(|decision| decision.remaining), Ok(4));
 }
 
 #[tokio::test]
-async fn a_mode_other_than_the_stored_type_is_an_error_and_not_a_guess() {
+async fn mode_that_differs_from_the_stored_type_is_an_error() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "jvm");
@@ -52,7 +52,7 @@ async fn a_mode_other_than_the_stored_type_is_an_error_and_not_a_guess() {
 }
 
 #[tokio::test]
-async fn one_limit_that_cannot_be_judged_charges_none() {
+async fn undecidable_limit_charges_no_other_limit() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let own = || overall("{route}:own", 5, 1_000, 1);
@@ -63,7 +63,7 @@ async fn one_limit_that_cannot_be_judged_charges_none() {
 }
 
 #[tokio::test]
-async fn what_we_write_is_redissons_golden_vector() {
+async fn log_entry_equals_redissons() {
     let Some(server) = RedisServer::start() else { return };
     let mut peer = Peer::new(server.connection(), "lim", "");
     peer.configure(0, 10, 1_000, 0);
@@ -72,14 +72,14 @@ async fn what_we_write_is_redissons_golden_vector() {
     let mut call = cmd("EVAL");
     call.arg(script()).arg(keys.len()).arg(&keys[..]);
     call.arg("admit").arg("redisson adopt    1 ").arg(request(3)).arg(&random).arg(NOW);
-    let answer = answer(&call.query::<Vec<u8>>(peer.redis()).expect("an answer"));
-    assert_eq!(answer, [NOW.cast_signed(), 1, 7, 0, 1_000]);
+    let reply = answer(&call.query::<Vec<u8>>(peer.redis()).expect("a reply"));
+    assert_eq!(reply, [NOW.cast_signed(), 1, 7, 0, 1_000]);
     let golden = [&[0x10][..], &random, &[3, 0, 0, 0]].concat();
     assert_eq!((peer.log(), peer.counter()), (vec![(golden, NOW)], Some(7)));
 }
 
 #[tokio::test]
-async fn each_client_of_a_per_client_limiter_has_the_bucket_that_java_names_after_it() {
+async fn per_client_bucket_has_javas_key() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let id = "0b7c2c9e-3f7a-4a34-9d4a-0b6a2f8f1c55";
@@ -92,9 +92,10 @@ async fn each_client_of_a_per_client_limiter_has_the_bucket_that_java_names_afte
     assert!(peer.acquire(1, NOW).is_some());
 }
 
-/// Redisson's rules: the keepAliveTime at every call, refusals included; without one, what is left to the hash.
+/// Redisson sets `keepAliveTime` at every call, also at refusals. Without `keepAliveTime` it copies the TTL of the
+/// hash.
 #[tokio::test]
-async fn the_times_to_live_are_those_that_redisson_sets() {
+async fn times_to_live_equal_redissons() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -123,7 +124,7 @@ async fn the_times_to_live_are_those_that_redisson_sets() {
 }
 
 #[tokio::test]
-async fn a_key_without_adopt_brings_the_hash_up_to_our_rule_and_leaves_javas_keep_alive() {
+async fn rule_without_adopt_updates_javas_hash() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -141,11 +142,15 @@ async fn a_key_without_adopt_brings_the_hash_up_to_our_rule_and_leaves_javas_kee
     peer.configure(0, 5, 1_000, 1_500);
     assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 1_000).await.wait == Wait::Millis(2_000));
     assert!(take(&store, configured("java", 5, 3_000, 1), NOW + 3_000).await.granted);
-    assert_eq!(hash(&mut peer), ["5", "3000", "6000", "0"], "a keep-alive below the interval forgets live permits");
+    assert_eq!(
+        hash(&mut peer),
+        ["5", "3000", "6000", "0"],
+        "a keepAliveTime below the interval would lose permits in use"
+    );
 }
 
 #[tokio::test]
-async fn entries_in_every_format_that_redisson_has_had_count() {
+async fn entries_of_all_redisson_versions_count() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     for format in ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"] {
@@ -167,7 +172,7 @@ async fn entries_in_every_format_that_redisson_has_had_count() {
 }
 
 #[tokio::test]
-async fn what_nobody_received_is_given_back() {
+async fn unused_permits_are_given_back_once() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -185,9 +190,9 @@ async fn what_nobody_received_is_given_back() {
     }
 }
 
-/// `release()` raises the counter and leaves the log alone: what it says is free, once.
+/// `release()` increments the counter and does not change the log.
 #[tokio::test]
-async fn a_permit_that_java_releases_is_granted_once() {
+async fn released_permit_is_granted_once() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     for client in [None, Some("jvm")] {
@@ -200,15 +205,15 @@ async fn a_permit_that_java_releases_is_granted_once() {
         peer.release(1);
         assert_eq!((ask(NOW + 3).await, ask(NOW + 4).await), (true, false));
         assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2));
-        // The newest that was there has gone; the oldest returns when it would have.
+        // The release removed the newest entry; the oldest one expires at its usual time.
         assert_eq!((ask(NOW + 60_000).await, ask(NOW + 60_002).await), (true, false));
         assert!(ask(NOW + 60_003).await);
     }
 }
 
-/// A release that is not seen before other permits return: Redisson counts what returned twice.
+/// Redisson counts permits twice if they are released and then expire before the next call.
 #[tokio::test]
-async fn what_java_released_and_then_removed_does_not_return_twice() {
+async fn released_and_expired_permits_return_once() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -219,16 +224,16 @@ async fn what_java_released_and_then_removed_does_not_return_twice() {
     assert!(!ask(7, NOW + 500).await.granted);
     assert_eq!(peer.acquire(5, NOW + 600), None);
     peer.release(3);
-    // Redisson removes what was granted first, and believes that all ten but two are there.
+    // Redisson removes the oldest entries, and counts eight available permits.
     assert_eq!(peer.available(NOW + 1_000), 8);
     let decision = ask(6, NOW + 1_000).await;
     assert_eq!((decision.granted, decision.remaining), (false, 5));
     assert_eq!(peer.counter(), Some(5));
 }
 
-/// Many requests in one call are decided as if they had come one by one, and written as one entry.
+/// The script decides the requests of a call as if they were sequential, and writes one log entry.
 #[tokio::test]
-async fn requests_for_a_shared_bucket_that_come_together_are_one_entry() {
+async fn requests_of_one_call_share_a_log_entry() {
     let Some(server) = RedisServer::start() else { return };
     let mut peer = Peer::new(server.connection(), "lim", "");
     peer.configure(0, 7, 1_000, 0);
@@ -238,16 +243,16 @@ async fn requests_for_a_shared_bucket_that_come_together_are_one_entry() {
     let mut call = cmd("EVAL");
     call.arg(script()).arg(keys.len()).arg(&keys[..]);
     call.arg("admit").arg("redisson adopt    1 ").arg(requests).arg(&[7_u8; 8]).arg(NOW);
-    let answer: Vec<u8> = call.query(peer.redis()).expect("an answer");
-    let rows: Vec<(u8, u8)> = vec![(answer[8], answer[12]), (answer[23], answer[27])];
+    let reply: Vec<u8> = call.query(peer.redis()).expect("a reply");
+    let rows: Vec<(u8, u8)> = vec![(reply[8], reply[12]), (reply[23], reply[27])];
     assert_eq!(rows, [(3, 1), (2, 0)], "three are granted and two refused");
     let log = peer.log();
     assert_eq!((log.len(), &log[0].0[17..], peer.counter()), (1, &[6, 0, 0, 0][..], Some(1)));
 }
 
-/// The whole way: rule file, gateway, Redis, Java's hash.
+/// Covers the rule file, the gateway, Redis and Java's hash.
 #[tokio::test]
-async fn a_gateway_follows_what_java_configures_and_until_then_does_what_its_rule_says() {
+async fn gateway_adopts_javas_configuration_when_it_exists() {
     let Some(server) = RedisServer::start() else { return };
     let rules = |policy| {
         format!(
@@ -271,15 +276,14 @@ async fn a_gateway_follows_what_java_configures_and_until_then_does_what_its_rul
     assert_eq!((granted.status(), granted.field("ratelimit-policy")), (200, None));
     assert_eq!([allow.get("/", "").await.status(), deny.get("/", "").await.status()], [429, 429]);
     peer.configure(1, 2, 3_600_000, 0);
-    // A refusal is believed for a moment.
+    // The gateway caches a refusal for up to one second.
     soon(async { while deny.get("/", "").await.status() != 503 {} }).await;
     assert_eq!(deny.counter(r#"tidegate_store_failures_total{cause="mode_differs"}"#).await, 1);
 }
 
-/// Redisson reads every expired entry in one call: after 100 000 grants that expire together, nobody else is served for
-/// 79 ms.
+/// Redisson reads all expired entries in one call, which blocks Redis for 79 ms after 100,000 grants.
 #[tokio::test]
-async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_same() {
+async fn call_removes_at_most_512_entries_and_stays_exact() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -293,7 +297,7 @@ async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_s
     assert_eq!((refused.remaining, refused.wait), (0, Wait::Millis(999)));
     assert!(take(&store, adopted("java", None, None, 7), NOW + 1_000).await.granted);
     assert_eq!(peer.log().len(), 20_000 - 512 + 1);
-    // What is left behind has returned all the same, and a peer that frees it gets the counter right.
+    // The remaining expired entries count as available, and the counter is correct after a peer removes them.
     let rest = take(&store, adopted("java", None, None, 0), NOW + 1_000).await;
     assert_eq!(rest.remaining, 20_000 - 7);
     assert!(take(&store, adopted("java", None, None, 20_000 - 7), NOW + 1_000).await.granted);
@@ -301,9 +305,9 @@ async fn no_call_removes_more_than_512_entries_and_the_answer_is_right_all_the_s
     assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2));
 }
 
-/// More live entries than are read, behind more that have returned: the store asks again until all of these are gone.
+/// With many expired and many live entries, the store repeats the call until the expired ones are removed.
 #[tokio::test]
-async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
+async fn request_behind_many_expired_entries_is_decided() {
     let Some(server) = RedisServer::start() else { return };
     let store = server.store();
     let mut peer = Peer::new(server.connection(), "java", "");
@@ -315,13 +319,13 @@ async fn a_request_that_returned_permits_hold_up_is_decided_all_the_same() {
     }
     peer.set_counter(0);
     let refused = take(&store, adopted("java", None, None, 2_500), NOW + 500).await;
-    assert_eq!(refused.wait, Wait::Millis(1_000), "the 2500th permit returns with the second half");
+    assert_eq!(refused.wait, Wait::Millis(1_000), "the 2500th permit becomes available with the second half");
     assert!(take(&store, adopted("java", None, None, 2_000), NOW + 1_000).await.granted);
     assert_eq!((peer.counter(), peer.log().len()), (Some(0), 2_001));
 }
 
 #[tokio::test]
-async fn a_limiter_that_java_has_not_configured_stops_no_other_limit_from_counting() {
+async fn unconfigured_limiter_does_not_stop_other_limits() {
     let Some(server) = RedisServer::start() else { return };
     let rules = format!(
         "store: {}

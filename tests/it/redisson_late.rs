@@ -1,11 +1,11 @@
-//! The law of shared limiters under load: peers date a grant before their call queues, and many grants have one date.
+//! Shared limiters under load: a peer dates a grant before its call is queued, and many grants have the same time.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tidegate::internals::limit::Quota;
 use tidegate::internals::limit::redisson::Sharing;
 
-use crate::foreign::take;
+use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::Peer;
 use crate::support::shared;
@@ -16,16 +16,16 @@ const INTERVAL: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Pass(u64),
-    /// Who asks, and for how many permits.
+    /// A call of the store for these permits.
     Ours(Sharing, u32),
-    /// A peer whose call waited for so long.
+    /// A call of a peer that was queued for `late` milliseconds.
     Peer {
         permits: u32,
         late: u64,
     },
 }
 
-fn life() -> impl Strategy<Value = (u64, usize, Vec<Step>)> {
+fn history() -> impl Strategy<Value = (u64, usize, Vec<Step>)> {
     (prop_oneof![Just(40_u64), 513..=3_000_u64], prop_oneof![3 => Just(0), 1 => Just(600_usize)]).prop_flat_map(
         |(rate, before)| {
             let most = u32::try_from(rate / 12).expect("a small rate");
@@ -40,15 +40,16 @@ fn life() -> impl Strategy<Value = (u64, usize, Vec<Step>)> {
     )
 }
 
-/// A grant that was not counted, or counted twice, looked like a release: then another took its permits.
+/// Regression test: a grant that was not counted, or counted twice, looked like a release, and its permits were granted
+/// again.
 #[test]
-fn no_grant_is_forgotten_in_whatever_order_the_calls_of_peers_arrive() {
+fn grants_count_in_any_order_of_peer_calls() {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let store = server.store();
     let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
-    let outcome = TestRunner::new(config).run(&life(), |(rate, before, steps)| {
+    let outcome = TestRunner::new(config).run(&history(), |(rate, before, steps)| {
         let name = fresh_name();
         let mut peer = Peer::new(server.connection(), &name, "");
         peer.configure(0, rate, INTERVAL, 0);
@@ -75,9 +76,9 @@ fn no_grant_is_forgotten_in_whatever_order_the_calls_of_peers_arrive() {
                     let in_use: u64 = grants.iter().filter(|(at, _)| *at + INTERVAL > now).map(|grant| grant.1).sum();
                     prop_assert!(!decision.granted || in_use <= rate, "{} of {} in use", in_use, rate);
                     let log = peer.log().into_iter();
-                    let stored: Vec<(u64, u64)> = log.map(|(member, at)| (at, held(&member))).collect();
+                    let stored: Vec<(u64, u64)> = log.map(|(member, at)| (at, permits_of(&member))).collect();
                     let left = rate.cast_signed() - stored.iter().map(|entry| entry.1).sum::<u64>().cast_signed();
-                    prop_assert_eq!(peer.counter().unwrap_or(left), left, "the counter is not what the log says");
+                    prop_assert_eq!(peer.counter().unwrap_or(left), left, "the counter differs from the log");
                     let live: u64 = stored.iter().filter(|(at, _)| *at + INTERVAL > now).map(|entry| entry.1).sum();
                     prop_assert!(live >= in_use, "{} in use, {} in the log", in_use, live);
                 }
@@ -88,7 +89,7 @@ fn no_grant_is_forgotten_in_whatever_order_the_calls_of_peers_arrive() {
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The permits of an entry.
-fn held(member: &[u8]) -> u64 {
+/// Returns the permits of an entry.
+fn permits_of(member: &[u8]) -> u64 {
     u32::from_le_bytes(*member.last_chunk().expect("permits")).into()
 }

@@ -1,4 +1,4 @@
-//! The law of limiters that are shared with Redisson's clients, held in random turns with one of them.
+//! Property tests of limiters that are shared with Redisson's clients, with random steps of the store and of a peer.
 
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Charge, Decision, Quota, Wait};
 use tidegate::{Mode, Store};
 
-use crate::foreign::take;
+use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::{Peer, member};
 use crate::support::{overall, shared};
@@ -28,7 +28,7 @@ enum Step {
     Lose(Lost),
 }
 
-/// What can be evicted, or deleted by an operator.
+/// A key that is evicted, or deleted by an operator.
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Hash,
@@ -37,7 +37,7 @@ enum Lost {
     Note,
 }
 
-fn life() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
+fn history() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
     (1..=20_u64, 5_000..=9_000_u64).prop_flat_map(|(rate, interval)| {
         let most = u32::try_from(rate).expect("a small rate");
         let lost = prop_oneof![Just(Lost::Hash), Just(Lost::Counter), Just(Lost::Log), Just(Lost::Note)];
@@ -57,12 +57,12 @@ fn life() -> impl Strategy<Value = (u64, u64, Vec<Step>)> {
     })
 }
 
-/// What is in use by the law: what was granted, less what was released, which is always the newest.
+/// The permits in use: the grants, less the releases, which always apply to the newest grants.
 #[derive(Clone, Default)]
 struct InUse(Vec<(u64, u64)>);
 
 impl InUse {
-    fn of(log: &[(Vec<u8>, u64)]) -> Self {
+    fn from_log(log: &[(Vec<u8>, u64)]) -> Self {
         Self(log.iter().map(|(member, at)| (*at, permits_of(member))).collect())
     }
 
@@ -92,8 +92,8 @@ fn permits_of(member: &[u8]) -> u64 {
     u32::from_le_bytes(*last).into()
 }
 
-/// A limiter that we share with a peer, and what is known of it.
-struct Together<'t> {
+/// A limiter that the store shares with a peer, and a model of its state.
+struct SharedLimiter<'t> {
     store: &'t Store,
     runtime: &'t tokio::runtime::Runtime,
     peer: Peer,
@@ -101,23 +101,23 @@ struct Together<'t> {
     rate: u64,
     interval: u64,
     now: u64,
-    /// By the law, since we last had to believe what we saw.
-    by_law: InUse,
-    /// The log that our last call left, and what peers have done since.
-    since: InUse,
-    looked_at: Option<u64>,
-    /// The counter has told of every release since, and of nothing else.
-    is_told: bool,
+    /// The permits in use by the model, reset to the log whenever the store trusts the counter.
+    expected: InUse,
+    /// The log after the store's last call, with the later actions of the peer.
+    since_call: InUse,
+    called_at: Option<u64>,
+    /// `true` if changes of the counter since then show exactly the releases.
+    shows_releases: bool,
     last: Option<(u128, u32, u64)>,
 }
 
-impl Together<'_> {
+impl SharedLimiter<'_> {
     fn expired(&self) -> u64 {
         self.now - self.interval
     }
 
-    /// Asks for permits ourselves; holds what is there afterwards against the law.
-    fn look(&mut self, permits: u32) -> Result<Decision, TestCaseError> {
+    /// Takes permits with the store, and compares the state with the model.
+    fn take(&mut self, permits: u32) -> Result<Decision, TestCaseError> {
         self.charge.permits = permits;
         let decision = self.runtime.block_on(take(self.store, self.charge.clone(), self.now));
         if permits == 0 {
@@ -127,58 +127,59 @@ impl Together<'_> {
             self.grant(self.now, permits);
         }
         let log = self.peer.log();
-        let (live, stored) = (InUse::of(&log).at(self.expired()), InUse::of(&log).at(0));
+        let (live, stored) = (InUse::from_log(&log).at(self.expired()), InUse::from_log(&log).at(0));
         prop_assert!(!decision.granted || live <= self.rate, "{} of {} in use", live, self.rate);
         let left = self.rate.cast_signed() - stored.cast_signed();
-        prop_assert_eq!(self.peer.counter().unwrap_or(left), left, "the counter is not what the log says");
-        // Who looks seldom believes what the counter says of what is released.
-        let believes = self.looked_at.is_none_or(|at| at + self.interval / 2 <= self.now);
-        if believes {
-            self.by_law = InUse::of(&log);
+        prop_assert_eq!(self.peer.counter().unwrap_or(left), left, "the counter differs from the log");
+        // A store whose last call is long ago trusts the counter about releases.
+        let trusts_counter = self.called_at.is_none_or(|at| at + self.interval / 2 <= self.now);
+        if trusts_counter {
+            self.expected = InUse::from_log(&log);
         }
-        let lawful = self.by_law.at(self.expired());
-        prop_assert!(live >= lawful, "{} in use by the law, {} by the log", lawful, live);
-        if !believes && self.is_told && self.since.oldest() > self.expired() {
-            prop_assert_eq!(live, self.since.at(self.expired()), "a release is not honoured");
+        let expected = self.expected.at(self.expired());
+        prop_assert!(live >= expected, "{} in use by the model, {} by the log", expected, live);
+        if !trusts_counter && self.shows_releases && self.since_call.oldest() > self.expired() {
+            prop_assert_eq!(live, self.since_call.at(self.expired()), "a release is ignored");
         }
-        // Of a limiter that nobody has used there is nothing to note, and while a lowered rate is exceeded nothing is told.
+        // An unused limiter has no note. While a lowered rate is exceeded, the counter shows no releases.
         let is_used = !log.is_empty() || self.peer.counter().is_some();
-        (self.since, self.looked_at) = (InUse::of(&log), is_used.then_some(self.now));
-        self.is_told = self.peer.counter().is_some_and(|counter| counter >= 0);
+        (self.since_call, self.called_at) = (InUse::from_log(&log), is_used.then_some(self.now));
+        self.shows_releases = self.peer.counter().is_some_and(|counter| counter >= 0);
         Ok(decision)
     }
 
-    fn ours(&mut self, permits: u32) -> Result<(), TestCaseError> {
-        if let Wait::Millis(wait) = self.look(permits)?.wait {
+    /// Takes permits with the store. If they are refused, checks that the returned wait is exact.
+    fn take_after_wait(&mut self, permits: u32) -> Result<(), TestCaseError> {
+        if let Wait::Millis(wait) = self.take(permits)?.wait {
             let now = self.now;
             self.now = now + wait - 1;
-            prop_assert!(!self.look(permits)?.granted, "granted before the {} ms told", wait);
+            prop_assert!(!self.take(permits)?.granted, "granted before the wait of {} ms", wait);
             self.now = now + wait;
-            prop_assert!(self.look(permits)?.granted, "refused after the {} ms told", wait);
+            prop_assert!(self.take(permits)?.granted, "refused after the wait of {} ms", wait);
         }
         Ok(())
     }
 
     fn grant(&mut self, at: u64, permits: u32) {
-        self.by_law.grant(at, permits.into());
-        self.since.grant(at, permits.into());
+        self.expected.grant(at, permits.into());
+        self.since_call.grant(at, permits.into());
     }
 
     fn release(&mut self, permits: u64) {
         let expired = self.expired();
-        self.by_law.release(permits, expired);
-        self.since.release(permits, expired);
+        self.expected.release(permits, expired);
+        self.since_call.release(permits, expired);
     }
 
-    /// A peer takes a counter that is not there for a full one: whatever is in use is released.
-    fn before_a_peer(&mut self) {
+    /// Before a call of a peer: a peer treats a missing counter as full, which releases all permits in use.
+    fn prepare_peer_call(&mut self) {
         if self.peer.counter().is_none() {
             self.release(u64::MAX);
         }
     }
 
     fn peer_acquires(&mut self, random: u128, permits: u32, at: u64) {
-        self.before_a_peer();
+        self.prepare_peer_call();
         let before = self.peer.log();
         if matches!(self.peer.acquire_as(random, permits, at), Ok(None)) {
             let is_new = |(member, _): &&(Vec<u8>, u64)| !before.iter().any(|(known, _)| known == member);
@@ -191,55 +192,55 @@ impl Together<'_> {
     fn step(&mut self, index: usize, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Pass(millis) => self.now += millis,
-            Step::Ours(permits) => self.ours(permits)?,
+            Step::Ours(permits) => self.take_after_wait(permits)?,
             Step::Peer(permits) => {
                 self.last = Some((index as u128, permits, self.now));
                 self.peer_acquires(index as u128, permits, self.now);
             }
             Step::PeerRelease(permits) => {
-                self.before_a_peer();
+                self.prepare_peer_call();
                 let before = self.peer.counter();
                 self.peer.release(permits);
                 let raised = before.zip(self.peer.counter()).map_or(0, |(before, after)| after - before);
                 self.release(raised.max(0).cast_unsigned());
             }
             Step::PeerCounts => {
-                self.before_a_peer();
+                self.prepare_peer_call();
                 self.peer.available(self.now);
             }
             Step::PeerUpdates(rate, keep) => {
                 self.peer.update(rate, self.interval, self.now, keep);
                 self.rate = rate;
                 if !keep {
-                    (self.by_law, self.since) = (InUse::default(), InUse::default());
+                    (self.expected, self.since_call) = (InUse::default(), InUse::default());
                 }
-                // A rate that is set twice between two looks may be the same as before, and the counter another; and one below
-                // nothing is raised to nothing, which looks like a release.
-                (self.looked_at, self.is_told) = (None, false);
+                // A rate that is set twice between two calls may be unchanged while the counter differs. A negative
+                // counter is raised to zero, which looks like a release.
+                (self.called_at, self.shows_releases) = (None, false);
             }
-            // The entry is written once, whether it was before or is only now; the counter is lowered again.
+            // Redisson writes the entry only once, and lowers the counter again.
             Step::Resend => {
-                // One that is granted only now, behind what others have taken since, is dated before it: what was released
-                // meanwhile may be taken from it.
+                // A call that is granted only now is dated before later grants. So releases in the meantime may apply
+                // to it.
                 let least = self.peer.log().last().map_or(0, |(_, newest)| *newest).max(self.expired() + 1);
                 if let Some((random, permits, at)) = self.last.filter(|(_, _, at)| least <= *at) {
                     self.peer_acquires(random, permits, at);
-                    self.is_told = false;
+                    self.shows_releases = false;
                 }
             }
             Step::LowerCounter(by) => {
                 if let Some(counter) = self.peer.counter() {
                     self.peer.set_counter(counter - by);
-                    self.is_told = false;
+                    self.shows_releases = false;
                 }
             }
             Step::OldFormat(format, permits) => {
                 let format = ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"][format];
-                self.before_a_peer();
+                self.prepare_peer_call();
                 let counter = self.peer.counter().unwrap_or(self.rate.cast_signed());
                 if counter >= permits.into() {
                     self.peer.set_counter(counter - i64::from(permits));
-                    self.peer.write(&member(format, u8::try_from(index).expect("a short life"), permits), self.now);
+                    self.peer.write(&member(format, u8::try_from(index).expect("a short history"), permits), self.now);
                     self.grant(self.now, permits);
                 }
             }
@@ -262,38 +263,38 @@ impl Together<'_> {
                 let kind = u8::from(self.charge.limiter.mode == Mode::PerClient);
                 self.peer.configure(kind, self.rate, self.interval, 0);
             }
-            Lost::Log => (self.by_law, self.since) = (InUse::default(), InUse::default()),
+            Lost::Log => (self.expected, self.since_call) = (InUse::default(), InUse::default()),
             Lost::Counter | Lost::Note => {}
         }
-        self.is_told = false;
+        self.shows_releases = false;
         if !matches!(lost, Lost::Counter) {
-            self.looked_at = None;
+            self.called_at = None;
         }
     }
 }
 
 #[test]
-fn together_nothing_is_granted_beyond_the_rate_and_what_peers_release_is_there_once() {
+fn shared_limiter_is_exact_and_honours_releases() {
     for client in [None, Some("me")] {
-        together(Sharing::Adopt(None), client);
-        together(Sharing::Library, client);
+        check_histories(Sharing::Adopt(None), client);
+        check_histories(Sharing::Library, client);
     }
 }
 
-fn together(sharing: Sharing, client: Option<&str>) {
+fn check_histories(sharing: Sharing, client: Option<&str>) {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let store = server.store();
     let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
-    // Always the same lives: of some hundred thousand, one finds a counter that was lost and made anew, or a call that was
-    // sent again behind others, to look like a release (docs/redisson.md).
+    // A fixed seed: in about one of 100,000 histories, a lost and recreated counter or a late resent call looks like a
+    // release (docs/redisson.md).
     let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let outcome = TestRunner::new_with_rng(config, seed).run(&life(), |(rate, interval, steps)| {
+    let outcome = TestRunner::new_with_rng(config, seed).run(&history(), |(rate, interval, steps)| {
         let name = fresh_name();
         let mut peer = Peer::new(server.connection(), &name, client.unwrap_or(""));
         peer.configure(client.is_some().into(), rate, interval, 0);
-        let mut together = Together {
+        let mut limiter = SharedLimiter {
             store: &store,
             runtime: &runtime,
             peer,
@@ -301,21 +302,21 @@ fn together(sharing: Sharing, client: Option<&str>) {
             rate,
             interval,
             now: NOW,
-            by_law: InUse::default(),
-            since: InUse::default(),
-            looked_at: None,
-            is_told: false,
+            expected: InUse::default(),
+            since_call: InUse::default(),
+            called_at: None,
+            shows_releases: false,
             last: None,
         };
-        steps.into_iter().enumerate().try_for_each(|(index, step)| together.step(index, step))
+        steps.into_iter().enumerate().try_for_each(|(index, step)| limiter.step(index, step))
     });
     outcome.unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Merged entries included: a rate, an interval, and steps of time with permits asked for. The clock goes back only in
-/// lives in which nothing returns: a refusal removes what has returned in Redis and not in the process, which makes a
-/// difference if the clock then says that it has not.
-fn lonely_life() -> impl Strategy<Value = (u64, u64, Vec<(i64, u32)>)> {
+/// Generates a rate, an interval, and time steps with requested permits; high rates use merged entries. The clock goes
+/// back only in histories without expired permits: a refusal removes expired entries in Redis but not in memory, so the
+/// stores differ if the clock then goes back.
+fn history_without_peer() -> impl Strategy<Value = (u64, u64, Vec<(i64, u32)>)> {
     let rate = prop_oneof![1..=20_u64, Just(513), 1..=100_000_u64];
     let interval = prop_oneof![5_000..=6_000_u64, Just(86_400_000)];
     (rate, interval, any::<bool>()).prop_flat_map(|(rate, interval, goes_back)| {
@@ -330,22 +331,22 @@ fn lonely_life() -> impl Strategy<Value = (u64, u64, Vec<(i64, u32)>)> {
 }
 
 #[test]
-fn a_limiter_of_the_library_decides_as_the_embedded_store_does() {
+fn library_limiter_decides_like_the_memory_store() {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (redis, memory) = (server.store(), Store::memory());
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
-    let outcome = TestRunner::new(config).run(&lonely_life(), |(rate, interval, steps)| {
+    let outcome = TestRunner::new(config).run(&history_without_peer(), |(rate, interval, steps)| {
         let name = fresh_name();
         Peer::new(server.connection(), &name, "").configure(0, rate, interval, 0);
         let mut now = NOW;
         for (passes, permits) in steps {
-            now = now.checked_add_signed(passes).expect("a moment");
+            now = now.checked_add_signed(passes).expect("a time");
             let library = shared(&name, Quota::adopted(Sharing::Library), None, permits);
-            let one = runtime.block_on(take(&memory, overall(&name, rate, interval, permits), now));
-            let other = runtime.block_on(take(&redis, library, now));
-            prop_assert_eq!(one, other, "{} permits after {} ms", permits, passes);
+            let in_memory = runtime.block_on(take(&memory, overall(&name, rate, interval, permits), now));
+            let in_redis = runtime.block_on(take(&redis, library, now));
+            prop_assert_eq!(in_memory, in_redis, "{} permits after {} ms", permits, passes);
         }
         Ok(())
     });

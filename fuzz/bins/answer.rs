@@ -1,5 +1,0 @@
-//! See `targets::answer`.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tidegate_fuzz::targets::answer(data));
