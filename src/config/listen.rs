@@ -10,6 +10,7 @@ use crate::tls::settings::ListenTls;
 
 /// Where clients or operators connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ListenAddress {
     /// An address and a port; port 0 lets the system choose.
     Tcp(SocketAddr),

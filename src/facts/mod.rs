@@ -40,6 +40,7 @@ pub struct Facts<'a> {
 
 /// What TLS tells of the other end of a connection: the names in the certificate that it showed, if it did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TlsPeer {
     /// The subject, in the text form of RFC 4514.
     pub subject: Option<String>,

@@ -73,33 +73,34 @@ struct Control {
     end: oneshot::Sender<()>,
 }
 
-/// Why a gateway does not start.
+/// The error of a gateway that cannot start.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GatewayStartError {
-    /// An address is taken, or not this machine's.
+    /// A listener cannot be opened, for example because its address is in use or does not belong to this machine.
     #[error("cannot listen on {address}: {cause}")]
     Bind {
         /// The address.
         address: ListenAddress,
-        /// What the system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
-    /// Systemd passes a socket that nobody would serve.
+    /// systemd passes a socket whose address is not in the rule file.
     #[error("systemd passes a socket on {address}, which no entry of `listen` or `admin` names")]
     Unclaimed {
-        /// Its address.
+        /// The address of the socket.
         address: ListenAddress,
     },
-    /// TLS cannot be spoken: a file has changed since it was checked.
+    /// TLS cannot be set up: a certificate or key file has changed since the rule file was checked.
     #[error(transparent)]
-    Tls(#[from] TlsSetupError),
+    Tls(Box<dyn std::error::Error + Send + Sync>),
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreOpenError),
     /// The layer cannot be built.
     #[error(transparent)]
     Layer(#[from] LayerError),
-    /// The system gives no thread or runtime.
+    /// The operating system cannot start a thread, or the runtime cannot be created.
     #[error("cannot start a worker: {0}")]
     Worker(io::Error),
 }
@@ -116,6 +117,12 @@ struct Worker {
     accepting: watch::Receiver<bool>,
     /// How many there are.
     workers: usize,
+}
+
+impl From<TlsSetupError> for GatewayStartError {
+    fn from(error: TlsSetupError) -> Self {
+        Self::Tls(Box::new(error))
+    }
 }
 
 // === impl Gateway ===

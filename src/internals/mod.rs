@@ -16,19 +16,78 @@ pub use self::probes::{
 };
 pub use crate::facts::{Facts, Requests};
 
-/// Re-exports the public items of private modules.
-macro_rules! expose {
-    ($($module:ident),* $(,)?) => {
-        $(
-            #[doc = concat!("The items of the private module `", stringify!($module), "`.")]
-            pub mod $module {
-                pub use crate::$module::*;
-            }
-        )*
-    };
+/// The items of the private module `client`.
+pub mod client {
+    pub use crate::client::*;
 }
 
-expose!(client, clock, condition, config, cost, limit, policy, route, rule, rules, store, tls, upgrade, upstream);
+/// The items of the private module `clock`.
+pub mod clock {
+    pub use crate::clock::*;
+}
 
+/// The items of the private module `condition`.
+pub mod condition {
+    pub use crate::condition::*;
+}
+
+/// The items of the private module `config`.
+pub mod config {
+    pub use crate::config::*;
+}
+
+/// The items of the private module `cost`.
+pub mod cost {
+    pub use crate::cost::*;
+}
+
+/// The items of the private module `limit`.
+pub mod limit {
+    pub use crate::limit::*;
+}
+
+/// The items of the private module `policy`.
+pub mod policy {
+    pub use crate::policy::*;
+}
+
+/// The items of the private module `route`.
+pub mod route {
+    pub use crate::route::*;
+}
+
+/// The items of the private module `rule`.
+pub mod rule {
+    pub use crate::rule::*;
+}
+
+/// The items of the private module `rules`.
+pub mod rules {
+    pub use crate::rules::*;
+}
+
+/// The items of the private module `store`.
+pub mod store {
+    pub use crate::store::*;
+}
+
+/// The items of the private module `tls`.
+pub mod tls {
+    pub use crate::tls::*;
+}
+
+/// The items of the private module `upgrade`.
+pub mod upgrade {
+    pub use crate::upgrade::*;
+}
+
+/// The items of the private module `upstream`.
+pub mod upstream {
+    pub use crate::upstream::*;
+}
+
+/// The items of the private module `cli`.
 #[cfg(feature = "gateway")]
-expose!(cli);
+pub mod cli {
+    pub use crate::cli::*;
+}

@@ -43,6 +43,7 @@ pub const MAX_INTERVAL: u64 = 366 * 24 * 60 * 60 * 1000;
 
 /// Whether a limit has one bucket for all clients or one for each client (Redisson's `RateType`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Mode {
     /// One bucket for all clients; Redisson's type 0.
     Overall,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, MAX_INTERVAL, Mode, Quota, QuotaError};
+use super::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota, QuotaError};
 
 /// A mode, a rate, an interval and how long the limiter outlives its last grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,17 +14,21 @@ pub struct RateConfig {
 
 /// The error of an invalid [`RateConfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RateConfigError {
-    /// The rate or the interval is out of its range.
-    #[error(transparent)]
-    Quota(#[from] QuotaError),
-    /// The interval or the time to live has a fraction of a millisecond.
+    /// The rate is 0 or greater than 2^31.
+    #[error("rate must be between 1 and {MAX_RATE}, not {0}")]
+    Rate(u64),
+    /// The interval is shorter than 1 ms or longer than 366 days. The value is in milliseconds.
+    #[error("interval must be between 1 ms and 366 days, not {0} ms")]
+    Interval(u64),
+    /// The interval or the keep-alive has a fraction of a millisecond.
     #[error("{0:?} is not a whole number of milliseconds")]
     Fraction(Duration),
-    /// The time to live is too long, or so short that permits in use would be lost.
+    /// The keep-alive is longer than 732 days, or shorter than the interval, so that permits in use would be lost.
     #[error("keep-alive must be from the interval of {interval} ms to 732 days, not {keep_alive} ms")]
     KeepAlive {
-        /// The requested time to live, in milliseconds.
+        /// The requested keep-alive, in milliseconds.
         keep_alive: u64,
         /// The interval, in milliseconds.
         interval: u64,
@@ -32,13 +36,16 @@ pub enum RateConfigError {
 }
 
 impl RateConfig {
-    /// Creates a configuration of `rate` permits, 1 to [`MAX_RATE`](super::MAX_RATE), in each `interval` of 1 ms to
-    /// 366 days in whole milliseconds. The limiter does not expire.
+    /// Creates a configuration of `rate` permits, 1 to 2^31, in each `interval` of 1 ms to 366 days in whole milliseconds.
+    /// The limiter does not expire.
     ///
     /// # Errors
     /// A number is out of range.
     pub fn new(mode: Mode, rate: u64, interval: Duration) -> Result<Self, RateConfigError> {
-        let quota = Quota::new(rate, whole_millis(interval)?, Algorithm::TokenBucket)?;
+        let quota = Quota::new(rate, whole_millis(interval)?, Algorithm::TokenBucket).map_err(|error| match error {
+            QuotaError::Interval(millis) => RateConfigError::Interval(millis),
+            _ => RateConfigError::Rate(rate), // a token bucket has no other settings
+        })?;
         Ok(Self { mode, quota, keep_alive: 0 })
     }
 
@@ -58,7 +65,7 @@ impl RateConfig {
     /// Creates a configuration from stored values. Reduces rates and intervals of Java to the maximum that Tidegate
     /// supports. Returns `None` if the rate or the interval is zero.
     pub(crate) fn from_stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
-        let rate = rate.min(u64::from(super::MAX_RATE));
+        let rate = rate.min(u64::from(MAX_RATE));
         let quota = Quota::new(rate, interval.min(MAX_INTERVAL), Algorithm::TokenBucket).ok()?;
         Some(Self { mode, quota, keep_alive })
     }
@@ -106,9 +113,9 @@ mod tests {
     fn values_out_of_range_are_errors() {
         let seconds = Duration::from_secs;
         let new = |rate, interval| RateConfig::new(Mode::Overall, rate, interval);
-        assert_eq!(new(0, seconds(1)), Err(QuotaError::Rate(0).into()));
-        assert_eq!(new((1 << 31) + 1, seconds(1)), Err(QuotaError::Rate((1 << 31) + 1).into()));
-        assert_eq!(new(1, Duration::ZERO), Err(QuotaError::Interval(0).into()));
+        assert_eq!(new(0, seconds(1)), Err(RateConfigError::Rate(0)));
+        assert_eq!(new((1 << 31) + 1, seconds(1)), Err(RateConfigError::Rate((1 << 31) + 1)));
+        assert_eq!(new(1, Duration::ZERO), Err(RateConfigError::Interval(0)));
         assert_eq!(new(1, Duration::from_micros(1_500)), Err(RateConfigError::Fraction(Duration::from_micros(1_500))));
         assert!(new(1, Duration::MAX).is_err());
         let config = new(1, seconds(2)).expect("a configuration");

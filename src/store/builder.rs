@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings};
+use super::settings::{KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings, TlsIdentity};
 use super::{Backend, Memory, Store, StoreOpenError};
 use crate::clock::{Clock, SystemClock};
 use crate::metrics::Metrics;
@@ -80,14 +80,14 @@ impl Store {
 // === impl MemoryStoreBuilder ===
 
 impl MemoryStoreBuilder {
-    /// Sets the clock. A [`ManualClock`](crate::clock::ManualClock) changes only when a test sets it.
+    /// Sets the clock. A [`ManualClock`](crate::ManualClock) changes only when a test sets it.
     pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock, ..self }
     }
 
     /// Sets the secret of the client hashes. By default the store generates one.
-    pub fn key_secret(self, secret: KeySecret) -> Self {
-        Self { key_secret: Some(secret), ..self }
+    pub fn key_secret(self, secret: impl AsRef<[u8]>) -> Self {
+        Self { key_secret: Some(KeySecret::derive(secret.as_ref())), ..self }
     }
 
     /// Sets the maximum number of buckets of all limits together. By default two million.
@@ -106,8 +106,30 @@ impl MemoryStoreBuilder {
 impl RedisStoreBuilder {
     /// Queries these sentinels for the master. The host of the store's URL is then the name of the master, as in
     /// `redis://user@mymaster/2`. The URL of each sentinel needs a port.
-    pub fn sentinel(self, sentinel: SentinelSettings) -> Self {
-        Self { sentinel: Some(Box::new(sentinel)), ..self }
+    pub fn sentinels<'u>(self, urls: impl IntoIterator<Item = &'u str>) -> Self {
+        let urls = urls.into_iter().map(|url| RedisUrl::new(url.to_owned())).collect();
+        self.with_sentinel(|sentinel| sentinel.urls = urls)
+    }
+
+    /// Sets the file with the password of the sentinels, if their URLs have none. The file is read for each connection.
+    pub fn sentinel_password_file(self, path: impl Into<PathBuf>) -> Self {
+        self.with_sentinel(|sentinel| sentinel.password_file = Some(path.into()))
+    }
+
+    /// Sets the file with the trust anchors for sentinels with `rediss://`. By default the system's trust anchors.
+    pub fn sentinel_ca_file(self, path: impl Into<PathBuf>) -> Self {
+        self.with_sentinel(|sentinel| sentinel.tls.ca = Some(path.into()))
+    }
+
+    /// Sets the files with the client certificate for sentinels with `rediss://`, and with its private key.
+    pub fn sentinel_client_certificate(self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let identity = TlsIdentity { cert: cert.into(), key: key.into() };
+        self.with_sentinel(|sentinel| sentinel.tls.identity = Some(identity))
+    }
+
+    fn with_sentinel(mut self, change: impl FnOnce(&mut SentinelSettings)) -> Self {
+        change(self.sentinel.get_or_insert_default());
+        self
     }
 
     /// Connects to a Redis Cluster. The store's URL names one node; `others` are further nodes to query when that node
@@ -117,9 +139,16 @@ impl RedisStoreBuilder {
         Self { cluster: std::iter::once(self.url.clone()).chain(others).collect(), ..self }
     }
 
-    /// Sets the certificates for `rediss://`. By default the system's trust anchors, and no client certificate.
-    pub fn tls(self, tls: RedisTls) -> Self {
-        Self { tls, ..self }
+    /// Sets the file with the trust anchors for `rediss://`. By default the system's trust anchors.
+    pub fn ca_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.tls.ca = Some(path.into());
+        self
+    }
+
+    /// Sets the files with the client certificate for `rediss://`, and with its private key.
+    pub fn client_certificate(mut self, cert: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        self.tls.identity = Some(TlsIdentity { cert: cert.into(), key: key.into() });
+        self
     }
 
     /// Sets the file with the password, if the URL has none. The file is read for each connection, without the end of
@@ -143,9 +172,10 @@ impl RedisStoreBuilder {
         Self { pool_size, ..self }
     }
 
-    /// Sets the secret of the client hashes. By default it is generated once and stored in Redis.
-    pub fn key_secret(self, secret: KeySecret) -> Self {
-        Self { key_secret: Some(secret), ..self }
+    /// Sets the secret of the client hashes: the same text as `key_secret` in a rule file. By default the secret is
+    /// generated once and stored in Redis.
+    pub fn key_secret(self, secret: impl AsRef<[u8]>) -> Self {
+        Self { key_secret: Some(KeySecret::derive(secret.as_ref())), ..self }
     }
 
     /// Sets the metrics that the store counts in.
@@ -206,10 +236,7 @@ mod tests {
 
     #[test]
     fn invalid_sentinel_settings_are_an_error() {
-        let open = |master, urls: &[&str]| {
-            let urls = urls.iter().map(|url| RedisUrl::new((*url).to_owned())).collect();
-            Store::redis_builder(master).sentinel(SentinelSettings { urls, ..SentinelSettings::default() }).open()
-        };
+        let open = |master, urls: &[&str]| Store::redis_builder(master).sentinels(urls.iter().copied()).open();
         assert!(open("redis://:hush@limits/2", &["redis://:hush@s1:26379", "redis://s2:26379"]).is_ok());
         for (master, urls, fault) in [
             ("redis://limits", &["redis://:hush@s1"][..], "the URL of a sentinel has no port"),
