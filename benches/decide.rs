@@ -1,7 +1,7 @@
-//! What a decision costs by itself, without a store: `cargo bench --bench decide -- --quick`.
+//! Measures the cost of a decision without a store: `cargo bench --bench decide -- --quick`.
 //!
-//! Each bucket lives under a demand of its rate: its time advances by interval/rate with each request, so that as much
-//! returns as is taken and the state keeps its size. `refused` is the answer of a bucket with nothing left.
+//! The time of each bucket advances by interval/rate with each request. As many permits become available as are taken,
+//! so the state keeps its size. `rejected` is a decision of a bucket without permits.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut criterion = Criterion::default().configure_from_args();
     for (name, quota) in quotas()? {
         granted(&mut criterion, &name, &quota);
-        refused(&mut criterion, &name, &quota);
+        rejected(&mut criterion, &name, &quota);
     }
     criterion.final_summary();
     Ok(())
@@ -58,13 +58,13 @@ fn granted(criterion: &mut Criterion, name: &str, quota: &Quota) {
     criterion.bench_function(&format!("{name}/granted"), |bench| bench.iter(&mut request));
 }
 
-/// Checks, and settles what was refused.
-fn refused(criterion: &mut Criterion, name: &str, quota: &Quota) {
+/// Checks, and updates the state after the refusal, as a store does.
+fn rejected(criterion: &mut Criterion, name: &str, quota: &Quota) {
     let (mut state, now) = (BucketState::EMPTY, Timestamp::from_millis(START));
     while state.check(quota, 1, now).granted {
         state.charge(quota, 1, now);
     }
-    criterion.bench_function(&format!("{name}/refused"), |bench| {
+    criterion.bench_function(&format!("{name}/rejected"), |bench| {
         bench.iter(|| {
             let decision = state.check(black_box(quota), 1, now);
             state.on_refusal(quota, now);

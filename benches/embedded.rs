@@ -1,10 +1,11 @@
-//! What a decision of the embedded store costs, alone and beside others: `cargo bench --bench embedded -- --quick`.
+//! Measures the cost of a decision in the embedded store, with one and with several threads: `cargo bench --bench
+//! embedded -- --quick`.
 //!
-//! A time is that in which each thread makes one decision, and the throughput that of all threads together. On a hot
-//! bucket all threads want the same lock; spread over many, they hardly meet.
+//! The time is how long it takes until each thread has made one decision. The throughput is the decisions of all
+//! threads together. On a hot bucket all threads need the same lock. Decisions for many clients rarely contend.
 //!
-//! `cargo bench --bench embedded -- memory` tells instead what a client occupies that has asked once: what a million of them
-//! add to the resident memory of the process, with the gateway's allocator.
+//! `cargo bench --bench embedded -- memory` measures the memory per client instead: the growth of the resident memory
+//! with a million clients that send one request each, with the gateway's allocator.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -24,10 +25,10 @@ const THREADS: [u32; 3] = [1, 2, 4];
 const CLIENTS: u32 = 4_096;
 const MILLION: usize = 1_000_000;
 
-/// So short that logs are short: what long ones cost is told by `decide`.
+/// A short interval keeps the logs short. `decide` measures the cost of long logs.
 const INTERVAL: u64 = 20;
 
-/// As in the gateway.
+/// The allocator of the gateway.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let per_client = limiter("{tidegate:bench}:per-client", Mode::PerClient)?;
     let addresses = clients(&per_client, address);
     let values = clients(&per_client, value);
-    let both: Vec<_> = addresses.iter().flatten().map(|one| vec![total.clone(), one.clone()]).collect();
+    let both: Vec<_> = addresses.iter().flatten().map(|own| vec![total.clone(), own.clone()]).collect();
     for threads in THREADS {
         bench(&mut criterion, "hot bucket", &[vec![total.clone()]], threads);
         bench(&mut criterion, "addresses", &addresses, threads);
@@ -55,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Lets so many threads decide these requests over and over, each beginning elsewhere.
+/// Measures `threads` threads that decide these requests repeatedly. Each thread starts at another request.
 fn bench(criterion: &mut Criterion, name: &str, requests: &[Vec<Charge>], threads: u32) {
     let memory = Memory::new(Arc::new(SystemClock::new()), None);
     let decide = |thread: u32, times: u64| {
@@ -65,7 +66,7 @@ fn bench(criterion: &mut Criterion, name: &str, requests: &[Vec<Charge>], thread
             _ = black_box(memory.take(request));
         }
     };
-    let together = |times: u64| -> Duration {
+    let run_threads = |times: u64| -> Duration {
         let stopwatch = Stopwatch::start();
         std::thread::scope(|scope| {
             for thread in 0..threads {
@@ -76,7 +77,7 @@ fn bench(criterion: &mut Criterion, name: &str, requests: &[Vec<Charge>], thread
     };
     let mut group = criterion.benchmark_group(name);
     group.throughput(Throughput::Elements(threads.into()));
-    group.bench_function(format!("{threads} threads"), |bench| bench.iter_custom(together));
+    group.bench_function(format!("{threads} threads"), |bench| bench.iter_custom(run_threads));
     group.finish();
 }
 
@@ -96,18 +97,19 @@ fn value(number: u32) -> ClientId {
     ClientId::Value(format!("header x-api-key: 0123456789abcdef-{number:016x}").into_bytes().into())
 }
 
-/// One line for each algorithm and kind of client, each told by a process of its own: no memory that was used before.
-#[expect(clippy::print_stdout, reason = "the table is what it is for")]
+/// Prints a line for each algorithm and kind of client. Each is measured in a new process, so that no freed memory is
+/// reused.
+#[expect(clippy::print_stdout, reason = "the benchmark prints its result")]
 fn memory() -> Result<(), Box<dyn Error>> {
     if let Some(row) = std::env::args().skip_while(|argument| argument != "memory").nth(1) {
         let (_, quota, client) = rows()?.swap_remove(row.parse()?);
-        println!("{} |", occupied(quota, client)? / MILLION);
+        println!("{} |", memory_of_clients(quota, client)? / MILLION);
         return Ok(());
     }
     println!("| a million clients of | bytes for each |\n|---|--:|");
     for (row, (name, ..)) in rows()?.into_iter().enumerate() {
-        let told = Command::new(std::env::current_exe()?).args(["memory", &row.to_string()]).output()?;
-        print!("| {name} | {}", String::from_utf8(told.stdout)?);
+        let output = Command::new(std::env::current_exe()?).args(["memory", &row.to_string()]).output()?;
+        print!("| {name} | {}", String::from_utf8(output.stdout)?);
     }
     Ok(())
 }
@@ -130,21 +132,21 @@ fn rows() -> Result<Vec<Row>, Box<dyn Error>> {
     Ok(rows)
 }
 
-/// What a million clients that ask once add to the resident memory.
-fn occupied(quota: Quota, client: fn(u32) -> ClientId) -> Result<usize, Box<dyn Error>> {
+/// Returns the growth of the resident memory with a million clients that send one request each, in bytes.
+fn memory_of_clients(quota: Quota, client: fn(u32) -> ClientId) -> Result<usize, Box<dyn Error>> {
     let limiter = Limiter::new("{tidegate:bench}:per-client".to_owned(), Mode::PerClient, quota);
     let limiter = Arc::new(limiter);
-    let before = resident()?;
+    let before = resident_memory()?;
     let memory = Memory::new(Arc::new(SystemClock::new()), None);
     for number in 0..u32::try_from(MILLION)? {
         _ = memory.take(&[charge(&limiter, Some(client(number)))])?;
     }
-    assert_eq!(memory.len(), MILLION, "each has a bucket of its own");
-    Ok(resident()?.saturating_sub(before))
+    assert_eq!(memory.len(), MILLION, "each client has its own bucket");
+    Ok(resident_memory()?.saturating_sub(before))
 }
 
-/// The resident memory of this process, in bytes.
-fn resident() -> Result<usize, Box<dyn Error>> {
+/// Returns the resident memory of this process, in bytes.
+fn resident_memory() -> Result<usize, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
     let kib: usize = line.trim().trim_end_matches(" kB").parse()?;

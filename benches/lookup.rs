@@ -1,7 +1,8 @@
-//! What it costs to find the route of a request, among few and among many: `cargo bench --bench lookup -- --quick`.
+//! Measures the lookup of a route among few and many routes: `cargo bench --bench lookup -- --quick`.
 //!
-//! Of three routes in four, one has a segment of any text, one ends exactly, and one is for all below; the fourth has a
-//! host of its own. The last lines compare 10,000 routes with 10, by the medians of rounds that take turns.
+//! A quarter of the routes has a path with a parameter, a quarter has an exact path, a quarter has a prefix, and a
+//! quarter has its own host and an exact path. The last lines compare 10,000 routes with 10, by the medians of
+//! alternating rounds.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -18,19 +19,19 @@ use tidegate::internals::upgrade::Upgrades;
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
 const LOOKUPS: usize = 20_000;
-const TEXTS: usize = 10_000;
+const TARGETS: usize = 10_000;
 
-/// Which routes requests are for.
-const AIMS: [&str; 4] = ["first", "last", "none", "each in turn"];
+/// The routes that the requests match.
+const MATCHES: [&str; 4] = ["first", "last", "none", "each in turn"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut criterion = Criterion::default().configure_from_args();
     let tables = SIZES.into_iter().map(|size| Ok((size, routes(size)?))).collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-    for aim in AIMS {
+    for matched in MATCHES {
         for (size, routes) in &tables {
-            let targets = targets(aim, *size);
+            let targets = targets(matched, *size);
             let mut targets = targets.iter().cycle();
-            criterion.bench_function(&format!("{aim}/{size} routes"), |bench| {
+            criterion.bench_function(&format!("{matched}/{size} routes"), |bench| {
                 bench.iter(|| targets.next().map(|target| look_up(routes, target)));
             });
         }
@@ -64,15 +65,15 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
     Ok(Routes::new((0..size).map(route).collect::<Result<_, _>>()?))
 }
 
-/// The host and the path of a request for this route.
+/// Returns the host and the path of a request for route `number`.
 fn target(number: usize) -> (String, String) {
     let end = ["items/7", "health", "a/b", "login"][number % 4];
     let host = if number % 4 == 3 { format!("host-{number}.example.com") } else { "api.example.com".to_owned() };
     (host, format!("/api/service-{number}/{end}"))
 }
 
-fn targets(aim: &str, size: usize) -> Vec<(String, String)> {
-    match aim {
+fn targets(matched: &str, size: usize) -> Vec<(String, String)> {
+    match matched {
         "first" => vec![target(0)],
         "last" => vec![target(size - 1)],
         "none" => vec![("api.example.com".to_owned(), "/api/service-none/items/7".to_owned())],
@@ -98,13 +99,13 @@ fn look_up(routes: &Routes, (host, path): &(String, String)) -> Option<usize> {
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)
 }
 
-#[expect(clippy::print_stdout, reason = "the ratios are what it is for")]
+#[expect(clippy::print_stdout, reason = "the benchmark prints its result")]
 fn compare(tables: &[(usize, Routes)]) {
     let ([few, .., many], rounds) = (tables, 0..ROUNDS) else { return };
-    for aim in AIMS {
+    for matched in MATCHES {
         let measure = |(size, routes): &(usize, Routes)| {
-            // Among few routes, too, each request is a text of its own, which has to be fetched.
-            let targets: Vec<_> = targets(aim, *size).iter().cycle().take(TEXTS).cloned().collect();
+            // Each request has a separate string even with few routes, so that both sides read as much memory.
+            let targets: Vec<_> = targets(matched, *size).iter().cycle().take(TARGETS).cloned().collect();
             let stopwatch = Stopwatch::start();
             for target in targets.iter().cycle().take(LOOKUPS) {
                 black_box(look_up(routes, target));
@@ -112,8 +113,8 @@ fn compare(tables: &[(usize, Routes)]) {
             stopwatch.elapsed().as_secs_f64() * 1e9 / LOOKUPS as f64
         };
         let measured: Vec<(f64, f64)> = rounds.clone().map(|_| (measure(few), measure(many))).collect();
-        let (few, many) = (median(measured.iter().map(|one| one.0)), median(measured.iter().map(|one| one.1)));
-        println!("{aim:>12}: {few:.0} ns among 10 routes, {many:.0} ns among 10,000: {:.2} times", many / few);
+        let (few, many) = (median(measured.iter().map(|pair| pair.0)), median(measured.iter().map(|pair| pair.1)));
+        println!("{matched:>12}: {few:.0} ns among 10 routes, {many:.0} ns among 10,000: {:.2} times", many / few);
     }
 }
 

@@ -1,6 +1,6 @@
-//! What a request costs on its way to a decision and back, step by step: `cargo bench --bench request -- --quick`.
+//! Measures the steps of a request in the gateway one by one: `cargo bench --bench request -- --quick`.
 //!
-//! `layer` is the whole of it, over a service that answers at once, with requests as a server makes them.
+//! `layer` measures all of them together, around a service that responds immediately.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -21,14 +21,14 @@ use tidegate::{Mode, Peer, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const STRANGER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut criterion = Criterion::default().configure_from_args();
     facts(&mut criterion)?;
     clients(&mut criterion)?;
     keys(&mut criterion)?;
-    answers(&mut criterion)?;
+    responses(&mut criterion)?;
     layer(&mut criterion)?;
     criterion.final_summary();
     Ok(())
@@ -52,7 +52,7 @@ fn facts(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         let uri: Uri = uri.parse()?;
         criterion.bench_function(&format!("facts/{name} path"), |bench| {
             bench.iter(|| {
-                Facts::read(&Method::GET, black_box(&uri), Version::HTTP_11, &headers, STRANGER, &requests).is_ok()
+                Facts::read(&Method::GET, black_box(&uri), Version::HTTP_11, &headers, CLIENT, &requests).is_ok()
             });
         });
     }
@@ -65,11 +65,11 @@ fn clients(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let header = || ClientSource::Header(HeaderName::from_static("x-api-key"));
     let cookie = || ClientSource::Cookie("session".into());
     for (name, source, peer) in [
-        ("ip", ClientSource::Ip, STRANGER),
+        ("ip", ClientSource::Ip, CLIENT),
         ("ip behind three proxies", ClientSource::Ip, PROXY),
-        ("header", header(), STRANGER),
-        ("cookie", cookie(), STRANGER),
-        ("list", ClientSource::All(vec![header(), cookie(), ClientSource::Ip]), STRANGER),
+        ("header", header(), CLIENT),
+        ("cookie", cookie(), CLIENT),
+        ("list", ClientSource::All(vec![header(), cookie(), ClientSource::Ip]), CLIENT),
     ] {
         let facts = Facts::read(&Method::GET, &uri, Version::HTTP_11, &headers, peer, &Requests::default())?;
         criterion.bench_function(&format!("client/{name}"), |bench| {
@@ -83,7 +83,7 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let secret = KeySecret::derive(b"a secret of this benchmark");
     for (name, client) in [
         ("overall", None),
-        ("address", Some(ClientId::Address(STRANGER.into()))),
+        ("address", Some(ClientId::Address(CLIENT.into()))),
         ("value", Some(ClientId::Value(b"0123456789abcdef0123456789abcdef".as_slice().into()))),
     ] {
         let limiter = limiter(if client.is_some() { Mode::PerClient } else { Mode::Overall })?;
@@ -96,7 +96,7 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+fn responses(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let limit = |name: &str| -> Result<Limit, Box<dyn Error>> {
         Ok(Limit {
             name: name.into(),
@@ -109,10 +109,10 @@ fn answers(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
             shadow: false,
         })
     };
-    let said = Decision::new(4_711, Wait::Now, 59_001);
-    let field = RateLimitFieldBuilder::new(&[limit("per-minute")?, limit("per-day")?], &[said, said]);
-    criterion.bench_function("answer/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
-    criterion.bench_function("answer/429", |bench| bench.iter(|| limited_response(black_box(&["per-minute"]), 60)));
+    let decision = Decision::new(4_711, Wait::Now, 59_001);
+    let field = RateLimitFieldBuilder::new(&[limit("per-minute")?, limit("per-day")?], &[decision, decision]);
+    criterion.bench_function("response/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));
+    criterion.bench_function("response/429", |bench| bench.iter(|| limited_response(black_box(&["per-minute"]), 60)));
     Ok(())
 }
 
@@ -123,14 +123,14 @@ fn limiter(mode: Mode) -> Result<Arc<Limiter>, Box<dyn Error>> {
 
 fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let wide = "{ name: total, mode: OVERALL, rate: 1000000000, interval: 1s }";
-    let own = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 1000000000, interval: 1s }";
+    let unlimited = "{ name: total, mode: OVERALL, rate: 1000000000, interval: 1s }";
+    let per_ip = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 1000000000, interval: 1s }";
     let tight = "{ name: tight, mode: PER_CLIENT, client: ip, rate: 1, interval: 24h }";
     for (name, limits) in [
         ("no limits", String::new()),
-        ("overall and per_client, granted", format!("{wide}, {own}")),
-        ("per_client, refused", tight.to_owned()),
-        ("overall and per_client, refused", format!("{wide}, {tight}")),
+        ("overall and per_client, granted", format!("{unlimited}, {per_ip}")),
+        ("per_client, rejected", tight.to_owned()),
+        ("overall and per_client, rejected", format!("{unlimited}, {tight}")),
     ] {
         let rules = format!("routes: [{{ name: all, match: {{ path: /** }}, limits: [{limits}] }}]");
         let hello = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()));
@@ -139,7 +139,10 @@ fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         criterion.bench_function(&format!("layer/{name}"), |bench| {
             bench.iter_batched(
                 || request(&headers),
-                |request| runtime.block_on(async { limited.clone().ready().await.map(|it| it.call(request))?.await }),
+                |request| {
+                    runtime
+                        .block_on(async { limited.clone().ready().await.map(|service| service.call(request))?.await })
+                },
                 BatchSize::SmallInput,
             );
         });
@@ -151,6 +154,6 @@ fn request(headers: &HeaderMap) -> Request<()> {
     let mut request = Request::new(());
     *request.uri_mut() = Uri::from_static("/api/v1/things/7?page=2");
     *request.headers_mut() = headers.clone();
-    request.extensions_mut().insert(Peer(STRANGER));
+    request.extensions_mut().insert(Peer(CLIENT));
     request
 }

@@ -1,4 +1,4 @@
-//! What the benchmark's Redis says of itself: its time per call, its longest calls, its memory.
+//! Reads the statistics of the benchmark's Redis: time per call, longest calls, and memory.
 
 use std::collections::HashMap;
 
@@ -7,29 +7,29 @@ use deadpool_redis::redis::{Connection, FromRedisValue, InfoDict, Value, cmd};
 use super::Result;
 use super::redis::{self, Redis};
 
-/// A running Redis, and a connection to ask it what happened.
+/// A running Redis, and a connection for its statistics.
 pub struct Server {
     redis: Redis,
     connection: Connection,
 }
 
-/// Scripts that ran.
+/// The cost of a series of script calls.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
+pub struct ScriptCost {
     /// Microseconds per call.
     pub per_call: f64,
     /// Microseconds of the longest call.
     pub longest: u64,
 }
 
-/// More calls than are ever looked at together.
-const SLOWLOG: usize = 8_192;
+/// More calls than one series has.
+const SLOWLOG_LENGTH: usize = 8_192;
 
 impl Server {
-    /// Starts one that notes all its calls.
+    /// Starts a Redis that logs all calls.
     pub async fn start() -> Result<Self> {
         let redis =
-            Redis::start(&["--slowlog-log-slower-than", "0", "--slowlog-max-len", &SLOWLOG.to_string()]).await?;
+            Redis::start(&["--slowlog-log-slower-than", "0", "--slowlog-max-len", &SLOWLOG_LENGTH.to_string()]).await?;
         let connection = redis.connect()?;
         Ok(Self { redis, connection })
     }
@@ -46,27 +46,30 @@ impl Server {
         redis::version(&mut self.connection)
     }
 
-    /// From here on counts what is spent.
+    /// Resets the statistics.
     pub fn start_counting(&mut self) -> Result<()> {
         cmd("CONFIG").arg("RESETSTAT").exec(&mut self.connection)?;
         Ok(cmd("SLOWLOG").arg("RESET").exec(&mut self.connection)?)
     }
 
-    /// What so many scripts have spent, which are all that ran since.
-    pub fn spent(&mut self, calls: u64) -> Result<Spent> {
+    /// Returns the cost of the script calls since the last reset.
+    ///
+    /// # Errors
+    /// Fails unless exactly `calls` scripts ran.
+    pub fn cost_of(&mut self, calls: u64) -> Result<ScriptCost> {
         let info: InfoDict = cmd("INFO").arg("commandstats").query(&mut self.connection)?;
-        let of = |name: &str| info.get::<String>(name);
-        let line = of("cmdstat_fcall").or_else(|| of("cmdstat_evalsha")).ok_or("no script ran")?;
+        let stat = |name: &str| info.get::<String>(name);
+        let line = stat("cmdstat_fcall").or_else(|| stat("cmdstat_evalsha")).ok_or("no script ran")?;
         let fields: HashMap<&str, &str> = line.split(',').filter_map(|field| field.split_once('=')).collect();
         let field = |name| fields.get(name).copied().ok_or_else(|| format!("no {name} in {line}"));
         if field("calls")?.parse() != Ok(calls) {
-            return Err(format!("{calls} calls, but Redis says {line}").into());
+            return Err(format!("{calls} calls, but Redis reports {line}").into());
         }
-        Ok(Spent { per_call: field("usec_per_call")?.parse()?, longest: self.longest()? })
+        Ok(ScriptCost { per_call: field("usec_per_call")?.parse()?, longest: self.longest_call()? })
     }
 
-    /// The bytes of all keys with this name.
-    pub fn weigh(&mut self, name: &str) -> Result<u64> {
+    /// Returns the memory of all keys whose name contains `name`, in bytes.
+    pub fn memory_of(&mut self, name: &str) -> Result<u64> {
         let keys: Vec<String> = cmd("KEYS").arg(format!("*{name}*")).query(&mut self.connection)?;
         let mut bytes = 0;
         for key in keys {
@@ -75,8 +78,8 @@ impl Server {
         Ok(bytes)
     }
 
-    fn longest(&mut self) -> Result<u64> {
-        let entries: Vec<Value> = cmd("SLOWLOG").arg("GET").arg(SLOWLOG).query(&mut self.connection)?;
+    fn longest_call(&mut self) -> Result<u64> {
+        let entries: Vec<Value> = cmd("SLOWLOG").arg("GET").arg(SLOWLOG_LENGTH).query(&mut self.connection)?;
         let mut longest = 0;
         for entry in entries {
             let (_, _, micros, words, _, _): (u64, u64, u64, Vec<Vec<u8>>, String, String) =

@@ -1,4 +1,4 @@
-//! What is measured: a limit of ours, through the store that gateways use, or a limiter as Redisson's clients use it.
+//! The measured limiters: a limit of Tidegate in its Redis store, and a limiter of Redisson.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,29 +16,29 @@ const REDISSON: &str = include_str!("../../tests/it/support/redisson_acquire.lua
 
 /// A limiter with one bucket.
 pub struct Subject {
-    /// Its algorithm; whatever it keeps in Redis has its name and rate in the keys.
+    /// The algorithm. Name and rate are part of the keys in Redis.
     pub name: &'static str,
     pub rate: u64,
-    way: Way,
+    backend: Backend,
 }
 
-enum Way {
-    Ours { store: Store, limiter: Arc<Limiter> },
+enum Backend {
+    Tidegate { store: Store, limiter: Arc<Limiter> },
     Redisson { connection: Connection, digest: String, calls: u128 },
 }
 
 impl Subject {
-    /// A limit of a gateway.
-    pub fn ours(server: &Server, quota: Quota) -> Result<Self> {
+    /// Creates a limit in the store of a gateway.
+    pub fn tidegate(server: &Server, quota: Quota) -> Result<Self> {
         let url = RedisUrl::new(server.url());
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
         let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
         let (name, rate) = (quota.algorithm().name(), quota.rate().into());
         let limiter = Arc::new(Limiter::new(key(name, rate), Mode::Overall, quota));
-        Ok(Self { name, rate, way: Way::Ours { store, limiter } })
+        Ok(Self { name, rate, backend: Backend::Tidegate { store, limiter } })
     }
 
-    /// A limiter of Redisson's clients.
+    /// Creates a limiter as Redisson configures it.
     pub fn redisson(server: &Server, rate: u64, interval: u64) -> Result<Self> {
         let (name, mut connection) = ("redisson", server.connect()?);
         let mut configure = cmd("HSET");
@@ -46,54 +46,54 @@ impl Subject {
         configure.arg("keepAliveTime").arg(2 * interval).arg("type").arg(0).exec(&mut connection)?;
         cmd("SCRIPT").arg("LOAD").arg(REDISSON).exec(&mut connection)?;
         let digest = Script::new(REDISSON).get_hash().to_owned();
-        Ok(Self { name, rate, way: Way::Redisson { connection, digest, calls: 0 } })
+        Ok(Self { name, rate, backend: Backend::Redisson { connection, digest, calls: 0 } })
     }
 
-    /// A part of the keys that it has in Redis.
+    /// Returns a part of the Redis keys of the limiter.
     pub fn key(&self) -> String {
         key(self.name, self.rate)
     }
 
-    /// How many grants the log keeps apart at most; what is granted beyond them shares their entries.
-    pub fn most_entries(&self) -> u64 {
-        match self.way {
-            Way::Ours { .. } => 512,
-            Way::Redisson { .. } => u64::MAX,
+    /// Returns the maximum number of log entries. Further grants share these entries.
+    pub fn max_entries(&self) -> u64 {
+        match self.backend {
+            Backend::Tidegate { .. } => 512,
+            Backend::Redisson { .. } => u64::MAX,
         }
     }
 
-    /// Asks for all permits at once, whatever the answer.
+    /// Requests all permits at once, and ignores the outcome.
     pub async fn ask_for_all(&mut self, at: u64) -> Result<()> {
         let (key, all) = (self.key(), u32::try_from(self.rate)?);
-        match &mut self.way {
-            Way::Ours { store, limiter } => {
+        match &mut self.backend {
+            Backend::Tidegate { store, limiter } => {
                 store.take_at(&[charge(limiter, all)], Timestamp::from_millis(at)).await?;
             }
-            Way::Redisson { connection, digest, calls } => {
+            Backend::Redisson { connection, digest, calls } => {
                 *calls += 1;
-                call(digest, &key, *calls, at, all).exec(connection)?;
+                script_call(digest, &key, *calls, at, all).exec(connection)?;
             }
         }
         Ok(())
     }
 
-    /// Takes each of these numbers of permits at its time. All have to be granted.
-    pub async fn take(&mut self, takings: &[(u64, u32)]) -> Result<()> {
+    /// Takes permits at given times, as pairs of a time and a number. Fails if any of them is not granted.
+    pub async fn take(&mut self, requests: &[(u64, u32)]) -> Result<()> {
         let key = self.key();
-        match &mut self.way {
-            Way::Ours { store, limiter } => take(store, limiter, takings).await,
-            Way::Redisson { connection, digest, calls } => {
-                takings.chunks(256).try_for_each(|some| take_as_redisson(connection, digest, &key, calls, some))
+        match &mut self.backend {
+            Backend::Tidegate { store, limiter } => take(store, limiter, requests).await,
+            Backend::Redisson { connection, digest, calls } => {
+                requests.chunks(256).try_for_each(|chunk| take_as_redisson(connection, digest, &key, calls, chunk))
             }
         }
     }
 }
 
-async fn take(store: &Store, limiter: &Arc<Limiter>, takings: &[(u64, u32)]) -> Result<()> {
-    for (at, permits) in takings {
+async fn take(store: &Store, limiter: &Arc<Limiter>, requests: &[(u64, u32)]) -> Result<()> {
+    for (at, permits) in requests {
         let outcome = store.take_at(&[charge(limiter, *permits)], Timestamp::from_millis(*at)).await?;
         if !outcome.granted() {
-            return Err(format!("{} refuses {permits} at {at}: {:?}", limiter.name, outcome.decisions).into());
+            return Err(format!("{} rejects {permits} at {at}: {:?}", limiter.name, outcome.decisions).into());
         }
     }
     Ok(())
@@ -108,22 +108,22 @@ fn take_as_redisson(
     digest: &str,
     key: &str,
     calls: &mut u128,
-    takings: &[(u64, u32)],
+    requests: &[(u64, u32)],
 ) -> Result<()> {
     let mut pipeline = Pipeline::new();
-    for (at, permits) in takings {
+    for (at, permits) in requests {
         *calls += 1;
-        pipeline.add_command(call(digest, key, *calls, *at, *permits));
+        pipeline.add_command(script_call(digest, key, *calls, *at, *permits));
     }
-    let answers: Vec<Option<i64>> = pipeline.query(connection)?;
-    if answers.iter().any(Option::is_some) {
-        return Err(format!("{key} refuses").into());
+    let replies: Vec<Option<i64>> = pipeline.query(connection)?;
+    if replies.iter().any(Option::is_some) {
+        return Err(format!("{key} rejects a call").into());
     }
     Ok(())
 }
 
-/// A call with the five keys in Redisson's order.
-fn call(digest: &str, key: &str, random: u128, at: u64, permits: u32) -> Cmd {
+/// Builds a call with the five keys in Redisson's order.
+fn script_call(digest: &str, key: &str, random: u128, at: u64, permits: u32) -> Cmd {
     let mut call = cmd("EVALSHA");
     call.arg(digest).arg(5).arg(key);
     for suffix in ["value", "value:client", "permits", "permits:client"] {

@@ -1,5 +1,4 @@
-//! The least that a proxy of hyper's parts does: one thread, a pool of connections, and every request and answer handed
-//! on as it is.
+//! A minimal proxy built from hyper: one thread, a connection pool, and no changes to requests and responses.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -24,13 +23,13 @@ use super::Result;
 
 type Pool = Rc<RefCell<Vec<SendRequest<Incoming>>>>;
 
-/// An answer's body, and the connection that it comes from until it has come.
-struct Answer {
+/// The body of a response. Returns the upstream connection to the pool at its end.
+struct ResponseBody {
     body: Incoming,
     lease: Option<(SendRequest<Incoming>, Pool)>,
 }
 
-/// Forwards to `origin` for as long as the process lives; returns where.
+/// Starts the proxy for `origin` until the process exits. Returns its address.
 pub(crate) fn start(origin: SocketAddr) -> Result<SocketAddr> {
     let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
     listener.set_nonblocking(true)?;
@@ -47,19 +46,19 @@ async fn serve(listener: std::net::TcpListener, origin: SocketAddr) -> std::io::
         let (stream, _) = listener.accept().await?;
         let pool = pool.clone();
         let service = service_fn(move |request| forward(request, pool.clone(), origin));
-        // A client that leaves ends its own task.
+        // An error ends only the task of this client.
         spawn_local(async { _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await });
     }
 }
 
-async fn forward(request: Request<Incoming>, pool: Pool, origin: SocketAddr) -> Result<Response<Answer>> {
+async fn forward(request: Request<Incoming>, pool: Pool, origin: SocketAddr) -> Result<Response<ResponseBody>> {
     let idle = pool.borrow_mut().pop();
     let mut sender = match idle {
         Some(sender) => sender,
         None => open(origin).await?,
     };
     let response = sender.send_request(request).await?;
-    Ok(response.map(|body| Answer { body, lease: Some((sender, pool)) }))
+    Ok(response.map(|body| ResponseBody { body, lease: Some((sender, pool)) }))
 }
 
 async fn open(origin: SocketAddr) -> Result<SendRequest<Incoming>> {
@@ -69,7 +68,7 @@ async fn open(origin: SocketAddr) -> Result<SendRequest<Incoming>> {
     Ok(sender)
 }
 
-impl Body for Answer {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

@@ -1,4 +1,4 @@
-//! A client that allocates nothing while it asks.
+//! A client that does not allocate while it sends requests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,21 +21,21 @@ impl Client {
         Ok(Self { stream, buffer: [0; 4096] })
     }
 
-    /// Asks so often, one request after the other.
-    pub(crate) fn ask(&mut self, times: u32) -> Result<()> {
+    /// Sends `times` requests, one after another.
+    pub(crate) fn send_requests(&mut self, times: u32) -> Result<()> {
         for _ in 0..times {
             self.stream.write_all(REQUEST)?;
-            self.answer()?;
+            self.read_response()?;
         }
         Ok(())
     }
 
     /// Reads until the end of the origin's body.
-    fn answer(&mut self) -> Result<()> {
+    fn read_response(&mut self) -> Result<()> {
         let mut end = 0;
         while !self.buffer[..end].ends_with(super::origin::END) {
             match self.stream.read(&mut self.buffer[end..])? {
-                0 => return Err("the answer broke off".into()),
+                0 => return Err("the response is incomplete".into()),
                 count => end += count,
             }
         }

@@ -1,8 +1,8 @@
-//! What a forwarded request allocates: `cargo bench --bench allocations`.
+//! Counts the allocations of a forwarded request: `cargo bench --bench allocations`.
 //!
-//! Counted in one process, by its allocator, over keep-alive connections of HTTP/1: first through a bare proxy of hyper's
-//! parts, which forwards and does nothing else, then through the gateway. The client and the origin allocate nothing, so
-//! all that is counted is the proxy's, and the difference is ours.
+//! The allocator of one process counts, over HTTP/1 keep-alive connections: first through a minimal proxy built from
+//! hyper, then through the gateway. The client and the origin do not allocate, so all allocations are the proxy's, and
+//! the difference is what the gateway adds.
 
 mod bare;
 mod client;
@@ -23,7 +23,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Buffers and tables have grown to their size after so many.
+/// Requests before the measurement, after which buffers and tables have reached their size.
 const WARM_UP: u32 = 500;
 const REQUESTS: u32 = 5_000;
 
@@ -33,18 +33,18 @@ struct Cost {
     bytes: f64,
 }
 
-#[expect(clippy::print_stdout, reason = "the table is what it is for")]
+#[expect(clippy::print_stdout, reason = "the benchmark prints its result")]
 fn main() -> Result<()> {
     let origin = origin::start()?;
     let bare = cost(bare::start(origin)?)?;
-    println!("| a request through | allocations | bytes | beyond the bare proxy |\n|---|--:|--:|--:|");
-    println!("| a bare proxy | {:.1} | {:.0} | |", bare.allocations, bare.bytes);
+    println!("| a request through | allocations | bytes | more than the minimal proxy |\n|---|--:|--:|--:|");
+    println!("| a minimal proxy | {:.1} | {:.0} | |", bare.allocations, bare.bytes);
     for (name, limits) in [("the gateway, no limits", ""), ("the gateway, two limits in the embedded store", LIMITS)] {
         let gateway = Gateway::start(config(origin, limits)?, 1)?;
         let address = gateway.addresses().first().and_then(ListenAddress::tcp).ok_or("no address")?;
         let cost = cost(address)?;
-        let beyond = cost.allocations - bare.allocations;
-        println!("| {name} | {:.1} | {:.0} | {beyond:.1} |", cost.allocations, cost.bytes);
+        let more = cost.allocations - bare.allocations;
+        println!("| {name} | {:.1} | {:.0} | {more:.1} |", cost.allocations, cost.bytes);
         gateway.drain(Duration::from_secs(1))?;
     }
     Ok(())
@@ -52,12 +52,15 @@ fn main() -> Result<()> {
 
 fn cost(address: SocketAddr) -> Result<Cost> {
     let mut client = Client::connect(address)?;
-    client.ask(WARM_UP)?;
+    client.send_requests(WARM_UP)?;
     let region = Region::new(ALLOCATOR);
-    client.ask(REQUESTS)?;
+    client.send_requests(REQUESTS)?;
     let change = region.change();
-    let of_one = |count: usize| count as f64 / f64::from(REQUESTS);
-    Ok(Cost { allocations: of_one(change.allocations + change.reallocations), bytes: of_one(change.bytes_allocated) })
+    let per_request = |count: usize| count as f64 / f64::from(REQUESTS);
+    Ok(Cost {
+        allocations: per_request(change.allocations + change.reallocations),
+        bytes: per_request(change.bytes_allocated),
+    })
 }
 
 const LIMITS: &str = "

@@ -1,7 +1,9 @@
-//! What a call costs Redis: for each rate a log is filled as peers leave it, an entry for each permit; then permits are asked
-//! for one by one, at times that are made up: at the pace of the rate, so that each call finds one that has returned, and
-//! then while all are in use. Beside it the same is asked by Redisson's script, written down from its described behaviour, of
-//! a Redis of its own. Rounds of the two take turns, so that both have the same machine.
+//! Measures the CPU time of Redis for a call.
+//!
+//! For each rate, the log starts with one entry per permit, as Redisson clients leave it. Single permits are then
+//! requested at simulated times: first at the pace of the rate, so that each call finds one available permit, then
+//! while all permits are in use. The acquire script for Redisson, written from its documented behaviour, does the same
+//! in another Redis. Rounds of both alternate, so that changes of the machine's speed affect both.
 
 use deadpool_redis::redis::{Connection, InfoDict, cmd};
 
@@ -9,15 +11,15 @@ use super::redis::Redis;
 use super::subject::Subject;
 use super::{Result, median};
 
-/// Permits, and the milliseconds in which there are so many.
+/// Pairs of a number of permits and an interval in milliseconds.
 pub const RATES: [(u64, u64); 5] = [(10, 1_000), (500, 1_000), (10_000, 1_000), (100_000, 5_000), (1_000_000, 1_000)];
-/// When time begins.
+/// The simulated start time.
 const START: u64 = 1_800_000_000_000;
-/// Calls in a round, and rounds of which the median counts.
+/// The calls of a round, and the rounds of which the median counts.
 const CALLS: u64 = 1_000;
 const ROUNDS: usize = 41;
 
-/// Fills a log over an interval, with an entry for each permit, and sets the counter.
+/// Fills the log with one entry per permit over an interval, and sets the counter.
 const FILL: &str = "
 for i = ARGV[1], ARGV[2] - 1 do
   local at = ARGV[3] + math.floor(i * ARGV[4] / ARGV[5])
@@ -25,30 +27,30 @@ for i = ARGV[1], ARGV[2] - 1 do
 end
 redis.call('SET', KEYS[2], ARGV[5] - ARGV[2])";
 
-/// Microseconds of Redis's processor for a call that grants, and for one that refuses: all that it does for it.
+/// The CPU time of Redis for a granted and for a rejected call, in microseconds.
 #[derive(Clone, Copy)]
 pub struct Cost {
     pub granted: f64,
-    pub refused: f64,
+    pub rejected: f64,
 }
 
-/// A Redis, who asks it, and what each round cost.
+/// A Redis, the caller of its script, and the cost of each round.
 struct Side {
     redis: Connection,
     subject: Subject,
     rounds: Vec<Cost>,
 }
 
-/// What Redisson's script costs, a call of ours, and how many times as much that is in a round: what else the machine does then
-/// disturbs both.
-pub struct Compared {
-    pub theirs: Cost,
-    pub ours: Cost,
-    pub times: Cost,
+/// The costs of Redisson's script and of Tidegate, and the median ratio of both within a round. Other load of the
+/// machine affects both sides of a round.
+pub struct Comparison {
+    pub redisson: Cost,
+    pub tidegate: Cost,
+    pub ratio: Cost,
 }
 
-/// Compares them at one rate.
-pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Result<Compared> {
+/// Compares both at one rate.
+pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Result<Comparison> {
     let subjects = [Subject::redisson(servers[0]).await?, Subject::shared(servers[1])?];
     let mut sides = Vec::new();
     for (server, subject) in servers.into_iter().zip(subjects) {
@@ -61,44 +63,45 @@ pub async fn measure(servers: [&Redis; 2], (rate, interval): (u64, u64)) -> Resu
         let paced: Vec<u64> = (0..CALLS).map(at).collect();
         let at_once = vec![at(CALLS - 1); usize::try_from(CALLS)?];
         for side in &mut sides {
-            let granted = side.spent(&paced, true).await?;
-            let refused = side.spent(&at_once, false).await?;
-            side.rounds.push(Cost { granted, refused });
+            let granted = side.run_calls(&paced, true).await?;
+            let rejected = side.run_calls(&at_once, false).await?;
+            side.rounds.push(Cost { granted, rejected });
         }
     }
-    // In the first round Redis learns the script, and we the log.
-    let [theirs, ours] = [0, 1].map(|side| sides[side].rounds[1..].to_vec());
-    let times = ours.iter().zip(&theirs).map(|(ours, theirs)| ours.over(theirs)).collect::<Vec<_>>();
-    Ok(Compared { theirs: Cost::median(&theirs), ours: Cost::median(&ours), times: Cost::median(&times) })
+    // The first round is a warm-up: Redis loads the script, and Tidegate reads the log for the first time.
+    let [redisson, tidegate] = [0, 1].map(|side| sides[side].rounds[1..].to_vec());
+    let ratio =
+        tidegate.iter().zip(&redisson).map(|(tidegate, redisson)| tidegate.ratio_to(redisson)).collect::<Vec<_>>();
+    Ok(Comparison { redisson: Cost::median(&redisson), tidegate: Cost::median(&tidegate), ratio: Cost::median(&ratio) })
 }
 
 impl Cost {
-    fn over(&self, other: &Self) -> Self {
-        Self { granted: self.granted / other.granted, refused: self.refused / other.refused }
+    fn ratio_to(&self, other: &Self) -> Self {
+        Self { granted: self.granted / other.granted, rejected: self.rejected / other.rejected }
     }
 
     fn median(rounds: &[Self]) -> Self {
-        let of = |part: fn(&Self) -> f64| median(rounds.iter().map(part).collect());
-        Self { granted: of(|round| round.granted), refused: of(|round| round.refused) }
+        let median_of = |part: fn(&Self) -> f64| median(rounds.iter().map(part).collect());
+        Self { granted: median_of(|round| round.granted), rejected: median_of(|round| round.rejected) }
     }
 }
 
 impl Side {
-    async fn spent(&mut self, moments: &[u64], granted: bool) -> Result<f64> {
-        let before = processor_time(&mut self.redis)?;
-        self.subject.ask(moments, granted).await?;
-        Ok((processor_time(&mut self.redis)? - before) * 1e6 / moments.len() as f64)
+    async fn run_calls(&mut self, times: &[u64], granted: bool) -> Result<f64> {
+        let before = cpu_seconds(&mut self.redis)?;
+        self.subject.take(times, granted).await?;
+        Ok((cpu_seconds(&mut self.redis)? - before) * 1e6 / times.len() as f64)
     }
 }
 
-/// Seconds of a processor that the thread which runs scripts has used.
-fn processor_time(redis: &mut Connection) -> Result<f64> {
+/// Returns the CPU time of the main thread of Redis, which runs the scripts, in seconds.
+fn cpu_seconds(redis: &mut Connection) -> Result<f64> {
     let info: InfoDict = cmd("INFO").arg("cpu").query(redis)?;
-    let of = |name: &str| info.get::<f64>(name).ok_or("no processor time");
-    Ok(of("used_cpu_user_main_thread")? + of("used_cpu_sys_main_thread")?)
+    let stat = |name: &str| info.get::<f64>(name).ok_or("no CPU time");
+    Ok(stat("used_cpu_user_main_thread")? + stat("used_cpu_sys_main_thread")?)
 }
 
-/// An entry for each permit of an interval.
+/// Fills the log with one entry per permit of an interval.
 fn fill(redis: &mut Connection, rate: u64, interval: u64) -> Result<()> {
     const STEP: u64 = 10_000;
     cmd("FLUSHALL").exec(redis)?;

@@ -1,4 +1,4 @@
-//! A real Java service and a gateway share a limiter: what each decides alone, and what each has beside the other.
+//! Measures how a Java service and a gateway share a limiter: each alone, then both together.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -15,12 +15,12 @@ use super::Result;
 use super::redis::Redis;
 
 const NAME: &str = "java";
-/// Threads of the service, and connections to the gateway.
+/// The threads of the service, and the connections to the gateway.
 const THREADS: usize = 16;
 const CONNECTIONS: usize = 64;
 const SECONDS: u64 = 5;
 
-/// Permits a second.
+/// Permits per second.
 pub struct Shares {
     pub java_alone: f64,
     pub gateway_alone: f64,
@@ -28,8 +28,8 @@ pub struct Shares {
     pub gateway: f64,
 }
 
-/// A service and a gateway.
-pub struct Both {
+/// A running Java service and a running gateway.
+pub struct JavaAndGateway {
     _children: [Child; 2],
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -38,8 +38,9 @@ pub struct Both {
     _log: Lines<BufReader<ChildStderr>>,
 }
 
-impl Both {
-    /// Starts them with the Redisson in the folder that REDISSON names; nothing if it names none.
+impl JavaAndGateway {
+    /// Starts both with the Redisson in the folder of the environment variable `REDISSON`. Returns `None` if it is not
+    /// set.
     pub async fn start(server: &Redis) -> Result<Option<Self>> {
         let Some(folder) = std::env::var_os("REDISSON").map(PathBuf::from) else { return Ok(None) };
         let mut java = Command::new("java");
@@ -49,33 +50,33 @@ impl Both {
         let input = java.stdin.take().ok_or("no input")?;
         let mut output = BufReader::new(java.stdout.take().ok_or("no output")?).lines();
         output.next_line().await?;
-        let (gateway, address, log) = gateway(server).await?;
+        let (gateway, address, log) = start_gateway(server).await?;
         let limiter = RateLimiter::new(Store::redis(&server.url())?, NAME)?;
         Ok(Some(Self { _children: [java, gateway], input, output, gateway: address, limiter, _log: log }))
     }
 
-    /// What each gets of so many permits a second.
+    /// Measures the permits that each gets at `rate` permits per second.
     pub async fn measure(&mut self, rate: u64) -> Result<Shares> {
         self.limiter.set_rate(&RateConfig::new(Mode::Overall, rate, Duration::from_secs(1))?).await?;
-        // In the first round Java compiles what it runs.
-        self.java().await?;
-        let java_alone = self.java().await?;
+        // Java compiles its code in the first run.
+        self.run_java().await?;
+        let java_alone = self.run_java().await?;
         let address = self.gateway.clone();
-        let gateway_alone = requests(&address).await?;
-        let (java, gateway) = tokio::join!(self.java(), requests(&address));
+        let gateway_alone = admitted_rate(&address).await?;
+        let (java, gateway) = tokio::join!(self.run_java(), admitted_rate(&address));
         Ok(Shares { java_alone, gateway_alone, java: java?, gateway: gateway? })
     }
 
-    async fn java(&mut self) -> Result<f64> {
+    async fn run_java(&mut self) -> Result<f64> {
         let line = format!("{NAME} load {THREADS} {}\n", SECONDS * 1_000);
         self.input.write_all(line.as_bytes()).await?;
-        let grants = self.output.next_line().await?.ok_or("java has ended")?;
+        let grants = self.output.next_line().await?.ok_or("the Java service has exited")?;
         Ok(grants.split(' ').filter(|grant| !grant.is_empty()).count() as f64 / SECONDS as f64)
     }
 }
 
-/// A gateway with a limit that adopts the limiter, and where it listens.
-async fn gateway(server: &Redis) -> Result<(Child, String, Lines<BufReader<ChildStderr>>)> {
+/// Starts a gateway with a limit that adopts the limiter. Returns its process, its address and its log.
+async fn start_gateway(server: &Redis) -> Result<(Child, String, Lines<BufReader<ChildStderr>>)> {
     let rules = format!(
         "store: {}\nlisten: {{ address: '127.0.0.1:0', max_requests: 1000000000 }}\nadmin: off\naccess_log: off\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
          routes:\n  - name: all\n    match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: shared, key: {NAME}, \
@@ -94,40 +95,40 @@ async fn gateway(server: &Redis) -> Result<(Child, String, Lines<BufReader<Child
             return Ok((gateway, address, log));
         }
     }
-    Err("the gateway has ended".into())
+    Err("the gateway has exited".into())
 }
 
-/// Requests a second that a gateway lets pass, on all connections together.
-async fn requests(address: &str) -> Result<f64> {
+/// Returns the requests per second that a gateway admits, on all connections together.
+async fn admitted_rate(address: &str) -> Result<f64> {
     let end = Instant::now() + Duration::from_secs(SECONDS);
     let mut connections = JoinSet::new();
     for _ in 0..CONNECTIONS {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         connections.spawn(async move {
-            let mut passed = 0;
+            let mut admitted = 0;
             while Instant::now() < end {
                 stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await?;
-                passed += u64::from(passes(&mut stream).await?);
+                admitted += u64::from(is_admitted(&mut stream).await?);
             }
-            Ok::<u64, std::io::Error>(passed)
+            Ok::<u64, std::io::Error>(admitted)
         });
     }
-    let mut passed = 0;
-    while let Some(one) = connections.join_next().await {
-        passed += one??;
+    let mut admitted = 0;
+    while let Some(joined) = connections.join_next().await {
+        admitted += joined??;
     }
-    Ok(passed as f64 / SECONDS as f64)
+    Ok(admitted as f64 / SECONDS as f64)
 }
 
-/// Reads an answer of known length; was it 200?
-async fn passes(stream: &mut TcpStream) -> std::io::Result<bool> {
-    let mut answer = Vec::with_capacity(2_048);
+/// Reads a response with a `Content-Length`. Returns `true` if its status is 200.
+async fn is_admitted(stream: &mut TcpStream) -> std::io::Result<bool> {
+    let mut response = Vec::with_capacity(2_048);
     loop {
-        if stream.read_buf(&mut answer).await? == 0 {
+        if stream.read_buf(&mut response).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
         }
-        let text = String::from_utf8_lossy(&answer);
+        let text = String::from_utf8_lossy(&response);
         let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
         let length = head
             .lines()

@@ -1,10 +1,10 @@
-//! Writes the results into `docs/redisson.md`, between two markers.
+//! Writes the results to `docs/redisson.md`, between two markers.
 
 use std::fmt;
 use std::path::Path;
 
 use super::Result;
-use super::cost::Compared;
+use super::cost::Comparison;
 use super::java;
 use super::processes::Shares;
 
@@ -14,16 +14,16 @@ const END: &str = "<!-- /shared -->";
 #[derive(Default)]
 pub struct Page {
     pub version: String,
-    /// By rate and interval.
-    pub costs: Vec<((u64, u64), Compared)>,
+    /// Costs, each with its rate and interval.
+    pub costs: Vec<((u64, u64), Comparison)>,
     pub shares: Vec<(u64, Shares)>,
-    /// Milliseconds: the median and the longest.
+    /// The median and the longest delay of a release, in milliseconds.
     pub release: (f64, f64),
     pub java: Vec<(u64, java::Shares)>,
 }
 
 impl Page {
-    /// Replaces the section, or appends it if the page has none. Does nothing without results of a Java service.
+    /// Replaces the section, or appends it if the page has none. Does nothing without the results of a Java service.
     pub fn write(&self) -> Result<()> {
         if self.java.is_empty() {
             return Ok(());
@@ -48,10 +48,10 @@ impl fmt::Display for Page {
         )?;
         writeln!(f, "| rate | granted: Redisson | Tidegate | ratio | rejected: Redisson | Tidegate | ratio |")?;
         writeln!(f, "|--:|--:|--:|--:|--:|--:|--:|")?;
-        for ((rate, interval), Compared { theirs, ours, times }) in &self.costs {
+        for ((rate, interval), Comparison { redisson, tidegate, ratio }) in &self.costs {
             write!(f, "| {rate} in {} s ", interval / 1_000)?;
-            write!(f, "| {:.1} | {:.1} | {:.2} x ", theirs.granted, ours.granted, times.granted)?;
-            writeln!(f, "| {:.1} | {:.1} | {:.2} x |", theirs.refused, ours.refused, times.refused)?;
+            write!(f, "| {:.1} | {:.1} | {:.2} x ", redisson.granted, tidegate.granted, ratio.granted)?;
+            writeln!(f, "| {:.1} | {:.1} | {:.2} x |", redisson.rejected, tidegate.rejected, ratio.rejected)?;
         }
         writeln!(
             f,
@@ -63,8 +63,8 @@ impl fmt::Display for Page {
         )?;
         writeln!(f, "|--:|--:|--:|--:|")?;
         for (rate, shares) in &self.shares {
-            let (part, [one, other], fullest) = (100.0 * shares.part, shares.each, shares.fullest);
-            writeln!(f, "| {rate} | {part:.1} % | {one} and {other} | {fullest} |")?;
+            let (percent, [one, other], fullest) = (100.0 * shares.granted_share, shares.each, shares.fullest);
+            writeln!(f, "| {rate} | {percent:.1} % | {one} and {other} | {fullest} |")?;
         }
         let (median, longest) = self.release;
         writeln!(

@@ -1,4 +1,4 @@
-//! Who asks: a gateway by its store, or a client of Redisson.
+//! Callers of the limiter: the store of a gateway, or a Redisson client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use super::redis::Redis;
 
 const REDISSON: &str = include_str!("../../tests/it/support/redisson_acquire.lua");
 
-/// Who asks for permits of the limiter `java`.
+/// A caller that takes permits of the limiter `java`.
 pub enum Subject {
     Shared { store: Store, charge: Charge },
     Redisson { connection: MultiplexedConnection, digest: String, calls: u128 },
 }
 
 impl Subject {
-    /// A gateway that adopts it.
+    /// Creates the store of a gateway whose limit adopts the limiter.
     pub fn shared(server: &Redis) -> Result<Self> {
         let url = RedisUrl::new(server.url());
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
@@ -33,34 +33,35 @@ impl Subject {
         Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })
     }
 
-    /// A client of Redisson. It asks as ours does, by a runtime: a Redis that sleeps less between two calls works faster.
+    /// Creates a Redisson client. Like the store it uses an async runtime: a Redis that sleeps less between two calls
+    /// is faster.
     pub async fn redisson(server: &Redis) -> Result<Self> {
         let mut connection = Client::open(server.url())?.get_multiplexed_async_connection().await?;
         cmd("SCRIPT").arg("LOAD").arg(REDISSON).exec_async(&mut connection).await?;
         Ok(Self::Redisson { connection, digest: Script::new(REDISSON).get_hash().to_owned(), calls: 0 })
     }
 
-    /// Asks for a permit at each of these moments; all have to be granted, or refused.
-    pub async fn ask(&mut self, moments: &[u64], granted: bool) -> Result<()> {
-        let wrong = |at| format!("at {at} it is not so that granted = {granted}").into();
+    /// Requests a permit at each of these times. Fails unless all of them are granted, or none if `granted` is false.
+    pub async fn take(&mut self, times: &[u64], granted: bool) -> Result<()> {
+        let unexpected = |at| format!("at {at}: expected granted = {granted}").into();
         match self {
             Self::Shared { store, charge } => {
-                for at in moments {
+                for at in times {
                     let outcome = store.take_at(std::slice::from_ref(charge), Timestamp::from_millis(*at)).await?;
                     if outcome.granted() != granted {
-                        return Err(wrong(at));
+                        return Err(unexpected(at));
                     }
                 }
             }
             Self::Redisson { connection, digest, calls } => {
-                for at in moments {
+                for at in times {
                     *calls += 1;
                     let mut call = cmd("EVALSHA");
                     call.arg(&*digest).arg(5).arg("java");
                     call.arg(&["{java}:value", "{java}:value:c", "{java}:permits", "{java}:permits:c"]);
                     call.arg(1).arg(at).arg(&calls.to_be_bytes()[..]);
                     if call.query_async::<Option<i64>>(connection).await?.is_none() != granted {
-                        return Err(wrong(at));
+                        return Err(unexpected(at));
                     }
                 }
             }

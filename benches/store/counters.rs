@@ -1,4 +1,4 @@
-//! What Redis says that it has done.
+//! Reads the CPU time and the command counters of Redis.
 
 use std::collections::HashMap;
 
@@ -6,47 +6,47 @@ use deadpool_redis::redis::{Connection, InfoDict, cmd};
 
 use super::Result;
 
-/// What Redis has spent since it was asked to count.
+/// Measures Redis from a point in time.
 pub struct Counters {
-    /// Seconds of the processor at that moment.
-    since: f64,
+    /// The CPU time at the start, in seconds.
+    cpu_at_start: f64,
 }
 
-/// What was spent.
+/// The CPU time and the commands since the start.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
-    /// Seconds of the processor.
+pub struct RedisUsage {
+    /// CPU time in seconds.
     pub cpu: f64,
-    /// Calls of scripts.
+    /// The number of script calls.
     pub scripts: u64,
-    /// Entries put into logs one by one.
+    /// The number of `ZADD` commands; Redisson's script sends one per permit.
     pub entries: u64,
 }
 
 impl Counters {
-    /// Empties Redis and counts from here on.
+    /// Deletes all keys, and starts the measurement.
     pub fn start(connection: &mut Connection) -> Result<Self> {
         cmd("FLUSHALL").arg("SYNC").exec(connection)?;
         cmd("CONFIG").arg("RESETSTAT").exec(connection)?;
-        Ok(Self { since: cpu(connection)? })
+        Ok(Self { cpu_at_start: cpu(connection)? })
     }
 
-    pub fn spent(&self, connection: &mut Connection) -> Result<Spent> {
-        let cpu = cpu(connection)? - self.since;
+    pub fn usage(&self, connection: &mut Connection) -> Result<RedisUsage> {
+        let cpu = cpu(connection)? - self.cpu_at_start;
         let info: InfoDict = cmd("INFO").arg("commandstats").query(connection)?;
         let calls = |name: &str| calls(info.get::<String>(&format!("cmdstat_{name}")));
-        Ok(Spent { cpu, scripts: calls("fcall") + calls("evalsha") + calls("eval"), entries: calls("zadd") })
+        Ok(RedisUsage { cpu, scripts: calls("fcall") + calls("evalsha") + calls("eval"), entries: calls("zadd") })
     }
 }
 
-/// All that the process has taken, in user mode and in the system.
+/// Returns the user and system CPU time of Redis so far, in seconds.
 fn cpu(connection: &mut Connection) -> Result<f64> {
     let info: InfoDict = cmd("INFO").arg("cpu").query(connection)?;
     let seconds = |name| info.get::<f64>(name).ok_or_else(|| format!("no {name}"));
     Ok(seconds("used_cpu_user")? + seconds("used_cpu_sys")?)
 }
 
-/// Those of a command, which is not told of at all if there were none.
+/// Returns the number of calls in a line of `INFO commandstats`. A command without calls has no line.
 fn calls(line: Option<String>) -> u64 {
     let line = line.unwrap_or_default();
     let fields: HashMap<&str, &str> = line.split(',').filter_map(|field| field.split_once('=')).collect();

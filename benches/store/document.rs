@@ -1,5 +1,5 @@
-//! The benchmark's section of `docs/benchmarks.md`: what stands between its two markers. Other programs own the others,
-//! by the same rule; what is outside of all markers is written by people, and holds no numbers.
+//! Writes the benchmark's section of `docs/benchmarks.md`, between two markers. Other programs write other sections in
+//! the same way. The text outside of all markers is written by hand, and contains no figures.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ const BEGIN: &str = "<!-- store -->";
 const END: &str = "<!-- /store -->";
 const PICTURE: &str = "pictures/benchmarks-store.svg";
 
-/// Writes the section, at the end of the page if it is not there, and the picture.
+/// Writes the picture and the section. Appends the section if the page has none.
 pub fn write(page: &Page<'_>, measured: &Measured) -> Result<()> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
     fs::create_dir_all(docs.join("pictures"))?;
@@ -22,10 +22,10 @@ pub fn write(page: &Page<'_>, measured: &Measured) -> Result<()> {
     let old = if file.exists() { fs::read_to_string(&file)? } else { "# Benchmarks\n".to_owned() };
     let picture = format!("![Decisions through one Redis at rising concurrency]({PICTURE})");
     let section = format!("{BEGIN}\n## Decisions through one Redis\n\n{page}\n\n{picture}\n{END}");
-    Ok(fs::write(file, replaced(&old, &section))?)
+    Ok(fs::write(file, replace_section(&old, &section))?)
 }
 
-fn replaced(old: &str, section: &str) -> String {
+fn replace_section(old: &str, section: &str) -> String {
     match old.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1))) {
         Some((before, after)) => format!("{before}{section}{after}"),
         None => format!("{}\n\n{section}\n", old.trim_end()).trim_start().to_owned(),

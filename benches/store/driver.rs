@@ -1,5 +1,5 @@
-//! A process that does nothing but ask the store: so many tasks on one thread, each of which asks again as soon as it is
-//! answered.
+//! A process that sends decisions to the store: a number of tasks on one thread, each of which sends the next decision
+//! as soon as it has the result of the last.
 
 use std::io::{BufRead, Write, stdin, stdout};
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,37 +18,38 @@ use tokio::task::JoinSet;
 use super::Result;
 use super::histogram::Histogram;
 use super::job::{Grant, Job, Report};
-use super::scenario::{CLIENTS, named};
+use super::scenario::{CLIENTS, find};
 
-/// One that asks.
-struct Asker {
+/// A task that sends decisions.
+struct LoadTask {
     store: Store,
     limiters: Vec<Arc<Limiter>>,
     random: u64,
-    /// Since when, and until when.
+    /// Measures the time since the start of the job, which takes `length`.
     stopwatch: Stopwatch,
     length: Duration,
-    tally: Arc<Mutex<Tally>>,
+    totals: Arc<Mutex<Totals>>,
 }
 
-/// What all of them were answered.
+/// The results of all tasks.
 #[derive(Default)]
-struct Tally {
+struct Totals {
     decisions: u64,
     latency: Histogram,
-    /// Each with its client.
+    /// Pairs of a client and the time of a grant.
     grants: Vec<(u32, u64)>,
 }
 
-/// Nobody gives up: what is measured is how long it takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough that no decision times out: the benchmark measures how long it takes.
+const STORE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Does the jobs that come in on standard input, on a store in the Redis at this address.
-pub async fn drive(url: &str) -> Result<()> {
-    let settings = RedisSettings { timeout: PATIENCE, ..RedisSettings::new(RedisUrl::new(url.to_owned())) };
+/// Runs the jobs from standard input with a store in the Redis at `url`, and writes a report of each to standard
+/// output.
+pub async fn run(url: &str) -> Result<()> {
+    let settings = RedisSettings { timeout: STORE_TIMEOUT, ..RedisSettings::new(RedisUrl::new(url.to_owned())) };
     let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
     for line in stdin().lock().lines() {
-        let report = work(&store, &serde_json::from_str(&line?)?).await?;
+        let report = run_job(&store, &serde_json::from_str(&line?)?).await?;
         let mut out = stdout().lock();
         serde_json::to_writer(&mut out, &report)?;
         writeln!(out)?;
@@ -57,55 +58,56 @@ pub async fn drive(url: &str) -> Result<()> {
     Ok(())
 }
 
-async fn work(store: &Store, job: &Job) -> Result<Report> {
-    let limiters = named(&job.scenario)?.limiters(job.run);
-    let (tally, cpu, stopwatch) = (Arc::new(Mutex::new(Tally::default())), cpu(), Stopwatch::start());
-    let mut askers = JoinSet::new();
+async fn run_job(store: &Store, job: &Job) -> Result<Report> {
+    let limiters = find(&job.scenario)?.limiters(job.run);
+    let (totals, cpu, stopwatch) = (Arc::new(Mutex::new(Totals::default())), cpu(), Stopwatch::start());
+    let mut tasks = JoinSet::new();
     for number in 0..job.tasks {
-        let asker = Asker {
+        let task = LoadTask {
             store: store.clone(),
             limiters: limiters.clone(),
             random: job.seed.wrapping_add(u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             stopwatch,
             length: Duration::from_millis(job.millis),
-            tally: Arc::clone(&tally),
+            totals: Arc::clone(&totals),
         };
-        askers.spawn(asker.ask());
+        tasks.spawn(task.run());
     }
-    while let Some(asked) = askers.join_next().await {
-        asked??;
+    while let Some(joined) = tasks.join_next().await {
+        joined??;
     }
-    let (seconds, spent) = (stopwatch.elapsed().as_secs_f64(), cpu.zip(self::cpu()).map(|(from, to)| to - from));
-    let Tally { decisions, latency, grants } = std::mem::take(&mut *tally.lock());
-    Ok(Report { decisions, seconds, cpu: spent, latency, grants: by_millisecond(grants) })
+    let (seconds, cpu_seconds) =
+        (stopwatch.elapsed().as_secs_f64(), cpu.zip(self::cpu()).map(|(start, end)| end - start));
+    let Totals { decisions, latency, grants } = std::mem::take(&mut *totals.lock());
+    Ok(Report { decisions, seconds, cpu: cpu_seconds, latency, grants: by_millisecond(grants) })
 }
 
-/// Counts those of one client in one millisecond together.
+/// Groups the grants of one client in the same millisecond.
 fn by_millisecond(mut grants: Vec<(u32, u64)>) -> Vec<Grant> {
     grants.sort_unstable();
     let count = |same: &[(u32, u64)]| (same[0].0, same[0].1, same.len() as u64);
     grants.chunk_by(|one, next| one == next).map(count).collect()
 }
 
-/// The seconds of the processor that this process has taken.
+/// Returns the CPU time of this process in seconds. Returns `None` without `/proc`.
 fn cpu() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // What is before the bracket may be anything; the fields behind it begin with the third. Linux counts in hundredths.
+    // The program name, in parentheses, may contain spaces. The field after it is the third. Linux counts in 1/100 s.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     Some((ticks()? + ticks()?) / 100.0)
 }
 
-// === impl Asker ===
+// === impl LoadTask ===
 
-impl Asker {
-    async fn ask(mut self) -> std::result::Result<(), StoreError> {
+impl LoadTask {
+    async fn run(mut self) -> std::result::Result<(), StoreError> {
         let mut before = self.stopwatch.elapsed();
         while before < self.length {
-            let client = self.draw();
+            let client = self.random_client();
             let outcome = self.store.take(&self.charges(client)).await?;
             let after = self.stopwatch.elapsed();
-            self.tally.lock().note(after.saturating_sub(before), client, &outcome);
+            self.totals.lock().record(after.saturating_sub(before), client, &outcome);
             before = after;
         }
         Ok(())
@@ -122,8 +124,8 @@ impl Asker {
         self.limiters.iter().map(charge).collect()
     }
 
-    /// A client, by xorshift; 0 where there are none.
-    fn draw(&mut self) -> u32 {
+    /// Returns a random client (xorshift), or 0 without limits per client.
+    fn random_client(&mut self) -> u32 {
         if self.limiters.iter().all(|limiter| limiter.mode == Mode::Overall) {
             return 0;
         }
@@ -134,12 +136,12 @@ impl Asker {
     }
 }
 
-// === impl Tally ===
+// === impl Totals ===
 
-impl Tally {
-    fn note(&mut self, latency: Duration, client: u32, outcome: &Outcome) {
+impl Totals {
+    fn record(&mut self, latency: Duration, client: u32, outcome: &Outcome) {
         self.decisions += 1;
-        self.latency.note(latency);
+        self.latency.record(latency);
         if outcome.granted() {
             self.grants.push((client, outcome.now.as_millis()));
         }

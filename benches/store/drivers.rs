@@ -1,4 +1,4 @@
-//! The processes that ask, as the benchmark sees them: the same program, started with the address of Redis.
+//! Starts the processes that send the decisions, and sends jobs to them.
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use super::Result;
 use super::job::{Job, Report};
 
-/// Processes that work at the same time; ended with their owner.
+/// Processes that run the same job in parallel. Dropping it stops them.
 pub struct Drivers(Vec<Driver>);
 
 struct Driver {
@@ -16,17 +16,17 @@ struct Driver {
     reports: BufReader<ChildStdout>,
 }
 
-/// How many: two gateways share a bucket.
+/// The number of processes: as with two gateways, they share buckets.
 pub const DRIVERS: u32 = 2;
 
 impl Drivers {
-    /// Starts them on the Redis at this address; `word` is the argument by which the program knows that it is one.
-    pub fn start(word: &str, url: &str) -> Result<Self> {
-        Ok(Self((0..DRIVERS).map(|_| Driver::start(word, url)).collect::<Result<_>>()?))
+    /// Starts the processes with the Redis at `url`. The argument `flag` selects this role of the program.
+    pub fn start(flag: &str, url: &str) -> Result<Self> {
+        Ok(Self((0..DRIVERS).map(|_| Driver::start(flag, url)).collect::<Result<_>>()?))
     }
 
-    /// Has all of them do the job, each with clients drawn otherwise.
-    pub fn work(&mut self, job: &Job) -> Result<Vec<Report>> {
+    /// Runs the job in all processes, each with another seed.
+    pub fn run_job(&mut self, job: &Job) -> Result<Vec<Report>> {
         for (driver, number) in self.0.iter_mut().zip(1..) {
             driver.send(&Job { seed: job.seed.wrapping_add(number << 32), ..job.clone() })?;
         }
@@ -37,9 +37,9 @@ impl Drivers {
 // === impl Driver ===
 
 impl Driver {
-    fn start(word: &str, url: &str) -> Result<Self> {
+    fn start(flag: &str, url: &str) -> Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        let mut child = command.args([word, url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = command.args([flag, url]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (jobs, reports) = child.stdin.take().zip(child.stdout.take()).ok_or("no pipes")?;
         Ok(Self { child, jobs, reports: BufReader::new(reports) })
     }
@@ -52,7 +52,7 @@ impl Driver {
     fn report(&mut self) -> Result<Report> {
         let mut line = String::new();
         match self.reports.read_line(&mut line)? {
-            0 => Err("a driver ended".into()),
+            0 => Err("a driver has exited".into()),
             _ => Ok(serde_json::from_str(&line)?),
         }
     }

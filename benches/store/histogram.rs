@@ -1,18 +1,18 @@
-//! How long many things took, in buckets that are each a thirty-second part of an octave wide.
+//! A histogram of durations with 32 buckets per power of two.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Durations from nothing to hours, to 3 %.
+/// Durations, with a precision of 3 %.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Histogram(Vec<u64>);
 
-/// An octave is cut into two to the power of this.
-const PARTS: u32 = 5;
+/// The number of buckets per power of two is two to the power of this.
+const PRECISION_BITS: u32 = 5;
 
 impl Histogram {
-    pub fn note(&mut self, duration: Duration) {
+    pub fn record(&mut self, duration: Duration) {
         let bucket = bucket_of(duration);
         if self.0.len() <= bucket {
             self.0.resize(bucket + 1, 0);
@@ -25,13 +25,13 @@ impl Histogram {
         self.0.iter_mut().zip(&other.0).for_each(|(count, more)| *count += more);
     }
 
-    /// The microseconds that this share of all took at most.
-    pub fn quantile(&self, share: f64) -> f64 {
+    /// Returns a quantile in microseconds.
+    pub fn quantile(&self, quantile: f64) -> f64 {
         let all: u64 = self.0.iter().sum();
         let mut seen = 0;
         for (bucket, count) in self.0.iter().enumerate() {
             seen += count;
-            if seen > 0 && seen as f64 >= share * all as f64 {
+            if seen > 0 && seen as f64 >= quantile * all as f64 {
                 return end_of(bucket) / 1_000.0;
             }
         }
@@ -40,14 +40,15 @@ impl Histogram {
 }
 
 fn bucket_of(duration: Duration) -> usize {
-    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1 << PARTS);
-    let octave = nanos.ilog2() - PARTS;
-    // Two numbers below 64 and the same again.
-    usize::try_from((u64::from(octave) << PARTS) + ((nanos >> octave) - (1 << PARTS))).unwrap_or(usize::MAX)
+    let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1 << PRECISION_BITS);
+    let octave = nanos.ilog2() - PRECISION_BITS;
+    // The first 32 buckets hold the values below 64, two values each; each later power of two has as many buckets.
+    usize::try_from((u64::from(octave) << PRECISION_BITS) + ((nanos >> octave) - (1 << PRECISION_BITS)))
+        .unwrap_or(usize::MAX)
 }
 
-/// The nanoseconds at which the next bucket begins.
+/// Returns the end of a bucket in nanoseconds.
 fn end_of(bucket: usize) -> f64 {
-    let (octave, part) = (bucket >> PARTS, bucket & ((1 << PARTS) - 1));
-    (part + 1 + (1 << PARTS)) as f64 * 2_f64.powf(octave as f64)
+    let (octave, part) = (bucket >> PRECISION_BITS, bucket & ((1 << PRECISION_BITS) - 1));
+    (part + 1 + (1 << PRECISION_BITS)) as f64 * 2_f64.powf(octave as f64)
 }

@@ -1,18 +1,18 @@
-//! What the store in Redis can do without HTTP: `cargo bench --bench store`.
+//! Measures the store in Redis without HTTP: `cargo bench --bench store`.
 //!
-//! Two processes with a store each ask one `redis-server` of the benchmark's own for permits, with more and more tasks
-//! at the same time; in between, `redis-benchmark` runs Redisson's script on it, written down from its described
-//! behaviour. Every grant is counted: if any window of an interval holds more than its rate, the benchmark fails.
+//! Two processes, each with a store, send decisions to one `redis-server` at rising concurrency. In alternation,
+//! `redis-benchmark` calls an acquire script for Redisson, written from its documented behaviour. All grants are
+//! checked: the benchmark fails if any window of one interval has more grants than the rate.
 //!
 //! ```text
 //! cargo bench --bench store               # two minutes
 //! cargo bench --bench store -- --quick    # 20 seconds
-//! cargo bench --bench store -- --write    # writes its section of docs/benchmarks.md, and the picture
+//! cargo bench --bench store -- --write    # writes its section of docs/benchmarks.md and the picture
 //! ```
 //!
-//! It needs `redis-server` and `redis-benchmark`. Exits 0, or 1 if the law was broken, or 2 if nothing could be said.
+//! Needs `redis-server` and `redis-benchmark`. Exits with 0, with 1 if a limit was exceeded, or with 2 after an error.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+#![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
 
 mod chart;
 mod counters;
@@ -21,7 +21,6 @@ mod driver;
 mod drivers;
 mod histogram;
 mod job;
-mod law;
 mod measured;
 mod page;
 #[path = "../support/redis.rs"]
@@ -30,6 +29,7 @@ mod redisson;
 mod run;
 mod scenario;
 mod slice;
+mod window;
 
 use std::env;
 use std::error::Error;
@@ -40,18 +40,18 @@ use self::run::{Plan, Run};
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// Before the address of Redis: this process asks.
-const DRIVE: &str = "--drive";
+/// The argument, followed by the address of Redis, that starts a driver.
+const DRIVER_FLAG: &str = "--driver";
 
 #[tokio::main(flavor = "current_thread")]
-#[expect(clippy::print_stderr, reason = "people call it")]
+#[expect(clippy::print_stderr, reason = "the program is called from a terminal")]
 async fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let done = match arguments.as_slice() {
-        [word, url] if word == DRIVE => driver::drive(url).await.map(|()| true),
+    let result = match arguments.as_slice() {
+        [word, url] if word == DRIVER_FLAG => driver::run(url).await.map(|()| true),
         _ => bench(&arguments).await,
     };
-    match done {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -61,13 +61,13 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Measures; was the law kept?
-#[expect(clippy::print_stdout, reason = "the tables are what it is for")]
+/// Runs the benchmark. Returns `true` if no limit was exceeded.
+#[expect(clippy::print_stdout, reason = "the benchmark prints its result")]
 async fn bench(arguments: &[String]) -> Result<bool> {
     let has = |word: &str| arguments.iter().any(|argument| argument == word);
     let (quick, write) = (has("--quick"), has("--write"));
     if quick && write {
-        return Err("what a quick run says is not written down".into());
+        return Err("`--write` needs a whole run: remove `--quick`".into());
     }
     let plan = if quick { Plan::quick() } else { Plan::whole() };
     let mut run = Run::start(plan).await?;
@@ -79,5 +79,5 @@ async fn bench(arguments: &[String]) -> Result<bool> {
     if write {
         document::write(&Page { has_curves: false, ..page }, &measured)?;
     }
-    Ok(measured.broken().next().is_none())
+    Ok(measured.exceeded_limits().next().is_none())
 }

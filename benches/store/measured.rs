@@ -1,50 +1,50 @@
-//! All that is asked and what came of it: which slices belong together, and whether the law was kept in them.
+//! The measured scenarios and their results.
 
 use super::Result;
-use super::law::Window;
 use super::redisson;
-use super::scenario::{Scenario, algorithms, bounded, curves, named};
+use super::scenario::{Scenario, algorithms, bounded, curves, find};
 use super::slice::{Slice, Spread};
+use super::window::Window;
 
-/// What is measured.
+/// The scenarios and their results, by section of the page.
 pub struct Measured {
-    /// At rising concurrency.
+    /// Scenarios at rising concurrency.
     pub curves: Vec<Subject>,
     pub algorithms: Vec<Subject>,
     pub bounded: Vec<Subject>,
-    pub contests: [Contest; 2],
+    pub comparisons: [Comparison; 2],
 }
 
-/// The store against Redisson's script.
-pub struct Contest {
+/// A comparison of the store with Redisson's script.
+pub struct Comparison {
     pub subject: Subject,
     pub peer: redisson::Kind,
-    /// A slice of the script right after each of the subject's, so that both had the same machine.
-    pub theirs: Vec<Slice>,
-    /// How many times as many decisions are to be made.
+    /// Slices of the script. Each follows a slice of the store, so that the machine's speed is the same for both.
+    pub redisson: Vec<Slice>,
+    /// The required ratio of the decisions per second.
     pub goal: f64,
 }
 
-/// A scenario, and what was measured of it.
+/// A scenario and its results.
 pub struct Subject {
     pub scenario: Scenario,
     pub rows: Vec<Row>,
-    /// The fullest window of each of its limits.
+    /// The fullest window of each limit.
     pub windows: Vec<Window>,
 }
 
-/// The slices in which so many tasks asked in each process.
+/// The slices with `tasks` tasks in each process.
 #[derive(Default)]
 pub struct Row {
     pub tasks: u32,
     pub slices: Vec<Slice>,
 }
 
-/// Tasks in each process of a contest: about as many decisions are under way as `redis-benchmark` has calls.
-pub const CONTENDING: u32 = 256;
+/// Tasks in each process of a comparison: about as many decisions are in flight as `redis-benchmark` has calls.
+pub const COMPARISON_TASKS: u32 = 256;
 
 impl Measured {
-    /// Nothing yet, at these levels of concurrency; what has no curve is asked at `usual`.
+    /// Creates empty results for these levels of concurrency. Scenarios without a curve run with `usual` tasks.
     pub fn new(levels: &[u32], usual: u32) -> Result<Self> {
         let subjects = |scenarios: Vec<Scenario>, levels: &[u32]| -> Vec<Subject> {
             scenarios.into_iter().map(|scenario| Subject::new(scenario, levels)).collect()
@@ -53,41 +53,43 @@ impl Measured {
             curves: subjects(curves()?, levels),
             algorithms: subjects(algorithms()?, &[usual]),
             bounded: subjects(bounded()?, &[usual]),
-            contests: [
-                Contest::new("OVERALL", redisson::Kind::Overall, 20.0)?,
-                Contest::new("PER_CLIENT", redisson::Kind::PerClient, 3.0)?,
+            comparisons: [
+                Comparison::new("OVERALL", redisson::Kind::Overall, 20.0)?,
+                Comparison::new("PER_CLIENT", redisson::Kind::PerClient, 3.0)?,
             ],
         })
     }
 
-    /// The limits of which a window held more than its rate.
-    pub fn broken(&self) -> impl Iterator<Item = String> {
+    /// Describes the limits of which a window exceeded the rate.
+    pub fn exceeded_limits(&self) -> impl Iterator<Item = String> {
         let subjects = [&self.curves, &self.algorithms, &self.bounded].into_iter().flatten();
-        let subjects = subjects.chain(self.contests.iter().map(|contest| &contest.subject));
-        let broken = |subject: &Subject| {
-            let windows: Vec<Window> = subject.windows.iter().filter(|window| window.is_too_full()).copied().collect();
+        let subjects = subjects.chain(self.comparisons.iter().map(|comparison| &comparison.subject));
+        let describe = |subject: &Subject| {
+            let windows: Vec<Window> = subject.windows.iter().filter(|window| window.exceeds_rate()).copied().collect();
             let name = subject.scenario.name;
-            windows.into_iter().map(move |window| format!("{name}: {} granted of {}", window.held, window.rate))
+            windows.into_iter().map(move |window| format!("{name}: {} granted of {}", window.granted, window.rate))
         };
-        subjects.flat_map(broken)
+        subjects.flat_map(describe)
     }
 }
 
-// === impl Contest ===
+// === impl Comparison ===
 
-impl Contest {
+impl Comparison {
     fn new(scenario: &str, peer: redisson::Kind, goal: f64) -> Result<Self> {
-        Ok(Self { subject: Subject::new(named(scenario)?, &[CONTENDING]), peer, theirs: Vec::new(), goal })
+        Ok(Self { subject: Subject::new(find(scenario)?, &[COMPARISON_TASKS]), peer, redisson: Vec::new(), goal })
     }
 
-    /// What the store made.
-    pub fn ours(&self) -> &[Slice] {
+    /// Returns the slices of the store.
+    pub fn tidegate(&self) -> &[Slice] {
         self.subject.rows.first().map_or(&[], |row| &row.slices)
     }
 
-    /// How many times as many decisions, in each pair of slices.
+    /// Returns the ratio of the decisions per second over the pairs of slices. Returns `None` without slices.
     pub fn ratios(&self) -> Option<Spread> {
-        Spread::of(self.ours().iter().zip(&self.theirs).map(|(ours, theirs)| ours.rate / theirs.rate))
+        Spread::new(
+            self.tidegate().iter().zip(&self.redisson).map(|(tidegate, redisson)| tidegate.rate / redisson.rate),
+        )
     }
 }
 
@@ -99,8 +101,8 @@ impl Subject {
         Self { scenario, rows, windows: Vec::new() }
     }
 
-    /// Adds the fullest windows of a slice.
-    pub fn saw(&mut self, windows: Vec<Window>) {
+    /// Merges the fullest windows of a slice.
+    pub fn add_windows(&mut self, windows: Vec<Window>) {
         self.windows = match self.windows.is_empty() {
             true => windows,
             false => self.windows.iter().zip(windows).map(|(one, other)| one.or_fuller(other)).collect(),
@@ -111,12 +113,12 @@ impl Subject {
 // === impl Row ===
 
 impl Row {
-    /// Of one figure of its slices.
+    /// Returns the spread of a figure over the slices.
     pub fn spread(&self, figure: impl Fn(&Slice) -> f64) -> Option<Spread> {
-        Spread::of(self.slices.iter().map(figure))
+        Spread::new(self.slices.iter().map(figure))
     }
 
-    /// The median of one figure of its slices.
+    /// Returns the median of a figure over the slices.
     pub fn median(&self, figure: impl Fn(&Slice) -> f64) -> f64 {
         self.spread(figure).map_or(f64::NAN, |spread| spread.median)
     }

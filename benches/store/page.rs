@@ -2,16 +2,16 @@
 
 use std::fmt::{self, Write};
 
-use super::measured::{CONTENDING, Measured, Row, Subject};
+use super::measured::{COMPARISON_TASKS, Measured, Row, Subject};
 use super::scenario::{CLIENTS, INTERVAL};
 use super::slice::{Slice, Spread};
 
 /// The section of the page.
 pub struct Page<'p> {
     pub measured: &'p Measured,
-    /// Where it was measured.
+    /// The machine and the version of Redis.
     pub machine: &'p str,
-    /// Slices of each figure, and milliseconds of a slice.
+    /// The number of slices of each figure, and the length of a slice in milliseconds.
     pub rounds: usize,
     pub millis: u64,
     /// Whether to include a table for each curve. The document has a picture of them instead.
@@ -37,14 +37,14 @@ impl fmt::Display for Page<'_> {
             "\nThe limits have an interval of {} s and grant everything. PER_CLIENT uses {CLIENTS} clients at random.",
             INTERVAL / 1_000
         )?;
-        let pairs = measured.contests.iter().map(|contest| contest.theirs.len()).min().unwrap_or(0);
+        let pairs = measured.comparisons.iter().map(|comparison| comparison.redisson.len()).min().unwrap_or(0);
         writeln!(
             f,
             "Redisson's script is called by `redis-benchmark` (50 connections, pipelines of 16), Tidegate by\n\
-             {CONTENDING} tasks in each process, in alternating slices. The ratio is the median of at least {pairs}\n\
+             {COMPARISON_TASKS} tasks in each process, in alternating slices. The ratio is the median of at least {pairs}\n\
              pairs of slices.\n"
         )?;
-        law(f, measured)?;
+        windows(f, measured)?;
         for subject in measured.curves.iter().filter(|_| *has_curves) {
             writeln!(f, "\n**{}**\n", subject.scenario.name)?;
             table(f, "tasks", subject.rows.iter().map(|row| (row.tasks.to_string(), row)))?;
@@ -66,14 +66,18 @@ fn goals(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
         "| decisions/s | Tidegate | Redisson's script | ratio | goal | Redis CPU: Tidegate | Redisson's script |"
     )?;
     writeln!(f, "|---|--:|--:|--:|--:|--:|--:|")?;
-    for contest in &measured.contests {
-        let rates = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.rate)).map(range);
-        let costs = |slices: &[Slice]| Spread::of(slices.iter().map(|slice| slice.redis)).map(|one| figure(one.median));
-        let (ours, theirs) = (contest.ours(), &contest.theirs);
+    for comparison in &measured.comparisons {
+        let rates = |slices: &[Slice]| Spread::new(slices.iter().map(|slice| slice.rate)).map(range);
+        let costs =
+            |slices: &[Slice]| Spread::new(slices.iter().map(|slice| slice.redis)).map(|one| figure(one.median));
+        let (tidegate, redisson) = (comparison.tidegate(), &comparison.redisson);
         let ratio = |ratios: Spread| [ratios.median, ratios.least, ratios.most].map(|ratio| format!("{ratio:.2}"));
-        let told = rates(ours).zip(rates(theirs)).zip(costs(ours).zip(costs(theirs))).zip(contest.ratios().map(ratio));
-        let Some((((rate, peers_rate), (cost, peers_cost)), [median, least, most])) = told else { continue };
-        let (name, goal) = (contest.subject.scenario.name, contest.goal);
+        let cells = rates(tidegate)
+            .zip(rates(redisson))
+            .zip(costs(tidegate).zip(costs(redisson)))
+            .zip(comparison.ratios().map(ratio));
+        let Some((((rate, peers_rate), (cost, peers_cost)), [median, least, most])) = cells else { continue };
+        let (name, goal) = (comparison.subject.scenario.name, comparison.goal);
         let ratio = format!("{median} ({least} - {most})");
         writeln!(f, "| {name} | {rate} | {peers_rate} | {ratio} | >= {goal} | {cost} | {peers_cost} |")?;
     }
@@ -81,22 +85,22 @@ fn goals(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
 }
 
 /// Writes the fullest windows, or those that exceed their rate.
-fn law(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
+fn windows(f: &mut fmt::Formatter<'_>, measured: &Measured) -> fmt::Result {
     let fullest = |subject: &Subject| {
         let windows = subject.windows.iter();
         let windows =
-            windows.map(|window| format!("{} of {}", thousands(window.held as f64), thousands(window.rate as f64)));
+            windows.map(|window| format!("{} of {}", thousands(window.granted as f64), thousands(window.rate as f64)));
         format!("{} {}", subject.scenario.name, windows.collect::<Vec<_>>().join(" and "))
     };
-    let (told, broken): (Vec<_>, Vec<_>) =
-        (measured.bounded.iter().map(fullest).collect(), measured.broken().collect());
-    match broken.is_empty() {
+    let (fullest, exceeded): (Vec<_>, Vec<_>) =
+        (measured.bounded.iter().map(fullest).collect(), measured.exceeded_limits().collect());
+    match exceeded.is_empty() {
         true => writeln!(
             f,
             "No window of one interval had more grants than the rate. The fullest windows: {}.",
-            told.join("; ")
+            fullest.join("; ")
         ),
-        false => writeln!(f, "LIMIT EXCEEDED: {}.", broken.join("; ")),
+        false => writeln!(f, "LIMIT EXCEEDED: {}.", exceeded.join("; ")),
     }
 }
 
@@ -142,7 +146,7 @@ fn range(spread: Spread) -> String {
     format!("{} ({} - {})", thousands(spread.median), thousands(spread.least), thousands(spread.most))
 }
 
-/// To a tenth, or as much finer as it is small.
+/// Formats a number with one decimal, or with two if it is below 1.
 fn figure(number: f64) -> String {
     match number {
         number if !number.is_finite() => "-".to_owned(),
@@ -151,12 +155,12 @@ fn figure(number: f64) -> String {
     }
 }
 
-/// Whole, with a comma after each thousand.
+/// Formats a whole number with thousands separators.
 pub fn thousands(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
             text.push(',');
         }
         // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! What the store is asked for: by which limits, and whether all is granted.
+//! The scenarios: the limits of a decision, and the expected outcomes.
 
 use std::sync::Arc;
 
@@ -10,52 +10,52 @@ use tidegate::internals::limit::{Algorithm, Limiter, MAX_RATE, Quota};
 
 use super::Result;
 
-/// Limits that a decision is made by.
+/// The limits of the decisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     pub name: &'static str,
     pub kind: Kind,
-    /// Of the one bucket that everybody shares.
+    /// The limit with one bucket for all clients.
     pub overall: Option<Quota>,
-    /// Of the buckets that clients have, each its own.
+    /// The limit with one bucket per client.
     pub per_client: Option<Quota>,
 }
 
-/// What it is there for.
+/// The expected outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// Everything is granted.
+    /// All decisions are granted.
     Granted,
-    /// Nearly everything is refused.
-    Refused,
-    /// More is asked for than granted, over many intervals: so the law can be broken.
+    /// Nearly all decisions are rejected.
+    Rejected,
+    /// The demand exceeds the rate over many intervals, so the limits could be exceeded.
     Bounded,
 }
 
-/// The clients that ask, at random.
+/// The number of clients, which are selected at random.
 pub const CLIENTS: u32 = 10_000;
 
-/// Milliseconds; in those of a run nothing returns.
+/// The interval in milliseconds. It is longer than a slice, so no permits become available again.
 pub const INTERVAL: u64 = 10_000;
-/// More than can be asked for.
+/// A rate above any demand.
 pub const PLENTY: u64 = 1_000_000_000;
-/// More than one client asks for.
+/// A rate above the demand of one client.
 pub const PLENTY_FOR_ONE: u64 = 500;
-/// As good as nothing.
+/// A rate far below the demand.
 const LITTLE: u64 = 100;
 
-/// Asked for at rising concurrency.
+/// Returns the scenarios that run at rising concurrency.
 pub fn curves() -> Result<Vec<Scenario>> {
     let (all, one, little) = (bucket(PLENTY, INTERVAL)?, bucket(PLENTY_FOR_ONE, INTERVAL)?, bucket(LITTLE, INTERVAL)?);
     Ok(vec![
         Scenario { name: "OVERALL", kind: Kind::Granted, overall: Some(all), per_client: None },
         Scenario { name: "PER_CLIENT", kind: Kind::Granted, overall: None, per_client: Some(one) },
         Scenario { name: "OVERALL + PER_CLIENT", kind: Kind::Granted, overall: Some(all), per_client: Some(one) },
-        Scenario { name: "OVERALL, rejected", kind: Kind::Refused, overall: Some(little), per_client: None },
+        Scenario { name: "OVERALL, rejected", kind: Kind::Rejected, overall: Some(little), per_client: None },
     ])
 }
 
-/// One bucket of each algorithm.
+/// Returns a scenario with one bucket for each algorithm.
 pub fn algorithms() -> Result<Vec<Scenario>> {
     let algorithms = [
         Algorithm::TokenBucket,
@@ -71,7 +71,7 @@ pub fn algorithms() -> Result<Vec<Scenario>> {
     algorithms.into_iter().map(scenario).collect()
 }
 
-/// What the law is counted by: intervals of which many pass, and rates below what is asked for.
+/// Returns the scenarios that check the limits: short intervals, and rates below the demand.
 pub fn bounded() -> Result<Vec<Scenario>> {
     let (all, one) = (bucket(4_000, 200)?, bucket(1, 500)?);
     let scenario = |name, overall, per_client| Scenario { name, kind: Kind::Bounded, overall, per_client };
@@ -82,8 +82,8 @@ pub fn bounded() -> Result<Vec<Scenario>> {
     ])
 }
 
-/// The scenario of this name.
-pub fn named(name: &str) -> Result<Scenario> {
+/// Returns the scenario `name`.
+pub fn find(name: &str) -> Result<Scenario> {
     let all = [curves()?, algorithms()?, bounded()?].concat();
     Ok(all.into_iter().find(|scenario| scenario.name == name).ok_or_else(|| format!("no scenario {name}"))?)
 }
@@ -93,7 +93,7 @@ fn bucket(rate: u64, interval: u64) -> Result<Quota> {
 }
 
 impl Scenario {
-    /// Its limits in a run of this number, whose buckets no other run has.
+    /// Returns the limiters of a run. No other run has the same buckets.
     pub fn limiters(&self, run: u64) -> Vec<Arc<Limiter>> {
         let limiter = |name: &str, mode, quota: Option<Quota>| {
             let name = format!("{{bench:{run}}}:{name}");

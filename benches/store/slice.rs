@@ -1,26 +1,26 @@
-//! What was measured in a moment's asking, and what several such moments say together.
+//! The results of one slice, and statistics over several slices.
 
 use super::Result;
-use super::counters::Spent;
+use super::counters::RedisUsage;
 use super::histogram::Histogram;
 use super::job::Report;
 use super::scenario::{Kind, Scenario};
 
-/// A moment's asking.
+/// The results of a slice.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// Decisions a second.
+    /// Decisions per second.
     pub rate: f64,
-    /// Microseconds of Redis's processor for a decision.
+    /// CPU time of Redis per decision, in microseconds.
     pub redis: f64,
-    /// Microseconds of the drivers' processors for a decision.
+    /// CPU time of the drivers per decision, in microseconds.
     pub driver: Option<f64>,
-    /// Decisions for each call of a script.
+    /// Decisions per script call.
     pub batch: f64,
     pub latency: Histogram,
 }
 
-/// The smallest, the middle and the largest of several numbers.
+/// The minimum, the median and the maximum of several numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     pub least: f64,
@@ -29,11 +29,11 @@ pub struct Spread {
 }
 
 impl Slice {
-    /// What the drivers report.
+    /// Creates the results from the reports of the drivers.
     ///
     /// # Errors
-    /// It is not what the scenario is there for.
-    pub fn new(scenario: &Scenario, reports: &[Report], spent: Spent) -> Result<Self> {
+    /// Fails if the decisions differ from the expected outcome of the scenario.
+    pub fn new(scenario: &Scenario, reports: &[Report], usage: RedisUsage) -> Result<Self> {
         let decisions: u64 = reports.iter().map(|report| report.decisions).sum();
         let granted: u64 = reports.iter().flat_map(|report| &report.grants).map(|grant| grant.2).sum();
         if scenario.kind == Kind::Granted && granted < decisions {
@@ -44,16 +44,16 @@ impl Slice {
         let driver = reports.iter().map(|report| report.cpu).sum::<Option<f64>>();
         Ok(Self {
             rate: reports.iter().map(|report| report.decisions as f64 / report.seconds).sum(),
-            redis: micros_each(spent.cpu, decisions),
+            redis: micros_each(usage.cpu, decisions),
             driver: driver.map(|seconds| micros_each(seconds, decisions)),
-            batch: decisions as f64 / spent.scripts as f64,
+            batch: decisions as f64 / usage.scripts as f64,
             latency,
         })
     }
 
-    /// What `redis-benchmark` says, and Redis.
-    pub fn of_redisson(rate: f64, spent: Spent) -> Self {
-        let redis = micros_each(spent.cpu, spent.scripts);
+    /// Creates the results of Redisson's script from the rate that `redis-benchmark` reports and the usage of Redis.
+    pub fn from_redisson(rate: f64, usage: RedisUsage) -> Self {
+        let redis = micros_each(usage.cpu, usage.scripts);
         Self { rate, redis, driver: None, batch: 1.0, latency: Histogram::default() }
     }
 }
@@ -63,8 +63,8 @@ fn micros_each(seconds: f64, decisions: u64) -> f64 {
 }
 
 impl Spread {
-    /// Of these; nothing of none.
-    pub fn of(numbers: impl Iterator<Item = f64>) -> Option<Self> {
+    /// Creates the statistics of some numbers. Returns `None` if there are no numbers.
+    pub fn new(numbers: impl Iterator<Item = f64>) -> Option<Self> {
         let mut numbers: Vec<f64> = numbers.collect();
         numbers.sort_by(f64::total_cmp);
         let (least, most) = (*numbers.first()?, *numbers.last()?);

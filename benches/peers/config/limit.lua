@@ -1,5 +1,5 @@
--- A limit in Redis for nginx, in the access phase: one call of Redisson's acquire script for one permit of an OVERALL
--- limiter, on a kept connection. A small client of Redis: it sends EVALSHA and reads the one reply (RESP2).
+-- A limit in Redis for nginx, in the access phase: runs Redisson's acquire script for one permit of an OVERALL limiter,
+-- on a keep-alive connection. A minimal Redis client: it sends EVALSHA and reads one reply (RESP2).
 
 local limit = {}
 
@@ -7,14 +7,14 @@ local NAME = 'overall'
 local KEPT_MS, KEPT = 3600000, 128
 
 local host, port, script
-local call, load -- the parts of EVALSHA and of EVAL that never change
+local call, load -- the constant parts of EVALSHA and EVAL
 local count = 0
 
 local function bulk(text)
   return '$' .. #text .. '\r\n' .. text .. '\r\n'
 end
 
--- Reads the script and writes down what all calls have in common.
+-- Reads the script and builds the constant parts of all calls.
 function limit.configure(path, redis_host, redis_port)
   host, port = redis_host, redis_port
   local file = assert(io.open(path))
@@ -28,7 +28,7 @@ function limit.configure(path, redis_host, redis_port)
   load = '*11\r\n' .. bulk('EVAL') .. bulk(script) .. keys
 end
 
--- The integer of the reply, or nothing for null; and an error.
+-- Returns the integer of the reply, or nil for a null reply, and an error.
 local function reply(socket)
   local line, failure = socket:receive('*l')
   if not line then return nil, failure end
@@ -38,7 +38,7 @@ local function reply(socket)
   return nil, line
 end
 
--- The clock is the gateway's, as Redisson's is the client's; the 16 bytes need only differ.
+-- The gateway's clock is used, as Redisson uses the client's. The 16 bytes only have to be unique.
 local function ask(socket, command)
   count = count + 1
   local now = bulk(('%.0f'):format(ngx.now() * 1000))
@@ -58,7 +58,7 @@ local function acquire()
   return wait, failure
 end
 
--- Lets the request pass, or answers it.
+-- Admits the request, or responds to it.
 function limit.check()
   local wait, failure = acquire()
   if failure then

@@ -1,4 +1,4 @@
--- What wrk says at its end, as one line of JSON. `clients=N` after the URL: requests name N clients in turn.
+-- Prints the results of wrk as one line of JSON. With `clients=N` after the URL, the requests name N clients in turn.
 
 local requests, next_one = {}, 0
 
@@ -7,7 +7,7 @@ function init(arguments)
   for number = 1, clients do
     requests[number] = wrk.format('GET', nil, { ['X-Client'] = ('client-%06d'):format(number) })
   end
-  if clients == 0 then return end -- wrk then sends one request that it wrote once
+  if clients == 0 then return end -- wrk then sends the same request each time
   request = function()
     next_one = next_one % #requests + 1
     return requests[next_one]

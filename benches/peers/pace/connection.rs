@@ -1,4 +1,4 @@
-//! A connection that has one request under way at a time.
+//! A connection with at most one request in flight.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -11,26 +11,26 @@ use super::{Result, now};
 pub(super) struct Connection {
     stream: TcpStream,
     protocol: Protocol,
-    /// From when on the request under way is timed.
-    since: Option<Instant>,
-    /// When those were due that wait for it.
+    /// The start of the timing of the request in flight.
+    timed_from: Option<Instant>,
+    /// The due times of the requests that wait for this connection.
     overdue: VecDeque<Instant>,
     received: Vec<u8>,
-    /// What is timed from before this on is not counted.
-    counted: Instant,
-    took: Vec<Duration>,
+    /// Requests timed from before this are not counted.
+    count_from: Instant,
+    durations: Vec<Duration>,
 }
 
-/// As much is read at a time.
-const ROOM: usize = 4096;
+/// The size of the read buffer.
+const BUFFER_SIZE: usize = 4096;
 
 impl Connection {
-    pub(super) fn open(protocol: Protocol, port: u16, counted: Instant) -> Result<Self> {
+    pub(super) fn open(protocol: Protocol, port: u16, count_from: Instant) -> Result<Self> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         let (overdue, received) = (VecDeque::new(), Vec::new());
-        Ok(Self { stream, protocol, since: None, overdue, received, counted, took: Vec::new() })
+        Ok(Self { stream, protocol, timed_from: None, overdue, received, count_from, durations: Vec::new() })
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
@@ -38,10 +38,10 @@ impl Connection {
     }
 
     pub(super) fn is_waiting(&self) -> bool {
-        self.since.is_some()
+        self.timed_from.is_some()
     }
 
-    /// Sends what is due now, or as soon as the request before it is answered.
+    /// Sends a request now, or as soon as the previous request has its response.
     pub(super) fn request(&mut self, due: Instant) -> Result<()> {
         if self.is_waiting() {
             self.overdue.push_back(due);
@@ -50,35 +50,35 @@ impl Connection {
         self.send(now())
     }
 
-    /// Sends a request that is timed from `since` on.
+    /// Sends a request that is timed from `since`.
     pub(super) fn send(&mut self, since: Instant) -> Result<()> {
-        self.since = Some(since);
+        self.timed_from = Some(since);
         Ok(self.stream.write_all(self.protocol.request())?)
     }
 
-    /// Reads what has come. The answer must be the expected one.
+    /// Reads available bytes of the response. Fails if it is not the expected response.
     pub(super) fn receive(&mut self) -> Result<()> {
-        let mut room = [0; ROOM];
-        match self.stream.read(&mut room) {
+        let mut buffer = [0; BUFFER_SIZE];
+        match self.stream.read(&mut buffer) {
             Ok(0) => return Err("the connection was closed".into()),
-            Ok(read) => self.received.extend_from_slice(&room[..read]),
+            Ok(read) => self.received.extend_from_slice(&buffer[..read]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error.into()),
         }
-        if self.protocol.is_whole(&self.received)? { self.settle() } else { Ok(()) }
+        if self.protocol.is_complete(&self.received)? { self.finish_request() } else { Ok(()) }
     }
 
-    fn settle(&mut self) -> Result<()> {
-        let since = self.since.take().ok_or("an answer that nobody asked for")?;
-        if since >= self.counted {
-            self.took.push(now() - since);
+    fn finish_request(&mut self) -> Result<()> {
+        let since = self.timed_from.take().ok_or("a response without a request")?;
+        if since >= self.count_from {
+            self.durations.push(now() - since);
         }
         self.received.clear();
         self.overdue.pop_front().map_or(Ok(()), |due| self.send(due))
     }
 
-    /// How long each counted request took.
+    /// Returns the duration of each counted request.
     pub(super) fn into_times(self) -> Vec<Duration> {
-        self.took
+        self.durations
     }
 }

@@ -1,14 +1,15 @@
-//! Requests at a constant rate, and how long each took: `pace PORT RATE SECONDS CONNECTIONS UPSTREAM_PORT [REDIS_PORT]`.
+//! Sends requests at a constant rate and measures their durations: `pace PORT RATE SECONDS CONNECTIONS UPSTREAM_PORT
+//! [REDIS_PORT]`.
 //!
-//! Its kept connections take turns, evenly spread over time, whatever the answers do: a request that was due while its
-//! connection still waited for an answer is timed from when it was due, so that a late answer counts against all
-//! requests that it held up (no coordinated omission). One that is sent late because this program was late is timed from
-//! when it is sent. Those of the first half second are not counted: the gateway opens its connections to the upstream.
+//! The requests alternate between the keep-alive connections at even intervals, regardless of the responses. If a
+//! connection still waits for a response when its next request is due, that request is timed from its due time. So a
+//! late response counts against all requests that it delays (no coordinated omission). If this program itself is late,
+//! the request is timed from when it is sent. Requests of the first half second are not counted, because the gateway
+//! opens its upstream connections then.
 //!
-//! It is also the [upstream](mod@upstream) of the gateway, on a port of its own. With the port of a Redis it times a PING every
-//! millisecond, meanwhile, from when it is sent. Prints one line of JSON, in microseconds. One thread does all of it,
-//! since it shares the processors with what it measures.
-
+//! The program is also the [upstream](mod@upstream) of the gateway, on another port. With the port of a Redis, it sends
+//! a PING every millisecond, timed from when it is sent. Prints one line of JSON with times in microseconds. It uses a
+//! single thread, because it shares the processors with the measured programs.
 mod connection;
 mod protocol;
 mod times;
@@ -30,7 +31,7 @@ use upstream::Upstream;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// What keeps the timetable.
+/// Sends the requests and PINGs when they are due, and serves the upstream.
 struct Pacer {
     epoll: OwnedFd,
     requests: Vec<Connection>,
@@ -39,39 +40,41 @@ struct Pacer {
     timetable: Timetable,
 }
 
-/// Whom an event of epoll is about, as a number: that of a request's connection, or from these on.
+/// Event data of epoll. Numbers below `PINGS` are indexes of request connections; numbers from `UPSTREAM` on are
+/// upstream connections.
 const PINGS: u64 = 1 << 32;
 const LISTENER: u64 = 2 << 32;
 const UPSTREAM: u64 = 3 << 32;
 
-/// When requests are due, and when PINGs are.
+/// The due times of requests and PINGs.
 struct Timetable {
     start: Instant,
-    /// Requests and PINGs count from here on.
-    warm: Instant,
+    /// Requests and PINGs are counted from here on.
+    count_from: Instant,
     end: Instant,
     rate: NonZeroU32,
-    /// So many requests have been due.
+    /// The number of requests that have been due.
     requests: u32,
     next_ping: Instant,
 }
 
-/// Between two PINGs.
-const PAUSE: Duration = Duration::from_millis(1);
-/// Without any answer, no longer is waited for one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Before the first request is due: all is connected by then.
+/// The time between two PINGs.
+const PING_INTERVAL: Duration = Duration::from_millis(1);
+/// The longest wait for a response.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time before the first request, in which all connections are opened.
 const HEAD_START: Duration = Duration::from_millis(100);
-/// After the first request is due, nothing is counted for so long.
+/// The time after the first request in which nothing is counted.
 const WARM_UP: Duration = Duration::from_millis(500);
 
-#[expect(clippy::print_stdout, reason = "the line is what it is for")]
+#[expect(clippy::print_stdout, reason = "the program prints its result")]
 fn main() -> Result<()> {
-    let words: Vec<String> = env::args().skip(1).collect();
-    let [port, rate, seconds, connections, upstream, redis @ ..] = words.as_slice() else {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [port, rate, seconds, connections, upstream, redis @ ..] = arguments.as_slice() else {
         return Err("usage: pace PORT RATE SECONDS CONNECTIONS UPSTREAM_PORT [REDIS_PORT]".into());
     };
-    // It wakes up on time to a few microseconds. Where this cannot be set, it is later.
+    // With the smallest timer slack, the program wakes up on time within a few microseconds. Ignore a failure: it then
+    // wakes up later.
     let _ = fs::write("/proc/self/timerslack_ns", "1");
     let timetable = Timetable::new(rate.parse()?, seconds.parse()?);
     let redis = redis.first().map(|redis| redis.parse()).transpose()?;
@@ -79,12 +82,12 @@ fn main() -> Result<()> {
     let connections: NonZeroU32 = connections.parse()?;
     let mut pacer = Pacer::connect(port.parse()?, connections.get().into(), upstream, redis, timetable)?;
     pacer.run()?;
-    let requests = Times::of(pacer.requests);
-    println!("{{\"http\":{},\"redis\":{}}}", requests.told(), Times::of(pacer.pings).told());
+    let requests = Times::new(pacer.requests);
+    println!("{{\"http\":{},\"redis\":{}}}", requests.to_json(), Times::new(pacer.pings).to_json());
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "time is what it measures")]
+#[expect(clippy::disallowed_methods, reason = "the program measures time")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -106,7 +109,7 @@ impl Pacer {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         watch(&epoll, upstream.listener(), LISTENER)?;
         let connect = |protocol, port, number| -> Result<Connection> {
-            let connection = Connection::open(protocol, port, timetable.warm)?;
+            let connection = Connection::open(protocol, port, timetable.count_from)?;
             watch(&epoll, connection.stream(), number)?;
             Ok(connection)
         };
@@ -115,32 +118,32 @@ impl Pacer {
         Ok(Self { requests: requests?, pings, upstream, timetable, epoll })
     }
 
-    /// Keeps to the timetable until its end, and until all has been answered.
+    /// Runs until the end of the timetable, and until all responses have arrived.
     fn run(&mut self) -> Result<()> {
         let mut events: Vec<Event> = Vec::with_capacity(2 * self.requests.len() + 2);
         loop {
-            let pause = self.send_what_is_due()?;
-            let is_over = pause.is_none();
+            let wait = self.send_due()?;
+            let is_over = wait.is_none();
             if is_over && !self.requests.iter().chain(&self.pings).any(Connection::is_waiting) {
                 return Ok(());
             }
             events.clear();
-            let pause = pause.unwrap_or(PATIENCE).try_into()?;
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&pause))?;
+            let wait = wait.unwrap_or(RESPONSE_TIMEOUT).try_into()?;
+            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&wait))?;
             if is_over && events.is_empty() {
-                return Err("an answer does not come".into());
+                return Err("a response did not arrive in time".into());
             }
             for event in &events {
-                self.attend(event.data.u64())?;
+                self.handle_event(event.data.u64())?;
             }
         }
     }
 
-    fn attend(&mut self, number: u64) -> Result<()> {
+    fn handle_event(&mut self, number: u64) -> Result<()> {
         match number {
             PINGS => self.pings.as_mut().map_or(Ok(()), Connection::receive),
             LISTENER => self.accept(),
-            UPSTREAM.. => self.answer(number),
+            UPSTREAM.. => self.respond(number),
             _ => self.requests[usize::try_from(number)?].receive(),
         }
     }
@@ -152,35 +155,35 @@ impl Pacer {
         Ok(())
     }
 
-    fn answer(&mut self, number: u64) -> Result<()> {
-        if let Some(closed) = self.upstream.answer(usize::try_from(number - UPSTREAM)?)? {
+    fn respond(&mut self, number: u64) -> Result<()> {
+        if let Some(closed) = self.upstream.respond(usize::try_from(number - UPSTREAM)?)? {
             epoll::delete(&self.epoll, closed)?;
         }
         Ok(())
     }
 
-    /// How long until more is due; nothing at the end.
-    fn send_what_is_due(&mut self) -> Result<Option<Duration>> {
+    /// Sends all due requests. Returns the time until the next one or the next PING, or `None` after the last request.
+    fn send_due(&mut self) -> Result<Option<Duration>> {
         while let Some(due) = self.timetable.next_request() {
-            if let Some(pause) = due.checked_duration_since(now()).filter(|pause| !pause.is_zero()) {
-                return self.ping(pause).map(Some);
+            if let Some(wait) = due.checked_duration_since(now()).filter(|wait| !wait.is_zero()) {
+                return self.ping(wait).map(Some);
             }
-            let turn = self.timetable.requests as usize % self.requests.len();
-            self.requests[turn].request(due)?;
+            let connection = self.timetable.requests as usize % self.requests.len();
+            self.requests[connection].request(due)?;
             self.timetable.requests += 1;
         }
         Ok(None)
     }
 
-    /// Sends a PING if one is due. The time until the next, if that is shorter.
-    fn ping(&mut self, pause: Duration) -> Result<Duration> {
-        let Some(pings) = &mut self.pings else { return Ok(pause) };
+    /// Sends a PING if one is due. Returns the time until the next PING, or `wait` if that is shorter.
+    fn ping(&mut self, wait: Duration) -> Result<Duration> {
+        let Some(pings) = &mut self.pings else { return Ok(wait) };
         let (now, next) = (now(), &mut self.timetable.next_ping);
         if *next <= now && !pings.is_waiting() {
             pings.send(now)?;
-            *next = now + PAUSE;
+            *next = now + PING_INTERVAL;
         }
-        Ok(pause.min(if *next <= now { PAUSE } else { *next - now }))
+        Ok(wait.min(if *next <= now { PING_INTERVAL } else { *next - now }))
     }
 }
 
@@ -189,11 +192,18 @@ impl Pacer {
 impl Timetable {
     fn new(rate: NonZeroU32, seconds: u32) -> Self {
         let start = now() + HEAD_START;
-        let warm = start + WARM_UP;
-        Self { start, warm, end: warm + Duration::from_secs(seconds.into()), rate, requests: 0, next_ping: start }
+        let count_from = start + WARM_UP;
+        Self {
+            start,
+            count_from,
+            end: count_from + Duration::from_secs(seconds.into()),
+            rate,
+            requests: 0,
+            next_ping: start,
+        }
     }
 
-    /// When the next request is due; nothing after the last.
+    /// Returns the due time of the next request, or `None` after the last.
     fn next_request(&self) -> Option<Instant> {
         let after = Duration::from_nanos(u64::from(self.requests) * 1_000_000_000 / u64::from(self.rate.get()));
         Some(self.start + after).filter(|due| *due < self.end)

@@ -1,4 +1,4 @@
-//! What is sent on a connection, and when its answer is whole.
+//! The requests of both protocols, and the end of their responses.
 
 use super::Result;
 
@@ -16,32 +16,32 @@ impl Protocol {
         }
     }
 
-    /// Has all of the expected answer come?
+    /// Returns `true` if the response is complete.
     ///
     /// # Errors
-    /// It is another one.
-    pub(super) fn is_whole(self, answer: &[u8]) -> Result<bool> {
-        let good: &[u8] = match self {
+    /// Fails if it is not the expected response.
+    pub(super) fn is_complete(self, response: &[u8]) -> Result<bool> {
+        let expected: &[u8] = match self {
             Self::Http => b"HTTP/1.1 200",
             Self::Redis => b"+PONG\r\n",
         };
-        let length = good.len().min(answer.len());
-        if answer.get(..length) != good.get(..length) {
-            return Err(format!("not the answer: {}", String::from_utf8_lossy(answer)).into());
+        let length = expected.len().min(response.len());
+        if response.get(..length) != expected.get(..length) {
+            return Err(format!("unexpected response: {}", String::from_utf8_lossy(response)).into());
         }
         match self {
-            Self::Http => Ok(http_length(answer)?.is_some_and(|length| answer.len() >= length)),
-            Self::Redis => Ok(answer.len() == good.len()),
+            Self::Http => Ok(http_length(response)?.is_some_and(|length| response.len() >= length)),
+            Self::Redis => Ok(response.len() == expected.len()),
         }
     }
 }
 
-/// The length of head and body, as soon as the head is whole.
-fn http_length(answer: &[u8]) -> Result<Option<usize>> {
-    let Some(end) = answer.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
-    let head = std::str::from_utf8(answer.get(..end).unwrap_or_default())?;
+/// Returns the length of the response with its head, once the head is complete.
+fn http_length(response: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = response.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    let head = std::str::from_utf8(response.get(..end).unwrap_or_default())?;
     let fields = head.lines().filter_map(|line| line.split_once(':'));
     let length = fields.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let (_, length) = length.ok_or("an answer without a length")?;
+    let (_, length) = length.ok_or("a response without a content length")?;
     Ok(Some(end + 4 + length.trim().parse::<usize>()?))
 }

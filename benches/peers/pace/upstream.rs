@@ -1,5 +1,5 @@
-//! The upstream of the gateway that is timed: 100 bytes to everybody. It is served by the thread that sends the requests,
-//! so that both take as little as can be of the processors that they share with the gateway.
+//! The upstream of the measured gateway. It sends 100 bytes as each response. The thread that sends the requests also
+//! serves the upstream, so that both use as little as possible of the processors that they share with the gateway.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -11,8 +11,8 @@ pub(super) struct Upstream {
     connections: Vec<TcpStream>,
 }
 
-/// More than is ever sent on a connection before it is answered.
-const ROOM: usize = 4096;
+/// The size of the read buffer, larger than any request.
+const BUFFER_SIZE: usize = 4096;
 
 const END_OF_HEAD: &[u8] = b"\r\n\r\n";
 
@@ -27,7 +27,7 @@ impl Upstream {
         &self.listener
     }
 
-    /// A new connection, with its number, if there is one.
+    /// Accepts a connection. Returns its number and socket, or `None` if there is no new connection.
     pub(super) fn accept(&mut self) -> Result<Option<(usize, &TcpStream)>> {
         let stream = match self.listener.accept() {
             Ok((stream, _)) => stream,
@@ -41,24 +41,24 @@ impl Upstream {
         Ok(self.connections.last().map(|stream| (number, stream)))
     }
 
-    /// Answers what has come on the connection of this number, and returns it if that is its end. Heads are short, and
-    /// come whole.
-    pub(super) fn answer(&mut self, number: usize) -> Result<Option<&TcpStream>> {
+    /// Responds to a request on connection `number`. Returns the socket if the client has closed it. Request heads are
+    /// short, and arrive in one piece.
+    pub(super) fn respond(&mut self, number: usize) -> Result<Option<&TcpStream>> {
         let Some(stream) = self.connections.get_mut(number) else { return Ok(None) };
-        let mut room = [0; ROOM];
-        let request = match stream.read(&mut room) {
+        let mut buffer = [0; BUFFER_SIZE];
+        let request = match stream.read(&mut buffer) {
             Ok(0) => return Ok(Some(stream)),
-            Ok(read) => &room[..read],
+            Ok(read) => &buffer[..read],
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         if !request.ends_with(END_OF_HEAD) {
-            return Err("a request to the upstream in pieces, or with a body".into());
+            return Err("the request to the upstream is fragmented or has a body".into());
         }
-        stream.write_all(ANSWER)?;
+        stream.write_all(RESPONSE)?;
         Ok(None)
     }
 }
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n\
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n\
     0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789";

@@ -1,14 +1,14 @@
-//! The picture: decisions a second, what they cost Redis, how many share a call, and how long one takes.
+//! Draws the chart: decisions per second, CPU time of Redis, decisions per call, and latency, by concurrency.
 
 mod panel;
 mod scale;
 
 use self::panel::{HEIGHT, Line, Panel, WIDTH};
-use super::measured::{Contest, Measured, Row};
+use super::measured::{Comparison, Measured, Row};
 use super::redisson::Kind;
 use super::slice::{Slice, Spread};
 
-/// It has a ground of its own, since a page can be light where the reader's system is dark.
+/// The picture has its own background, because a page can be light on a system with a dark theme.
 const STYLE: &str = "\
 text{font:12px system-ui,sans-serif}.row{text-anchor:end}.tick{text-anchor:middle}.head{font-size:14px;font-weight:600}
 .line,.peer{fill:none;stroke-width:2}.peer{stroke-dasharray:5 4;opacity:.8}
@@ -18,36 +18,36 @@ text{font:12px system-ui,sans-serif}.row{text-anchor:end}.tick{text-anchor:middl
 @media(prefers-color-scheme:dark){.ground{fill:#0d1117}text{fill:#9198a1}.head,.name{fill:#e6edf3}.rule{stroke:#30363d}
 .c0{color:#58a6ff}.c1{color:#3fb950}.c2{color:#bc8cff}.c3{color:#f0883e}}";
 
-/// Where the panels begin.
+/// The top of the panels.
 const TOP: f64 = 66.0;
 
 pub fn draw(measured: &Measured) -> String {
-    let theirs = |figure: fn(&Slice) -> f64| redisson(measured, figure);
-    let ours = |figure: fn(&Row) -> f64| lines(measured, figure);
+    let redisson_levels = |figure: fn(&Slice) -> f64| redisson(measured, figure);
+    let tidegate_lines = |figure: fn(&Row) -> f64| lines(measured, figure);
     let panels = [
         Panel {
             title: "decisions per second",
-            lines: ours(|row| row.median(|slice| slice.rate)),
-            levels: theirs(|slice| slice.rate),
+            lines: tidegate_lines(|row| row.median(|slice| slice.rate)),
+            levels: redisson_levels(|slice| slice.rate),
         },
         Panel {
             title: "CPU time of Redis per decision, microseconds",
-            lines: ours(|row| row.median(|slice| slice.redis)),
-            levels: theirs(|slice| slice.redis),
+            lines: tidegate_lines(|row| row.median(|slice| slice.redis)),
+            levels: redisson_levels(|slice| slice.redis),
         },
         Panel {
             title: "decisions per script call",
-            lines: ours(|row| row.median(|slice| slice.batch)),
+            lines: tidegate_lines(|row| row.median(|slice| slice.batch)),
             levels: Vec::new(),
         },
         Panel {
             title: "median time of a decision, milliseconds",
-            lines: ours(|row| row.median(|slice| slice.latency.quantile(0.5)) / 1_000.0),
+            lines: tidegate_lines(|row| row.median(|slice| slice.latency.quantile(0.5)) / 1_000.0),
             levels: Vec::new(),
         },
     ];
-    let places = [(0.0, TOP), (WIDTH, TOP), (0.0, TOP + HEIGHT), (WIDTH, TOP + HEIGHT)];
-    let panels: String = panels.iter().zip(places).map(|(panel, (x, y))| panel.draw(x, y)).collect();
+    let positions = [(0.0, TOP), (WIDTH, TOP), (0.0, TOP + HEIGHT), (WIDTH, TOP + HEIGHT)];
+    let panels: String = panels.iter().zip(positions).map(|(panel, (x, y))| panel.draw(x, y)).collect();
     head(measured) + &panels + "</svg>\n"
 }
 
@@ -79,13 +79,13 @@ fn lines(measured: &Measured, figure: fn(&Row) -> f64) -> Vec<Line> {
 }
 
 fn redisson(measured: &Measured, figure: fn(&Slice) -> f64) -> Vec<(usize, f64)> {
-    let level = |contest: &Contest| {
-        let spread = Spread::of(contest.theirs.iter().map(figure))?;
-        let class = match contest.peer {
+    let level = |comparison: &Comparison| {
+        let spread = Spread::new(comparison.redisson.iter().map(figure))?;
+        let class = match comparison.peer {
             Kind::Overall => 0,
             Kind::PerClient => 1,
         };
         Some((class, spread.median))
     };
-    measured.contests.iter().filter_map(level).collect()
+    measured.comparisons.iter().filter_map(level).collect()
 }
