@@ -56,7 +56,7 @@ impl Upgrades {
     }
 }
 
-/// Allows WebSocket. Its bytes are not counted against any rate limit, like those of other responses.
+/// Allows WebSocket. No rate limit counts its bytes.
 impl Default for Upgrades {
     fn default() -> Self {
         let limits = TunnelLimits { idle_timeout: Self::DEFAULT_IDLE_TIMEOUT, max_time: None, max_bytes: None };

@@ -1,7 +1,7 @@
-//! The deadline that a client gives its call (`grpc-timeout`, PROTOCOL-HTTP2.md of gRPC).
+//! The deadline of a gRPC call (`grpc-timeout`, PROTOCOL-HTTP2.md of gRPC).
 //!
-//! Its own upstream keeps it, too. The gateway does not rely on that: when it passes the upstream's stream ends, and
-//! the client has its answer.
+//! The upstream receives the field and enforces it, too. The gateway does not rely on that: when the deadline passes,
+//! it ends the upstream's stream and responds to the client.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::upstream::ResponseBody;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// The end of a call, if it has one.
+/// The deadline of a call, if it has one.
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
     at: Option<Instant>,
@@ -26,15 +26,15 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// What the client asks for, from now on. What is none is left to the upstream to refuse.
-    pub(super) fn of(call: Option<GrpcCall>, fields: &HeaderMap) -> Self {
-        let told = call.and_then(|_| fields.get(GRPC_TIMEOUT));
-        let at = told.and_then(|told| Instant::now().checked_add(parse(told.as_bytes())?));
+    /// Reads `grpc-timeout`, counted from now. Ignores an invalid value: the upstream rejects it.
+    pub(super) fn from_fields(call: Option<GrpcCall>, fields: &HeaderMap) -> Self {
+        let timeout = call.and_then(|_| fields.get(GRPC_TIMEOUT));
+        let at = timeout.and_then(|timeout| Instant::now().checked_add(parse(timeout.as_bytes())?));
         Self { at, timer: Timer::new() }
     }
 
-    /// What a future comes to, or nothing if that is not before the deadline.
-    pub(super) fn before<F: Future>(&mut self, mut future: Pin<&mut F>) -> impl Future<Output = Option<F::Output>> {
+    /// Awaits a future. Returns `None` if the deadline passes first.
+    pub(super) fn run_until<F: Future>(&mut self, mut future: Pin<&mut F>) -> impl Future<Output = Option<F::Output>> {
         poll_fn(move |cx| match (future.as_mut().poll(cx), self.at) {
             (Poll::Ready(output), _) => Poll::Ready(Some(output)),
             (Poll::Pending, Some(at)) => self.timer.poll(at, cx).map(|()| None),
@@ -42,16 +42,23 @@ impl Deadline {
         })
     }
 
-    /// Has an answer end by the deadline: by trailers, where the client understands these.
-    pub(super) fn bound(self, response: &mut Response<ResponseBody>, call: Option<GrpcCall>, takes_trailers: bool) {
+    /// Ends the body of a response at the deadline. Ends it with gRPC trailers if the client accepts them, else breaks
+    /// it off.
+    pub(super) fn limit_body(
+        self,
+        response: &mut Response<ResponseBody>,
+        call: Option<GrpcCall>,
+        takes_trailers: bool,
+    ) {
         let Some(at) = self.at.filter(|_| !response.body().is_end_stream()) else { return };
-        let may_trail = call == Some(GrpcCall::Grpc) && takes_trailers && response.body().size_hint().exact().is_none();
-        let trailers = may_trail.then(|| LocalResponse::DeadlinePassed.trailers());
+        let can_have_trailers =
+            call == Some(GrpcCall::Grpc) && takes_trailers && response.body().size_hint().exact().is_none();
+        let trailers = can_have_trailers.then(|| LocalResponse::DeadlinePassed.trailers());
         response.body_mut().end_at(at, trailers);
     }
 }
 
-/// At most eight digits, and a unit.
+/// Parses a timeout: at most eight digits and a unit.
 fn parse(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
     if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
@@ -74,23 +81,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_is_at_most_eight_digits_and_a_unit() {
+    fn timeout_is_at_most_eight_digits_and_a_unit() {
         let read = |text: &str| parse(text.as_bytes()).map(|timeout| timeout.as_nanos());
         assert_eq!(read("2H"), Some(7_200_000_000_000));
         assert_eq!(read("3M"), Some(180_000_000_000));
         assert_eq!(read("5S"), Some(5_000_000_000));
         assert_eq!((read("7m"), read("8u"), read("9n")), (Some(7_000_000), Some(8_000), Some(9)));
         assert_eq!((read("0m"), read("99999999H")), (Some(0), Some(359_999_996_400_000_000_000)));
-        for none in ["", "m", "1", "1s", "1h", "-1m", "+1m", "1.5S", " 1m", "1 m", "1m ", "123456789n", "1mm"] {
-            assert_eq!(read(none), None, "{none:?}");
+        for invalid in ["", "m", "1", "1s", "1h", "-1m", "+1m", "1.5S", " 1m", "1 m", "1m ", "123456789n", "1mm"] {
+            assert_eq!(read(invalid), None, "{invalid:?}");
         }
     }
 
     #[test]
     fn only_calls_have_a_deadline() {
         let fields = HeaderMap::from_iter([(GRPC_TIMEOUT, "1m".parse().unwrap())]);
-        assert!(Deadline::of(None, &fields).at.is_none());
-        assert!(Deadline::of(Some(GrpcCall::Grpc), &fields).at.is_some());
-        assert!(Deadline::of(Some(GrpcCall::Web), &HeaderMap::new()).at.is_none());
+        assert!(Deadline::from_fields(None, &fields).at.is_none());
+        assert!(Deadline::from_fields(Some(GrpcCall::Grpc), &fields).at.is_some());
+        assert!(Deadline::from_fields(Some(GrpcCall::Web), &HeaderMap::new()).at.is_none());
     }
 }

@@ -1,7 +1,7 @@
-//! Fields that tell the other side about the way a message took.
+//! Fields that describe the path of a message: `X-Forwarded-*` and `Via`.
 //!
-//! `X-Forwarded-*` from a trusted proxy is continued; from anybody else it is that client's invention and replaced,
-//! also where the rule file lets it pass.
+//! `X-Forwarded-*` of a trusted proxy is continued. `X-Forwarded-*` of any other client is replaced, even if the rule
+//! file keeps the field.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -16,18 +16,19 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 
-/// The longest an address is written: an IPv6 address that ends in an IPv4 one.
-const LONGEST_ADDRESS: usize = 45;
+/// The length of the longest address: an IPv6 address that ends with an IPv4 address.
+const MAX_ADDRESS_LENGTH: usize = 45;
 
-/// Says for whom a request is forwarded. `Host` is there already, and known where it was put there.
-pub(crate) fn forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: ForwardPeer, host: Option<HeaderValue>) {
-    let believed = |field| peer.trusted && kinds.has(field);
-    let chain = if believed(FieldKind::ForwardedFor) { chain(headers, peer.address) } else { written(peer.address) };
+/// Sets `X-Forwarded-*`. `host` is the host of the request target, if it has one; otherwise the field `Host` is used.
+pub(crate) fn set_forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: ForwardPeer, host: Option<HeaderValue>) {
+    let is_kept = |field| peer.trusted && kinds.has(field);
+    let chain =
+        if is_kept(FieldKind::ForwardedFor) { chain(headers, peer.address) } else { format_address(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
-    if !believed(FieldKind::ForwardedProto) {
+    if !is_kept(FieldKind::ForwardedProto) {
         headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.over_tls { "https" } else { "http" }));
     }
-    if !believed(FieldKind::ForwardedHost) {
+    if !is_kept(FieldKind::ForwardedHost) {
         match host.or_else(|| headers.get(header::HOST).cloned()) {
             Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
             None => _ = headers.remove(X_FORWARDED_HOST),
@@ -35,35 +36,35 @@ pub(crate) fn forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: Forwar
     }
 }
 
-/// The addresses so far, in one line, and the peer's.
+/// Joins the previous addresses into one line and appends the peer's address.
 fn chain(headers: &HeaderMap, peer: IpAddr) -> HeaderValue {
-    let mut chain = Vec::with_capacity(2 * LONGEST_ADDRESS);
+    let mut chain = Vec::with_capacity(2 * MAX_ADDRESS_LENGTH);
     for value in headers.get_all(X_FORWARDED_FOR) {
         chain.extend_from_slice(value.as_bytes());
         chain.extend_from_slice(b", ");
     }
-    chain.extend_from_slice(written(peer).as_bytes());
-    // Parts of valid values with a comma between them are a valid value.
+    chain.extend_from_slice(format_address(peer).as_bytes());
+    // Valid values that are joined by commas are a valid value.
     HeaderValue::from_maybe_shared(bytes::Bytes::from(chain)).unwrap_or(UNKNOWN)
 }
 
-/// An address as it is written; without the detours of a `String`, as every request needs one.
-fn written(address: IpAddr) -> HeaderValue {
-    let mut text = [0; LONGEST_ADDRESS];
+/// Formats an address. Does not allocate a `String`, because every request needs an address.
+fn format_address(address: IpAddr) -> HeaderValue {
+    let mut text = [0; MAX_ADDRESS_LENGTH];
     let length = match address {
-        IpAddr::V4(address) => dotted(address.octets(), &mut text),
+        IpAddr::V4(address) => write_ipv4(address.octets(), &mut text),
         IpAddr::V6(address) => {
             let mut rest = &mut text[..];
-            // It fits, by the definition of the longest.
+            // Cannot fail: the buffer has the maximum length.
             _ = write!(rest, "{address}");
-            LONGEST_ADDRESS - rest.len()
+            MAX_ADDRESS_LENGTH - rest.len()
         }
     };
     HeaderValue::from_bytes(&text[..length]).unwrap_or(UNKNOWN)
 }
 
-/// Writes the octets with dots between them; returns the length.
-fn dotted(octets: [u8; 4], text: &mut [u8; LONGEST_ADDRESS]) -> usize {
+/// Writes an IPv4 address. Returns its length.
+fn write_ipv4(octets: [u8; 4], text: &mut [u8; MAX_ADDRESS_LENGTH]) -> usize {
     let mut end = 0;
     for octet in octets {
         for unit in [100, 10, 1] {
@@ -78,8 +79,8 @@ fn dotted(octets: [u8; 4], text: &mut [u8; LONGEST_ADDRESS]) -> usize {
     end - 1
 }
 
-/// Says that a message came through here (RFC 9110 section 7.6.3), in which version it was received.
-pub(crate) fn via(headers: &mut HeaderMap, received: Version) {
+/// Appends `Via` with the version of the received message (RFC 9110 section 7.6.3).
+pub(crate) fn add_via(headers: &mut HeaderMap, received: Version) {
     headers.append(
         header::VIA,
         HeaderValue::from_static(match received {
@@ -90,7 +91,7 @@ pub(crate) fn via(headers: &mut HeaderMap, received: Version) {
     );
 }
 
-/// Joins the cookie crumbs of HTTP/2 (RFC 9113 section 8.2.3). One that is empty would leave a blank at an end.
+/// Joins repeated `Cookie` fields of HTTP/2 (RFC 9113 section 8.2.3). Drops empty fields.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
     let lines = headers.get_all(header::COOKIE);
     if lines.iter().nth(1).is_none() {
@@ -114,7 +115,7 @@ mod tests {
     ];
 
     #[test]
-    fn cookies_are_joined_without_those_that_are_empty() {
+    fn empty_cookie_fields_are_dropped() {
         for (crumbs, joined) in
             [(&["a=1", "b=2"][..], "a=1; b=2"), (&["a=1", ""], "a=1"), (&["", "a=1"], "a=1"), (&["", ""], "")]
         {
@@ -125,29 +126,29 @@ mod tests {
         }
     }
 
-    fn sent(trusted: bool) -> HeaderMap {
+    fn forwarded(trusted: bool) -> HeaderMap {
         let mut headers = HeaderMap::new();
         for (name, value) in FIELDS {
             headers.append(name, HeaderValue::from_static(value));
         }
         let kinds = FieldKinds::classify(&headers);
         let peer = ForwardPeer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
-        forwarded(&mut headers, kinds, peer, None);
+        set_forwarded(&mut headers, kinds, peer, None);
         headers
     }
 
     #[test]
-    fn addresses_are_written_as_everybody_writes_them() {
+    fn addresses_have_the_standard_format() {
         for address in ["0.0.0.0", "10.9.99.100", "255.255.255.255", "::", "2001:db8::1", "::ffff:192.0.2.255"] {
-            assert_eq!(written(address.parse().unwrap()), address);
+            assert_eq!(format_address(address.parse().unwrap()), address);
         }
         let longest = "1111:2222:3333:4444:5555:6666:7777:8888";
-        assert_eq!(written(longest.parse().unwrap()), longest);
+        assert_eq!(format_address(longest.parse().unwrap()), longest);
     }
 
     #[test]
-    fn a_trusted_peer_continues_its_chain() {
-        let headers = sent(true);
+    fn trusted_peer_continues_its_chain() {
+        let headers = forwarded(true);
         assert_eq!(headers["x-forwarded-for"], "192.0.2.1, 192.0.2.2, 198.51.100.7");
         assert_eq!(headers.get_all("x-forwarded-for").iter().count(), 1);
         assert_eq!(headers["x-forwarded-proto"], "https");
@@ -155,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn what_anybody_else_says_about_others_is_replaced() {
-        let headers = sent(false);
+    fn untrusted_forwarded_fields_are_replaced() {
+        let headers = forwarded(false);
         assert_eq!(headers["x-forwarded-for"], "198.51.100.7");
         assert_eq!(headers["x-forwarded-proto"], "http");
         assert_eq!(headers["x-forwarded-host"], "api.example");
     }
 
     #[test]
-    fn cookie_crumbs_become_one_cookie() {
+    fn repeated_cookie_fields_are_joined() {
         let mut headers = HeaderMap::new();
         for crumb in ["a=1", "b=2", "c=3"] {
             headers.append(header::COOKIE, HeaderValue::from_static(crumb));

@@ -1,6 +1,6 @@
-//! Rewrites heads: what came from the client becomes what an HTTP/1.1 origin is sent, and back.
+//! Rewrites the heads of requests for HTTP/1.1 upstreams, and the heads of responses for clients.
 //!
-//! Whatever came in, what goes out has one meaning: one host, the path that was judged, one framing.
+//! A rewritten request is unambiguous: one host, the path that was matched against the rules, and one framing.
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body::Body;
@@ -14,29 +14,29 @@ use crate::upstream::{RequestBody, ResponseBody};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
-/// What the layer learned of a request.
+/// The results of the layer that are needed to rewrite a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardInput<'p> {
     pub(crate) peer: ForwardPeer,
     pub(crate) kinds: FieldKinds,
-    /// What its trailers are held against, if there may be any.
+    /// The filter for trailers.
     pub(crate) field_filter: Option<&'p FieldFilter>,
-    /// The `Host` for a request that came without one.
-    pub(crate) upstream: &'p HeaderValue,
+    /// The `Host` for a request without one.
+    pub(crate) default_host: &'p HeaderValue,
 }
 
-/// Makes of a request's head what an origin is sent.
+/// Rewrites the head of a request for the upstream.
 ///
 /// # Errors
-/// A request that would mean different things to different servers.
-pub(crate) fn request(request: &mut Request<RequestBody>, judged: ForwardInput<'_>) -> Result<(), LocalResponse> {
-    let ForwardInput { peer, mut kinds, field_filter, upstream } = judged;
+/// The request is ambiguous: servers could parse it in different ways.
+pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_>) -> Result<(), LocalResponse> {
+    let ForwardInput { peer, mut kinds, field_filter, default_host } = input;
     let received = request.version();
     let length = length(request.body());
     let host = host(request.uri(), received, request.headers())?;
     to_origin_form(request.uri_mut());
     let headers = request.headers_mut();
-    // Of a request that was judged for a handler, they are still there.
+    // A request that was filtered for a handler still has them.
     hop_by_hop::remove(headers, &mut kinds);
     if kinds.has(FieldKind::ContentLength) {
         canonical_length(headers, length).ok_or(LocalResponse::Malformed)?;
@@ -49,89 +49,89 @@ pub(crate) fn request(request: &mut Request<RequestBody>, judged: ForwardInput<'
         headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
     }
     if received == Version::HTTP_10 && kinds.has(FieldKind::Expect) {
-        // It knows no 100 and does not wait for one (RFC 9110 section 10.1.1).
+        // An HTTP/1.0 client does not support 100 (RFC 9110 section 10.1.1).
         headers.remove(header::EXPECT);
     }
     if kinds.has(FieldKind::Cookie) {
         fields::join_cookies(headers);
     }
-    fields::forwarded(headers, kinds, peer, host);
+    fields::set_forwarded(headers, kinds, peer, host);
     if received == Version::HTTP_10 && !headers.contains_key(header::HOST) {
-        headers.insert(header::HOST, upstream.clone());
+        headers.insert(header::HOST, default_host.clone());
     }
-    fields::via(headers, received);
-    // In HTTP/2 trailers may follow a body of known length; in HTTP/1 only one in chunks.
-    let may_trail = length.is_none() || (length != Some(0) && received == Version::HTTP_2);
-    let announces = kinds.has(FieldKind::Trailer) && announces(headers, may_trail, field_filter);
+    fields::add_via(headers, received);
+    // In HTTP/1, trailers require a chunked body. In HTTP/2, they may follow a body of known length.
+    let can_have_trailers = length.is_none() || (length != Some(0) && received == Version::HTTP_2);
+    let announces = kinds.has(FieldKind::Trailer) && announces_trailers(headers, can_have_trailers, field_filter);
     if length.is_none() || announces {
         headers.remove(header::CONTENT_LENGTH);
         headers.insert(header::TRANSFER_ENCODING, CHUNKED);
     }
     *request.version_mut() = Version::HTTP_11;
-    // What the client's connection left there is about that connection.
+    // The extensions describe the client's connection.
     request.extensions_mut().clear();
     Ok(())
 }
 
-/// How long a body is, as far as its framing tells.
+/// Returns the length of a body, if its framing defines it.
 fn length(body: &RequestBody) -> Option<u64> {
     if body.is_end_stream() { Some(0) } else { body.size_hint().exact() }
 }
 
-/// Leaves in `Trailer` what will come of trailers; returns whether any will.
-fn announces(headers: &mut HeaderMap, may_trail: bool, field_filter: Option<&FieldFilter>) -> bool {
+/// Removes from `Trailer` the fields that will not be forwarded as trailers. Returns `true` if any are left.
+fn announces_trailers(headers: &mut HeaderMap, can_have_trailers: bool, field_filter: Option<&FieldFilter>) -> bool {
     trailers::filter_announced(headers, |name| match field_filter {
-        _ if !may_trail => true,
+        _ if !can_have_trailers => true,
         Some(field_filter) => field_filter.is_forbidden_trailer(name),
         None => trailers::is_forbidden(name),
     })
 }
 
-/// Makes of an answer's head what the client is sent, who may not take trailers; nothing if it has no one meaning.
-pub(crate) fn response(response: &mut Response<ResponseBody>, takes_trailers: bool) -> Option<()> {
+/// Rewrites the head of a response for the client. Returns `None` if the response is ambiguous.
+pub(crate) fn response(response: &mut Response<ResponseBody>, accepts_trailers: bool) -> Option<()> {
     let (received, status) = (response.version(), response.status());
     let headers = response.headers_mut();
     let mut kinds = FieldKinds::classify(headers);
     let is_chunked = kinds.has(FieldKind::TransferEncoding);
-    let may_trail = takes_trailers && (is_chunked || received == Version::HTTP_2);
+    let can_have_trailers = accepts_trailers && (is_chunked || received == Version::HTTP_2);
     if is_chunked {
         check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
     } else if kinds.has(FieldKind::ContentLength) && begins_with_zero(headers) {
-        canonical_length(headers, None)?; // whoever read the answer has refused what is no one length
+        canonical_length(headers, None)?; // the parser of the response has rejected conflicting lengths
     }
-    let switched = switched_to(status, headers);
+    let upgraded = upgraded_protocol(status, headers);
     hop_by_hop::remove(headers, &mut kinds);
-    if let Some(protocol) = switched {
+    if let Some(protocol) = upgraded {
         headers.insert(header::UPGRADE, protocol);
     }
     if kinds.has(FieldKind::Trailer) {
-        trailers::filter_announced(headers, |name| !may_trail || trailers::is_forbidden(name));
+        trailers::filter_announced(headers, |name| !can_have_trailers || trailers::is_forbidden(name));
     }
-    fields::via(headers, received);
+    fields::add_via(headers, received);
     *response.version_mut() = Version::HTTP_11;
     Some(())
 }
 
-/// The protocol that an upstream has switched to, of which it was made sure that it was offered.
-fn switched_to(status: StatusCode, headers: &HeaderMap) -> Option<HeaderValue> {
+/// Returns the protocol of a 101 response. It was checked before that the request offered this protocol.
+fn upgraded_protocol(status: StatusCode, headers: &HeaderMap) -> Option<HeaderValue> {
     if status == StatusCode::SWITCHING_PROTOCOLS { headers.get(header::UPGRADE).cloned() } else { None }
 }
 
-/// `chunked` is the one transfer coding there is; any other would have to be decoded here.
+/// Returns `None` unless the only transfer coding is `chunked`. The gateway does not decode any other.
 fn check_coding(headers: &HeaderMap) -> Option<()> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     let is_chunked = codings.next().is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
     (is_chunked && codings.next().is_none()).then_some(())
 }
 
-/// The one host, where it is not in the one `Host`: that of the target, if it names one (RFC 9112 section 3.2.2).
+/// Returns the host of the request target, if it has one; it takes precedence over `Host` (RFC 9112 section 3.2.2).
 fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, LocalResponse> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
     match uri.authority() {
         _ if second => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
-        // The upstream is told its own name, as by nginx: it is sent HTTP/1.1, which needs one.
+        // The upstream gets its own name, as with nginx: HTTP/1.1 requires a `Host`.
         None if !first && received == Version::HTTP_10 => Ok(None),
         None if !first => Err(LocalResponse::BadRequest(BadRequest::NoHost)),
         None => Ok(None),
@@ -143,22 +143,22 @@ fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<Head
     }
 }
 
-/// Leaves the path and the query, as the layer left them: it is on them that the request was judged.
+/// Reduces the target to path and query, exactly as they were matched against the rules.
 fn to_origin_form(uri: &mut Uri) {
     if uri.authority().is_some() {
         *uri = uri.path_and_query().cloned().map(Uri::from).unwrap_or_default();
     }
 }
 
-/// Writes `Content-Length` as every server reads it: `010` is eight to some. Nothing if it is none, or another than
-/// that of the body, where that is known.
+/// Rewrites `Content-Length` in canonical form: some servers parse `010` as octal. Returns `None` if the field is
+/// invalid, or differs from the known length of the body.
 fn canonical_length(headers: &mut HeaderMap, known: Option<u64>) -> Option<()> {
-    let told = http1::length(headers).ok()??;
-    if known.is_some_and(|length| length != told) {
+    let length = http1::length(headers).ok()??;
+    if known.is_some_and(|known| known != length) {
         return None;
     }
     if begins_with_zero(headers) {
-        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(told));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
     }
     Some(())
 }
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_sent_the_host_of_the_target_before_that_of_the_field() {
+    fn host_of_the_target_precedes_the_field() {
         let host = |uri, fields: &[_]| host(&Uri::from_static(uri), Version::HTTP_11, &headers(fields));
         let target = HeaderValue::from_static("target.example:8080");
         assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok(Some(target)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_is_sent_the_path_and_the_query_as_they_were_judged() {
+    fn path_and_query_are_forwarded_unchanged() {
         let form = |uri: &'static str| {
             let mut uri = Uri::from_static(uri);
             to_origin_form(&mut uri);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_written_as_everybody_reads_it_and_is_that_of_the_body() {
+    fn content_length_is_canonical_and_matches_the_body() {
         let length = |text: &'static str, known| {
             let mut headers = headers(&[("content-length", text)]);
             canonical_length(&mut headers, known).map(|()| headers["content-length"].clone())

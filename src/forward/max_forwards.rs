@@ -1,4 +1,4 @@
-//! Requests that are answered here, since this is their last proxy (`Max-Forwards: 0`, RFC 9110 section 7.6.2).
+//! Responds to OPTIONS and TRACE requests that end at this proxy (`Max-Forwards: 0`, RFC 9110 section 7.6.2).
 
 use std::io::Write;
 
@@ -7,44 +7,46 @@ use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, MAX_FORWARDS, VIA
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 
-use super::refused;
+use super::local_response;
 use crate::local_response::LocalResponse;
 use crate::upstream::{RequestBody, ResponseBody};
 
-/// Answers what is meant for the gateway itself, and lets the rest pass.
-pub(super) fn answer(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
+/// Responds to a request for the gateway itself, and rejects methods that are not forwarded. Returns `None` for other
+/// requests.
+pub(super) fn respond(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
     let method = request.method();
     let (is_trace, is_options) = (*method == Method::TRACE, *method == Method::OPTIONS);
     if *method == Method::CONNECT {
-        return Some(refused(LocalResponse::MethodNotImplemented, None)); // a tunnel would go around every rule
+        return Some(local_response(LocalResponse::MethodNotImplemented, None)); // a tunnel would bypass all rules
     }
     if !is_trace && !is_options {
         return None;
     }
-    let is_ours = !may_go_further(request.headers_mut());
-    match is_ours {
+    let is_last_hop = !decrement_max_forwards(request.headers_mut());
+    match is_last_hop {
         true if is_trace => Some(trace(request)),
-        true => Some(refused(LocalResponse::Options, None)),
-        // An origin would show a client the fields that others added for it.
-        false => is_trace.then(|| refused(LocalResponse::MethodNotImplemented, None)),
+        true => Some(local_response(LocalResponse::Options, None)),
+        // The response of an origin server would reveal fields that proxies have added.
+        false => is_trace.then(|| local_response(LocalResponse::MethodNotImplemented, None)),
     }
 }
 
-/// Counts `Max-Forwards` down, and says no at its end. Nonsense is as good as absent.
-fn may_go_further(headers: &mut HeaderMap) -> bool {
+/// Decrements `Max-Forwards`. Returns `false` if it is zero. Ignores an invalid value.
+fn decrement_max_forwards(headers: &mut HeaderMap) -> bool {
     let Some(value) = headers.get(MAX_FORWARDS) else { return true };
     let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     match digits.and_then(|digits| digits.parse::<u64>().ok()) {
         Some(0) => false,
-        Some(left) => {
-            headers.insert(MAX_FORWARDS, HeaderValue::from(left - 1));
+        Some(count) => {
+            headers.insert(MAX_FORWARDS, HeaderValue::from(count - 1));
             true
         }
         None => true,
     }
 }
 
-/// What arrived here, of its fields only those that tell of the way: any other may be a secret (RFC 9110 section
+/// Echoes the received request. Contains only `Host`, `Via` and `Max-Forwards`: other fields may be secret (RFC 9110
+/// section
 /// 9.3.8).
 fn trace(request: &Request<RequestBody>) -> Response<ResponseBody> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
@@ -52,7 +54,7 @@ fn trace(request: &Request<RequestBody>) -> Response<ResponseBody> {
     let mut message = format!("TRACE {target} HTTP/{version}\r\n").into_bytes();
     for name in [HOST, VIA, MAX_FORWARDS] {
         for value in request.headers().get_all(&name) {
-            // Writing to memory cannot fail.
+            // Writing to a `Vec` cannot fail.
             _ = write!(message, "{name}: ");
             message.extend_from_slice(value.as_bytes());
             message.extend_from_slice(b"\r\n");

@@ -1,7 +1,7 @@
-//! The inner service: takes a request that may go on, sends it to its upstream, and brings back the answer.
+//! The service below the rate limit layer: forwards an admitted request to its upstream and returns the response.
 //!
-//! Bodies and trailers stream in both directions, with backpressure. An answer that its upstream cuts off is cut off
-//! towards the client too, so that half an answer is never taken for a whole one.
+//! Bodies and trailers stream in both directions, with backpressure. If an upstream breaks off a response, the gateway
+//! also breaks off the response to the client, so that the client does not take it for complete.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,7 +26,7 @@ mod tests;
 
 use self::deadline::Deadline;
 use self::head::ForwardInput;
-pub(crate) use self::head::response as rewrite_answer;
+pub(crate) use self::head::response as rewrite_response;
 use self::upgrade::ExtendedConnect;
 use crate::boxed::boxed;
 use crate::layer::{ForwardContext, NotSent};
@@ -38,22 +38,22 @@ use crate::upstream::{
     Client, HeadlessResponse, RequestBody, ResponseBody, TooLong, Trace, Upstream, UpstreamError, Upstreams,
 };
 
-/// The reason in the access log where the deadline of a call has passed.
+/// The reason in the access log if the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";
 
-/// The service under the rate limit.
+/// The service that forwards requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Forward {
     upstreams: Arc<Upstreams>,
 }
 
-/// Who sent a request, for the fields that tell the upstream.
+/// The peer that sent a request, for `X-Forwarded-*`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ForwardPeer {
     pub(crate) address: IpAddr,
-    /// Whether what it says about others is believed.
+    /// Whether the peer is a trusted proxy.
     pub(crate) trusted: bool,
-    /// Whether it speaks TLS with us.
+    /// Whether the peer's connection uses TLS.
     pub(crate) over_tls: bool,
 }
 
@@ -61,34 +61,37 @@ pub(crate) struct ForwardPeer {
 #[derive(Debug)]
 pub(crate) struct PreparedRequest<'u> {
     upstream: &'u Upstream,
-    /// Whose share of the upstream's connections it uses.
+    /// The client whose share of the upstream's connections the request uses.
     client: Client,
-    /// What becomes of it is told in the words of gRPC, if it is a call.
+    /// The kind of gRPC call, if it is one. Errors are then gRPC errors.
     call: Option<GrpcCall>,
     deadline: Deadline,
-    /// Whether the client reads trailers behind the answer.
-    takes_trailers: bool,
-    /// Boxed, as few requests are one.
+    /// Whether the client accepts trailers.
+    accepts_trailers: bool,
+    /// Boxed, because few requests are an extended CONNECT.
     connect: Option<Box<ExtendedConnect>>,
-    /// The record for the access log, if it is on.
+    /// The record for the access log, if it is enabled.
     trace: Option<Trace>,
 }
 
 // === impl Forward ===
 
 impl Forward {
-    /// Forwards to these upstreams.
+    /// Creates a service that forwards to these upstreams.
     pub(crate) fn new(upstreams: Arc<Upstreams>) -> Self {
         Self { upstreams }
     }
 
-    /// Rewrites the head for the upstream; or says what to answer without it.
+    /// Rewrites the head of a request for its upstream.
+    ///
+    /// # Errors
+    /// The gateway's own response to a request that is not forwarded.
     pub(crate) fn prepare(
         &self,
         request: &mut Request<RequestBody>,
     ) -> Result<PreparedRequest<'_>, Box<Response<ResponseBody>>> {
         let call = GrpcCall::detect(request.method(), request.headers());
-        let context = request.extensions_mut().remove::<ForwardContext>(); // one permit, one request
+        let context = request.extensions_mut().remove::<ForwardContext>(); // removed, so that one permit serves one request
         let trace = request.extensions_mut().remove::<Trace>();
         let Some(context) = context else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         let ForwardContext {
@@ -105,31 +108,31 @@ impl Forward {
         } = context;
         let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
-        if let Some(here) = max_forwards::answer(request) {
-            return Err(Box::new(here));
+        if let Some(response) = max_forwards::respond(request) {
+            return Err(Box::new(response));
         }
         let upgrade = upgrade.filter(|_| upstream.can_upgrade());
         let is_connect = is_tunnel(request);
         if is_connect && upgrade.is_none() {
-            // The layer has rejected it, unless the upstream is not that of the rules. It stays charged.
-            return Err(Box::new(refused(LocalResponse::MethodNotImplemented, call)));
+            // The layer rejects this before, unless the upstream supports HTTP/2 only. The request stays charged.
+            return Err(Box::new(local_response(LocalResponse::MethodNotImplemented, call)));
         }
-        let takes_trailers = takes_trailers(request.version(), kinds);
+        let accepts_trailers = accepts_trailers(request.version(), kinds);
         let peer = ForwardPeer { address: peer, trusted: trusted_peer, over_tls };
         head::request(
             request,
-            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), upstream: upstream.default_host() },
+            ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), default_host: upstream.default_host() },
         )
-        .map_err(|local_response| refused(local_response, call))?;
+        .map_err(|response| local_response(response, call))?;
         request.body_mut().filter_trailers(field_filter);
-        request.body_mut().limit(max_body).map_err(|TooLong| refused(LocalResponse::BodyTooLong, call))?;
+        request.body_mut().limit(max_body).map_err(|TooLong| local_response(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
-        let deadline = Deadline::of(call, request.headers());
-        Ok(PreparedRequest { upstream, client, call, deadline, takes_trailers, connect, trace })
+        let deadline = Deadline::from_fields(call, request.headers());
+        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, trace })
     }
 }
 
-/// Forwards a request that carries its [`ForwardContext`] in its extensions, and no other.
+/// Forwards only requests with a [`ForwardContext`] in their extensions.
 impl Service<Request<RequestBody>> for Forward {
     type Response = Response<ResponseBody>;
     type Error = Infallible;
@@ -141,84 +144,86 @@ impl Service<Request<RequestBody>> for Forward {
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         let forward = self.clone();
-        // Written in line: a future within this one would have room for the request once more.
+        // Inline: another async function would store the request a second time in its future.
         boxed(|| async move {
-            let PreparedRequest { upstream, client, call, mut deadline, takes_trailers, connect, trace } =
+            let PreparedRequest { upstream, client, call, mut deadline, accepts_trailers, connect, trace } =
                 match forward.prepare(&mut request) {
-                    Ok(ready) => ready,
-                    Err(here) => return Ok(*here),
+                    Ok(prepared) => prepared,
+                    Err(response) => return Ok(*response),
                 };
-            let sent = deadline.before(pin!(upstream.send(&mut request, client, trace.as_ref()))).await;
-            let mut response = match sent {
-                Some(Ok(answer)) => whole(answer, &mut request, call, takes_trailers, trace.as_ref()),
-                Some(Err(failure)) => failed(failure, call),
+            let result = deadline.run_until(pin!(upstream.send(&mut request, client, trace.as_ref()))).await;
+            let mut response = match result {
+                Some(Ok(response)) => rewrite(response, &mut request, call, accepts_trailers, trace.as_ref()),
+                Some(Err(error)) => error_response(error, call),
                 None => {
                     upstream.record_timeout();
-                    note(trace.as_ref(), DEADLINE_PASSED);
-                    refused(LocalResponse::DeadlinePassed, call)
+                    record_failure(trace.as_ref(), DEADLINE_PASSED);
+                    local_response(LocalResponse::DeadlinePassed, call)
                 }
             };
-            deadline.bound(&mut response, call, takes_trailers);
+            deadline.limit_body(&mut response, call, accepts_trailers);
             if let Some(connect) = connect {
-                response = connect.judge(response, || note(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str()));
+                response = connect.check_response(response, || {
+                    record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str())
+                });
             }
-            response.extensions_mut().extend(take(request.extensions_mut())); // its room is used for the next request
+            response.extensions_mut().extend(take(request.extensions_mut())); // the server reuses its memory for the next request
             Ok(response)
         })
     }
 }
 
-/// Whether the client reads trailers behind an answer: it has said so, or speaks a version in which all do.
-fn takes_trailers(version: Version, kinds: FieldKinds) -> bool {
+/// Returns `true` if the client accepts trailers: with `TE: trailers`, or because it uses HTTP/2.
+fn accepts_trailers(version: Version, kinds: FieldKinds) -> bool {
     version == Version::HTTP_2 || (version == Version::HTTP_11 && kinds.has(FieldKind::AcceptsTrailers))
 }
 
-/// What the client is told of what the upstream says.
-fn whole(
-    answer: HeadlessResponse,
+/// Rewrites the upstream's response for the client.
+fn rewrite(
+    response: HeadlessResponse,
     request: &mut Request<RequestBody>,
     call: Option<GrpcCall>,
-    takes_trailers: bool,
+    accepts_trailers: bool,
     trace: Option<&Trace>,
 ) -> Response<ResponseBody> {
-    let mut response = answer.into_response(request);
-    match head::response(&mut response, takes_trailers) {
+    let mut response = response.into_response(request);
+    match head::response(&mut response, accepts_trailers) {
         Some(()) => response,
         None => {
-            note(trace, AttemptOutcome::InvalidResponse.as_str());
-            refused(LocalResponse::BadUpstreamResponse, call)
+            record_failure(trace, AttemptOutcome::InvalidResponse.as_str());
+            local_response(LocalResponse::BadUpstreamResponse, call)
         }
     }
 }
 
-/// Records for the access log why the upstream's response is replaced.
-fn note(trace: Option<&Trace>, reason: &'static str) {
+/// Records for the access log why the gateway replaces the upstream's response.
+fn record_failure(trace: Option<&Trace>, reason: &'static str) {
     if let Some(trace) = trace {
         trace.record_failure(reason);
     }
 }
 
-/// What it is told where the upstream says nothing.
-fn failed(failure: UpstreamError, call: Option<GrpcCall>) -> Response<ResponseBody> {
-    match failure {
+/// Returns the response of the gateway if the upstream sent none.
+fn error_response(error: UpstreamError, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    match error {
         UpstreamError::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
-        // It stays charged: each attempt costs a handshake.
-        UpstreamError::CannotSwitch => refused(LocalResponse::UpstreamUnreachable, call),
+        // Stays charged, because each attempt costs a TLS handshake.
+        UpstreamError::UpgradeUnsupported => local_response(LocalResponse::UpstreamUnreachable, call),
         UpstreamError::QueueFull | UpstreamError::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
-        UpstreamError::TimedOut => refused(LocalResponse::UpstreamTimedOut, call),
-        UpstreamError::Broken => refused(LocalResponse::BadUpstreamResponse, call),
-        UpstreamError::ClientStalled => refused(LocalResponse::BodyTimedOut, call),
-        UpstreamError::ClientBroken => refused(LocalResponse::BodyIncomplete, call),
-        UpstreamError::ClientTooLong => refused(LocalResponse::BodyTooLong, call),
+        UpstreamError::TimedOut => local_response(LocalResponse::UpstreamTimedOut, call),
+        UpstreamError::Broken => local_response(LocalResponse::BadUpstreamResponse, call),
+        UpstreamError::ClientStalled => local_response(LocalResponse::BodyTimedOut, call),
+        UpstreamError::ClientBroken => local_response(LocalResponse::BodyIncomplete, call),
+        UpstreamError::ClientTooLong => local_response(LocalResponse::BodyTooLong, call),
     }
 }
 
-fn refused(local_response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
-    local_response.into_response_for(call, HeaderMap::new()).map(ResponseBody::from)
+fn local_response(response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    response.into_response_for(call, HeaderMap::new()).map(ResponseBody::from)
 }
 
-fn not_sent(local_response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
-    let mut response = refused(local_response, call);
+fn not_sent(response: LocalResponse, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    let mut response = local_response(response, call);
     response.extensions_mut().insert(NotSent);
     response
 }

@@ -1,55 +1,59 @@
-//! Offers of another protocol, as an upstream is told of them, and what its answers mean to a client of HTTP/2.
+//! Offers a protocol upgrade to an upstream, and checks its response for HTTP/2 clients.
 
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
-use super::{refused, websocket};
+use super::{local_response, websocket};
 use crate::local_response::LocalResponse;
 use crate::upgrade::Upgrade;
 use crate::upstream::{RequestBody, ResponseBody};
 
 const WEBSOCKET: &[u8] = b"websocket";
 
-/// A tunnel that a client of HTTP/2 has asked for (extended CONNECT, RFC 8441), and which is to be a switched
-/// connection.
+/// An extended CONNECT of an HTTP/2 client (RFC 8441), which is forwarded as an HTTP/1.1 upgrade.
 #[derive(Debug)]
 pub(super) struct ExtendedConnect {
-    /// What an upstream says that has understood the handshake of WebSocket.
+    /// The expected `Sec-WebSocket-Accept` of the response.
     accept: Option<HeaderValue>,
 }
 
-/// Offers the protocol to the upstream, whose answer is held against what is noted here.
+/// Adds the offer of a protocol to a request. Returns the state to check the response, if the request is an extended
+/// CONNECT.
 pub(super) fn offer(
     request: &mut Request<RequestBody>,
     upgrade: Upgrade,
     is_connect: bool,
 ) -> Option<Box<ExtendedConnect>> {
     let headers = request.headers_mut();
-    headers.remove(header::TE); // there are origins that read one option of `Connection`
+    headers.remove(header::TE); // some servers parse only one option of `Connection`
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(header::UPGRADE, upgrade.protocol.clone());
     let mut accept = None;
     if is_connect && upgrade.protocol.as_bytes().eq_ignore_ascii_case(WEBSOCKET) {
-        let (key, answer) = websocket::key();
+        let (key, expected) = websocket::generate_key();
         headers.insert(header::SEC_WEBSOCKET_KEY, key);
         headers.entry(header::SEC_WEBSOCKET_VERSION).or_insert(HeaderValue::from_static("13"));
-        accept = Some(answer);
+        accept = Some(expected);
     }
     request.extensions_mut().insert(upgrade);
     is_connect.then(|| Box::new(ExtendedConnect { accept }))
 }
 
 impl ExtendedConnect {
-    /// The answer for the client. A success that is no switch would tell it that the tunnel is there. Calls `broken` if
-    /// it replaces the response.
-    pub(super) fn judge(&self, mut response: Response<ResponseBody>, broken: impl FnOnce()) -> Response<ResponseBody> {
+    /// Checks the response for the client. Replaces a success other than 101: the client would take it for an open
+    /// tunnel. Calls `on_invalid` if it replaces the response.
+    pub(super) fn check_response(
+        &self,
+        mut response: Response<ResponseBody>,
+        on_invalid: impl FnOnce(),
+    ) -> Response<ResponseBody> {
         let accepted = response.headers_mut().remove(ACCEPT);
-        let is_switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let is_wrong = is_switched && self.accept.is_some() && self.accept != accepted;
+        let is_upgraded = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let is_wrong = is_upgraded && self.accept.is_some() && self.accept != accepted;
         if !is_wrong && !response.status().is_success() {
             return response;
         }
-        broken();
-        refused(LocalResponse::BadUpstreamResponse, None)
+        on_invalid();
+        local_response(LocalResponse::BadUpstreamResponse, None)
     }
 }
 

@@ -1,18 +1,17 @@
-//! The handshake of WebSocket, where it is the gateway that makes it (RFC 6455 section 4.1): a client of HTTP/2 sends
-//! no key.
+//! The WebSocket handshake that the gateway performs for HTTP/2 clients, which send no key (RFC 6455 section 4.1).
 
 use http::HeaderValue;
 use sha1_smol::Sha1;
 
-/// What is put behind a key (RFC 6455 section 1.3).
+/// The suffix that is hashed with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// A key that nobody can foresee, and what its answer must say.
-pub(super) fn key() -> (HeaderValue, HeaderValue) {
+/// Generates a random key. Returns the key and the expected `Sec-WebSocket-Accept`.
+pub(super) fn generate_key() -> (HeaderValue, HeaderValue) {
     let mut nonce = [0; 16];
-    // A system without randomness starts no process.
+    // Cannot fail: the process does not start without a source of randomness.
     _ = getrandom::fill(&mut nonce);
     let key = base64(&nonce);
     (value(&key), value(&accept(&key)))
@@ -23,7 +22,7 @@ fn accept(key: &str) -> String {
 }
 
 fn value(text: &str) -> HeaderValue {
-    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("")) // base64 is a value
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static("")) // cannot fail: base64 is valid
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -43,12 +42,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_to_a_key_is_that_of_the_standard() {
+    fn accept_value_matches_the_example_of_rfc_6455() {
         assert_eq!(accept("dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     }
 
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_matches_the_examples_of_rfc_4648() {
         for (text, coded) in
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
         {
@@ -57,8 +56,8 @@ mod tests {
     }
 
     #[test]
-    fn no_two_keys_are_the_same() {
-        let (one, other) = (key(), key());
+    fn two_keys_differ() {
+        let (one, other) = (generate_key(), generate_key());
         assert!(one != other && one.0.len() == 24 && one.1.len() == 28);
     }
 }

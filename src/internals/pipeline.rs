@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 use crate::config::Config;
 use crate::facts::{Facts, Requests};
-use crate::forward::{Forward, rewrite_answer};
+use crate::forward::{Forward, rewrite_response};
 use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
 use crate::metrics::Metrics;
@@ -138,7 +138,7 @@ impl Pipeline {
         };
         let none = ResponseBody::from(Full::new(Bytes::new()));
         let mut response = parsed.line.into_response(fields, Extensions::new(), none);
-        if rewrite_answer(&mut response, true).is_none() {
+        if rewrite_response(&mut response, true).is_none() {
             return PipelineOutcome::Malformed;
         }
         let length = if let Framing::Length(length) = framing { Some(length) } else { None };

@@ -130,7 +130,7 @@ impl Endpoint {
             Ok(connection) => connection,
             // The target supports only HTTP/2. Other requests keep using the negotiated protocol.
             Err(error) if self.is_negotiated && is_upgrade(request) && error.is_unsupported => {
-                return Err(AttemptError::Failed(UpstreamError::CannotSwitch));
+                return Err(AttemptError::Failed(UpstreamError::UpgradeUnsupported));
             }
             Err(error) => return Err(self.not_sent(error)),
         };

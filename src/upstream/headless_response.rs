@@ -45,10 +45,10 @@ mod tests {
         let mut request = Request::new(RequestBody::none());
         request.headers_mut().insert("x-request", HeaderValue::from_static("1"));
         request.extensions_mut().insert("of the request");
-        let mut answered = Response::new(ResponseBody::from(Full::new(Bytes::new())));
-        answered.headers_mut().insert("x-response", HeaderValue::from_static("2"));
-        let response = HeadlessResponse::from_response(answered, &mut request).into_response(&mut request);
-        assert_eq!(response.headers().keys().collect::<Vec<_>>(), ["x-response"]);
-        assert!(response.extensions().is_empty());
+        let mut response = Response::new(ResponseBody::from(Full::new(Bytes::new())));
+        response.headers_mut().insert("x-response", HeaderValue::from_static("2"));
+        let complete = HeadlessResponse::from_response(response, &mut request).into_response(&mut request);
+        assert_eq!(complete.headers().keys().collect::<Vec<_>>(), ["x-response"]);
+        assert!(complete.extensions().is_empty());
     }
 }

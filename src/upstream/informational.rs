@@ -1,4 +1,4 @@
-//! Answers that only send_informational (1xx), on their way to a client.
+//! Forwards informational responses (1xx) to the client.
 
 use std::sync::Weak;
 

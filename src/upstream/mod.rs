@@ -109,7 +109,7 @@ pub enum UpstreamError {
     ClientTooLong,
     /// The target serves HTTP/2 only, which has no `Upgrade`. The request was not sent.
     #[error("the target serves HTTP/2 only")]
-    CannotSwitch,
+    UpgradeUnsupported,
 }
 
 #[derive(Debug)]
@@ -246,7 +246,7 @@ impl Upstream {
         let result = self.try_targets(request, client, trace, begin).await;
         match &result {
             Ok(_) => self.metrics.answered(begin.elapsed()),
-            Err(UpstreamError::Unreachable | UpstreamError::CannotSwitch) => self.metrics.unreachable(),
+            Err(UpstreamError::Unreachable | UpstreamError::UpgradeUnsupported) => self.metrics.unreachable(),
             Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
             Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
             Err(UpstreamError::TimedOut) => self.metrics.timed_out(),

@@ -56,11 +56,11 @@ impl SingleFlight {
         }
         self.share_failure(failures)?;
         let (this, opening) = (Arc::clone(self), opening());
-        let opened = tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             let _guard = guard;
             opening.await.inspect_err(|error| this.record_failure(error))
         });
-        opened.await.unwrap_or_else(|panic| Err(TargetError::connect(&panic.into())))
+        task.await.unwrap_or_else(|panic| Err(TargetError::connect(&panic.into())))
     }
 
     /// Returns the last error if an attempt has failed since there were `failures` failures.

@@ -119,7 +119,7 @@ impl TargetState {
     fn end_outage(&self, now: Instant) {
         let ended = {
             let mut log = self.log.lock();
-            let Some(ended) = log.outage.take_if(|outage| outage.is_over(now)) else { return };
+            let Some(ended) = log.outage.take_if(|outage| outage.ends_at(now)) else { return };
             self.is_failing.store(false, Relaxed);
             log.last_recovery = Some(now);
             ended
@@ -212,7 +212,7 @@ impl Outage {
     }
 
     /// Returns `true` if a success at `now` ends the outage.
-    fn is_over(&self, now: Instant) -> bool {
+    fn ends_at(&self, now: Instant) -> bool {
         !self.is_repeated || now - self.last_failure >= LOG_INTERVAL
     }
 }

@@ -90,7 +90,7 @@ impl TargetError {
             UpstreamError::QueueFull => (AttemptOutcome::QueueFull, "queue"),
             UpstreamError::QueueTimedOut => (AttemptOutcome::QueueTimeout, "queue"),
             UpstreamError::Unreachable => (AttemptOutcome::ConnectFailed, "connect"),
-            UpstreamError::CannotSwitch => (AttemptOutcome::TlsFailed, "tls"),
+            UpstreamError::UpgradeUnsupported => (AttemptOutcome::TlsFailed, "tls"),
             UpstreamError::Broken => (AttemptOutcome::InvalidResponse, "response"),
             UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong => return None,
         };

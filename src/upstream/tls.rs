@@ -180,7 +180,7 @@ impl ActiveConfig {
     }
 }
 
-/// Returns the configured authorities, else those of the system.
+/// Returns the configured authorities, else the system's.
 fn trust_anchors(tls: &UpstreamTls) -> Result<Arc<RootCertStore>, TlsSetupError> {
     if let Some(path) = &tls.ca {
         let file = ConfiguredFile { key: "ca", path };

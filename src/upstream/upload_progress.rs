@@ -1,7 +1,7 @@
 //! The progress of a request body, shared by the body and the wait for the response.
 //!
-//! Tells a slow client from a slow upstream. Holds a body back until the upstream requests it (`Expect: 100-continue`).
-//! Requests without a body have no progress.
+//! Distinguishes a slow client from a slow upstream. Holds a body back until the upstream requests it (`Expect:
+//! 100-continue`). Requests without a body have no progress.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

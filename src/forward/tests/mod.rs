@@ -129,7 +129,7 @@ async fn with_permit(
     let context = RequestContext { version: request.version(), trusted: trusted_peer, next: NextHop::Origin };
     let kinds = match field_filter.apply(request.headers_mut(), context) {
         Ok(kinds) => kinds,
-        Err(bad) => return refused(BadRequest::from(bad).into(), None),
+        Err(bad) => return local_response(BadRequest::from(bad).into(), None),
     };
     let context = ForwardContext {
         _permit: admit_unlimited().permit,

@@ -120,8 +120,11 @@ fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec
     let kinds = field_filter.apply(request.headers_mut(), context).ok()?;
     let peer = ForwardPeer { address: PEER.parse().unwrap(), trusted, over_tls: false };
     let upstream = HeaderValue::from_static("upstream.example");
-    head::request(&mut request, ForwardInput { peer, kinds, field_filter: Some(&field_filter), upstream: &upstream })
-        .ok()?;
+    head::request(
+        &mut request,
+        ForwardInput { peer, kinds, field_filter: Some(&field_filter), default_host: &upstream },
+    )
+    .ok()?;
     let mut bytes = Vec::new();
     write_request(&mut bytes, &request);
     Some(bytes)

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version, header};
 
 use super::super::body::RequestBody;
 
-/// Fields with secret values, which HPACK must not store. Many clients share a connection: from the length of its own
+/// Fields with secret values, which HPACK must not store. Many clients share a connection: from the length of its
 /// request, a client could find out whether it has guessed the secret of another client (RFC 7541 section 7.1).
 const SECRETS: [HeaderName; 3] = [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION];
 
