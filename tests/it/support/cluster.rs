@@ -107,7 +107,7 @@ impl RedisCluster {
             cmd("CLUSTER").arg("SET-CONFIG-EPOCH").arg(number + 1).exec(&mut redis).expect("an epoch");
             if number < self.primaries {
                 let slots: Vec<usize> = (number * share..((number + 1) * share).min(HASH_SLOTS)).collect();
-                cmd("CLUSTER").arg("ADDHASH_SLOTS").arg(slots).exec(&mut redis).expect("slots");
+                cmd("CLUSTER").arg("ADDSLOTS").arg(slots).exec(&mut redis).expect("slots");
             }
             for other in &self.ports()[..number] {
                 cmd("CLUSTER").arg("MEET").arg("127.0.0.1").arg(*other).exec(&mut redis).expect("met");
