@@ -35,9 +35,9 @@ async fn main() -> Result<()> {
     let child = Command::new(std::env::current_exe()?).arg(&redis).env(CHILD, "1").stdout(Stdio::piped()).spawn()?;
     let own = take_all(&limiter).await?;
     let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;
-    let of_child: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
-    println!("{RATE} permits per second for {SECONDS} seconds: the parent got {own}, its child {of_child}");
-    println!("together {}; no window of one second has more than {RATE}", own + of_child);
+    let child_permits: u64 = String::from_utf8(output.stdout)?.trim().parse()?;
+    println!("{RATE} permits per second for {SECONDS} seconds: the parent got {own}, its child {child_permits}");
+    println!("together {}; no window of one second has more than {RATE}", own + child_permits);
     limiter.delete().await?;
     Ok(())
 }

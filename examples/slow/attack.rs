@@ -1,4 +1,4 @@
-//! Connections that are slow on purpose.
+//! Opens connections that are slow on purpose.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,24 +12,24 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How often a slow connection sends a byte.
-const PACE: Duration = Duration::from_secs(2);
+/// The interval at which a slow connection sends a byte.
+const BYTE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How many connect at once.
-const ABREAST: usize = 200;
+/// The number of concurrent connection attempts.
+const CONCURRENT_ATTEMPTS: usize = 200;
 
-/// In what they are slow.
+/// The way in which a connection is slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// A head that comes byte by byte.
+    /// Sends a request head byte by byte.
     Head,
-    /// A body that comes byte by byte.
+    /// Sends a request body byte by byte.
     Body,
-    /// An answer that is not read.
+    /// Does not read the response.
     Read,
-    /// An HTTP/2 stream whose window is shut.
+    /// Opens an HTTP/2 stream with a window of 0.
     Window,
-    /// HTTP/2 with open windows and 100 streams, whose responses are not read from the socket.
+    /// Opens 100 HTTP/2 streams with large windows, and does not read the responses from the socket.
     Unread,
 }
 
@@ -43,7 +43,7 @@ impl Kind {
     }
 }
 
-/// All of them, until it is stopped.
+/// A running attack with slow connections of one kind.
 #[derive(Debug)]
 pub struct Attack {
     tasks: JoinSet<()>,
@@ -58,14 +58,14 @@ struct Counts {
 }
 
 impl Attack {
-    /// Opens so many connections, from these addresses in turn; returns when all have been tried.
+    /// Opens `connections` connections, from these addresses in turn. Returns when all have been tried.
     pub async fn start(kind: Kind, gateway: SocketAddr, from: &[IpAddr], connections: usize) -> Self {
         let (mut tasks, counts) = (JoinSet::new(), Arc::<Counts>::default());
         for (index, address) in from.iter().cycle().take(connections).enumerate() {
-            while index >= counts.tried.load(Relaxed) + ABREAST {
+            while index >= counts.tried.load(Relaxed) + CONCURRENT_ATTEMPTS {
                 sleep(Duration::from_millis(1)).await;
             }
-            tasks.spawn(hold(kind, gateway, *address, Arc::clone(&counts)));
+            tasks.spawn(hold_connection(kind, gateway, *address, Arc::clone(&counts)));
         }
         while counts.tried.load(Relaxed) < connections {
             sleep(Duration::from_millis(10)).await;
@@ -73,7 +73,7 @@ impl Attack {
         Self { tasks, counts }
     }
 
-    /// How many were open, and how many had been refused or ended.
+    /// Ends the attack. Returns the number of connections that were open, and of those that were refused or closed.
     pub fn stop(mut self) -> (usize, usize) {
         let counts = (self.counts.open.load(Relaxed), self.counts.ended.load(Relaxed));
         self.tasks.abort_all();
@@ -81,12 +81,12 @@ impl Attack {
     }
 }
 
-async fn hold(kind: Kind, gateway: SocketAddr, from: IpAddr, counts: Arc<Counts>) {
+async fn hold_connection(kind: Kind, gateway: SocketAddr, from: IpAddr, counts: Arc<Counts>) {
     let connected = timeout(Duration::from_secs(5), connect(gateway, from)).await;
     counts.tried.fetch_add(1, Relaxed);
     if let Ok(Ok(stream)) = connected {
         counts.open.fetch_add(1, Relaxed);
-        _ = drag(kind, stream).await;
+        _ = stay_slow(kind, stream).await;
         counts.open.fetch_sub(1, Relaxed);
     }
     counts.ended.fetch_add(1, Relaxed);
@@ -94,14 +94,14 @@ async fn hold(kind: Kind, gateway: SocketAddr, from: IpAddr, counts: Arc<Counts>
 
 async fn connect(gateway: SocketAddr, from: IpAddr) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
-    // So that little of an answer fits.
+    // A small buffer, so that it holds little of a response.
     socket.set_recv_buffer_size(4096)?;
     socket.bind((from, 0).into())?;
     socket.connect(gateway).await
 }
 
-/// Until the other side has had enough of it.
-async fn drag(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
+/// Keeps the connection slow until the server closes it.
+async fn stay_slow(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
     match kind {
         Kind::Head => stream.write_all(b"GET / HTTP/1.1\r\nHost: a.example\r\nX-Slow: ").await?,
         Kind::Body => {
@@ -109,23 +109,23 @@ async fn drag(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
             stream.write_all(head).await?;
         }
         Kind::Read => stream.write_all(b"GET /large HTTP/1.1\r\nHost: a.example\r\n\r\n").await?,
-        Kind::Window => stream.write_all(&shut_window()).await?,
+        Kind::Window => stream.write_all(&zero_window()).await?,
         Kind::Unread => stream.write_all(&open_windows()).await?,
     }
-    let mut answer = [0; 256];
+    let mut response = [0; 256];
     loop {
-        let drips = matches!(kind, Kind::Head | Kind::Body);
+        let sends_bytes = matches!(kind, Kind::Head | Kind::Body);
         tokio::select! {
-            // One that reads nothing sees its end all the same, when it writes.
-            read = stream.read(&mut answer), if !matches!(kind, Kind::Read | Kind::Unread) => {
-                if read? == 0 || answer.starts_with(b"HTTP/1.1 503") {
+            // A connection that does not read notices the close when it checks for errors.
+            read = stream.read(&mut response), if !matches!(kind, Kind::Read | Kind::Unread) => {
+                if read? == 0 || response.starts_with(b"HTTP/1.1 503") {
                     return Ok(());
                 }
             }
-            () = sleep(PACE) => {
+            () = sleep(BYTE_INTERVAL) => {
                 let error = stream.take_error()?;
                 error.map_or(Ok(()), Err)?;
-                if drips {
+                if sends_bytes {
                     stream.write_all(b"x").await?;
                 }
             }
@@ -134,7 +134,7 @@ async fn drag(kind: Kind, mut stream: TcpStream) -> io::Result<()> {
 }
 
 /// A preface, SETTINGS with a window of 0 for all streams, and a GET of `/large` (RFC 9113 sections 3.4 and 6).
-fn shut_window() -> Vec<u8> {
+fn zero_window() -> Vec<u8> {
     let mut bytes = preface(0);
     bytes.extend(get(1, "/large"));
     bytes

@@ -1,4 +1,4 @@
-//! The gateway and the origin, as processes of their own.
+//! The gateway and the origin, as separate processes.
 
 use std::error::Error;
 use std::fs;
@@ -11,23 +11,23 @@ use tidegate::{Config, Gateway};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Which process.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Role {
     Gateway,
     Origin,
 }
 
-/// What slow readers ask for: more than the kernel takes.
+/// The length of a response that is larger than the kernel's buffers.
 const LARGE: usize = 32 << 20;
 
-/// The length of a response that a window has room for.
+/// The length of a response that fits into a window.
 const SHORT: usize = 60_000;
 
-/// What is written of it at once.
-const PART: usize = 64 << 10;
+/// The length of one write.
+const CHUNK: usize = 64 << 10;
 
-/// A process, ended when it is dropped.
+/// A process. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Child {
     child: std::process::Child,
@@ -35,7 +35,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Starts it, and waits until it says where it listens.
+    /// Starts a process, and waits until it prints its address.
     pub fn start(role: Role, origins: &[SocketAddr]) -> Result<Self, Box<dyn Error>> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--role", if matches!(role, Role::Gateway) { "gateway" } else { "origin" }]);
@@ -46,7 +46,7 @@ impl Child {
         Ok(Self { child, address: line.trim().parse()? })
     }
 
-    /// What it occupies, in KiB.
+    /// Returns the resident memory of the process in KiB.
     pub fn memory(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -61,7 +61,7 @@ impl Drop for Child {
     }
 }
 
-/// Is that process until its input ends.
+/// Runs this process in `role` until its standard input ends.
 pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
     let wait = || std::io::stdin().read_to_end(&mut Vec::new());
     if let (Role::Gateway, [slow, honest]) = (role, origins) {
@@ -76,8 +76,9 @@ pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The defaults. The honest client has an upstream of its own: those who are slow hold connections of the one that they ask, up
-/// to its `max_connections`, and keep its process busy. `/short` has more of them, so that the responses of all streams wait.
+/// Returns rules with the default settings. The honest client has its own upstream, because slow clients use up
+/// `max_connections` of theirs and keep its process busy. The upstream of `/short` has a higher `max_connections`, so
+/// that the responses of all streams wait.
 fn rules(slow: SocketAddr, honest: SocketAddr) -> String {
     format!(
         "listen: 127.0.0.1:0
@@ -94,21 +95,22 @@ routes:
     )
 }
 
-/// Answers everything, `/large` with more than any client takes, and `/short` with a body that fits into a window.
+/// Responds to all requests: to `/large` with more than any client reads, and to `/short` with a body that fits into a
+/// window.
 async fn serve() -> std::io::Result<()> {
     let socket = TcpSocket::new_v4()?;
-    // Inherited by its connections: what nobody reads is not to fill the memory of this machine's kernel.
+    // Accepted connections inherit this. Unread responses must not fill the memory of the kernel.
     socket.set_send_buffer_size(64 << 10)?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     let listener = socket.listen(4096)?;
     println!("{}", listener.local_addr()?);
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        tokio::spawn(async move { _ = answer(stream).await });
+        tokio::spawn(async move { _ = respond(stream).await });
     }
 }
 
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+async fn respond(mut stream: TcpStream) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     loop {
         while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
@@ -122,18 +124,18 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
             _ => 2,
         };
         if bytes.starts_with(b"POST") {
-            // A body that does not come.
+            // Waits for the rest of a body that never arrives.
             while stream.read_buf(&mut bytes).await? > 0 {
                 bytes.clear();
             }
             return Ok(());
         }
         bytes.clear();
-        let mut part = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
-        for begin in (0..length).step_by(PART) {
-            part.resize(part.len() + PART.min(length - begin), b'x');
-            stream.write_all(&part).await?;
-            part.clear();
+        let mut chunk = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n").into_bytes();
+        for begin in (0..length).step_by(CHUNK) {
+            chunk.resize(chunk.len() + CHUNK.min(length - begin), b'x');
+            stream.write_all(&chunk).await?;
+            chunk.clear();
         }
     }
 }

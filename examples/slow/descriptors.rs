@@ -1,10 +1,10 @@
-//! How many descriptors a process may have.
+//! Raises the limit of file descriptors.
 
 use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As many as the system lets it, without being asked as root; says how many.
+/// Raises the limit to the maximum without root privileges. Returns the new limit.
 pub fn raise() -> io::Result<usize> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;

@@ -1,4 +1,4 @@
-//! One client that asks fifty times a second, each time on a connection of its own.
+//! A client that sends 50 requests per second, each on a new connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,68 +13,68 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 const REQUEST: &[u8] = b"GET /honest HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
-/// How long answers took, and how many never came.
+/// The response results, and the number of failed requests.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
-    pub answered: Vec<Duration>,
+pub struct Results {
+    pub response_times: Vec<Duration>,
     pub failed: usize,
 }
 
-/// The client, on a thread of its own.
+/// A running client, on another thread.
 #[derive(Debug)]
-pub struct Honest(Arc<Mutex<Times>>);
+pub struct HonestClient(Arc<Mutex<Results>>);
 
-impl Times {
-    pub fn asked(&self) -> usize {
-        self.answered.len() + self.failed
+impl Results {
+    pub fn requests(&self) -> usize {
+        self.response_times.len() + self.failed
     }
 
-    /// Of the answers that came.
+    /// Returns a percentile of the response times.
     pub fn percentile(&self, percent: usize) -> Duration {
-        let mut sorted = self.answered.clone();
+        let mut sorted = self.response_times.clone();
         sorted.sort_unstable();
-        let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-        sorted.get(at).copied().unwrap_or_default()
+        let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+        sorted.get(index).copied().unwrap_or_default()
     }
 }
 
-impl Honest {
+impl HonestClient {
     pub fn start(gateway: SocketAddr) -> Self {
-        let times: Arc<Mutex<Times>> = Arc::default();
-        let shared = Arc::clone(&times);
+        let results: Arc<Mutex<Results>> = Arc::default();
+        let shared = Arc::clone(&results);
         thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map(|runtime| runtime.block_on(ask_for_ever(gateway, &shared)))
+            runtime.map(|runtime| runtime.block_on(send_requests(gateway, &shared)))
         });
-        Self(times)
+        Self(results)
     }
 
-    /// What there is since the last time.
-    pub fn take(&self) -> Times {
+    /// Returns the results since the last call.
+    pub fn take(&self) -> Results {
         std::mem::take(&mut *self.0.lock())
     }
 }
 
-async fn ask_for_ever(gateway: SocketAddr, times: &Mutex<Times>) {
+async fn send_requests(gateway: SocketAddr, results: &Mutex<Results>) {
     let mut ticks = interval(Duration::from_millis(20));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let begin = Stopwatch::start();
-        let answered = timeout(Duration::from_secs(5), ask(gateway)).await.is_ok_and(|asked| asked.unwrap_or(false));
-        let mut times = times.lock();
-        if answered {
-            times.answered.push(begin.elapsed());
+        let succeeded = timeout(Duration::from_secs(5), get(gateway)).await.is_ok_and(|result| result.unwrap_or(false));
+        let mut results = results.lock();
+        if succeeded {
+            results.response_times.push(begin.elapsed());
         } else {
-            times.failed += 1;
+            results.failed += 1;
         }
     }
 }
 
-async fn ask(gateway: SocketAddr) -> std::io::Result<bool> {
+async fn get(gateway: SocketAddr) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(gateway).await?;
     stream.write_all(REQUEST).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
-    Ok(answer.starts_with(b"HTTP/1.1 200 "))
+    let mut response = Vec::new();
+    stream.read_to_end(&mut response).await?;
+    Ok(response.starts_with(b"HTTP/1.1 200 "))
 }

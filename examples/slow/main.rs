@@ -1,6 +1,6 @@
-//! 10,000 slow connections of each kind, from one address and from many, while an honest client asks fifty times a second:
-//! whether it is always answered, how long that takes beside calm times, and what memory the gateway needs. HTTP/2
-//! clients that leave the responses of 100 streams in the socket are 100.
+//! Opens 10,000 slow connections of each kind, from one address and from 250, while an honest client sends 50 requests
+//! per second. Measures whether all honest requests succeed, their response results compared with a calm gateway, and the
+//! memory of the gateway. Of the HTTP/2 clients that leave the responses of 100 streams in the socket, there are 100.
 //!
 //! ```text
 //! cargo run --release --example slow
@@ -8,11 +8,11 @@
 //! cargo run --release --example slow -- --kind unread
 //! ```
 //!
-//! The gateway and its origin are processes of their own, this program again. It uses loopback alone, is over within two
-//! minutes, and exits 1 if the honest client was not always answered.
+//! The gateway and the origins are separate processes of this program. Uses only the loopback interface, and takes at
+//! most two minutes. Exits with 1 if an honest request failed.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a table is what it is for")]
+#![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the program prints its result")]
 
 mod attack;
 mod child;
@@ -29,38 +29,38 @@ use tokio::time::sleep;
 
 use self::attack::{Attack, Kind};
 use self::child::{Child, Role};
-use self::honest::{Honest, Times};
+use self::honest::{HonestClient, Results};
 
-/// Ask honestly while thousands are slow
+/// Measure a client while thousands of connections are slow
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many slow connections at once
+    /// Number of concurrent slow connections
     #[arg(long, default_value = "10000")]
     connections: usize,
-    /// For how long they are held, in seconds
+    /// Seconds for which the connections are held
     #[arg(long, default_value = "6")]
     hold: u64,
     /// Open slow connections of this kind only
     #[arg(long)]
     kind: Option<Kind>,
-    /// Be one of the other processes
+    /// Run as one of the other processes
     #[arg(long, hide = true)]
     role: Option<Role>,
-    /// Where the origins are: that of the slow ones, and that of the honest client
+    /// Addresses of the origins: for slow connections, and for the honest client
     #[arg(long, hide = true)]
     origin: Vec<std::net::SocketAddr>,
 }
 
 /// A line of the table.
 struct Row {
-    what: String,
-    /// While they were opened, as fast as it goes, and the second after; and then while they were held.
-    opening: Times,
-    times: Times,
-    /// Open when all had been tried, and what became of the others.
+    name: String,
+    /// The results while the connections were opened and in the second after, and then while they were held.
+    opening: Results,
+    results: Results,
+    /// Connections that were open at the end, and connections that were refused or closed.
     open: usize,
     ended: usize,
-    /// Most memory of the gateway meanwhile, in KiB.
+    /// The largest memory of the gateway, in KiB.
     memory: u64,
 }
 
@@ -71,33 +71,35 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         child::run(role, &arguments.origin)?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Some descriptors are for everything else. The gateway needs one to the origin beside each client's, for some kinds.
+    // Other files need some descriptors. With some kinds, the gateway needs one for the client and one for the origin.
     let most = descriptors.saturating_sub(500);
     let connections = arguments.connections.min(most);
     if connections < arguments.connections {
-        eprintln!("only {connections} connections: a process may have {descriptors} descriptors");
+        eprintln!("opening only {connections} connections: the limit is {descriptors} descriptors");
     }
     if descriptors < 2 * connections + 500 {
-        eprintln!("the gateway may have {descriptors} descriptors: too few for as many connections to its origin");
+        eprintln!(
+            "the gateway has too few descriptors for a connection to the origin per client: the limit is {descriptors}"
+        );
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let rows = runtime.block_on(measure(arguments.kind, connections, Duration::from_secs(arguments.hold)))?;
-    let all_answered = rows.iter().all(|row| row.times.failed + row.opening.failed == 0);
+    let all_succeeded = rows.iter().all(|row| row.results.failed + row.opening.failed == 0);
     table(&rows);
-    Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if all_succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn measure(only: Option<Kind>, connections: usize, hold: Duration) -> Result<Vec<Row>, Box<dyn Error>> {
     let origins = [Child::start(Role::Origin, &[])?, Child::start(Role::Origin, &[])?];
     let gateway = Child::start(Role::Gateway, &origins.each_ref().map(|origin| origin.address))?;
-    let honest = Honest::start(gateway.address);
+    let honest = HonestClient::start(gateway.address);
     sleep(Duration::from_secs(1)).await;
     honest.take();
     sleep(Duration::from_secs(8)).await;
     let mut rows = vec![Row {
-        what: "calm".into(),
-        opening: Times::default(),
-        times: honest.take(),
+        name: "calm".into(),
+        opening: Results::default(),
+        results: honest.take(),
         open: 0,
         ended: 0,
         memory: gateway.memory(),
@@ -108,7 +110,7 @@ async fn measure(only: Option<Kind>, connections: usize, hold: Duration) -> Resu
             let addresses: Vec<IpAddr> =
                 (0..addresses).map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 1, last + 1))).collect();
             let attack = Attack::start(*kind, gateway.address, &addresses, kind.connections(connections)).await;
-            // What the last of them ask for is answered meanwhile.
+            // Responses to the last of these connections are still sent.
             sleep(Duration::from_secs(1)).await;
             let (opening, mut memory) = (honest.take(), gateway.memory());
             let end = tokio::time::Instant::now() + hold;
@@ -117,9 +119,9 @@ async fn measure(only: Option<Kind>, connections: usize, hold: Duration) -> Resu
                 memory = memory.max(gateway.memory());
             }
             let (open, ended) = attack.stop();
-            let (what, times) = (format!("{kind:?}, {from}"), honest.take());
-            rows.push(Row { what, opening, times, open, ended, memory });
-            // Until the gateway has let go of them, so that kinds do not add up.
+            let (name, results) = (format!("{kind:?}, {from}"), honest.take());
+            rows.push(Row { name, opening, results, open, ended, memory });
+            // Waits until the gateway has closed these connections, so that kinds do not add up.
             sleep(Duration::from_secs(1)).await;
             honest.take();
         }
@@ -129,19 +131,19 @@ async fn measure(only: Option<Kind>, connections: usize, hold: Duration) -> Resu
 
 fn table(rows: &[Row]) {
     println!(
-        "| slow connections | open | refused or ended | asked | answered | p50 | p99 | p99 beside calm | slowest while they were opened, and a second after | memory |"
+        "| slow connections | open | refused or closed | requests | succeeded | p50 | p99 | p99 / calm p99 | slowest during and shortly after opening | memory |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
-    let calm = rows.first().map_or(Duration::ZERO, |row| row.times.percentile(99));
-    for Row { what, opening, times, open, ended, memory } in rows {
-        let beside = times.percentile(99).as_secs_f64() / calm.as_secs_f64().max(1e-9);
+    let calm = rows.first().map_or(Duration::ZERO, |row| row.results.percentile(99));
+    for Row { name, opening, results, open, ended, memory } in rows {
+        let ratio = results.percentile(99).as_secs_f64() / calm.as_secs_f64().max(1e-9);
         let millis = |time: Duration| format!("{:.2} ms", time.as_secs_f64() * 1_000.0);
         println!(
-            "| {what} | {open} | {ended} | {} | {} | {} | {} | {beside:.1} | {} | {} MiB |",
-            times.asked() + opening.asked(),
-            times.answered.len() + opening.answered.len(),
-            millis(times.percentile(50)),
-            millis(times.percentile(99)),
+            "| {name} | {open} | {ended} | {} | {} | {} | {} | {ratio:.1} | {} | {} MiB |",
+            results.requests() + opening.requests(),
+            results.response_times.len() + opening.response_times.len(),
+            millis(results.percentile(50)),
+            millis(results.percentile(99)),
             millis(opening.percentile(100)),
             memory / 1024
         );

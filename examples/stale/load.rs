@@ -1,4 +1,4 @@
-//! Clients that ask one after the other, each on one connection.
+//! Clients that send requests one after another, on one connection each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,59 +8,59 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::origin::Chance;
+use crate::origin::Random;
 
-/// How much is asked.
+/// The load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) connections: u16,
-    pub(crate) lasts: Duration,
-    /// Whether each client waits for up to 5 ms before it asks again.
+    pub(crate) duration: Duration,
+    /// Whether each client pauses for up to 5 ms between requests.
     pub(crate) pauses: bool,
 }
 
-/// What came of it.
+/// The number of responses with status 200, of other responses, and of requests without a response.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Answers {
-    pub(crate) good: u64,
-    pub(crate) bad: u64,
-    pub(crate) none: u64,
+pub(crate) struct Outcomes {
+    pub(crate) ok: u64,
+    pub(crate) not_ok: u64,
+    pub(crate) missing: u64,
 }
 
 impl Load {
-    pub(crate) async fn ask(self, gateway: SocketAddr) -> Answers {
+    pub(crate) async fn run(self, gateway: SocketAddr) -> Outcomes {
         let mut clients = tokio::task::JoinSet::new();
         for seed in 1..=u64::from(self.connections) {
-            clients.spawn(self.client(gateway, Chance::new(seed)));
+            clients.spawn(self.client(gateway, Random::new(seed)));
         }
-        let mut sum = Answers::default();
-        for Answers { good, bad, none } in clients.join_all().await {
-            (sum.good, sum.bad, sum.none) = (sum.good + good, sum.bad + bad, sum.none + none);
+        let mut sum = Outcomes::default();
+        for Outcomes { ok, not_ok, missing } in clients.join_all().await {
+            (sum.ok, sum.not_ok, sum.missing) = (sum.ok + ok, sum.not_ok + not_ok, sum.missing + missing);
         }
         sum
     }
 
-    async fn client(self, gateway: SocketAddr, mut chance: Chance) -> Answers {
-        let (mut answers, end) = (Answers::default(), Instant::now() + self.lasts);
+    async fn client(self, gateway: SocketAddr, mut random: Random) -> Outcomes {
+        let (mut outcomes, end) = (Outcomes::default(), Instant::now() + self.duration);
         let mut connection = None;
         while Instant::now() < end {
             match timeout(Duration::from_secs(10), get(&mut connection, gateway)).await {
-                Ok(Ok(200)) => answers.good += 1,
-                Ok(Ok(_)) => answers.bad += 1,
+                Ok(Ok(200)) => outcomes.ok += 1,
+                Ok(Ok(_)) => outcomes.not_ok += 1,
                 Ok(Err(_)) | Err(_) => {
-                    answers.none += 1;
+                    outcomes.missing += 1;
                     connection = None;
                 }
             }
             if self.pauses {
-                sleep(Duration::from_micros(chance.below(5000))).await;
+                sleep(Duration::from_micros(random.below(5000))).await;
             }
         }
-        answers
+        outcomes
     }
 }
 
-/// The status of an answer that was read to its end.
+/// Sends a request, and reads the response to its end. Returns its status.
 async fn get(connection: &mut Option<BufReader<TcpStream>>, gateway: SocketAddr) -> io::Result<u16> {
     if connection.is_none() {
         *connection = Some(BufReader::new(TcpStream::connect(gateway).await?));

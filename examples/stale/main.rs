@@ -1,12 +1,12 @@
-//! Clients that ask through a gateway whose upstream keeps closing its connections, and how many of them notice.
+//! Counts the requests that fail because an upstream closes its connections.
 //!
 //! ```text
 //! cargo run --release --example stale
 //! ```
 //!
-//! Four upstreams: one that closes after a tenth of its answers, one that closes connections that were idle for 0 to 5 ms,
-//! one that resets after a tenth of its answers, and an nginx (left out where there is none) that is told ten times to
-//! reload. It uses loopback alone, and exits 0 if every request was answered with 200.
+//! Four upstreams: one closes the connection after a tenth of its responses, one closes connections that are idle for 0
+//! to 5 ms, one resets the connection after a tenth of its responses, and an nginx is reloaded ten times (skipped if
+//! nginx is not installed). Uses only the loopback interface. Exits with 0 if every request got a 200.
 
 mod load;
 mod nginx;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use clap::Parser;
 use tidegate::{Config, Gateway, ListenAddress};
 
-use self::load::{Answers, Load};
-use self::origin::Habit;
+use self::load::{Load, Outcomes};
+use self::origin::CloseMode;
 
 /// Count the requests that fail because an upstream closes its connections
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long to ask each upstream
+    /// Seconds of load for each upstream
     #[arg(long, default_value = "5")]
     seconds: u64,
     #[arg(long, default_value = "64")]
@@ -34,37 +34,37 @@ struct Arguments {
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "the table is what it is for")]
+#[expect(clippy::print_stdout, reason = "the program prints its result")]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let Arguments { seconds, connections } = Arguments::parse();
-    let load = Load { connections, lasts: Duration::from_secs(seconds), pauses: false };
-    println!("| upstream | requests | other answers than 200 | none |\n|---|---:|---:|---:|");
+    let load = Load { connections, duration: Duration::from_secs(seconds), pauses: false };
+    println!("| upstream | requests | responses other than 200 | no response |\n|---|---:|---:|---:|");
     let mut is_good = true;
-    for (name, habit) in [
-        ("closes after 10 % of its answers", Habit::Closes),
-        ("closes after 0 to 5 ms without a request", Habit::Tires),
-        ("resets after 10 % of its answers", Habit::Resets),
+    for (name, mode) in [
+        ("closes after 10 % of its responses", CloseMode::Closes),
+        ("closes after 0 to 5 ms without a request", CloseMode::Idle),
+        ("resets after 10 % of its responses", CloseMode::Resets),
     ] {
-        let load = Load { pauses: habit == Habit::Tires, ..load };
-        is_good &= show(name, through_a_gateway(origin::start(habit).await?, load).await?);
+        let load = Load { pauses: mode == CloseMode::Idle, ..load };
+        is_good &= print_row(name, run_through_gateway(origin::start(mode).await?, load).await?);
     }
     if let Some(nginx) = nginx::start().await? {
-        let (answers, reloads) =
-            tokio::join!(through_a_gateway(nginx.address, load), nginx.reload(10, load.lasts.mul_f64(0.09)));
+        let (outcomes, reloads) =
+            tokio::join!(run_through_gateway(nginx.address, load), nginx.reload(10, load.duration.mul_f64(0.09)));
         reloads?;
-        is_good &= show("nginx, reloaded ten times", answers?);
+        is_good &= print_row("nginx, reloaded ten times", outcomes?);
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-#[expect(clippy::print_stdout, reason = "the table is what it is for")]
-fn show(name: &str, Answers { good, bad, none }: Answers) -> bool {
-    println!("| {name} | {} | {bad} | {none} |", good + bad + none);
-    good > 0 && bad + none == 0
+#[expect(clippy::print_stdout, reason = "the program prints its result")]
+fn print_row(name: &str, Outcomes { ok, not_ok, missing }: Outcomes) -> bool {
+    println!("| {name} | {} | {not_ok} | {missing} |", ok + not_ok + missing);
+    ok > 0 && not_ok + missing == 0
 }
 
-/// What the clients of a gateway before this upstream are answered.
-async fn through_a_gateway(upstream: SocketAddr, load: Load) -> Result<Answers, Box<dyn Error>> {
+/// Runs the load through a gateway with this upstream.
+async fn run_through_gateway(upstream: SocketAddr, load: Load) -> Result<Outcomes, Box<dyn Error>> {
     let rules = format!(
         "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\naccess_log: off\nstore: memory\n\
          upstreams: {{ api: {{ targets: [\"http://{upstream}\"] }} }}\n\
@@ -72,7 +72,7 @@ async fn through_a_gateway(upstream: SocketAddr, load: Load) -> Result<Answers, 
     );
     let gateway = Gateway::start(Config::parse_for_gateway(&rules)?, 2)?;
     let address = gateway.addresses().first().and_then(ListenAddress::tcp).ok_or("no address")?;
-    let answers = load.ask(address).await;
+    let outcomes = load.run(address).await;
     tokio::task::spawn_blocking(|| gateway.drain(Duration::from_secs(1))).await??;
-    Ok(answers)
+    Ok(outcomes)
 }

@@ -1,4 +1,4 @@
-//! An nginx that is reloaded again and again.
+//! An nginx that is reloaded repeatedly.
 
 use std::error::Error;
 use std::fs;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// It ends when this is dropped.
+/// A running nginx. Dropping it stops nginx.
 #[derive(Debug)]
 pub(crate) struct Nginx {
     pub(crate) address: SocketAddr,
@@ -19,14 +19,14 @@ pub(crate) struct Nginx {
     folder: PathBuf,
 }
 
-/// Nothing, where none is installed.
+/// Starts nginx. Returns `None` if it is not installed.
 pub(crate) async fn start() -> Result<Option<Nginx>, Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("tidegate-stale-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let at = folder.display();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .map(|what| format!("{what}_temp_path {at}/{what};\n"))
+        .map(|kind| format!("{kind}_temp_path {at}/{kind};\n"))
         .concat();
     let config = format!(
         "daemon off; worker_processes 2; pid {at}/pid; error_log {at}/error.log;\n\
@@ -64,7 +64,7 @@ fn signal(process: &Child, name: &str) -> io::Result<()> {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // What is left of it is nobody's concern any more.
+        // Errors of the cleanup do not matter.
         _ = signal(&self.process, "TERM");
         _ = self.process.wait();
         _ = fs::remove_dir_all(&self.folder);

@@ -1,4 +1,4 @@
-//! Upstreams that close connections without having said so.
+//! Upstreams that close connections without an announcement.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,22 +9,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// When it closes.
+/// When and how the upstream closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Habit {
-    /// After a tenth of its answers.
+pub(crate) enum CloseMode {
+    /// Closes after a tenth of the responses.
     Closes,
-    /// When no request has come for 0 to 5 ms.
-    Tires,
-    /// After a tenth of its answers, with a reset.
+    /// Closes after 0 to 5 ms without a request.
+    Idle,
+    /// Resets after a tenth of the responses.
     Resets,
 }
 
-/// Numbers that look like chance, and are the same each time.
+/// Pseudo-random numbers, the same in each run.
 #[derive(Debug)]
-pub(crate) struct Chance(u64);
+pub(crate) struct Random(u64);
 
-impl Chance {
+impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -37,37 +37,37 @@ impl Chance {
     }
 }
 
-pub(crate) async fn start(habit: Habit) -> io::Result<SocketAddr> {
+pub(crate) async fn start(mode: CloseMode) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(async move {
         for seed in 1.. {
             let Ok((stream, _)) = listener.accept().await else { return };
-            tokio::spawn(serve(stream, habit, Chance::new(seed)));
+            tokio::spawn(serve(stream, mode, Random::new(seed)));
         }
     });
     Ok(address)
 }
 
-async fn serve(mut stream: TcpStream, habit: Habit, mut chance: Chance) -> io::Result<()> {
+async fn serve(mut stream: TcpStream, mode: CloseMode, mut random: Random) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut head = Vec::new();
-    for answered in 0.. {
-        let patience = match habit {
-            Habit::Tires if answered > 0 => Duration::from_micros(chance.below(5000)),
+    for responses in 0.. {
+        let idle_timeout = match mode {
+            CloseMode::Idle if responses > 0 => Duration::from_micros(random.below(5000)),
             _ => Duration::from_secs(10),
         };
         while !head.ends_with(b"\r\n\r\n") {
-            // Only what has not begun is given up.
+            // Closes only if the next request has not started.
             let read = stream.read_buf(&mut head);
-            if timeout(patience, read).await?? == 0 {
+            if timeout(idle_timeout, read).await?? == 0 {
                 return Ok(());
             }
         }
         head.clear();
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await?;
-        if habit != Habit::Tires && chance.below(10) == 0 {
-            if habit == Habit::Resets {
+        if mode != CloseMode::Idle && random.below(10) == 0 {
+            if mode == CloseMode::Resets {
                 SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
             }
             return Ok(());
