@@ -1,4 +1,4 @@
-"""How many requests a limit grants within a second when it is asked for far more."""
+"""Counts the requests that a limit grants within a second when the demand is far higher."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from asker import Asker
+from client import Client
 from contestant import Contestant
 from gateways import tidegate_on_redis
-from process import Failed
+from process import MeasurementError
 from ratelimit import envoy_with_ratelimit
 from rows import PLENTY, SERVICE, TIDEGATE
 from section import Bar, Line, Section, Spread, Verdict
@@ -20,8 +20,8 @@ NAME = "accuracy"
 TITLE = "Requests granted by a limit of 100 per second"
 LIMIT, RATE = 100, 1_000
 
-# Who counts by seconds of the clock on the wall, grants the whole limit at the end of one and again in the next. A
-# client can choose when it asks, and so does this one: it begins so long before a second ends.
+# A fixed window per wall-clock second grants the whole limit at the end of a second and again at the start of the next.
+# A client can choose its times, so the requests start this long before a second ends.
 LEAD_SECONDS = 0.15
 ABOUT = (
     f"A limit of {LIMIT} per second in Redis receives {RATE:,} requests per second at even intervals, from "
@@ -45,13 +45,13 @@ GOAL = f"granted by tidegate in the fullest second by the store's clock: {LIMIT}
 
 @dataclass(frozen=True)
 class Grants:
-    """When requests were granted, in milliseconds of one clock, and how many were asked for."""
+    """The times of granted requests, in milliseconds of one clock, and the number of requests."""
 
     times: list[float]
-    asked: int
+    requests: int
 
     def fullest(self) -> int:
-        """The most of them within a second: what is granted a whole second later is not within it any more."""
+        """Returns the most grants within a second. A grant one whole second later is outside of it."""
         first, most, times = 0, 0, sorted(self.times)
         for last, at in enumerate(times):
             while at - times[first] >= 1_000:
@@ -61,7 +61,7 @@ class Grants:
 
 
 def measure(stage: Stage, seconds: float, say: Callable[[str], None]) -> Section:
-    """Asks one contestant after the other."""
+    """Measures one contestant after the other."""
     grants: dict[str, Grants] = {}
     failures: dict[str, str] = {}
     for contestant in (OURS, THEIRS):
@@ -70,24 +70,24 @@ def measure(stage: Stage, seconds: float, say: Callable[[str], None]) -> Section
             grants[f"{contestant.name}, as clients see it"] = grants_of(stage, contestant, seconds)
             if contestant is OURS:
                 grants[STORE] = logged(stage.folder / LOG)
-        except (Failed, OSError) as failure:
+        except (MeasurementError, OSError) as failure:
             failures[contestant.name] = str(failure)
     return section(grants, failures, seconds)
 
 
 def grants_of(stage: Stage, contestant: Contestant, seconds: float) -> Grants:
-    """It is stopped afterwards, and has written all of its log."""
+    """Loads a contestant and returns its grants. Stops it, so that its log is complete."""
     if reason := contestant.missing(stage):
-        raise Failed(reason)
+        raise MeasurementError(reason)
     with stage.scene():
         running = contestant.start(stage)
-        asker = Asker(running.port)
-        asker.ask(RATE, seconds, LEAD_SECONDS)
-    return Grants([at * 1_000 for at in asker.granted], asker.asked)
+        client = Client(running.port)
+        client.run(RATE, seconds, LEAD_SECONDS)
+    return Grants([at * 1_000 for at in client.granted], client.requests)
 
 
 def logged(log: Path) -> Grants:
-    """What the lines of an access log say: when the store has granted it, in milliseconds."""
+    """Reads the grants from an access log. Their times are the store's, in milliseconds."""
     lines = [line for line in log.read_text().splitlines() if " status=" in line]
     at = [re.search(r" at=(\d+) ", line) for line in lines if " status=200 " in line]
     return Grants([int(found[1]) for found in at if found], len(lines))
@@ -106,7 +106,7 @@ def config_of(name: str) -> str:
 
 
 def cells(grants: Grants, seconds: float) -> list[str]:
-    return [f"{grants.fullest():,}", f"{len(grants.times):,}", f"{grants.asked:,}", f"{seconds:.0f}"]
+    return [f"{grants.fullest():,}", f"{len(grants.times):,}", f"{grants.requests:,}", f"{seconds:.0f}"]
 
 
 def verdict(grants: dict[str, Grants]) -> Verdict:

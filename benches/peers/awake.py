@@ -1,4 +1,4 @@
-"""Keeps the processors awake, for what is timed and not counted."""
+"""Keeps the processors awake during latency measurements."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import struct
 from contextlib import contextmanager
 from typing import Iterator
 
-# While this file is open, no processor sleeps from which it takes longer to wake than was written (Linux, pm_qos).
-# Tools that time the system itself, such as cyclictest, do the same.
+# While this file is open, the system uses no sleep state with a longer wake-up time than the written one (Linux,
+# pm_qos). Tools that measure the latency of the system, such as cyclictest, do the same.
 LATENCY = "/dev/cpu_dma_latency"
 
 
 @contextmanager
 def awake() -> Iterator[None]:
-    """While this lasts, processors that have nothing to do poll for work. To wake one that sleeps, most of all one of a
-    virtual machine, takes longer than what is to be timed, and the timed programs cannot help it. Needs root; without
-    it, the processors sleep as they like."""
+    """Keeps idle processors polling instead of sleeping. Waking a processor takes longer than the measured times, above
+    all in a virtual machine, and the measured programs cannot change that. Needs root; without it, this does
+    nothing."""
     try:
         file = open(LATENCY, "wb", buffering=0)
     except OSError:

@@ -1,6 +1,6 @@
-"""A section as an SVG: a bar for each contestant, as long as its median, and a line from its least to its most.
+"""Draws a section as an SVG: a bar for the median of each contestant, and a line from its minimum to its maximum.
 
-Its colours are those of the other pictures of docs/, for readers of light and of dark pages.
+The colours are those of the other pictures in docs/, for light and dark pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ text{font:12px system-ui,sans-serif}.row{text-anchor:end}.tick{text-anchor:middl
 
 
 def draw(section: Section) -> str:
-    """The picture of a section. Those who have failed are not in it."""
+    """Draws the chart of a section, without failed contestants."""
     longest = max((bar.spread.most for bar in section.bars), default=1.0)
     step = step_of(longest)
     zero = TOP + STEP * len(section.bars)
@@ -32,32 +32,32 @@ def draw(section: Section) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img" '
         'aria-labelledby="title desc">',
         f'<title id="title">{escape(section.title)}: {escape(section.unit)}</title>',
-        f'<desc id="desc">{escape(told(section))}</desc>',
+        f'<desc id="desc">{escape(describe(section))}</desc>',
         f"<style>{STYLE}</style>",
         f'<rect class="ground" width="{WIDTH}" height="{height:.0f}" rx="6"/>',
         f'<text class="head" x="14" y="24">{escape(section.title)}</text>',
         f'<text x="{WIDTH - 14}" y="24" class="row">{escape(section.unit + legend(section.bars))}</text>',
         *ticks(longest, step, zero),
     ]
-    for place, bar in enumerate(section.bars):
-        lines += row(bar, number(bar.spread.median, section.bars), TOP + STEP * place, longest)
+    for index, bar in enumerate(section.bars):
+        lines += row(bar, number(bar.spread.median, section.bars), TOP + STEP * index, longest)
     return "\n".join([*lines, "</svg>"]) + "\n"
 
 
 def legend(bars: list[Bar]) -> str:
-    """What the lighter pieces are, if there are any."""
+    """Names the paler parts of the bars, if there are any."""
     behind = list(dict.fromkeys(name for bar in bars for name in list(bar.parts)[1:]))
     return f"; paler: {' and '.join(behind)}" if behind else ""
 
 
-def told(section: Section) -> str:
-    """The picture in words."""
+def describe(section: Section) -> str:
+    """Describes the chart in text."""
     each = [f"{bar.name} {number(bar.spread.median, section.bars)}" for bar in section.bars]
     return f"Medians: {', '.join(each)}."
 
 
 def step_of(longest: float) -> float:
-    """The distance of the ticks: 1, 2 or 5 times a power of ten, for four to ten of them."""
+    """Returns the distance of the ticks: 0.2, 0.5, 1 or 2 times a power of ten, for up to eight ticks."""
     power = 1.0
     while power * 10 <= longest:
         power *= 10
@@ -93,14 +93,14 @@ def row(bar: Bar, label: str, top: float, longest: float) -> list[str]:
 
 
 def pieces(bar: Bar, kind: str, top: float, longest: float) -> list[str]:
-    """The bar, cut where its processes meet, in proportion to their medians."""
+    """Draws a bar in one piece per process, in proportion to their medians."""
     parts = list(bar.parts.items()) or [("", bar.spread.median)]
     whole, begin, lines = sum(cost for _, cost in parts), 0.0, []
-    for place, (name, cost) in enumerate(parts):
+    for index, (name, cost) in enumerate(parts):
         end = begin + bar.spread.median * cost / whole
         left, right = x(begin, longest), x(end, longest)
         title = f"<title>{escape(name)}: {cost:,.1f}</title>" if len(parts) > 1 else ""
-        shade = f"{kind} part" if place else kind
+        shade = f"{kind} part" if index else kind
         size = f'x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="{THICK}"'
         lines.append(f'<rect class="{shade}" {size}>{title}</rect>' if title else f'<rect class="{shade}" {size}/>')
         begin = end

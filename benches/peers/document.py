@@ -66,7 +66,7 @@ DETAILS = """\
 """
 
 
-def write(sections: list[Section], machine: Machine, how: str, connections: int) -> None:
+def write(sections: list[Section], machine: Machine, conditions: str, connections: int) -> None:
     """Writes the section of the page, its pictures, and the results."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     for picture in PICTURES.glob(f"{NAME}-*.svg"):
@@ -74,9 +74,10 @@ def write(sections: list[Section], machine: Machine, how: str, connections: int)
     for section in sections:
         if section.bars:
             picture_of(section).write_text(draw(section))
-    summary = [SUMMARY.format(connections=connections), measured_on(machine), *map(summarized, sections)]
+    summary = [SUMMARY.format(connections=connections), measured_on(machine), *map(summary_of, sections)]
     write_section(NAME, "\n".join(summary))
-    details = [DETAILS.format(connections=connections), circumstances(machine, how), *map(detailed, sections)]
+    head = [DETAILS.format(connections=connections), conditions_paragraph(machine, conditions)]
+    details = [*head, *map(details_of, sections)]
     RESULTS.write_text("\n".join(details).strip() + "\n")
 
 
@@ -97,12 +98,13 @@ def measured_on(machine: Machine) -> str:
     return f"Measured on {machine.date}: {machine.processor}, {machine.cores} cores, {machine.system}.\n"
 
 
-def circumstances(machine: Machine, how: str) -> str:
+def conditions_paragraph(machine: Machine, conditions: str) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
-    return fill(f"{measured_on(machine).strip()} {how} Versions: {versions}.", WIDTH, break_on_hyphens=False) + "\n"
+    text = f"{measured_on(machine).strip()} {conditions} Versions: {versions}."
+    return fill(text, WIDTH, break_on_hyphens=False) + "\n"
 
 
-def summarized(section: Section) -> str:
+def summary_of(section: Section) -> str:
     """Returns a heading, the first sentence about the measurement, its picture and its goals."""
     sentence = section.about.split(". ")[0].rstrip(".") + "."
     lines = [f"### {section.title}", "", fill(sentence, WIDTH), ""]
@@ -111,7 +113,7 @@ def summarized(section: Section) -> str:
     return "\n".join([*lines, *map(goal, section.verdicts), ""])
 
 
-def detailed(section: Section) -> str:
+def details_of(section: Section) -> str:
     """Returns a heading, how it was measured, and the table."""
     lines = [f"## {section.title}", "", fill(section.about, WIDTH), ""]
     lines += [markdown_row(["", *section.columns]), markdown_row(["---", *["--:"] * len(section.columns)])]

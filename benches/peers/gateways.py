@@ -1,4 +1,4 @@
-"""How each gateway is started, from its file in config/."""
+"""Starts each gateway with its file in config/."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stage import Stage
 
 Start = Callable[[Stage], Running]
 
-# What a client of Redisson runs to take permits.
+# The script that a Redisson client runs to take permits.
 REDISSON = ROOT / "tests" / "it" / "support" / "redisson_acquire.lua"
 
 
@@ -30,7 +30,7 @@ def tidegate(template: str, **values: object) -> Start:
 def tidegate_on_redis(template: str, **values: object) -> Start:
     def start(stage: Stage) -> Running:
         redis = start_redis(stage)
-        # On a busy machine Redis may be late by more than the usual 50 ms, which is not what is measured.
+        # Redis may exceed the default timeout of 50 ms on a busy machine, which is not part of the measurement.
         store = f"{{ url: \"redis://127.0.0.1:{redis.port}\", timeout: 1s }}"
         running = tidegate(template, STORE=store, **values)(stage)
         return replace(running, processes=[*running.processes, redis.process], redis=redis)
@@ -48,11 +48,11 @@ def nginx(template: str, **values: object) -> Start:
 
 
 def nginx_on_redis(template: str, rate: int, interval_ms: int) -> Start:
-    """Its limiter is set up as Redisson's `trySetRate` does."""
+    """Starts nginx with a limiter that is configured as by Redisson's `trySetRate`."""
 
     def start(stage: Stage) -> Running:
         redis = start_redis(stage)
-        redis.ask("hset", "overall", "rate", str(rate), "interval", str(interval_ms), "type", "0")
+        redis.run("hset", "overall", "rate", str(rate), "interval", str(interval_ms), "type", "0")
         running = nginx(template, REDIS=redis.port, SCRIPT=REDISSON)(stage)
         return replace(running, processes=[*running.processes, redis.process], redis=redis)
 
@@ -90,12 +90,12 @@ def caddy(template: str) -> Start:
     return start
 
 
-# A message of gRPC of 100 bytes: no compression, the length, the bytes.
+# A gRPC message of 100 bytes: a flag for compression, the length, and the bytes.
 MESSAGE = b"\0\0\0\0\x64" + bytes(100)
 
 
 def grpc_upstream(stage: Stage) -> int:
-    """nghttpd, which sends a file to every call, and `grpc-status` behind it."""
+    """Starts nghttpd, which responds to every call with a file and a `grpc-status` trailer."""
     methods = stage.folder / "bench.Echo"
     methods.mkdir(exist_ok=True)
     (methods / "Unary").write_bytes(MESSAGE)

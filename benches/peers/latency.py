@@ -1,4 +1,4 @@
-"""What a limit in Redis adds to the time of an answer, at a constant rate."""
+"""Measures the latency that a limit in Redis adds, at a constant rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contestant import Running
 from load import CONNECTIONS, load
 from measure import Rounds
 from paired import Paired
-from process import Command, Failed, free_port
+from process import Command, MeasurementError, free_port
 from rows import ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS, UNLIMITED
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
@@ -36,14 +36,13 @@ ABOUT = (
 )
 COLUMNS = ["min", "median p50 us", "max", "min", "median p99 us", "max", "requests/s"]
 
-# Of each so many rounds, one also times two limits, and cores that sleep.
+# Every fourth round also measures two limits, and cores that may sleep.
 WHOLE_ROUND_EVERY = 4
-
 
 
 @dataclass(frozen=True)
 class Quantiles:
-    """Of one slice, in microseconds."""
+    """Quantiles of one slice, in microseconds."""
 
     p50: float
     p99: float
@@ -54,15 +53,15 @@ Quantile = Callable[[Quantiles], float]
 
 @dataclass(frozen=True)
 class Goal:
-    """What one limit may add to a quantile: so many round trips, and so many microseconds above them."""
+    """The latency that one limit may add to a quantile: a number of round trips plus some microseconds."""
 
     name: str
     quantile: Quantile
     trips: int
     allowance: float
 
-    def is_hidden(self, added: Paired) -> bool:
-        """Does the machine make rounds differ by so much that nothing can be said?"""
+    def is_too_noisy(self, added: Paired) -> bool:
+        """Returns whether the rounds differ too much for a verdict."""
         return 2 * added.error > self.allowance
 
     def __str__(self) -> str:
@@ -74,45 +73,47 @@ GOALS = [Goal("p50", lambda times: times.p50, 1, 100.0), Goal("p99", lambda time
 
 @dataclass
 class Timings:
-    """The slices of those who are timed at one share of full load, in the order of the rounds."""
+    """The slices at one share of full load, in the order of the rounds."""
 
     share: str
     rates: list[int] = field(default_factory=list)
     without: list[Quantiles] = field(default_factory=list)
     limited: list[Quantiles] = field(default_factory=list)
-    doubly: list[Quantiles] = field(default_factory=list)
+    twice_limited: list[Quantiles] = field(default_factory=list)
     pings: list[Quantiles] = field(default_factory=list)
 
     def added(self, quantile: Quantile) -> Paired:
-        """What the limit added in each round."""
+        """Returns the latency that the limit added."""
         pairs = zip(self.without, self.limited)
         return Paired.of(quantile(limited) - quantile(without) for without, limited in pairs)
 
     def round_trip(self) -> float:
-        """That of the quietest round: on a busy machine, a long one would excuse anything."""
+        """Returns the shortest round trip of all rounds: a long round trip on a busy machine would excuse any
+        latency."""
         return min(ping.p50 for ping in self.pings)
 
     def allowed(self, trips: int, allowance: float) -> float:
-        """What a limit may add."""
+        """Returns the latency that a limit may add."""
         return trips * self.round_trip() + allowance
 
     def is_clear(self) -> bool:
-        """Is it clear what becomes of the goals?"""
+        """Returns whether there is a clear verdict on each goal."""
         added = [(goal, self.added(goal.quantile)) for goal in GOALS]
         return all(
-            one.is_clear_of(self.allowed(goal.trips, goal.allowance)) and not goal.is_hidden(one)
+            one.is_clear_of(self.allowed(goal.trips, goal.allowance)) and not goal.is_too_noisy(one)
             for goal, one in added
         )
 
     def subjects(self) -> list[tuple[str, str, list[Quantiles]]]:
-        """Whose slices they are: a name, its file in config/, and they."""
-        named = [(UNLIMITED, self.without), (ONE_LIMIT_ON_REDIS, self.limited), (TWO_LIMITS_ON_REDIS, self.doubly)]
+        """Returns the measured contestants: name, file in config/, and slices."""
+        named = [(UNLIMITED, self.without), (ONE_LIMIT_ON_REDIS, self.limited)]
+        named.append((TWO_LIMITS_ON_REDIS, self.twice_limited))
         subjects = [(f"{one.name}, {self.share}", one.config, times) for one, times in named]
         return [subject for subject in [*subjects, (f"PING to Redis, {self.share}", "", self.pings)] if subject[2]]
 
 
 def measure(stage: Stage, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
-    """Times the gateway without and with limits in Redis, in turns, until it is clear who meets the goals."""
+    """Measures the gateway without and with limits in Redis, in turns, until there is a clear verdict on the goals."""
     contestants = [UNLIMITED, ONE_LIMIT_ON_REDIS, TWO_LIMITS_ON_REDIS]  # the first two are compared
     half, quarter, asleep = Timings("half"), Timings("quarter"), Timings("half, sleeping cores")
     try:
@@ -134,48 +135,48 @@ def measure(stage: Stage, rounds: Rounds, seconds: float, say: Callable[[str], N
                         one_round(stage, one, rate, running if is_whole else running[:2], upstream, seconds)
                 if is_whole:
                     one_round(stage, asleep, round(full / 2), running[:2], upstream, seconds)
-    except Failed as failure:
+    except MeasurementError as failure:
         lines = [Line(contestant.name, contestant.config, [], str(failure)) for contestant in contestants]
         return Section(NAME, TITLE, ABOUT, COLUMNS, lines, verdicts([half]), "us, p50", [])
     return section([half, quarter], asleep)
 
 
 def full_load(stage: Stage, running: Running) -> float:
-    """The requests in a second that one limit in Redis answers under full load at present: a busy machine does not do
-    the same all the time."""
+    """Returns the requests per second with one limit in Redis under full load. Measured before each round, because the
+    speed of a busy machine changes."""
     return load(stage.tools, ONE_LIMIT_ON_REDIS, running, 1.0).rate
 
 
 def one_round(
     stage: Stage, timings: Timings, rate: int, running: list[Running], upstream: int, seconds: float
 ) -> None:
-    """Times these at one rate. The round trip is timed while the first, without limits, is."""
+    """Measures these at one rate. Measures the round trip during the slice without limits."""
     timings.rates.append(rate)
     without, limited, *_ = running
-    for one, times in zip(running, [timings.without, timings.limited, timings.doubly]):
-        told = pace(stage, one, rate, seconds, upstream, limited if one is without else None)
-        times.append(Quantiles(told["http"]["p50"], told["http"]["p99"]))
+    for one, times in zip(running, [timings.without, timings.limited, timings.twice_limited]):
+        result = pace(stage, one, rate, seconds, upstream, limited if one is without else None)
+        times.append(Quantiles(result["http"]["p50"], result["http"]["p99"]))
         if one is without:
-            timings.pings.append(Quantiles(told["redis"]["p50"], told["redis"]["p99"]))
+            timings.pings.append(Quantiles(result["redis"]["p50"], result["redis"]["p99"]))
 
 
 def pace(
     stage: Stage, one: Running, rate: int, seconds: float, upstream: int, pinged: Running | None
 ) -> dict[str, dict[str, float]]:
-    """Runs benches/peers/pace. An answer that is not 200 or does not come ends it."""
+    """Runs benches/peers/pace. Fails if a response is not a 200 or does not arrive."""
     command: Command = [stage.tools.pace, str(one.port), str(rate), str(max(1, round(seconds)))]
     command += [str(CONNECTIONS), str(upstream)]
     if pinged and pinged.redis:
         command.append(str(pinged.redis.port))
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 30, stdin=subprocess.DEVNULL)
     if done.returncode:
-        raise Failed(f"at {rate} requests in a second: {done.stderr.strip()}")
-    told: dict[str, dict[str, float]] = json.loads(done.stdout)
-    return told
+        raise MeasurementError(f"at {rate} requests per second: {done.stderr.strip()}")
+    result: dict[str, dict[str, float]] = json.loads(done.stdout)
+    return result
 
 
 def section(loads: list[Timings], asleep: Timings) -> Section:
-    """Goals are about the former, none is about the latter."""
+    """Creates the section. Goals apply to `loads` only, not to the results with sleeping cores."""
     timings = [*loads, asleep]
     subjects = [(*subject, round(statistics.median(one.rates))) for one in timings for subject in one.subjects()]
     lines = [Line(name, config, [*cells(times), f"{rate:,}"]) for name, config, times, rate in subjects]
@@ -194,11 +195,11 @@ def verdicts(loads: list[Timings]) -> list[Verdict]:
 
 
 def verdict(timings: Timings, goal: Goal) -> Verdict:
-    """Nothing is said of a difference that the machine hides."""
-    told = f"added to the {goal.name} by one limit, {timings.share} of full load: {goal}"
+    """Compares the added latency with the goal. Without a verdict if the rounds differ too much."""
+    description = f"added to the {goal.name} by one limit, {timings.share} of full load: {goal}"
     if not timings.limited:
-        return Verdict(told, "nothing", None)
+        return Verdict(description, "nothing", None)
     added, allowed = timings.added(goal.quantile), timings.allowed(goal.trips, goal.allowance)
     measured = f"{added.median:,.0f} ± {added.error:,.0f} us of {allowed:,.0f} us allowed"
-    met = None if goal.is_hidden(added) else added.median <= allowed
-    return Verdict(told, measured, met)
+    met = None if goal.is_too_noisy(added) else added.median <= allowed
+    return Verdict(description, measured, met)

@@ -1,4 +1,4 @@
-"""The machine of a run, the versions of what was measured, and how much of its time others took."""
+"""Describes the machine and the versions of the programs, and measures the CPU time of other programs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Busy:
-    """The CPU time, in seconds, of all processes of the machine and of this program's own, up to some moment; and how long
-    the host of a virtual machine has let its processors wait."""
+class CpuTimes:
+    """CPU times so far, in seconds: of all processes, of this program with its children, and the time that the host of
+    a virtual machine withheld."""
 
-    everybody: float
+    total: float
     own: float
     stolen: float
 
     @classmethod
-    def now(cls) -> Busy:
-        """Children count when they have ended."""
+    def now(cls) -> CpuTimes:
+        """Reads the current times. Children count after they have exited."""
         words = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
         user, nice, system, _idle, _iowait, irq, softirq, stolen = (int(word) / TICK for word in words[:8])
         usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
         own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
         return cls(user + nice + system + irq + softirq, own, stolen)
 
-    def others_since(self, before: Busy) -> float:
-        """The CPU time that others took in the meantime."""
-        return max(0.0, (self.everybody - before.everybody) - (self.own - before.own))
+    def others_since(self, before: CpuTimes) -> float:
+        """Returns the CPU time of other programs since `before`."""
+        return max(0.0, (self.total - before.total) - (self.own - before.own))
 
 
 def describe(tools: Tools) -> Machine:
@@ -70,7 +70,7 @@ def describe(tools: Tools) -> Machine:
 
 
 def version(command: list[str | Path]) -> str:
-    """The first line that a program says, or nothing if it is not there."""
+    """Returns the first line of a program's output, or an empty string if the program is not there."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
@@ -79,6 +79,6 @@ def version(command: list[str | Path]) -> str:
     return lines[0] if lines else ""
 
 
-def word(text: str, place: int) -> str:
+def word(text: str, index: int) -> str:
     words = text.split()
-    return words[place] if place < len(words) else ""
+    return words[index] if index < len(words) else ""

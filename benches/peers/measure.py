@@ -1,4 +1,5 @@
-"""Loads the contestants of a row in turns: A B C, C B A, and so on, so that none has the quiet moments alone."""
+"""Loads the contestants of a row in turns (A B C, C B A, and so on), so that changes of the machine's speed affect
+all."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Callable
 
 from contestant import Contestant, Running
 from load import load
-from process import Failed
+from process import MeasurementError
 from row import Result, Results, Row
 from section import Section
 from stage import Stage
@@ -17,15 +18,16 @@ WARM_UP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Rounds:
-    """How many for all contestants, and how many more at most for those of whom they do not tell enough."""
+    """The number of rounds for all contestants, and the maximum of further rounds for contestants without a clear
+    result."""
 
     of_all: int
     of_unclear: int
 
 
 def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callable[[str], None]) -> Section:
-    """Starts the contestants of a row, warms them up, and loads each in each round; then some of them in more rounds, until it
-    is clear who meets the goals."""
+    """Starts the contestants of a row, warms them up, and loads each of them in each round. Adds rounds for some
+    contestants until there is a clear verdict on the goals."""
     results = {contestant.name: Result(contestant) for contestant in row.contestants}
     with stage.scene(), stage.upstream_at(row.upstream(stage) if row.upstream else stage.upstream):
         field = start(stage, results)
@@ -43,27 +45,27 @@ def measure(stage: Stage, row: Row, rounds: Rounds, seconds: float, say: Callabl
 
 
 def start(stage: Stage, results: Results) -> list[tuple[Contestant, Running]]:
-    """Those who could be started and answer as they should; of the others the reason is noted."""
+    """Starts the contestants. Returns those that respond as expected, and records the failures of the others."""
     field = []
     for result in results.values():
         contestant = result.contestant
         try:
             if reason := contestant.missing(stage):
-                raise Failed(reason)
+                raise MeasurementError(reason)
             running = contestant.start(stage)
             contestant.check(stage, running)
             field.append((contestant, running))
-        except Failed as failure:
+        except MeasurementError as failure:
             result.failure = str(failure)
     return field
 
 
 def one_slice(stage: Stage, contestant: Contestant, running: Running, results: Results, seconds: float) -> None:
-    """Who has failed is loaded no more."""
+    """Loads a contestant for one slice, unless it has failed before."""
     result = results[contestant.name]
     if result.failure:
         return
     try:
         result.slices.append(load(stage.tools, contestant, running, seconds))
-    except Failed as failure:
+    except MeasurementError as failure:
         result.failure = str(failure)

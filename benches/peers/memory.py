@@ -1,4 +1,4 @@
-"""What a gateway keeps for a connection that waits for its next request."""
+"""Measures the memory of a gateway per idle connection."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Callable
 
 from contestant import Contestant
-from process import Failed
+from process import MeasurementError
 from rows import PLAIN
 from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
-from tls import trusting
+from tls import insecure_context
 from tls_rows import TLS
 
 COLUMNS = ["min", "median bytes", "max", "first / this", "connections"]
@@ -26,65 +26,73 @@ ABOUT = (
 
 @dataclass(frozen=True)
 class Idle:
-    """Who is measured with so many connections, and what is to come out for the first of them."""
+    """A measurement: the contestants, the number of connections, and the goal for the first contestant."""
 
     name: str
     title: str
     contestants: list[Contestant]
     connections: int
     bound: float
-    most_rounds: int
+    max_rounds: int
     to: str = "haproxy"
     about: str = ABOUT
 
 
-IN_CLEAR = Idle("memory", "Memory per idle connection", PLAIN.contestants, 10_000, 1.00, 2)
+PLAINTEXT = Idle("memory", "Memory per idle connection", PLAIN.contestants, 10_000, 1.00, 2)
 OVER_TLS = Idle(
-    "tls-memory", "Memory per idle TLS connection", TLS.contestants[:3], 2_000, 1.50, 1, about=f"{ABOUT} The connections use TLS 1.3."
+    "tls-memory",
+    "Memory per idle TLS connection",
+    TLS.contestants[:3],
+    2_000,
+    1.50,
+    1,
+    about=f"{ABOUT} The connections use TLS 1.3.",
 )
 
-# Files that a gateway may open beside its connections.
+# Files that a gateway may open in addition to its connections.
 SPARE_FILES = 2_000
 SETTLING_SECONDS = 5.0
-TRUSTING = trusting()
+TLS_CONTEXT = insecure_context()
 REQUEST = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-# How many of the connections are asked again, to see that they were kept.
+# The number of connections that are used again at the end, to check that they were kept open.
 SAMPLE = 50
 
 
 def measure(stage: Stage, idle: Idle, rounds: int, say: Callable[[str], None]) -> Section:
-    """Starts each contestant anew in each round."""
-    number_of_connections = as_many_as_allowed(idle.connections)
+    """Starts each contestant again in each round."""
+    connections = allowed_connections(idle.connections)
     measured: dict[str, list[float]] = {contestant.name: [] for contestant in idle.contestants}
     failures: dict[str, str] = {}
-    rounds = min(rounds, idle.most_rounds)
+    rounds = min(rounds, idle.max_rounds)
     for number in range(rounds):
         for contestant in idle.contestants:
             say(f"{idle.name}, round {number + 1} of {rounds}: {contestant.name}")
             try:
-                measured[contestant.name].append(bytes_of_one(stage, contestant, number_of_connections))
-            except (Failed, OSError) as failure:
+                measured[contestant.name].append(bytes_per_connection(stage, contestant, connections))
+            except (MeasurementError, OSError) as failure:
                 failures[contestant.name] = str(failure)
-    return section(idle, measured, failures, number_of_connections)
+    return section(idle, measured, failures, connections)
 
 
-def as_many_as_allowed(connections: int) -> int:
-    """Raises the limit of open files as far as it goes, for all that is started from now on."""
-    wanted = IN_CLEAR.connections + SPARE_FILES
+def allowed_connections(connections: int) -> int:
+    """Raises the limit of open files for this process and its children as far as possible. Returns the possible number
+    of connections, at most `connections`."""
+    wanted = PLAINTEXT.connections + SPARE_FILES
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(wanted, hard), max(wanted, hard)))
     except (ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Half of them: a gateway may keep a descriptor to the upstream for each connection, idle or not, as ours does.
+    # Half of the files: a gateway may hold an upstream connection for each client connection, also for an idle one, as
+    # Tidegate does.
     return min(connections, (allowed - SPARE_FILES) // 2)
 
 
-def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> float:
-    """The growth for each of so many connections, of a gateway that has answered a few requests before."""
+def bytes_per_connection(stage: Stage, contestant: Contestant, connections: int) -> float:
+    """Returns the growth of the memory per connection of a gateway that has served a few requests before."""
     if reason := contestant.missing(stage):
-        raise Failed(reason)
+        raise MeasurementError(reason)
     clients: list[socket.socket] = []
     try:
         with stage.scene():
@@ -92,11 +100,11 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
             gateway = running.processes[0]
             for _ in range(SAMPLE):
                 contestant.check(stage, running)
-            before = settled(gateway.memory_bytes)
+            before = after_settling(gateway.memory_bytes)
             for _ in range(connections):
                 clients.append(connect(contestant, running.port))
                 exchange(clients[-1])
-            after = settled(gateway.memory_bytes)
+            after = after_settling(gateway.memory_bytes)
             for client in clients[:: max(1, connections // SAMPLE)]:
                 exchange(client)
     finally:
@@ -107,30 +115,30 @@ def bytes_of_one(stage: Stage, contestant: Contestant, connections: int) -> floa
 
 def connect(contestant: Contestant, port: int) -> socket.socket:
     client = socket.create_connection(("127.0.0.1", port), 5)
-    return TRUSTING.wrap_socket(client) if contestant.tls else client
+    return TLS_CONTEXT.wrap_socket(client) if contestant.tls else client
 
 
-def settled(measured: Callable[[], int]) -> int:
+def after_settling(measured: Callable[[], int]) -> int:
     time.sleep(SETTLING_SECONDS)
     return measured()
 
 
 def exchange(client: socket.socket) -> None:
     client.sendall(REQUEST)
-    answer = b""
-    while not is_whole(answer):
-        more = client.recv(4096)
-        if not more:
-            raise Failed("it closes idle connections")
-        answer += more
-    if not answer.startswith(b"HTTP/1.1 200 "):
-        raise Failed(f"it answers {answer[:40]!r}")
-    # Its end is a reset, so that no port waits for the network to forget the connection.
+    response = b""
+    while not is_complete(response):
+        received = client.recv(4096)
+        if not received:
+            raise MeasurementError("it closes idle connections")
+        response += received
+    if not response.startswith(b"HTTP/1.1 200 "):
+        raise MeasurementError(f"unexpected response: {response[:40]!r}")
+    # Close with a reset, so that the port is not blocked in TIME_WAIT.
     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
-def is_whole(answer: bytes) -> bool:
-    head, end, body = answer.partition(b"\r\n\r\n")
+def is_complete(response: bytes) -> bool:
+    head, end, body = response.partition(b"\r\n\r\n")
     length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
     return bool(end) and bool(length) and len(body) >= int(length)
 

@@ -1,4 +1,4 @@
-"""Two contestants compared round by round: in each round, the machine is as good to both."""
+"""Compares two contestants round by round: within a round, the speed of the machine is the same for both."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import statistics
 from dataclasses import dataclass
 from typing import Iterable
 
-# So many standard errors from its bound, it is clear on which side of it a value is.
+# A value is clearly above or below its bound if it differs by this many standard errors.
 CLEAR = 3
 
-# The standard error of a median of n values is this times their median absolute deviation over the root of n, where they
-# are distributed normally.
+# For normally distributed values, the standard error of the median is this times their median absolute deviation,
+# divided by the root of their number.
 ERROR_OF_MEDIAN = 1.2533 * 1.4826
 
 
 @dataclass(frozen=True)
 class Paired:
-    """What comes out in each round, a ratio or a difference: the median of the rounds, and the standard error of that."""
+    """A ratio or difference in each round: the median over the rounds, and its standard error."""
 
     median: float
     error: float

@@ -1,4 +1,4 @@
-"""Processes that a run starts: their CPU time, their memory, and their end."""
+"""Starts processes, measures their CPU time and memory, and stops them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Command = list[str | Path]
 TICK = os.sysconf("SC_CLK_TCK")
 
 
-class Failed(Exception):
-    """Something that was to be measured did not do what it should."""
+class MeasurementError(Exception):
+    """A measured program did not work as expected."""
 
 
 class Process:
-    """A program and its children, in a process group of its own. Its output goes to a file."""
+    """A program and its children, in a new session and process group. Its output goes to a file."""
 
     def __init__(self, name: str, command: Command, log: Path, env: dict[str, str] | None = None):
         self.name = name
@@ -40,28 +40,28 @@ class Process:
             )
 
     def wait_for(self, port: int) -> None:
-        """Returns when somebody listens on this port of the loopback."""
+        """Waits until a program listens on `port` of the loopback interface."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.popen.poll() is not None:
-                raise Failed(f"{self.name} ended with {self.popen.returncode}: {self.last_words()}")
+                raise MeasurementError(f"{self.name} exited with {self.popen.returncode}: {self.last_output()}")
             try:
                 socket.create_connection(("127.0.0.1", port), 1).close()
                 return
             except OSError:
                 time.sleep(0.02)
-        raise Failed(f"{self.name} does not listen: {self.last_words()}")
+        raise MeasurementError(f"{self.name} does not listen: {self.last_output()}")
 
     def cpu_seconds(self) -> float:
-        """User and system time of all its threads and children so far, from /proc/PID/stat."""
+        """Returns the user and system time of all its threads and children so far, from /proc/PID/stat."""
         return sum(cpu_seconds_of(pid) for pid in self.pids())
 
     def memory_bytes(self) -> int:
-        """The proportional set size of the program and its children: shared pages are counted once."""
+        """Returns the proportional set size of the program and its children, in which shared pages count once."""
         return sum(pss_bytes_of(pid) for pid in self.pids())
 
     def pids(self) -> list[int]:
-        """Itself and its descendants."""
+        """Returns the process IDs of the program and its descendants."""
         parents = {int(entry): parent_of(int(entry)) for entry in os.listdir("/proc") if entry.isdigit()}
         family, generation = [], [self.popen.pid]
         while generation:
@@ -69,12 +69,12 @@ class Process:
             generation = [pid for pid, parent in parents.items() if parent in generation]
         return family
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
-        return " / ".join(lines[-3:]) or "it said nothing"
+        return " / ".join(lines[-3:]) or "no output"
 
     def stop(self) -> None:
-        """Ends it, politely first. Does nothing if it has ended."""
+        """Stops the program: first with SIGTERM, then with SIGKILL. Does nothing if it has exited."""
         if self.popen.poll() is None:
             self.popen.terminate()
             try:
@@ -85,7 +85,7 @@ class Process:
 
 
 def free_port() -> int:
-    """A port that nobody uses, below those that the system gives to clients: none of them can take it meanwhile."""
+    """Returns an unused port below the range from which the system assigns client ports, so that no client takes it."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(10_000, max(20_000, lowest))
@@ -95,7 +95,7 @@ def free_port() -> int:
 
 
 def parent_of(pid: int) -> int:
-    fields = stat_of(pid)  # read once: it may be gone the next time
+    fields = stat_of(pid)  # read once, because the process may exit
     return int(fields[1]) if fields else 0
 
 
@@ -105,7 +105,7 @@ def cpu_seconds_of(pid: int) -> float:
 
 
 def stat_of(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat from the third on; none if the process is gone."""
+    """Returns the fields of /proc/PID/stat from the third on, or none if the process has exited."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -117,4 +117,4 @@ def pss_bytes_of(pid: int) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
             return int(line.split()[1]) * 1024
-    raise Failed(f"no proportional set size of process {pid}")
+    raise MeasurementError(f"no proportional set size of process {pid}")

@@ -1,4 +1,4 @@
-"""Envoy with envoyproxy/ratelimit, the service that keeps its limits in a Redis."""
+"""Starts Envoy with envoyproxy/ratelimit, a service that keeps its limits in Redis."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from contestant import Running
 from gateways import Start, envoy
-from process import START_SECONDS, Failed, Process, free_port
+from process import START_SECONDS, MeasurementError, Process, free_port
 from redis import Redis, start_redis
 from stage import Stage
 
-# How long the service holds back what it writes to Redis, to send it together with what comes meanwhile: the least that
-# its documentation recommends.
+# The time for which the service buffers its writes to Redis to send them together: the minimum that its documentation
+# recommends.
 WINDOW = "150us"
 SLOTS = ("0", "16383")
 
 
 def envoy_with_ratelimit(overall: int, per_address: int, buffered: bool = False) -> Start:
-    """Its service writes each request's commands at once, or `buffered`. It buffers only what it writes to a Redis
-    Cluster; that has one node here."""
+    """Starts Envoy with a service that writes the commands of each request immediately, or `buffered`. The service
+    buffers only writes to a Redis Cluster, so `buffered` uses a cluster with one node."""
 
     def start(stage: Stage) -> Running:
         redis = start_cluster(stage) if buffered else start_redis(stage)
@@ -32,7 +32,8 @@ def envoy_with_ratelimit(overall: int, per_address: int, buffered: bool = False)
 
 
 def start_service(stage: Stage, port: int, redis: Redis, buffered: bool, **limits: int) -> Process:
-    """It reads all files of a folder, and so has one of its own. It has one worker, as all that is measured."""
+    """Starts the service with one worker, as for all gateways. It reads all files of a folder, so it gets a separate
+    one."""
     folder = stage.folder / f"ratelimit-{port}" / "config"
     folder.mkdir(parents=True)
     stage.config("ratelimit.yaml", **limits).rename(folder / "limits.yaml")
@@ -58,14 +59,14 @@ def start_service(stage: Stage, port: int, redis: Redis, buffered: bool, **limit
 
 
 def start_cluster(stage: Stage) -> Redis:
-    """A Redis Cluster of one node."""
+    """Starts a Redis Cluster with one node."""
     port = str(free_port())
     cluster = ["--cluster-enabled", "yes", "--cluster-port", port, "--cluster-config-file", f"nodes-{port}.conf"]
     redis = start_redis(stage, *cluster, "--cluster-announce-ip", "127.0.0.1")
-    redis.ask("cluster", "addslotsrange", *SLOTS)
+    redis.run("cluster", "addslotsrange", *SLOTS)
     end = time.monotonic() + START_SECONDS
-    while "cluster_state:ok" not in redis.ask("cluster", "info"):
+    while "cluster_state:ok" not in redis.run("cluster", "info"):
         if time.monotonic() > end:
-            raise Failed("redis does not become a cluster")
+            raise MeasurementError("redis does not become a cluster")
         time.sleep(0.05)
     return redis

@@ -1,11 +1,11 @@
-"""Redis servers of the run's own, and what they say of themselves."""
+"""Starts Redis servers, and reads their statistics."""
 
 from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
 
-from process import Command, Failed, Process, free_port
+from process import Command, MeasurementError, Process, free_port
 from stage import Stage
 
 
@@ -15,29 +15,29 @@ class Redis:
     process: Process
     stage: Stage
 
-    def ask(self, *command: str) -> str:
-        """The reply of a command, as redis-cli writes it."""
+    def run(self, *command: str) -> str:
+        """Runs a command, and returns its reply as redis-cli prints it."""
         words = ["redis-cli", "-p", str(self.port), *command]
         done = subprocess.run(
             words, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL
         )
         if done.returncode or done.stdout.startswith("ERR"):
-            raise Failed(f"redis-cli: {(done.stderr or done.stdout).strip()}")
+            raise MeasurementError(f"redis-cli: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def script_calls(self) -> int:
-        """How many scripts it has run so far."""
+        """Returns the number of script calls so far."""
         return self.calls("evalsha", "eval", "fcall")
 
     def calls(self, *commands: str) -> int:
-        """How often it has run these commands so far, those of scripts included."""
+        """Returns the number of calls of these commands so far, also from scripts."""
         names = tuple(f"cmdstat_{command}:" for command in commands)
-        lines = [line for line in self.ask("info", "commandstats").splitlines() if line.startswith(names)]
+        lines = [line for line in self.run("info", "commandstats").splitlines() if line.startswith(names)]
         return sum(int(line.partition("calls=")[2].partition(",")[0]) for line in lines)
 
 
 def start_redis(stage: Stage, *settings: str) -> Redis:
-    """A server with nothing in it, which writes no data to disk."""
+    """Starts an empty server without persistence."""
     port = free_port()
     command: Command = [stage.tools.redis, "--port", str(port), "--bind", "127.0.0.1"]
     command += ["--save", "", "--appendonly", "no", "--dir", stage.folder, "--daemonize", "no", *settings]

@@ -1,4 +1,4 @@
-"""Rows that are measured under full load: who is compared, what is to come out, and what did."""
+"""Rows that are measured under full load: their contestants, goals and results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from section import Bar, Line, Section, Spread, Verdict
 from stage import Stage
 
 
-# A difference of so much is small: slices of one contestant differ by more.
+# A bound this close to 1 needs more rounds: slices of one contestant differ by more.
 CLOSE = 0.1 + 1e-9
 
 
 @dataclass
 class Result:
-    """What was measured of a contestant; `failure` says why nothing was."""
+    """The slices of a contestant, or the reason of its failure."""
 
     contestant: Contestant
     slices: list[Slice] = field(default_factory=list)
@@ -27,17 +27,17 @@ class Result:
 
     @property
     def cost(self) -> Spread:
-        """CPU time for each request, in microseconds."""
+        """CPU time per request, in microseconds."""
         return Spread.of([one.cost for one in self.slices])
 
     @property
     def rate(self) -> Spread:
-        """Requests for each second."""
+        """Requests per second."""
         return Spread.of([one.rate for one in self.slices])
 
     @property
     def parts(self) -> dict[str, float]:
-        """The median cost of each of the processes, in microseconds."""
+        """The median cost of each process, in microseconds."""
         names = self.slices[0].cpu if self.slices else {}
         return {name: statistics.median(one.cost_of(name) for one in self.slices) for name in names}
 
@@ -47,7 +47,7 @@ class Result:
 
     @property
     def calls_per_second(self) -> float:
-        """Those after the first of each slice, which finds nothing that is known from before."""
+        """Script calls per second, without the first call of each slice, which finds nothing in the negative cache."""
         return sum(max(0, one.calls - 1) for one in self.slices) / sum(one.seconds for one in self.slices)
 
 
@@ -62,13 +62,13 @@ def rates(of: Result, to: Result) -> Paired:
     return Paired.of(one.rate / other.rate for one, other in zip(of.slices, to.slices))
 
 
-def told(ratio: Paired) -> str:
+def show(ratio: Paired) -> str:
     return f"{ratio.median:.2f} ± {ratio.error:.2f} x"
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """The CPU time of a request, or of what is told, of `of`, against that of `to`."""
+    """A goal: the CPU time per request, or per `each`, of `of`, relative to that of `to`."""
 
     of: str
     to: str
@@ -81,23 +81,24 @@ class AtMost:
     def ratio(self, results: Results) -> Paired:
         return costs(results[self.of], results[self.to])
 
-    def judge(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> Verdict:
         goal = f"CPU per {self.each} of {self.of}: at most {self.bound:.2f} x {self.to}"
         if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
         ratio = self.ratio(results)
-        return Verdict(goal, told(ratio), ratio.median <= self.bound)
+        return Verdict(goal, show(ratio), ratio.median <= self.bound)
 
 
 @dataclass(frozen=True)
 class AtMostOfAny:
-    """The CPU time of a request of `of`, against the least of those of `to`: one peer, set up in several ways."""
+    """A goal: the CPU time per request of `of`, relative to the least of `to`, which are several configurations of one
+    peer."""
 
     of: str
     to: tuple[str, ...]
     bound: float
 
-    def judge(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> Verdict:
         peers = " or ".join(self.to)
         goal = f"CPU per request of {self.of}: at most {self.bound:.2f} x {peers}, whichever is less"
         of, to = results[self.of], [results[name] for name in self.to]
@@ -109,35 +110,35 @@ class AtMostOfAny:
 
 @dataclass(frozen=True)
 class Faster:
-    """The requests for each second of `of`, against those of `to`."""
+    """A goal: the requests per second of `of`, relative to those of `to`."""
 
     of: str
     to: str
     bound: float
 
     def is_close(self) -> bool:
-        """The clock also counts the time in which others have the processors."""
+        """Always true: the elapsed time also includes the time that other programs use the processors."""
         return True
 
     def ratio(self, results: Results) -> Paired:
         return rates(results[self.of], results[self.to])
 
-    def judge(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> Verdict:
         goal = f"requests/s of {self.of}: at least {self.bound:.2f} x {self.to}"
         if results[self.of].failure or results[self.to].failure:
             return Verdict(goal, "nothing", None)
         ratio = self.ratio(results)
-        return Verdict(goal, told(ratio), ratio.median >= self.bound)
+        return Verdict(goal, show(ratio), ratio.median >= self.bound)
 
 
 @dataclass(frozen=True)
-class Quiet:
-    """How often the Redis of `of` runs a script about requests, in each second."""
+class FewScriptCalls:
+    """A goal: how often the Redis of `of` runs a script for requests, per second."""
 
     of: str
     bound: float
 
-    def judge(self, results: Results) -> Verdict:
+    def verdict(self, results: Results) -> Verdict:
         goal = f"script calls of {self.of} after the first: at most {self.bound:.0f} per second, for its only bucket"
         of = results[self.of]
         if of.failure:
@@ -145,29 +146,29 @@ class Quiet:
         return Verdict(goal, f"{of.calls_per_second:,.2f} per second", of.calls_per_second <= self.bound)
 
 
-Goal = AtMost | AtMostOfAny | Faster | Quiet
+Goal = AtMost | AtMostOfAny | Faster | FewScriptCalls
 
 
 @dataclass(frozen=True)
 class Row:
-    """Contestants that are loaded in turns. Ratios are told of the first."""
+    """Contestants that are loaded in turns. The ratios are relative to the first."""
 
     name: str
     title: str
     about: str
     contestants: list[Contestant]
     goals: list[Goal]
-    # Starts an upstream of its own, and tells the port.
+    # Starts another upstream, and returns its port.
     upstream: Callable[[Stage], int] | None = None
-    # What CPU time is told of.
+    # The unit of the load.
     each: str = "request"
 
     def unclear(self, results: Results) -> set[str]:
-        """Those who differ so little from what is to come out that their slices do not tell yet."""
-        few = [goal for goal in self.goals if isinstance(goal, AtMost | Faster) and goal.is_close()]
+        """Returns the contestants that are too close to a goal for a clear verdict."""
+        close = [goal for goal in self.goals if isinstance(goal, AtMost | Faster) and goal.is_close()]
         failed = {name for name, result in results.items() if result.failure}
-        few = [goal for goal in few if not failed & {goal.of, goal.to}]
-        return {name for goal in few if not goal.ratio(results).is_clear_of(goal.bound) for name in (goal.of, goal.to)}
+        close = [goal for goal in close if not failed & {goal.of, goal.to}]
+        return {name for goal in close if not goal.ratio(results).is_clear_of(goal.bound) for name in (goal.of, goal.to)}
 
     def section(self, results: Results) -> Section:
         columns = ["min", "median us", "max", "first / this", "min", f"median {self.each}s/s", "max", "of which"]
@@ -179,7 +180,7 @@ class Row:
             about=self.about,
             columns=columns,
             lines=[line(result, first) for result in results.values()],
-            verdicts=[goal.judge(results) for goal in self.goals],
+            verdicts=[goal.verdict(results) for goal in self.goals],
             unit=f"us of CPU per {self.each}",
             bars=[Bar(result.contestant.name, result.cost, result.parts) for result in done],
         )
@@ -195,7 +196,7 @@ def line(result: Result, first: Result) -> Line:
 
 
 def of_which(result: Result) -> str:
-    """The processes one by one, where there are several, and how often a script was run."""
+    """Returns the cost of each process if there are several, and the script calls per request."""
     if len(result.parts) < 2:
         return ""
     parts = [f"{name} {cost:.1f}" for name, cost in result.parts.items()]

@@ -1,4 +1,4 @@
-"""What was measured, in the one form that the terminal, the page and the charts show: a table, bars and goals."""
+"""The results in the form that the terminal, the page and the charts show: a table, bars and goals."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Spread:
-    """The least, the median and the most of several measurements."""
+    """The minimum, the median and the maximum of several measurements."""
 
     least: float
     median: float
@@ -24,7 +24,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Line:
-    """A contestant of a table: its cells, or why it has none. `config` is its file in config/."""
+    """A contestant of a table: its cells, or the reason of its failure. `config` is its file in config/."""
 
     name: str
     config: str
@@ -34,7 +34,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Bar:
-    """A contestant of a chart; `parts` are the medians of what the bar is made of, if of several."""
+    """A contestant of a chart. `parts` are the medians of the processes, if there are several."""
 
     name: str
     spread: Spread
@@ -43,7 +43,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a goal. `met` is None if it could not be measured."""
+    """The result of a goal. `met` is None if it could not be measured."""
 
     goal: str
     measured: str
@@ -52,7 +52,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Section:
-    """One row of the comparison. `unit` is that of the bars."""
+    """One row of the comparison. `unit` is the unit of the bars."""
 
     name: str
     title: str

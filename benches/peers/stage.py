@@ -1,4 +1,4 @@
-"""Where the measured programs stand: a scratch folder, their configuration files, and the one upstream of all."""
+"""The environment of the measured programs: a temporary folder, their configuration files, and the common upstream."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Iterator
 
 from install import Tools
-from process import Command, Failed, Process, free_port
+from process import Command, MeasurementError, Process, free_port
 from tls import make_certificate
 
 CONFIG = Path(__file__).resolve().parent / "config"
 
 
 class Stage:
-    """Starts programs, and stops all that it started when it is left."""
+    """Starts programs. Stops all of them at the end."""
 
     def __init__(self, tools: Tools):
         self.tools = tools
@@ -45,21 +45,21 @@ class Stage:
         return [self.tools.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
 
     def config(self, template: str, **values: object) -> Path:
-        """A file of `config/` with its `@NAMES@` filled in."""
+        """Writes a file of `config/` with its `@NAMES@` replaced, and returns its path."""
         values.setdefault("UPSTREAM", self.upstream)
         values.update(FOLDER=self.folder, CONFIG=CONFIG)
         text = (CONFIG / template).read_text()
         for name, value in values.items():
             text = text.replace(f"@{name}@", str(value))
         if left := re.findall(r"@[A-Z_]+@", text):
-            raise Failed(f"{template}: nothing to put for {', '.join(left)}")
+            raise MeasurementError(f"{template}: no value for {', '.join(left)}")
         self.configs += 1
         path = self.folder / f"{self.configs}-{template}"
         path.write_text(text)
         return path
 
     def start(self, name: str, command: Command, port: int, env: dict[str, str] | None = None) -> Process:
-        """Starts a program and returns when it listens on `port`."""
+        """Starts a program, and waits until it listens on `port`."""
         process = Process(name, command, self.folder / f"{len(self.processes)}-{name}.log", env)
         self.processes.append(process)
         process.wait_for(port)
@@ -67,7 +67,7 @@ class Stage:
 
     @contextmanager
     def scene(self) -> Iterator[None]:
-        """What is started within it is stopped at its end."""
+        """Stops all programs that are started within the context."""
         before = len(self.processes)
         try:
             yield
@@ -76,7 +76,7 @@ class Stage:
 
     @contextmanager
     def upstream_at(self, port: int) -> Iterator[None]:
-        """What is started within it has another upstream."""
+        """Sets the upstream of all programs that are started within the context."""
         before, self.upstream = self.upstream, port
         try:
             yield

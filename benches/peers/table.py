@@ -1,4 +1,4 @@
-"""A section as text for a terminal."""
+"""Formats a section as text for a terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WORDS = {True: "met", False: "MISSED", None: "NOT MEASURED"}
 
 
 def table(section: Section) -> str:
-    """The table in columns as wide as they need, then who failed and what became of the goals."""
+    """Formats the table in aligned columns, followed by the failures and the verdicts."""
     rows = [["", *section.columns]] + [[line.name, *line.cells] for line in section.lines if not line.failure]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [section.title]

@@ -16,7 +16,7 @@ end
 
 function done(summary)
   local errors = summary.errors
-  local line = '{"requests":%d,"microseconds":%d,"refused":%d,"connect":%d,"read":%d,"write":%d,"timeout":%d}\n'
+  local line = '{"requests":%d,"microseconds":%d,"not_ok":%d,"connect":%d,"read":%d,"write":%d,"timeout":%d}\n'
   io.write(line:format(summary.requests, summary.duration, errors.status, errors.connect, errors.read, errors.write,
     errors.timeout))
 end
