@@ -1,8 +1,8 @@
-//! Arguments in, exit code out.
+//! The `tidegate` program.
 
 use std::process::ExitCode;
 
-/// Faster than the C library's allocator, and returns the memory of idle connections to the system
+/// Faster than the allocator of the C library. Also returns the memory of idle connections to the system
 /// (docs/internals/performance.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -18,8 +18,8 @@ pub(super) struct CheckArgs {
     no_files: bool,
 }
 
-/// Writes all errors and warnings of a rule file. The exit code is 0 without errors, 1 with errors, and 2 if the file cannot
-/// be read.
+/// Writes all errors and warnings of a rule file. Returns the exit code: 0 without errors, 1 with errors, and 2 if the
+/// file cannot be read.
 ///
 /// # Errors
 /// `out` cannot be written to.

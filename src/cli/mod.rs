@@ -1,14 +1,14 @@
-//! The commands, one file each, and their shared arguments. Only this module prints for people.
+//! The commands, one file each, and their shared arguments. Only this module prints to the terminal.
 
 mod check;
 mod demo;
 mod explain;
+mod handover_session;
 mod logging;
 mod notify;
 mod run;
 mod serve;
 mod signals;
-mod succession;
 
 use std::io;
 use std::path::PathBuf;
@@ -35,11 +35,11 @@ struct Cli {
 enum Command {
     /// Run the gateway
     Run(run::RunCommand),
-    /// Run on an embedded store with a built-in upstream, to try things out
+    /// Run with an in-memory store and a built-in upstream, to try things out
     Demo(CommonArgs),
     /// Report all errors of a rule file
     Check(check::CheckArgs),
-    /// Tell which route and which limits a request meets, and why
+    /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
 }
 
@@ -49,16 +49,16 @@ struct RunArgs {
     rules: ConfigArg,
     #[command(flatten)]
     common: CommonArgs,
-    /// Seconds for requests to finish after SIGTERM
+    /// Seconds that running requests have to finish after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "30", env = "TIDEGATE_DRAIN_TIMEOUT", value_parser = seconds)]
     drain_timeout: Duration,
-    /// Seconds between failing the readiness check and accepting no more, for load balancers to notice
+    /// Seconds to keep accepting connections after SIGTERM while the readiness check fails, so that load balancers notice
     #[arg(long, value_name = "SECONDS", default_value = "0", env = "TIDEGATE_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Duration,
-    /// Take over from the gateway that was started with the same socket, and hand over to the next one
+    /// Unix socket for restarts: take over from the gateway that uses it, and hand over to the next one
     #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
     handover: Option<PathBuf>,
-    /// A file that keeps the number of gateways for the next start
+    /// File that stores the number of gateways for the next start
     #[arg(long, value_name = "FILE", env = "TIDEGATE_STATE")]
     state: Option<PathBuf>,
 }
@@ -70,7 +70,7 @@ struct ConfigArg {
     config: RuleFile,
 }
 
-/// A rule file as an argument or by `-c`.
+/// The rule file, as an argument or with `-c`.
 #[derive(Debug, Args)]
 struct FileArg {
     /// The rule file; `-` is standard input
@@ -80,18 +80,18 @@ struct FileArg {
 
 #[derive(Clone, Debug, Args)]
 struct CommonArgs {
-    /// Worker threads; as many as there are cores unless given
+    /// Number of worker threads; one per core by default
     #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
-    /// How log lines look
+    /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "human", env = "TIDEGATE_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What is logged: off, error, warn, info, debug, trace; or TARGET=LEVEL, such as tidegate=debug; or several with commas
+    /// What to log: off, error, warn, info, debug or trace; or TARGET=LEVEL, such as tidegate=debug; or a list with commas
     #[arg(long, value_name = "FILTER", default_value = LogFilter::DEFAULT, env = "TIDEGATE_LOG", value_parser = LogFilter::parse)]
     log: LogFilter,
 }
 
-/// Runs the command that the arguments ask for. 0 is yes, 1 no, 2 could not answer.
+/// Runs the command. Exit codes: 0 means yes or success, 1 means no, 2 means that an error prevented an answer.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -122,7 +122,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl FileArg {
-    /// Returns the rule file: the argument, or else that of `-c`.
+    /// Returns the rule file: the argument, or else the value of `-c`.
     fn or(self, config: ConfigArg) -> RuleFile {
         self.file.unwrap_or(config.config)
     }

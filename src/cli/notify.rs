@@ -1,10 +1,10 @@
-//! What systemd is told of a service of `Type=notify`.
+//! Notifies systemd about the state of a service with `Type=notify`.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Sends a state, such as `READY=1`; without `NOTIFY_SOCKET` there is nobody to be told.
+/// Sends a state, such as `READY=1`. Does nothing without `NOTIFY_SOCKET`.
 pub(super) fn notify(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return };
     let address = address(&path);
@@ -14,7 +14,7 @@ pub(super) fn notify(state: &str) {
     }
 }
 
-/// A path, or the name of a socket that has none, which begins with `@`.
+/// Parses a path, or the name of an abstract socket, which begins with `@`.
 fn address(path: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let [b'@', name @ ..] = path.as_encoded_bytes() {

@@ -1,4 +1,4 @@
-//! Signals that end the gateway, or make it reopen files.
+//! Signals that end the gateway or make it reopen files.
 
 use std::io;
 
@@ -17,14 +17,14 @@ pub(super) struct Signals {
 /// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// SIGTERM or SIGINT: the gateway is to end.
+    /// SIGTERM or SIGINT: end the gateway.
     End,
-    /// SIGHUP: log rotation sends it, as do programs that renew certificates, and a terminal that closes.
+    /// SIGHUP: sent by log rotation, by programs that renew certificates, and when a terminal closes.
     HangUp,
 }
 
 impl Signals {
-    /// Installs the handlers; returns the runtime that they need.
+    /// Installs the handlers. Returns them with the runtime that they need.
     ///
     /// # Errors
     /// The runtime or a handler cannot be created.
@@ -50,7 +50,7 @@ impl Signals {
         }
     }
 
-    /// Waits for a signal that ends the gateway, and leaves others for later.
+    /// Waits for a signal that ends the gateway. Other signals stay pending.
     pub(super) async fn end(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -59,11 +59,11 @@ impl Signals {
     }
 
     /// Returns `true` if a signal that ends the gateway has been received.
-    pub(super) async fn is_asked_to_end(&mut self) -> bool {
+    pub(super) async fn has_end_signal(&mut self) -> bool {
         tokio::select! {
             biased;
             () = self.end() => true,
-            // The runtime reads signals while the task yields.
+            // The runtime only reads signals while the task yields.
             () = yield_now() => false,
         }
     }

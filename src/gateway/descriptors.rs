@@ -1,33 +1,33 @@
-//! File descriptors: whether there are enough for the connections that the rule file allows, and how many of these are
-//! served if there are not.
+//! Raises the limit of file descriptors to what the rule file needs, or lowers the number of connections to fit the limit.
 //!
-//! A client connection needs one, and while its request is forwarded mostly another. A connection that comes when
-//! there are none left waits in the kernel without an answer; so the cap is lower, and connections above it get one.
+//! A client connection needs one descriptor, and usually a second one while its request is forwarded. Without free
+//! descriptors, new connections would wait in the kernel without a response. Therefore the connection cap is lowered, and
+//! connections above it get a response.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// What is open in addition to connections and workers, with room: logs, signals, the store, 64 admin connections, and up
-/// to 64 rejected clients that still read their response.
+/// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin connections,
+/// and up to 64 rejected clients that still read their response.
 const RESERVE: u64 = 192;
 
-/// What each worker has open beside connections and listeners: its runtime, its share of the store.
-const OF_WORKER: u64 = 16;
+/// Descriptors of each worker in addition to connections and listeners: its runtime and its connections to the store.
+const PER_WORKER: u64 = 16;
 
-/// What a gateway would have open.
+/// The file descriptors that a gateway needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Need {
+struct DescriptorNeed {
     connections: u64,
-    beside: u64,
+    other: u64,
 }
 
-/// Sees to it that there are enough, as far as the system lets it; returns how many connections may be served in all. Warns
-/// if those are far fewer than the rule file allows.
-pub(super) fn provide(config: &Config, workers: usize) -> usize {
-    let need = Need::of(config, workers);
-    let limit = raise(need.descriptors());
-    let connections = need.affordable(limit);
+/// Raises the descriptor limit if necessary and permitted. Returns how many connections the gateway may serve in total.
+/// Warns if that is far below the rule file's number.
+pub(super) fn reserve(config: &Config, workers: usize) -> usize {
+    let need = DescriptorNeed::new(config, workers);
+    let limit = raise_limit(need.descriptors());
+    let connections = need.max_connections(limit);
     if connections == need.connections {
         return config.max_connections;
     }
@@ -52,40 +52,40 @@ pub(super) fn provide(config: &Config, workers: usize) -> usize {
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
-/// Raises the limit to `wanted` if it may be; returns what it is then.
-fn raise(wanted: u64) -> u64 {
+/// Raises the limit to `wanted`, or as far as the hard limit permits. Returns the limit that is then in force.
+fn raise_limit(wanted: u64) -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let (soft, hard) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
-    let better = wanted.min(hard);
-    if soft >= better || setrlimit(Resource::Nofile, Rlimit { current: Some(better), maximum }).is_err() {
+    let target = wanted.min(hard);
+    if soft >= target || setrlimit(Resource::Nofile, Rlimit { current: Some(target), maximum }).is_err() {
         return soft;
     }
-    better
+    target
 }
 
-impl Need {
-    fn of(config: &Config, workers: usize) -> Self {
-        let of_listeners: usize = config.listen.iter().map(|listen| listen.max_connections).sum();
-        // Each listens on every address, and a successor is handed what it listens on.
-        let of_worker = OF_WORKER + 2 * config.listen.len() as u64;
+impl DescriptorNeed {
+    fn new(config: &Config, workers: usize) -> Self {
+        let listener_connections: usize = config.listen.iter().map(|listen| listen.max_connections).sum();
+        // Each worker has a socket for every address, and a second descriptor of it for a successor.
+        let per_worker = PER_WORKER + 2 * config.listen.len() as u64;
         Self {
-            connections: of_listeners.min(config.max_connections) as u64,
-            beside: RESERVE + workers as u64 * of_worker,
+            connections: listener_connections.min(config.max_connections) as u64,
+            other: RESERVE + workers as u64 * per_worker,
         }
     }
 
     fn descriptors(self) -> u64 {
-        self.connections.saturating_mul(2).saturating_add(self.beside)
+        self.connections.saturating_mul(2).saturating_add(self.other)
     }
 
-    /// Returns `true` if so many connections are less than nine tenths of those that it needs.
+    /// Returns `true` if `connections` is less than nine tenths of the needed number.
     fn is_far_above(self, connections: u64) -> bool {
         connections < self.connections - self.connections / 10
     }
 
-    /// How many connections `limit` is enough for; one at least, since a gateway that serves nobody is none.
-    fn affordable(self, limit: u64) -> u64 {
-        (limit.saturating_sub(self.beside) / 2).clamp(1, self.connections)
+    /// Returns how many connections the gateway can serve with `limit` descriptors, at least one.
+    fn max_connections(self, limit: u64) -> u64 {
+        (limit.saturating_sub(self.other) / 2).clamp(1, self.connections)
     }
 }
 
@@ -94,27 +94,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_needs_two_descriptors_and_there_is_always_a_reserve() {
+    fn each_connection_needs_two_descriptors_beyond_the_reserve() {
         let listen = "listen: [0.0.0.0:1, 0.0.0.0:2]\nmax_connections: 15000\nroutes: [{ name: a, match: {} }]";
-        let need = Need::of(&Config::parse(listen).unwrap(), 4);
-        assert_eq!(need, Need { connections: 15_000, beside: 192 + 4 * 20 });
+        let need = DescriptorNeed::new(&Config::parse(listen).unwrap(), 4);
+        assert_eq!(need, DescriptorNeed { connections: 15_000, other: 192 + 4 * 20 });
         assert_eq!(need.descriptors(), 30_272);
-        assert_eq!((need.affordable(30_272), need.affordable(u64::MAX)), (15_000, 15_000));
-        assert_eq!((need.affordable(1200), need.affordable(256), need.affordable(64)), (464, 1, 1));
+        assert_eq!((need.max_connections(30_272), need.max_connections(u64::MAX)), (15_000, 15_000));
+        assert_eq!((need.max_connections(1200), need.max_connections(256), need.max_connections(64)), (464, 1, 1));
     }
 
     #[test]
     fn only_a_far_lower_descriptor_limit_warns() {
-        let need = Need { connections: 10_000, beside: 200 };
+        let need = DescriptorNeed { connections: 10_000, other: 200 };
         assert!(need.is_far_above(28) && need.is_far_above(8_999));
         assert!(!need.is_far_above(9_000) && !need.is_far_above(10_000));
     }
 
     #[test]
-    fn the_limit_is_raised_as_far_as_it_may_be() {
+    fn descriptor_limit_is_raised_up_to_the_hard_limit() {
         let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
         let (soft, hard) = (current.unwrap_or(u64::MAX), maximum.unwrap_or(u64::MAX));
-        assert_eq!(raise(1), soft, "it is never lowered");
-        assert_eq!(raise(soft.saturating_add(1)), soft.saturating_add(1).min(hard));
+        assert_eq!(raise_limit(1), soft, "the limit is never lowered");
+        assert_eq!(raise_limit(soft.saturating_add(1)), soft.saturating_add(1).min(hard));
     }
 }

@@ -1,35 +1,35 @@
-//! Listening sockets that somebody else opened: systemd, or the gateway that this one succeeds.
+//! Listening sockets that another process opened: systemd, or the gateway before this one.
 //!
-//! They are found by their addresses. A socket that is inherited stays open, with all connections that wait in it, when
-//! whoever opened it ends: no client is refused meanwhile.
+//! Entries of the rule file claim them by address. An inherited socket stays open when the other process ends, and keeps
+//! the connections in its accept queue. Therefore no client is refused during a restart.
 
 use std::io;
 
 use listenfd::ListenFd;
 use socket2::Socket;
 
-use super::socket_file::Listening;
+use super::socket_file::ListeningSocket;
 use crate::config::ListenAddress;
 
-/// Sockets, until an entry of the rule file takes them.
+/// Inherited sockets that no entry of the rule file has claimed yet.
 #[derive(Debug, Default)]
-pub(crate) struct Inherited(Vec<(Giver, Listening)>);
+pub(crate) struct InheritedSockets(Vec<(SocketSource, ListeningSocket)>);
 
-/// Who opened a socket.
+/// The process that opened a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Giver {
+enum SocketSource {
     Systemd,
     Predecessor,
 }
 
-// === impl Inherited ===
+// === impl InheritedSockets ===
 
-impl Inherited {
-    /// What systemd passes to a service that its sockets start (`LISTEN_FDS`). Called before there are threads, since what
-    /// told of the sockets is taken out of the environment.
+impl InheritedSockets {
+    /// Takes the sockets that systemd passes to a socket-activated service (`LISTEN_FDS`). Must be called before other
+    /// threads exist, because it removes environment variables.
     ///
     /// # Errors
-    /// A descriptor that is no socket of a stream.
+    /// A descriptor is not a stream socket.
     pub(crate) fn from_systemd() -> io::Result<Self> {
         let mut passed = ListenFd::from_env();
         let mut sockets = Vec::new();
@@ -38,40 +38,43 @@ impl Inherited {
                 Ok(socket) => socket.map(Socket::from),
                 Err(_) => passed.take_tcp_listener(index)?.map(Socket::from),
             };
-            sockets.extend(socket.map(|socket| (Giver::Systemd, Listening { socket, file: None })));
+            sockets.extend(socket.map(|socket| (SocketSource::Systemd, ListeningSocket { socket, file: None })));
         }
         Ok(Self(sockets))
     }
 
-    /// With what a predecessor handed over. Of an address of both, the predecessor's are enough: they are the same.
-    pub(crate) fn and_of_predecessor(mut self, sockets: Vec<Listening>) -> Self {
-        self.0.retain(|(_, own)| !sockets.iter().any(|other| address(&other.socket) == address(&own.socket)));
-        self.0.extend(sockets.into_iter().map(|listening| (Giver::Predecessor, listening)));
+    /// Adds the sockets of a predecessor. If systemd passed a socket for the same address, the predecessor's socket is a
+    /// duplicate of it, so one is enough.
+    pub(crate) fn with_predecessor(mut self, sockets: Vec<ListeningSocket>) -> Self {
+        let same_address =
+            |one: &ListeningSocket, other: &ListeningSocket| local_address(&one.socket) == local_address(&other.socket);
+        self.0.retain(|(_, own)| !sockets.iter().any(|other| same_address(other, own)));
+        self.0.extend(sockets.into_iter().map(|listening| (SocketSource::Predecessor, listening)));
         self
     }
 
-    /// Whether any of them listens on this port, at whatever address.
+    /// Returns `true` if one of the sockets listens on this port, at any address.
     pub(super) fn has_port(&self, port: u16) -> bool {
-        let port_of = |socket: &Socket| address(socket)?.tcp().map(|address| address.port());
+        let port_of = |socket: &Socket| local_address(socket)?.tcp().map(|address| address.port());
         self.0.iter().any(|(_, listening)| port_of(&listening.socket) == Some(port))
     }
 
-    /// Those that listen on `address`.
-    pub(super) fn take(&mut self, wanted: &ListenAddress) -> Vec<Listening> {
-        let taken = self.0.extract_if(.., |(_, listening)| address(&listening.socket).as_ref() == Some(wanted));
+    /// Takes the sockets that listen on `address`.
+    pub(super) fn take(&mut self, address: &ListenAddress) -> Vec<ListeningSocket> {
+        let taken = self.0.extract_if(.., |(_, listening)| local_address(&listening.socket).as_ref() == Some(address));
         taken.map(|(_, listening)| listening).collect()
     }
 
-    /// A socket of systemd's that nobody took: it would accept connections that nobody serves. A predecessor's is closed
-    /// when it has ended, as after a change of the rule file.
+    /// Returns the address of a socket from systemd that no entry claimed: clients could connect to it but would get no
+    /// response. Unclaimed sockets of a predecessor are normal after a change of the rule file.
     pub(super) fn unclaimed(&self) -> Option<ListenAddress> {
-        let of_systemd = self.0.iter().find(|(giver, _)| *giver == Giver::Systemd);
-        of_systemd.and_then(|(_, listening)| address(&listening.socket))
+        let from_systemd = self.0.iter().find(|(source, _)| *source == SocketSource::Systemd);
+        from_systemd.and_then(|(_, listening)| local_address(&listening.socket))
     }
 }
 
-/// Where a socket listens; nowhere if it has an address of no entry's kind.
-pub(super) fn address(socket: &Socket) -> Option<ListenAddress> {
+/// Returns the address that a socket listens on. Returns `None` if an entry of the rule file cannot have such an address.
+pub(super) fn local_address(socket: &Socket) -> Option<ListenAddress> {
     let address = socket.local_addr().ok()?;
     let path = || address.as_pathname().map(|path| ListenAddress::Unix(path.to_owned()));
     address.as_socket().map(ListenAddress::Tcp).or_else(path)

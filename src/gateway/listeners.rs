@@ -1,4 +1,4 @@
-//! The sockets that clients and operators connect to: inherited, or opened here.
+//! The listening sockets of a gateway, for clients and operators: inherited, or opened here.
 
 use std::io;
 use std::net::TcpListener;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use socket2::Socket;
 
-use super::inherited::{self, Inherited};
-use super::socket_file::{self, Listening, OWNER_ALONE};
+use super::inherited::{self, InheritedSockets};
+use super::socket_file::{self, ListeningSocket, OWNER_ONLY};
 use super::{GatewayStartError, descriptors};
 use crate::access;
 use crate::config::{Config, Listen, ListenAddress};
@@ -15,17 +15,17 @@ use crate::metrics::Metrics;
 use crate::server::{Drain, GatewayConnections, Server, bind, ensure_free};
 use crate::tls::{CertificateWatcher, Termination};
 
-/// All sockets of a gateway.
+/// All listening sockets of a gateway.
 pub(super) struct Listeners {
-    /// One for each entry of `listen`, with the ports that the system chose.
+    /// The address of each entry of `listen`, with the port that the system chose for port 0.
     pub(super) addresses: Vec<ListenAddress>,
-    /// What each worker listens on.
-    pub(super) of_workers: Vec<Vec<(Server, Socket)>>,
+    /// The sockets of each worker.
+    pub(super) per_worker: Vec<Vec<(Server, Socket)>>,
     pub(super) admin: Option<Socket>,
-    /// Each of them once, for a successor.
-    pub(super) sockets: Vec<Listening>,
-    /// One for each entry that speaks TLS.
-    pub(super) watches: Vec<CertificateWatcher>,
+    /// Every socket once, for a successor.
+    pub(super) sockets: Vec<ListeningSocket>,
+    /// A watcher for each entry with TLS.
+    pub(super) watchers: Vec<CertificateWatcher>,
 }
 
 impl Listeners {
@@ -34,20 +34,21 @@ impl Listeners {
         workers: usize,
         metrics: &Arc<Metrics>,
         drain: &Drain,
-        mut inherited: Inherited,
+        mut inherited: InheritedSockets,
     ) -> Result<Self, GatewayStartError> {
-        are_free(config, &inherited)?;
-        let places = descriptors::provide(config, workers);
-        let connections = GatewayConnections::new(places, config.rules.addresses.clone(), Arc::clone(metrics));
-        let of_workers = (0..workers).map(|_| Vec::new()).collect();
-        let mut all = Self { addresses: Vec::new(), of_workers, admin: None, sockets: Vec::new(), watches: Vec::new() };
+        ensure_all_free(config, &inherited)?;
+        let max_connections = descriptors::reserve(config, workers);
+        let connections = GatewayConnections::new(max_connections, config.rules.addresses.clone(), Arc::clone(metrics));
+        let per_worker = (0..workers).map(|_| Vec::new()).collect();
+        let mut all =
+            Self { addresses: Vec::new(), per_worker, admin: None, sockets: Vec::new(), watchers: Vec::new() };
         for entry in &config.listen {
             let failed = |cause| GatewayStartError::Bind { address: entry.address.clone(), cause };
-            let tls = all.speak_tls(entry, metrics)?;
+            let tls = all.set_up_tls(entry, metrics)?;
             let server = Server::with_connections(&connections, entry, tls, drain.clone(), access::refused);
             let inherited = inherited.take(&entry.address);
             let sockets = listen(&entry.address, entry.mode, workers, inherited).map_err(failed)?;
-            all.spread(&server, sockets).map_err(failed)?;
+            all.distribute(&server, sockets).map_err(failed)?;
         }
         if let Some(address) = &config.admin {
             let failed = |cause| GatewayStartError::Bind { address: address.clone(), cause };
@@ -58,16 +59,12 @@ impl Listeners {
         inherited.unclaimed().map_or(Ok(all), |address| Err(GatewayStartError::Unclaimed { address }))
     }
 
-    /// Sets TLS up, where an entry speaks it.
-    fn speak_tls(
-        &mut self,
-        entry: &Listen,
-        metrics: &Arc<Metrics>,
-    ) -> Result<Option<Arc<Termination>>, GatewayStartError> {
+    /// Sets up TLS if the entry uses it.
+    fn set_up_tls(&mut self, entry: &Listen, metrics: &Arc<Metrics>) -> Result<Option<Arc<Termination>>, GatewayStartError> {
         let Some(settings) = &entry.tls else { return Ok(None) };
         let tls = Arc::new(Termination::new(settings, entry.http2)?);
         let user = format!("listener {}", entry.address);
-        self.watches.push(CertificateWatcher::new(
+        self.watchers.push(CertificateWatcher::new(
             Arc::clone(&tls) as _,
             &user,
             settings.check_interval,
@@ -76,42 +73,45 @@ impl Listeners {
         Ok(Some(tls))
     }
 
-    /// Gives each worker a socket of the same address, and no socket to nobody: the kernel gives connections to each of them.
-    fn spread(&mut self, server: &Server, sockets: Vec<Listening>) -> io::Result<()> {
-        self.addresses.extend(sockets.first().and_then(|listening| inherited::address(&listening.socket)));
-        let workers = self.of_workers.len();
-        for number in 0..workers.max(sockets.len()) {
-            let socket = sockets[number % sockets.len()].socket.try_clone()?;
-            self.of_workers[number % workers].push((server.clone(), socket));
+    /// Distributes the sockets of one address. Every worker gets at least one, and every socket gets a worker: the kernel
+    /// assigns connections to all sockets.
+    fn distribute(&mut self, server: &Server, sockets: Vec<ListeningSocket>) -> io::Result<()> {
+        self.addresses.extend(sockets.first().and_then(|listening| inherited::local_address(&listening.socket)));
+        let workers = self.per_worker.len();
+        for index in 0..workers.max(sockets.len()) {
+            let socket = sockets[index % sockets.len()].socket.try_clone()?;
+            self.per_worker[index % workers].push((server.clone(), socket));
         }
         self.sockets.extend(sockets);
         Ok(())
     }
 }
 
-/// Whether nobody else listens where clients are to connect. All are asked about before the first is opened: entries may share a
-/// port, as `0.0.0.0` and `[::]` do. So does whoever handed sockets over, who still listens.
-fn are_free(config: &Config, inherited: &Inherited) -> Result<(), GatewayStartError> {
+/// Checks that no other process listens on the addresses of the rule file.
+///
+/// Checks all addresses before it opens the first one, because entries may share a port, such as `0.0.0.0` and `[::]`.
+/// Skips ports of inherited sockets: the predecessor still listens there.
+fn ensure_all_free(config: &Config, inherited: &InheritedSockets) -> Result<(), GatewayStartError> {
     let addresses = config.listen.iter().map(|entry| &entry.address);
     let ports = addresses.filter_map(|address| Some((address, address.tcp()?)));
-    let mut asked = ports.filter(|(_, port)| !inherited.has_port(port.port()));
-    asked.try_for_each(|(address, port)| {
+    let mut to_check = ports.filter(|(_, port)| !inherited.has_port(port.port()));
+    to_check.try_for_each(|(address, port)| {
         ensure_free(port).map_err(|cause| GatewayStartError::Bind { address: address.clone(), cause })
     })
 }
 
-/// What is inherited, and what else is needed to listen at `address`; at least one.
+/// Returns the inherited sockets, and new ones as needed for all workers to listen on `address`.
 fn listen(
     address: &ListenAddress,
     mode: u32,
     workers: usize,
-    mut inherited: Vec<Listening>,
-) -> io::Result<Vec<Listening>> {
+    mut inherited: Vec<ListeningSocket>,
+) -> io::Result<Vec<ListeningSocket>> {
     match address {
         ListenAddress::Tcp(address) => {
             let sockets = inherited.into_iter().map(|listening| listening.socket).collect();
             let sockets = bind(*address, workers, sockets)?;
-            return Ok(sockets.into_iter().map(Listening::without_file).collect());
+            return Ok(sockets.into_iter().map(ListeningSocket::without_file).collect());
         }
         ListenAddress::Unix(path) if inherited.is_empty() => inherited.push(socket_file::listen(path, mode)?),
         ListenAddress::Unix(_) => {
@@ -122,12 +122,12 @@ fn listen(
     Ok(inherited)
 }
 
-/// Operators need one socket, which shares its port with nobody.
-fn open_admin(address: &ListenAddress, inherited: Vec<Listening>) -> io::Result<Vec<Listening>> {
+/// Opens the admin socket. A single socket is enough, without `SO_REUSEPORT`.
+fn open_admin(address: &ListenAddress, inherited: Vec<ListeningSocket>) -> io::Result<Vec<ListeningSocket>> {
     match address {
         ListenAddress::Tcp(address) if inherited.is_empty() => {
-            Ok(vec![Listening::without_file(TcpListener::bind(address)?.into())])
+            Ok(vec![ListeningSocket::without_file(TcpListener::bind(address)?.into())])
         }
-        _ => listen(address, OWNER_ALONE, 1, inherited),
+        _ => listen(address, OWNER_ONLY, 1, inherited),
     }
 }

@@ -1,8 +1,8 @@
-//! The gateway: every layer put together.
+//! The gateway: workers that serve clients, and an admin thread.
 //!
-//! Each worker is a thread with a runtime, a listener and connections of its own, to upstreams and to the store, so that a
-//! request never changes threads. What they share is behind the layer: the rules in force, what is known of the store,
-//! the counters. One more thread serves the operators.
+//! Each worker is a thread with its own runtime, listeners and connections to upstreams and the store, so that a request
+//! never changes threads. Workers share the active rules, the state of the store and the metrics. The admin thread serves
+//! operators and watches certificate files.
 
 use std::future::pending;
 use std::io;
@@ -26,9 +26,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use tower::Layer;
 
-pub(crate) use self::inherited::Inherited;
+pub(crate) use self::inherited::InheritedSockets;
 use self::listeners::Listeners;
-pub(crate) use self::socket_file::Listening;
+pub(crate) use self::socket_file::ListeningSocket;
 pub(crate) use self::state_file::StateFile;
 use crate::access::AccessLogLayer;
 use crate::admin::{self, Admin};
@@ -51,25 +51,25 @@ pub struct Gateway {
     admin_address: Option<ListenAddress>,
     layer: RateLimitLayer,
     readiness: admin::Readiness,
-    /// Ends the workers.
+    /// Starts the drain of the workers.
     drain: DrainTrigger,
     workers: Vec<JoinHandle<io::Result<()>>>,
-    control: Control,
+    admin_thread: AdminThread,
     /// Whether the workers accept connections.
     accepting: watch::Sender<bool>,
-    /// All that it listens on, for a successor.
-    sockets: Arc<[Listening]>,
+    /// All listening sockets, for a successor.
+    sockets: Arc<[ListeningSocket]>,
 }
 
-/// The thread of the operators, which outlives the workers.
+/// The thread that serves operators. It outlives the workers.
 #[derive(Debug)]
-struct Control {
+struct AdminThread {
     thread: JoinHandle<io::Result<()>>,
     runtime: runtime::Handle,
-    /// Whether it accepts no more operators.
+    /// Whether the admin listener is closed.
     closed: watch::Sender<bool>,
-    /// Changes when somebody asks to look at the files of certificates.
-    look: watch::Sender<()>,
+    /// Requests an immediate check of the certificate files.
+    certificate_checks: watch::Sender<()>,
     end: oneshot::Sender<()>,
 }
 
@@ -86,7 +86,7 @@ pub enum GatewayStartError {
         cause: io::Error,
     },
     /// systemd passes a socket whose address is not in the rule file.
-    #[error("systemd passes a socket on {address}, which no entry of `listen` or `admin` names")]
+    #[error("systemd passed a socket on {address}, but no entry of `listen` or `admin` has this address")]
     Unclaimed {
         /// The address of the socket.
         address: ListenAddress,
@@ -105,7 +105,7 @@ pub enum GatewayStartError {
     Worker(io::Error),
 }
 
-/// What a worker needs to begin.
+/// The parts of which a worker is built.
 struct Worker {
     layer: RateLimitLayer,
     config: Arc<Config>,
@@ -113,9 +113,9 @@ struct Worker {
     tls_configs: Arc<UpstreamTlsConfigs>,
     targets: Arc<TargetStates>,
     listeners: Vec<(Server, Socket)>,
-    /// Becomes `true` when it is to accept connections.
+    /// Becomes `true` when the worker must accept connections.
     accepting: watch::Receiver<bool>,
-    /// How many there are.
+    /// The number of workers.
     workers: usize,
 }
 
@@ -128,25 +128,25 @@ impl From<TlsSetupError> for GatewayStartError {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a gateway with so many workers, at least one; it serves when this returns.
+    /// Starts a gateway with at least one worker. It serves requests when this returns.
     ///
     /// # Errors
-    /// See [`GatewayStartError`]. A store or an upstream that cannot be reached is none.
+    /// See [`GatewayStartError`]. An unreachable store or upstream is not an error.
     pub fn start(config: Config, workers: usize) -> Result<Self, GatewayStartError> {
-        let gateway = Self::start_on(config, workers, Inherited::default())?;
+        let gateway = Self::start_on(config, workers, InheritedSockets::default())?;
         gateway.serve();
         Ok(gateway)
     }
 
-    /// Starts a gateway that listens on these sockets, where the rule file names their addresses. Clients wait in the queues of
-    /// the sockets until it [serves](Self::serve).
+    /// Starts a gateway that uses inherited sockets for addresses of the rule file. Clients wait in the accept queues
+    /// until the gateway [serves](Self::serve).
     ///
     /// # Errors
     /// See [`start`](Self::start).
-    pub(crate) fn start_on(config: Config, workers: usize, inherited: Inherited) -> Result<Self, GatewayStartError> {
+    pub(crate) fn start_on(config: Config, workers: usize, inherited: InheritedSockets) -> Result<Self, GatewayStartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
-        config.upstreams.values().for_each(warn_of_trust);
+        config.upstreams.values().for_each(warn_if_unverified);
         let metrics = Arc::new(Metrics::new());
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
@@ -154,15 +154,15 @@ impl Gateway {
         let (drain, drained) = Drain::new();
 
         let mut listeners = Listeners::open(&config, workers, &metrics, &drained, inherited)?;
-        let admin_address = listeners.admin.as_ref().and_then(inherited::address);
+        let admin_address = listeners.admin.as_ref().and_then(inherited::local_address);
 
         let tls_configs = Arc::new(UpstreamTlsConfigs::read(config.upstreams.values()));
-        listeners.watches.extend(tls_configs.watchers(&metrics));
+        listeners.watchers.extend(tls_configs.watchers(&metrics));
         let targets = Arc::new(TargetStates::new(config.upstreams.values(), &metrics));
 
         let readiness = admin::Readiness::new();
         let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
-        let control = Control::start(layer.clone(), admin, listeners.admin, listeners.watches)
+        let admin_thread = AdminThread::start(layer.clone(), admin, listeners.admin, listeners.watchers)
             .map_err(GatewayStartError::Worker)?;
         let (accepting, accept) = watch::channel(false);
         let start = |number: usize| {
@@ -172,7 +172,7 @@ impl Gateway {
                 metrics: Arc::clone(&metrics),
                 tls_configs: Arc::clone(&tls_configs),
                 targets: Arc::clone(&targets),
-                listeners: std::mem::take(&mut listeners.of_workers[number]),
+                listeners: std::mem::take(&mut listeners.per_worker[number]),
                 accepting: accept.clone(),
                 workers,
             };
@@ -182,71 +182,72 @@ impl Gateway {
         let workers = (0..workers).map(start).collect::<io::Result<_>>().map_err(GatewayStartError::Worker)?;
         let Listeners { addresses, sockets, .. } = listeners;
         let sockets = sockets.into();
-        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, control, accepting, sockets })
+        Ok(Self { addresses, admin_address, layer, readiness, drain, workers, admin_thread, accepting, sockets })
     }
 
-    /// Accepts connections from now on.
+    /// Starts to accept connections.
     pub(crate) fn serve(&self) {
         self.accepting.send_replace(true);
     }
 
-    /// Where clients connect: one address for each entry of `listen`, with the ports that the system chose.
+    /// Returns the address of each entry of `listen`, with the port that the system chose for port 0.
     pub fn addresses(&self) -> &[ListenAddress] {
         &self.addresses
     }
 
-    /// Where operators connect.
+    /// Returns the address of the admin listener.
     pub fn admin_address(&self) -> Option<&ListenAddress> {
         self.admin_address.as_ref()
     }
 
-    /// Fails the readiness check from now on, so that load balancers look elsewhere; requests are still served.
+    /// Makes the readiness check fail, so that load balancers remove this gateway. Requests are still served.
     pub fn fail_readiness(&self) {
         self.readiness.fail();
     }
 
-    /// Looks now whether certificates have been replaced, and not when it is time for the next look. Clients that connect some moments
-    /// later are shown the new ones.
-    pub fn look_at_certificates(&self) {
-        self.control.look.send_replace(());
+    /// Checks the certificate files without waiting for the next interval. Returns at once: new connections use changed
+    /// certificates a moment later.
+    pub fn check_certificates(&self) {
+        self.admin_thread.certificate_checks.send_replace(());
     }
 
-    /// All that it listens on.
-    pub(crate) fn sockets(&self) -> Arc<[Listening]> {
+    /// Returns all listening sockets.
+    pub(crate) fn sockets(&self) -> Arc<[ListeningSocket]> {
         Arc::clone(&self.sockets)
     }
 
-    /// Ends: nothing new is accepted, idle connections close, requests that run have until `limit` to finish. Blocks
-    /// until all is over.
+    /// Drains and ends the gateway: it accepts no connections, closes idle ones, and gives running requests up to `limit`
+    /// to finish. Blocks until all workers have ended.
     ///
     /// # Errors
-    /// A worker that ended with an error, or by a panic.
+    /// A worker ended with an error or a panic.
     pub fn drain(self, limit: Duration) -> io::Result<()> {
         self.readiness.fail();
         self.layer.stop_waiting();
-        drop(self.sockets); // or clients could connect to the end
+        drop(self.sockets); // Otherwise, clients could still connect.
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
-        self.control.end()?;
+        self.admin_thread.end()?;
         ended.map(|_| ())
     }
 
-    /// Ends as [`drain`](Self::drain) does, and leaves operators to the successor, which listens on the same socket.
+    /// Drains as [`drain`](Self::drain) does, but stops serving operators first: the successor has the same admin socket.
     ///
     /// # Errors
     /// See [`drain`](Self::drain).
-    pub(crate) fn leave(self, limit: Duration) -> io::Result<()> {
-        self.control.close();
+    pub(crate) fn drain_after_handover(self, limit: Duration) -> io::Result<()> {
+        self.admin_thread.close();
         self.drain(limit)
     }
 }
 
-/// Nobody forgets it, and nobody can say that it was not told.
-fn warn_of_trust(upstream: &UpstreamSettings) {
+/// Warns at every start about `verify: false`, so that operators cannot miss it.
+fn warn_if_unverified(upstream: &UpstreamSettings) {
     if upstream.tls.as_ref().is_some_and(|tls| !tls.verify) {
-        let why =
-            "`verify: false`: certificates are not verified, so anybody on the way can read and change everything";
-        tracing::warn!(upstream = %upstream.name, "{why}");
+        tracing::warn!(
+            upstream = %upstream.name,
+            "`verify: false`: certificates are not verified, an attacker in the network can read and change all traffic"
+        );
     }
 }
 
@@ -254,18 +255,18 @@ fn joined(thread: JoinHandle<io::Result<()>>) -> io::Result<()> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread has panicked")))
 }
 
-// === impl Control ===
+// === impl AdminThread ===
 
-impl Control {
+impl AdminThread {
     fn start(
         layer: RateLimitLayer,
         admin: Admin,
         listener: Option<Socket>,
-        watches: Vec<CertificateWatcher>,
+        watchers: Vec<CertificateWatcher>,
     ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
-        let (look, asked) = watch::channel(());
+        let (certificate_checks, check_requests) = watch::channel(());
         let listener = {
             let _context = runtime.enter();
             listener.map(|listener| admin::Listener::new(listener, closing.clone())).transpose()?
@@ -274,7 +275,9 @@ impl Control {
         let run = async move {
             layer.connect();
             tokio::spawn(run_maintenance(layer));
-            watches.into_iter().for_each(|watch| drop(tokio::spawn(watch_certificates(watch, asked.clone()))));
+            for watcher in watchers {
+                tokio::spawn(watch_certificates(watcher, check_requests.clone()));
+            }
             let mut serving = pin!(async {
                 match listener {
                     Some(listener) => admin.serve(listener).await,
@@ -285,8 +288,8 @@ impl Control {
                 () = &mut serving => Ok(()),
                 _ = ending => {
                     if *closing.borrow() {
-                        // Who was accepted before the close is answered.
-                        _ = timeout(LAST_ANSWERS, serving).await;
+                        // Connections that were accepted before the close still get their responses.
+                        _ = timeout(ADMIN_GRACE, serving).await;
                     }
                     Ok(())
                 }
@@ -294,7 +297,7 @@ impl Control {
         };
         let handle = runtime.handle().clone();
         let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
-        Ok(Self { thread, runtime: handle, closed, look, end })
+        Ok(Self { thread, runtime: handle, closed, certificate_checks, end })
     }
 
     /// Runs a task on this thread until the gateway ends.
@@ -302,7 +305,7 @@ impl Control {
         drop(self.runtime.spawn(task));
     }
 
-    /// Accepts no more operators.
+    /// Closes the admin listener.
     fn close(&self) {
         self.closed.send_replace(true);
     }
@@ -313,21 +316,21 @@ impl Control {
     }
 }
 
-/// Made before the thread that it runs on: whatever it lacks is told at the start.
+/// Creates the runtime of a thread. The caller does so before it spawns the thread, so that a failure prevents the start.
 fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// What is to be said of the store when no request comes that would find it out.
+/// Maintains the store at intervals, so that outages are also noticed and logged while no requests arrive.
 async fn run_maintenance(layer: RateLimitLayer) {
     loop {
-        tokio::time::sleep(REMINDER).await;
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         layer.run_maintenance();
     }
 }
 
-/// Checks certificate files at intervals, and at once after SIGHUP. Uses a blocking thread, because the files may be on a
-/// network file system.
+/// Checks certificate files at intervals and on request. Uses a blocking thread, because the files may be on a network
+/// file system.
 async fn watch_certificates(mut watcher: CertificateWatcher, mut check_requests: watch::Receiver<()>) {
     loop {
         if let Ok(Err(_)) = timeout(watcher.check_interval(), check_requests.changed()).await {
@@ -355,9 +358,9 @@ impl Worker {
         let service = AccessLogLayer.layer(self.layer.layer(Forward::new(upstreams)));
         runtime.block_on(async {
             self.layer.connect();
-            tokio::spawn(give_back_memory());
+            tokio::spawn(release_freed_memory());
             if self.accepting.wait_for(|accepting| *accepting).await.is_err() {
-                return Ok(()); // the gateway is not to serve
+                return Ok(()); // The gateway was dropped before it served.
             }
             let mut serving = tokio::task::JoinSet::new();
             for (server, listener) in self.listeners {
@@ -371,17 +374,19 @@ impl Worker {
     }
 }
 
-/// The allocator returns memory to the system some time after it was freed, but only when more is freed. After a rush
-/// nothing may be freed for long; so a block that was never touched is.
-async fn give_back_memory() {
+/// Frees an untouched block of memory at intervals.
+///
+/// The allocator returns freed memory to the system after a delay, but only when more memory is freed. After a burst of
+/// requests, a worker may free nothing for a long time.
+async fn release_freed_memory() {
     loop {
-        tokio::time::sleep(REMINDER).await;
-        drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK)));
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
     }
 }
 
-/// Large enough not to be kept for the next who needs as much.
-const BLOCK: usize = 4 * 1024 * 1024;
-/// How long operators may take for what they asked of a gateway that has a successor.
-const LAST_ANSWERS: Duration = Duration::from_secs(1);
-const REMINDER: Duration = Duration::from_secs(2);
+/// Larger than the blocks that the allocator keeps for reuse.
+const BLOCK_BYTES: usize = 4 * 1024 * 1024;
+/// How long requests of operators may take after the admin socket has been handed over.
+const ADMIN_GRACE: Duration = Duration::from_secs(1);
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! The inode of a Unix socket's file: never the target of a link, and the same one even if the path leads elsewhere later.
+//! The inode of a Unix socket's file. Never follows a symbolic link, and stays the same if the path is replaced later.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,29 +11,29 @@ pub(super) struct SocketInode {
     handle: Handle,
 }
 
-/// A descriptor that is only a path: nothing can be read from it.
+/// A descriptor that only identifies the file (`O_PATH`).
 #[cfg(target_os = "linux")]
 type Handle = fs::File;
 
-/// Other systems have no such descriptors.
+/// Other systems do not have `O_PATH`.
 #[cfg(not(target_os = "linux"))]
 type Handle = std::path::PathBuf;
 
-/// The device and the number of an inode.
-pub(super) type UpstreamTlsConfig = (u64, u64);
+/// The device and the inode number.
+pub(super) type InodeId = (u64, u64);
 
 impl SocketInode {
-    /// Finds the socket at `path`.
+    /// Opens the inode of the socket at `path`.
     ///
     /// # Errors
-    /// The path leads to something else than a socket, a link included.
+    /// The path is not a socket, for example a symbolic link.
     pub(super) fn find(path: &Path) -> io::Result<Self> {
         let (metadata, handle) = open(path)?;
-        if metadata.file_type().is_socket() { Ok(Self { metadata, handle }) } else { Err(no_socket()) }
+        if metadata.file_type().is_socket() { Ok(Self { metadata, handle }) } else { Err(not_a_socket()) }
     }
 
-    pub(super) fn identity(&self) -> UpstreamTlsConfig {
-        identity(&self.metadata)
+    pub(super) fn id(&self) -> InodeId {
+        inode_id(&self.metadata)
     }
 
     /// Sets the permission bits, unless the file has them already.
@@ -45,12 +45,12 @@ impl SocketInode {
     }
 }
 
-pub(super) fn identity(file: &Metadata) -> UpstreamTlsConfig {
+pub(super) fn inode_id(file: &Metadata) -> InodeId {
     (file.dev(), file.ino())
 }
 
-pub(super) fn no_socket() -> io::Error {
-    io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket")
+pub(super) fn not_a_socket() -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, "the path exists and is not a socket")
 }
 
 #[cfg(target_os = "linux")]
@@ -61,8 +61,8 @@ fn open(path: &Path) -> io::Result<(Metadata, Handle)> {
     Ok((file.metadata()?, file))
 }
 
-/// Changes the mode through `/proc`: `fchmod` does not accept a descriptor that is only a path, and `fchmod` of the socket
-/// itself does not change its file.
+/// Changes the mode through `/proc`: `fchmod` rejects `O_PATH` descriptors, and `fchmod` of the socket itself does not
+/// change its file.
 #[cfg(target_os = "linux")]
 fn set_mode(file: &Handle, mode: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;

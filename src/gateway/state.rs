@@ -1,4 +1,4 @@
-//! The state of the store for a successor, and for the next start.
+//! Saves and restores the state of the store: in the file of `--state`, and during a handover.
 
 use super::Gateway;
 use super::state_file::StateFile;
@@ -6,21 +6,21 @@ use crate::store::Store;
 use crate::store::transfer::StoreState;
 
 impl Gateway {
-    /// Assumes the number of gateways of a state file until Redis has counted them, and keeps that file up to date.
-    pub(crate) fn remember(&self, file: Option<StateFile>) {
+    /// Assumes the number of gateways in the state file until Redis has counted them. Keeps the file up to date.
+    pub(crate) fn use_state_file(&self, file: Option<StateFile>) {
         let store = self.layer.store();
         store.assume_gateways(file.as_ref().and_then(StateFile::gateways));
         if let (Some(file), Some(counted)) = (file, store.counted_gateways()) {
-            self.control.spawn(file.follow(counted));
+            self.admin_thread.spawn(file.follow(counted));
         }
     }
 
-    /// Takes over the limits in use from the gateway before this one.
-    pub(crate) fn take_over(&self, state: &StoreState) {
+    /// Restores the buckets that the predecessor sent.
+    pub(crate) fn restore_state(&self, state: &StoreState) {
         self.layer.take_over(state);
     }
 
-    /// Where its buckets are.
+    /// Returns the store of the gateway.
     pub(crate) fn store(&self) -> Store {
         self.layer.store().clone()
     }

@@ -1,5 +1,7 @@
-//! The file of `--state`: how many gateways share the store, for the next start. Redis counts them, and a
-//! gateway that starts while Redis is unreachable would otherwise take itself for the only one.
+//! The file of `--state` stores how many gateways share the store.
+//!
+//! Redis counts the gateways. Without the file, a gateway that starts while Redis is unreachable would assume that it is
+//! the only one.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,14 +11,14 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-/// The version of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// Larger files are damaged.
+/// A larger file is invalid.
 const MAX_BYTES: u64 = 4_096;
-/// Larger numbers are damaged.
+/// A larger number is invalid.
 const MAX_GATEWAYS: u32 = 1 << 16;
 
-/// The file, and the number in it.
+/// The path of the state file, and the number of gateways in it.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
@@ -30,25 +32,25 @@ struct Content {
 }
 
 impl StateFile {
-    /// Reads the file. Logs a warning if it is damaged or cannot be read; a file that does not exist is made later.
+    /// Reads the file. Logs a warning if it is damaged or unreadable. A missing file is created later.
     pub(crate) fn read(path: &Path) -> Self {
         let gateways = match read(path) {
             Ok(gateways) => Some(gateways),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot use the file of `--state`: starts without it");
+                tracing::warn!(path = %path.display(), %error, "cannot read the file of `--state`, starting without it");
                 None
             }
         };
         Self { path: path.to_owned(), gateways }
     }
 
-    /// The number of gateways when the file was written.
+    /// Returns the number of gateways in the file.
     pub(crate) fn gateways(&self) -> Option<u32> {
         self.gateways
     }
 
-    /// Writes the number of gateways whenever it changes, until there is no store any more.
+    /// Writes the number of gateways whenever it changes, until the store is dropped.
     pub(super) async fn follow(mut self, mut counted: watch::Receiver<Option<u32>>) {
         while counted.changed().await.is_ok() {
             let gateways = *counted.borrow_and_update();
@@ -64,10 +66,10 @@ impl StateFile {
         }
     }
 
-    /// Replaces the file, so that a reader sees either the old number or the new one.
+    /// Replaces the file atomically.
     fn write(&self) -> io::Result<()> {
         let content = Content { version: VERSION, gateways: self.gateways.unwrap_or(1) };
-        // A gateway that drains may write while its successor does.
+        // The process id in the name matters: a draining gateway may write at the same time as its successor.
         let mut temporary = self.path.clone().into_os_string();
         temporary.push(format!(".{}.tmp", std::process::id()));
         let written = write_new(Path::new(&temporary), &content).and_then(|()| fs::rename(&temporary, &self.path));
@@ -88,14 +90,16 @@ fn write_new(path: &Path, content: &Content) -> io::Result<()> {
 fn read(path: &Path) -> io::Result<u32> {
     let mut text = String::new();
     let bytes = File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
-    let damaged = |what: String| io::Error::new(ErrorKind::InvalidData, what);
+    let damaged = |message: String| io::Error::new(ErrorKind::InvalidData, message);
     if bytes as u64 > MAX_BYTES {
         return Err(damaged("the file is too large".to_owned()));
     }
     let content: Content = serde_json::from_str(&text)?;
     match content {
         Content { version: VERSION, gateways: gateways @ 1..=MAX_GATEWAYS } => Ok(gateways),
-        Content { version: VERSION, gateways } => Err(damaged(format!("{gateways} gateways are not possible"))),
+        Content { version: VERSION, gateways } => {
+            Err(damaged(format!("the number of gateways is {gateways}, not 1 to {MAX_GATEWAYS}")))
+        }
         Content { version, .. } => Err(damaged(format!("the file has version {version}, not {VERSION}"))),
     }
 }
@@ -105,7 +109,7 @@ mod tests {
     use super::*;
     use crate::store::testing::logged_by;
 
-    /// A path that is gone with its owner.
+    /// A path whose file is removed on drop.
     struct Temporary(PathBuf);
 
     impl Temporary {
@@ -150,7 +154,7 @@ mod tests {
         {
             fs::write(&path.0, text).expect("written");
             let log = logged_by(|| assert_eq!(StateFile::read(&path.0).gateways(), None));
-            assert!(log.contains("cannot use the file of `--state`"), "{text}: {log}");
+            assert!(log.contains("cannot read the file of `--state`"), "{text}: {log}");
         }
         fs::write(&path.0, "{\"version\":1,\"gateways\":7,\"later\":true}").expect("written");
         assert_eq!(StateFile::read(&path.0).gateways(), Some(7));

@@ -92,7 +92,7 @@ fn usage_errors_have_exit_code_2() {
         (&["GET", "a.example/x"], "write http://host/path, or /path"),
         (&["GET", "http://a b/"], "write http://host/path, or /path"),
         (&["GET", "http://a/", "-H", "no colon"], "write NAME: VALUE"),
-        (&["GET", "http://a/", "-H", "a b: c"], "is not the name of a header field"),
+        (&["GET", "http://a/", "-H", "a b: c"], "is not a valid header field name"),
         (&["GET", "http://a/", "--peer", "a.example"], "invalid IP address syntax"),
     ] {
         let text = explain(FILE, arguments);

@@ -180,7 +180,7 @@ async fn twenty_handovers_under_load_fail_no_request() {
         // Both fewer and more workers than before must serve all sockets.
         let (successor, ..) = Program::run(&next, &arguments(["1", "3", "2"][swap % 3]));
         let (status, log) = std::mem::replace(&mut program, successor).wait_for_exit();
-        assert!(status.success() && log.contains("a successor serves"), "{log}");
+        assert!(status.success() && log.contains("successor serves"), "{log}");
     }
     load.wait_for_progress().await;
     let (answered, failures) = load.stop().await;
@@ -211,7 +211,7 @@ async fn gateway_serves_on_when_its_successor_fails() {
     let next = RuleFile::new("succeeding", &rules(&gateway.to_string(), &admin.to_string()));
     let (successor, ..) = Program::run(&next, &["--handover", socket.path()]);
     let (status, log) = program.wait_for_exit();
-    assert!(status.success() && log.contains("this gateway serves on"), "{log}");
+    assert!(status.success() && log.contains("continuing to serve"), "{log}");
     assert_eq!(get(&mut Raw::connect(gateway).await, "/", "").await.status(), 200);
     drop(successor);
 }
@@ -280,7 +280,7 @@ fn unlisted_systemd_socket_is_an_error() {
     let mut log = String::new();
     service.stderr.take().expect("a pipe").read_to_string(&mut log).expect("text");
     assert_eq!(service.wait().expect("an exit status").code(), Some(2), "{log}");
-    let error = format!("systemd passes a socket on {operators}, which no entry of `listen` or `admin` names");
+    let error = format!("systemd passed a socket on {operators}, but no entry of `listen` or `admin` has this address");
     assert!(log.contains(&error), "{log}");
 }
 

@@ -79,7 +79,7 @@ async fn full_disk_is_logged_once() {
     program.signal("TERM");
     let (status, log) = program.wait_for_exit();
     assert!(status.success(), "{log}");
-    assert_eq!(log.matches("cannot be written, lines are dropped").count(), 1, "{log}");
+    assert_eq!(log.matches("cannot write the log, dropping lines").count(), 1, "{log}");
 }
 
 #[tokio::test]

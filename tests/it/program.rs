@@ -150,7 +150,7 @@ fn error_names_the_path_that_cannot_be_opened() {
     assert!(error.contains(&format!("cannot open the access log {folder}: ")), "{error}");
     let file = RuleFile::new("no-handover", &rules("builtin:echo", ""));
     let error = startup_error(&file, &["--handover", "/no/such/folder/h.sock"], "info");
-    assert!(error.contains("cannot use the socket of `--handover`, /no/such/folder/h.sock: "), "{error}");
+    assert!(error.contains("cannot use the `--handover` socket /no/such/folder/h.sock: "), "{error}");
 }
 
 #[tokio::test]

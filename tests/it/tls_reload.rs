@@ -144,7 +144,7 @@ async fn certificates_are_reloaded_on_demand() {
     let client = TlsClient { resumption: Resumption::disabled(), ..TlsClient::new(&authority) }.config();
     for _ in 0..3 {
         authority.sign("api", &["api.example"]);
-        gateway.look_at_certificates();
+        gateway.check_certificates();
         wait_until_presented(&authority, &client, port(&gateway)).await;
     }
     drain(gateway).await;

@@ -139,7 +139,7 @@ async fn successor_takes_over_unix_sockets() {
     let new = run();
     old.signal("CONT");
     let (status, log) = old.wait_for_exit();
-    assert!(status.success() && log.contains("a successor serves"), "{log}");
+    assert!(status.success() && log.contains("successor serves"), "{log}");
     assert!(soon(waiting).await.expect("a response").starts_with("HTTP/1.1 200"));
     for path in [&clients, &admin] {
         assert!(ask(path, &get("/healthz")).await.starts_with("HTTP/1.1 200"), "{path}");
@@ -172,7 +172,7 @@ async fn successor_applies_its_modes_and_removes_unused_files() {
     let file = RuleFile::new("unix-mode", &listen(&format!("{{ address: 'unix:{clients}', mode: '0640' }}")));
     let new = Program::start(&mut tidegate(&["run", "--workers", "2", "-c", file.path(), "--handover", &handover]));
     let (status, log) = old.wait_for_exit();
-    assert!(status.success() && log.contains("a successor serves"), "{log}");
+    assert!(status.success() && log.contains("successor serves"), "{log}");
     until(|| !Path::new(&more).exists()).await;
     until(|| mode(&clients) == 0o640).await;
     assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"));
@@ -192,7 +192,7 @@ async fn only_sockets_of_dead_gateways_are_replaced() {
     let second = output(&["run", "-c", file.path()]);
     assert_eq!(second.status.code(), Some(2));
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(error.contains(&format!("cannot listen on unix:{clients}: another process listens there")), "{error}");
+    assert!(error.contains(&format!("cannot listen on unix:{clients}: another process listens on this socket")), "{error}");
     assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"), "the first gateway must still serve");
 
     first.signal("KILL");
@@ -208,7 +208,7 @@ fn unusable_socket_path_is_an_error() {
     let folder = Folder::new("bad");
     let (file, absent) = (folder.path("file"), folder.path("no/such/folder"));
     std::fs::write(&file, "precious").expect("written");
-    for (path, expected) in [(&file, "there is a file that is no socket"), (&absent, "No such file or directory")] {
+    for (path, expected) in [(&file, "the path exists and is not a socket"), (&absent, "No such file or directory")] {
         let rules = RuleFile::new("unix-bad", &rules(&format!("unix:{path}"), "'off'", "builtin:echo"));
         let run = output(&["run", "-c", rules.path()]);
         let error = String::from_utf8_lossy(&run.stderr).into_owned();

@@ -1,4 +1,4 @@
-//! What each limit of a route charges a request, and what that means in numbers.
+//! Explains the limits of a route: what each charges the request, and when it would grant it.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{LimitCheck, MissingInput};
 
-/// Writes all limits, and what clients are told.
+/// Writes all limits, and the rate limit headers of the response.
 pub(super) fn limits(
     route: &Route,
     checks: &[(&Limit, LimitCheck)],
@@ -23,35 +23,38 @@ pub(super) fn limits(
     if checks.is_empty() {
         return Ok(());
     }
-    writeln!(f, "limits: all live ones are charged, or none")?;
+    writeln!(f, "limits: all live limits are charged, or none")?;
     for (number, (limit, check)) in (1..).zip(checks) {
         write!(f, "  {number}. {}", quote(&limit.name))?;
         if limit.shadow {
-            write!(f, ", which only watches")?;
+            write!(f, " (shadow)")?;
         }
-        writeln!(f, ": {}", asks(limit, check, facts))?;
-        comes_to(limit, check, now, f)?;
+        writeln!(f, ": {}", describe_check(limit, check, facts))?;
+        quota(limit, check, now, f)?;
     }
-    told(route, now, f)
+    response_headers(route, now, f)
 }
 
-fn told(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn response_headers(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let policy = Policy::new(&route.limits).map(|policy| policy.at(now));
     match &policy {
         Some(policy) if route.rate_limit_headers.ietf => {
-            writeln!(f, "  clients see RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
+            writeln!(f, "  response header RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
         }
         Some(_) if route.rate_limit_headers.legacy => {}
-        _ => writeln!(f, "  clients see none of it")?,
+        _ => writeln!(f, "  no rate limit headers in the response")?,
     }
     if policy.is_some() && route.rate_limit_headers.legacy {
-        writeln!(f, "  clients see X-RateLimit-Limit, -Remaining and -Reset of the limit with the least left")?;
+        writeln!(
+            f,
+            "  response headers X-RateLimit-Limit, -Remaining and -Reset of the limit with the fewest permits left"
+        )?;
     }
     writeln!(f)
 }
 
-/// Why a limit cannot find the client or the cost of the request.
-pub(super) fn unclear(limit: &Limit, cause: &MissingInput) -> String {
+/// Describes why a limit cannot determine the client or the cost of the request.
+pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
@@ -59,11 +62,11 @@ pub(super) fn unclear(limit: &Limit, cause: &MissingInput) -> String {
     }
 }
 
-fn asks(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>) -> String {
+fn describe_check(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>) -> String {
     match check {
         LimitCheck::Charge(charge) => format!("{} from {}", cost(limit, charge, facts), bucket(limit, charge)),
-        LimitCheck::Skip(cause) => format!("does not count it, since {}", unclear(limit, cause)),
-        LimitCheck::Deny(cause) => format!("turns it away, since {}", unclear(limit, cause)),
+        LimitCheck::Skip(cause) => format!("does not count the request, because {}", describe_missing(limit, cause)),
+        LimitCheck::Deny(cause) => format!("rejects the request, because {}", describe_missing(limit, cause)),
     }
 }
 
@@ -74,14 +77,14 @@ fn cost(limit: &Limit, charge: &Charge, facts: &Facts<'_>) -> String {
     };
     match &limit.permits {
         Cost::Fixed(_) => permits,
-        Cost::Header(cost) if facts.headers.contains_key(&cost.name) => format!("{permits}, as {} says,", cost.name),
-        Cost::Header(cost) => format!("{permits}, since there is no {},", cost.name),
+        Cost::Header(cost) if facts.headers.contains_key(&cost.name) => format!("{permits} (from {})", cost.name),
+        Cost::Header(cost) => format!("{permits} (default, without {})", cost.name),
     }
 }
 
 fn bucket(limit: &Limit, charge: &Charge) -> String {
     match &charge.client {
-        None => "the one bucket for all".to_owned(),
+        None => "the bucket that all clients share".to_owned(),
         Some(ClientId::Address(network)) => {
             let address = match network.prefix_len() == network.max_prefix_len() {
                 true => network.addr().to_string(),
@@ -89,38 +92,38 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
             };
             match limit.client {
                 crate::client::ClientSource::Ip => format!("the bucket of {address}"),
-                _ => format!("the bucket of {address}, since {} is missing", quote(&limit.client.to_string())),
+                _ => format!("the bucket of {address}, because {} is missing", quote(&limit.client.to_string())),
             }
         }
-        // The store has a keyed hash of it, which the output does not need.
+        // The value may be a secret.
         Some(ClientId::Value(_) | ClientId::Instance(_)) => {
             format!("the bucket of this {}", quote(&limit.client.to_string()))
         }
     }
 }
 
-fn comes_to(limit: &Limit, check: &LimitCheck, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn quota(limit: &Limit, check: &LimitCheck, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
     let algorithm = quota.algorithm();
-    writeln!(f, "     law      {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.guarantee())?;
-    let each = match limit.mode() {
-        Mode::Overall => "for all together",
+    writeln!(f, "     algorithm     {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.guarantee())?;
+    let scope = match limit.mode() {
+        Mode::Overall => "for all clients together",
         Mode::PerClient => "for each client",
     };
-    writeln!(f, "     at most  {} in any {interval}, {each}", quota.worst_case())?;
+    writeln!(f, "     at most       {} in any {interval}, {scope}", quota.worst_case())?;
     let LimitCheck::Charge(charge) = check else { return Ok(()) };
     match quota.wait_when_drained(charge.permits, now) {
-        Wait::Now => writeln!(f, "     drained  it grants this request all the same"),
+        Wait::Now => writeln!(f, "     when drained  grants this request immediately"),
         Wait::Millis(wait) if matches!(algorithm, Algorithm::FixedWindow(_)) => {
-            writeln!(f, "     drained  it grants this request when the window ends, in {}", rounded(wait))
+            writeln!(f, "     when drained  grants this request when the window ends, in {}", format_rounded(wait))
         }
-        Wait::Millis(wait) => writeln!(f, "     drained  it grants this request {} later", Millis::show(wait)),
-        Wait::Never => writeln!(f, "     drained  or full, it never grants this request"),
+        Wait::Millis(wait) => writeln!(f, "     when drained  grants this request after {}", Millis::show(wait)),
+        Wait::Never => writeln!(f, "     never grants this request: it costs more permits than the limit can hold"),
     }
 }
 
-/// A time in the largest unit that fits and the next smaller one, rounded up: `6d 12h`.
-fn rounded(millis: u64) -> String {
+/// Formats a duration in its largest unit and the next smaller one, rounded up: `6d 12h`.
+fn format_rounded(millis: u64) -> String {
     const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
     let seconds = millis.div_ceil(1_000);
     let largest = UNITS.iter().position(|(_, length)| seconds >= *length).unwrap_or(UNITS.len() - 1);

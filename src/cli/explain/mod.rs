@@ -1,5 +1,5 @@
-//! `tidegate explain`: how the rules judge a request, and why. It knows only the rule file and the request: it asks no store
-//! and opens no connection.
+//! `tidegate explain`: shows how the rules apply to a request, and why. Uses only the rule file and the arguments, without
+//! a store or a connection.
 
 mod limits;
 mod request;
@@ -22,30 +22,30 @@ use crate::rule::Limit;
 use crate::rules::{LimitCheck, Rules};
 use crate::sanitize::{NextHop, RequestContext};
 
-/// The request to explain, and the rules to explain it by.
+/// The request to explain, and the rule file.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
     #[command(flatten)]
     rules: ConfigArg,
-    /// The request's method
+    /// Method of the request
     #[arg(value_parser = request::method)]
     method: Method,
-    /// Its target: a URL, or a path with `-H 'host: NAME'`
+    /// Target of the request: a URL, or a path with `-H 'host: NAME'`
     #[arg(value_parser = request::target)]
     url: Uri,
-    /// A header field; may be given more than once
+    /// Header field of the request; can be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = request::field)]
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// The other end of the connection
+    /// IP address of the peer
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     peer: IpAddr,
-    /// The subject of the certificate that its client has shown
+    /// Subject of the client certificate
     #[arg(long, value_name = "NAME")]
     tls_subject: Option<String>,
-    /// The name of its client in that certificate
+    /// Subject alternative name of the client certificate: an email address, DNS name or URI
     #[arg(long, value_name = "NAME")]
     tls_san: Option<String>,
-    /// It comes with HTTP/1.0, which needs no host
+    /// Treat the request as HTTP/1.0, which needs no host
     #[arg(long = "http1.0")]
     http1_0: bool,
 }
@@ -56,66 +56,65 @@ impl ExplainArgs {
     }
 }
 
-/// How the rules judge a request.
+/// How the rules apply to a request.
 #[derive(Debug)]
 struct Explanation<'r> {
     facts: &'r Facts<'r>,
     sent: &'r Uri,
-    /// The fields that were removed.
+    /// Header fields that the gateway removes.
     removed: Vec<&'r HeaderName>,
     trace: Option<Trace<'r>>,
     search: Search<'r>,
-    /// The charge of each limit of the route; empty without a route.
+    /// The check of each limit of the route. Empty without a route.
     checks: Vec<(&'r Limit, LimitCheck)>,
-    /// From which calendar windows are counted.
+    /// The time for which calendar windows are computed.
     now: Timestamp,
 }
 
-/// Writes what happens to a request. The exit code is 0 if limits judge it, 1 if it is refused before, and 2 if the rule
-/// file is invalid.
+/// Writes what happens to a request. Returns the exit code: 0 if limits evaluate the request, 1 if it is answered before,
+/// and 2 if the rule file is invalid.
 ///
 /// # Errors
-/// `out` or `complaints` cannot be written to.
-pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, complaints: &mut impl Write) -> io::Result<u8> {
-    explain_at(SystemClock::new().now(), args, out, complaints)
+/// `out` or `errors` cannot be written to.
+pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    explain_at(SystemClock::new().now(), args, out, errors)
 }
 
-fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, complaints: &mut impl Write) -> io::Result<u8> {
+fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let config = match args.rules.config.load() {
         Ok(config) => config,
         Err(error) => {
-            writeln!(complaints, "{error}")?;
+            writeln!(errors, "{error}")?;
             return Ok(2);
         }
     };
-    if let Some(longest) = request::excess(&args.url, &config) {
-        let why = format!("target is longer than {longest} bytes");
-        writeln!(out, "{} {}\n\nanswered with 414: {why}", args.method, args.url)?;
+    if let Some(max) = request::exceeded_max_target(&args.url, &config) {
+        writeln!(out, "{} {}\n\nanswered with 414: target is longer than {max} bytes", args.method, args.url)?;
         return Ok(1);
     }
     let mut headers: HeaderMap = args.headers.iter().cloned().collect();
     let sent: Vec<HeaderName> = headers.keys().cloned().collect();
     let trusted = config.rules.addresses.trusts(args.peer.to_canonical());
     let context = RequestContext { version: args.version(), trusted, next: NextHop::Origin };
-    let sifted = config.rules.field_filter().apply(&mut headers, context);
+    let filtered = config.rules.field_filter().apply(&mut headers, context);
     let read = || config.rules.read(&args.method, &args.url, args.version(), &headers, args.peer);
-    let shown = TlsPeer { subject: args.tls_subject.clone(), san: args.tls_san.clone() };
-    let mut facts = match sifted.map_err(BadRequest::from).and_then(|_| read()) {
+    let tls_peer = TlsPeer { subject: args.tls_subject.clone(), san: args.tls_san.clone() };
+    let mut facts = match filtered.map_err(BadRequest::from).and_then(|_| read()) {
         Ok(facts) => facts,
         Err(error) => {
             writeln!(out, "{} {}\n\nanswered with {}: {error}", args.method, args.url, request::status(&error))?;
             return Ok(1);
         }
     };
-    facts.tls = Some(&shown);
+    facts.tls = Some(&tls_peer);
     if facts.is_for_the_server() {
-        writeln!(out, "{} {}\n\nanswered with 204: it is about the gateway itself", args.method, args.url)?;
+        writeln!(out, "{} {}\n\nanswered with 204: the request is about the gateway itself", args.method, args.url)?;
         return Ok(1);
     }
     let removed = sent.iter().filter(|name| !headers.contains_key(*name)).collect();
     let explanation = Explanation { removed, ..Explanation::new(&config.rules, &facts, &args.url, now) };
     write!(out, "{explanation}")?;
-    Ok(u8::from(!explanation.is_judged()))
+    Ok(u8::from(!explanation.is_evaluated()))
 }
 
 // === impl Explanation ===
@@ -132,12 +131,12 @@ impl<'r> Explanation<'r> {
         self.search.found
     }
 
-    /// The limit that refuses the request before the store is asked.
+    /// Returns the limit that rejects the request without a decision of the store.
     fn denied(&self) -> Option<&(&'r Limit, LimitCheck)> {
         self.checks.iter().find(|(_, check)| matches!(check, LimitCheck::Deny(_)))
     }
 
-    fn is_judged(&self) -> bool {
+    fn is_evaluated(&self) -> bool {
         self.route().is_some() && self.denied().is_none()
     }
 }
@@ -169,11 +168,11 @@ mod tests {
         std::fs::write(&file, text).unwrap();
         let file_name = file.to_str().unwrap();
         let Command { args } = Command::try_parse_from(["explain", "-c", file_name, "GET", "http://a/"]).unwrap();
-        let (mut out, mut complaints) = (Vec::new(), Vec::new());
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
         let now = Timestamp::from_millis(1_795_521_600_000); // 2026-11-24T12:00:00Z
-        let code = explain_at(now, &args, &mut out, &mut complaints).unwrap();
+        let code = explain_at(now, &args, &mut out, &mut errors).unwrap();
         std::fs::remove_file(&file).unwrap();
-        let text = String::from_utf8([out, complaints].concat()).unwrap();
+        let text = String::from_utf8([out, errors].concat()).unwrap();
         let waits: Vec<_> = text.lines().filter_map(|line| line.split_once("the window ends, in ")).collect();
         let waits: Vec<_> = waits.into_iter().map(|(_, wait)| wait).collect();
         assert_eq!((code, waits), (0, vec!["6d 11h", "5d 12h", "12h", "1s"]), "{text}");

@@ -1,4 +1,4 @@
-//! Parses the request from arguments.
+//! Parses the request from the arguments.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
@@ -21,19 +21,19 @@ pub(super) fn target(text: &str) -> Result<Uri, String> {
 
 pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
-    let name = name.trim().parse().map_err(|_| "what is before the colon is not the name of a header field")?;
-    let value = value.trim().parse().map_err(|_| "what is behind the colon is not the value of a header field")?;
+    let name = name.trim().parse().map_err(|_| "the text before the colon is not a valid header field name")?;
+    let value = value.trim().parse().map_err(|_| "the text after the colon is not a valid header field value")?;
     Ok((name, value))
 }
 
-/// The longest target that a listener accepts, in bytes, if this one is longer.
-pub(super) fn excess(target: &Uri, config: &Config) -> Option<usize> {
-    let longest = config.listen.iter().map(|listen| listen.max_target).max().unwrap_or(Listen::DEFAULT_MAX_TARGET);
+/// Returns the maximum target length of all listeners, in bytes, if the target is longer.
+pub(super) fn exceeded_max_target(target: &Uri, config: &Config) -> Option<usize> {
+    let max = config.listen.iter().map(|listen| listen.max_target).max().unwrap_or(Listen::DEFAULT_MAX_TARGET);
     let length = target.path_and_query().map_or(0, |path| path.as_str().len());
-    (length > longest).then_some(longest)
+    (length > max).then_some(max)
 }
 
-/// The status of the answer to such a request.
+/// Returns the status of the response to an invalid request.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {
         BadRequest::BadField(BadField::Loop) => 508,

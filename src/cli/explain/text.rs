@@ -1,9 +1,9 @@
-//! An explanation as text: the request, its route, its client.
+//! Formats an explanation: the request, its route, its client and the result.
 
 use std::fmt;
 
 use super::Explanation;
-use super::limits::{limits, unclear};
+use super::limits::{describe_missing, limits};
 use crate::client::{Trace, TraceEnd};
 use crate::clock::Timestamp;
 use crate::condition::Condition;
@@ -15,13 +15,13 @@ use crate::rules::LimitCheck;
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.request(f)?;
-        self.route_found(f)?;
-        self.passed_over(f)?;
+        self.matched_route(f)?;
+        self.other_routes(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
             limits(route, &self.checks, self.facts, self.now, f)?;
         }
-        self.answer(f)
+        self.result(f)
     }
 }
 
@@ -44,35 +44,35 @@ impl Explanation<'_> {
             writeln!(f, "  peer  {peer}")?;
         }
         for name in &self.removed {
-            writeln!(f, "  {name} is removed: nothing is read of it")?;
+            writeln!(f, "  {name} is removed and has no effect")?;
         }
         writeln!(f)
     }
 
-    fn route_found(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn matched_route(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(route) = self.route() else { return writeln!(f, "no route\n") };
         write!(f, "route {}", quote(&route.name))?;
         match &route.upstream {
             Some(upstream) => writeln!(f, ", to upstream {}", quote(upstream))?,
-            None => writeln!(f, ", to the service below")?,
+            None => writeln!(f, ", to the inner service")?,
         }
         let mut conditions = route.matcher.conditions().peekable();
         if conditions.peek().is_none() {
-            writeln!(f, "  takes every request")?;
+            writeln!(f, "  matches every request")?;
         }
         for condition in conditions {
-            writeln!(f, "  {condition}: yes")?;
+            writeln!(f, "  {condition} matches")?;
         }
         writeln!(f)
     }
 
-    fn passed_over(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn other_routes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.search.passed_over.is_empty() {
             return Ok(());
         }
-        writeln!(f, "passed over")?;
+        writeln!(f, "earlier routes that do not match")?;
         for (route, condition) in &self.search.passed_over {
-            writeln!(f, "  {}: not {condition}", quote(&route.name))?;
+            writeln!(f, "  {}: {condition} does not match", quote(&route.name))?;
         }
         writeln!(f)
     }
@@ -81,34 +81,39 @@ impl Explanation<'_> {
         let Some(Trace { proxies, address, end }) = &self.trace else { return Ok(()) };
         writeln!(f, "client address {address}")?;
         for (hop, proxy) in proxies.iter().enumerate() {
-            writeln!(f, "  {proxy}, {}, is a trusted proxy: walked past", origin(hop))?;
+            writeln!(f, "  {proxy}, {}, is a trusted proxy: skipped", origin(hop))?;
         }
         write!(f, "  {address}, {}, ", origin(proxies.len()))?;
         match end {
-            TraceEnd::Stranger => writeln!(f, "is no trusted proxy: what it forwards is not believed\n"),
-            TraceEnd::Exhausted => writeln!(f, "is a trusted proxy, and forwarded for nobody else\n"),
+            TraceEnd::Stranger => writeln!(f, "is not a trusted proxy: its forwarding fields are ignored\n"),
+            TraceEnd::Exhausted => writeln!(f, "is a trusted proxy, and the last address that was forwarded\n"),
             TraceEnd::Garbage(hop) => {
                 let hop = String::from_utf8_lossy(hop);
-                writeln!(f, "is a trusted proxy, but {} is no address: the walk ends\n", quote(hop.trim()))
+                writeln!(f, "is a trusted proxy, but {} is not an address: the search ends\n", quote(hop.trim()))
             }
         }
     }
 
-    fn answer(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.route().is_none() {
             return writeln!(f, "answered with 404: no route matches");
         }
         if let Some((limit, LimitCheck::Deny(cause))) = self.denied() {
-            return writeln!(f, "answered with 400: {} cannot judge it: {}", quote(&limit.name), unclear(limit, cause));
+            let cause = describe_missing(limit, cause);
+            return writeln!(f, "answered with 400: {} cannot be evaluated: {cause}", quote(&limit.name));
         }
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
-        match live().find(|(limit, charge)| never(limit, charge, self.now)) {
-            Some((limit, _)) => writeln!(f, "answered with 429, always: {} never holds so much", quote(&limit.name)),
-            None if live().next().is_some() => writeln!(f, "goes on if every live limit grants it, else 429"),
-            None => writeln!(f, "goes on: no live limit counts it"),
+        match live().find(|(limit, charge)| is_never_granted(limit, charge, self.now)) {
+            Some((limit, _)) => {
+                writeln!(f, "answered with 429, always: {} never has enough permits", quote(&limit.name))
+            }
+            None if live().next().is_some() => {
+                writeln!(f, "forwarded if every live limit grants it, otherwise answered with 429")
+            }
+            None => writeln!(f, "forwarded: no live limit counts it"),
         }?;
         if *self.facts.method == http::Method::TRACE {
-            writeln!(f, "a gateway forwards no TRACE: what goes on is answered with 501")?;
+            writeln!(f, "TRACE is not forwarded: answered with 501 instead")?;
         }
         Ok(())
     }
@@ -121,11 +126,11 @@ fn charged<'d>((limit, check): &'d (&Limit, LimitCheck)) -> Option<(&'d Limit, &
     }
 }
 
-fn never(limit: &Limit, charge: &Charge, now: Timestamp) -> bool {
+fn is_never_granted(limit: &Limit, charge: &Charge, now: Timestamp) -> bool {
     limit.limiter.quota.wait_when_drained(charge.permits, now) == Wait::Never
 }
 
-/// The source of an address.
+/// Describes where an address comes from.
 fn origin(hop: usize) -> &'static str {
     if hop == 0 { "the peer" } else { "from x-forwarded-for" }
 }
@@ -139,8 +144,8 @@ impl fmt::Display for Condition<'_> {
                 let methods: Vec<_> = methods.iter().map(http::Method::as_str).collect();
                 write!(f, "method {}", methods.join(" or "))
             }
-            // The expected value is often a secret.
-            Self::Header(name, _) => write!(f, "header {name} as asked for"),
+            // Omits the expected value, which is often a secret.
+            Self::Header(name, _) => write!(f, "header {name}"),
         }
     }
 }

@@ -1,27 +1,27 @@
-//! Escapes characters that could deceive a reader of a log line: cursor movements, invisible and bidirectional characters,
-//! line separators.
+//! Escapes characters that could mislead a reader of a log line: terminal control, invisible and bidirectional
+//! characters, and line separators.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// `line`, which ends in a line feed, with odd characters escaped: in JSON as JSON does, else as Rust does.
-pub(super) fn clean(line: &str, is_json: bool) -> Cow<'_, str> {
+/// Escapes the unsafe characters of a line, which ends in a line feed, with JSON escapes or Rust escapes.
+pub(super) fn escape_line(line: &str, is_json: bool) -> Cow<'_, str> {
     let text = line.strip_suffix('\n').unwrap_or(line);
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_odd) {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) || !text.contains(is_unsafe) {
         return Cow::Borrowed(line);
     }
-    let mut clean = String::with_capacity(line.len() + 64);
+    let mut escaped = String::with_capacity(line.len() + 64);
     for c in text.chars() {
-        match is_odd(c) {
-            false => clean.push(c),
-            true => escape(c, is_json, &mut clean),
+        match is_unsafe(c) {
+            false => escaped.push(c),
+            true => escape_char(c, is_json, &mut escaped),
         }
     }
-    clean.push('\n');
-    Cow::Owned(clean)
+    escaped.push('\n');
+    Cow::Owned(escaped)
 }
 
-fn escape(c: char, is_json: bool, out: &mut String) {
+fn escape_char(c: char, is_json: bool, out: &mut String) {
     // Writing to a string cannot fail.
     match is_json {
         true => c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| _ = write!(out, "\\u{unit:04x}")),
@@ -29,9 +29,9 @@ fn escape(c: char, is_json: bool, out: &mut String) {
     }
 }
 
-/// Controls, formats (bidirectional marks, joiners, tags), separators of lines and paragraphs, blanks other than the space,
-/// and what is no character.
-fn is_odd(c: char) -> bool {
+/// Returns `true` for control and format characters (bidirectional marks, joiners, tags), line and paragraph separators,
+/// whitespace other than the space, and noncharacters.
+fn is_unsafe(c: char) -> bool {
     c.is_control()
         || (c.is_whitespace() && c != ' ')
         || matches!(c,
@@ -48,19 +48,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_deceive_a_reader_is_escaped_and_other_text_is_left_alone() {
+    fn only_unsafe_characters_are_escaped() {
         for plain in ["GET /a status=200\n", "GET /straße/道\n", "no end"] {
-            assert!(matches!(clean(plain, false), Cow::Borrowed(text) if text == plain), "{plain}");
+            assert!(matches!(escape_line(plain, false), Cow::Borrowed(text) if text == plain), "{plain}");
         }
-        let odd =
+        let unsafe_texts =
             ["\u{202e}", "\u{2066}", "\u{2028}", "\u{2029}", "\u{200b}", "\u{feff}", "\u{85}", "\u{a0}", "\u{7f}"];
-        for odd in odd.into_iter().chain(["\r", "\n", "\t", "\u{1b}", "\u{e0041}"]) {
-            let line = format!("a{odd}b\n");
-            let human = clean(&line, false);
+        for unsafe_text in unsafe_texts.into_iter().chain(["\r", "\n", "\t", "\u{1b}", "\u{e0041}"]) {
+            let line = format!("a{unsafe_text}b\n");
+            let human = escape_line(&line, false);
             assert!(human.starts_with("a\\u{") && human.ends_with("}b\n") && human.is_ascii(), "{human}");
-            let json = format!("\"{}\"", clean(&line, true).trim_end());
+            let json = format!("\"{}\"", escape_line(&line, true).trim_end());
             assert!(json.is_ascii(), "{json}");
-            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), format!("a{odd}b"), "{json}");
+            assert_eq!(serde_json::from_str::<String>(&json).unwrap(), format!("a{unsafe_text}b"), "{json}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The fields of a human log line.
+//! Formats the fields of a human-readable log line.
 
 use std::error::Error;
 use std::fmt;
@@ -8,10 +8,10 @@ use tracing_subscriber::field::{RecordFields, VisitOutput};
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultVisitor, Writer};
 
-/// Writes fields as the library does, without some of them.
+/// Formats fields as the library does, but omits some of them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields {
-    /// The names of the fields that are not written.
+    /// Names of the omitted fields.
     pub(super) omitted: &'static [&'static str],
 }
 

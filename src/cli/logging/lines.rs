@@ -1,7 +1,7 @@
 //! A queue of log lines, and the thread that writes them.
 //!
-//! A reader that stalls (a full pipe, a slow disk) delays no request: lines wait in a bounded queue, and are dropped and
-//! counted when it is full.
+//! A slow reader (a full pipe, a slow disk) does not delay requests: lines wait in a bounded queue. If the queue is full,
+//! lines are dropped and counted.
 
 use std::io;
 use std::sync::Arc;
@@ -10,126 +10,127 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::clean::clean;
+use super::clean::escape_line;
 use super::sink::Sink;
 
-/// The most bytes of waiting lines, including those being written.
-const ROOM: usize = 8 * 1024 * 1024;
-/// The capacity kept after a burst.
-const KEPT: usize = 64 * 1024;
-/// How long the process waits at its end for a reader that stalls.
-const LAST_WORD: Duration = Duration::from_secs(1);
+/// Maximum bytes of queued lines, including those that are being written.
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+/// The capacity of the buffer that is kept after a burst.
+const KEPT_CAPACITY: usize = 64 * 1024;
+/// How long the process waits for a slow reader when it exits.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The queue, to which lines are pushed.
+/// The producer's side of the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Lines(Arc<LogQueue>);
 
-/// On drop, waits until all lines are written, for a bounded time.
+/// Waits on drop until all lines are written, at most [`FLUSH_TIMEOUT`].
 #[derive(Debug)]
-pub(crate) struct Guard(Arc<LogQueue>);
+pub(crate) struct FlushGuard(Arc<LogQueue>);
 
 #[derive(Debug)]
 struct LogQueue {
-    /// Whether odd characters are escaped as JSON does.
+    /// Whether unsafe characters get JSON escapes.
     is_json: bool,
     /// Counts dropped lines.
-    count: fn(u64),
-    state: Mutex<LogLines>,
-    /// Wakes the thread.
-    news: Condvar,
+    count_dropped: fn(u64),
+    state: Mutex<QueueState>,
+    /// Wakes the writer thread.
+    changed: Condvar,
+    /// Signals the end of the writer thread.
     ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct LogLines {
-    waiting: Vec<u8>,
-    /// The bytes being written.
+struct QueueState {
+    queued: Vec<u8>,
+    /// The number of bytes that are being written.
     writing: usize,
-    /// Lines dropped since the last report.
+    /// Lines that were dropped since the last report.
     dropped: u64,
-    reopens: bool,
-    ends: bool,
+    must_reopen: bool,
+    must_end: bool,
     has_ended: bool,
 }
 
-/// Starts a thread that writes to `sink`; `count` counts dropped lines.
+/// Starts a thread that writes to `sink`. `count_dropped` counts dropped lines.
 ///
 /// # Errors
-/// The system gives no thread.
-pub(super) fn start(sink: Sink, is_json: bool, count: fn(u64)) -> io::Result<(Lines, Guard)> {
-    let (state, news, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
-    let shared = Arc::new(LogQueue { is_json, count, state, news, ended });
+/// The thread cannot be started.
+pub(super) fn start(sink: Sink, is_json: bool, count_dropped: fn(u64)) -> io::Result<(Lines, FlushGuard)> {
+    let (state, changed, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
+    let shared = Arc::new(LogQueue { is_json, count_dropped, state, changed, ended });
     let writer = Arc::clone(&shared);
     std::thread::Builder::new().name("log".into()).spawn(move || writer.run(sink))?;
-    Ok((Lines(Arc::clone(&shared)), Guard(shared)))
+    Ok((Lines(Arc::clone(&shared)), FlushGuard(shared)))
 }
 
 impl Lines {
-    /// Reopens the file before the next line, if it is one: log rotation moves it away.
+    /// Reopens a log file before the next line is written. Used after log rotation has renamed the file.
     pub(super) fn reopen(&self) {
-        self.0.state.lock().reopens = true;
-        self.0.news.notify_one();
+        self.0.state.lock().must_reopen = true;
+        self.0.changed.notify_one();
     }
 }
 
 impl LogQueue {
     fn push(&self, line: &str) {
-        let line = clean(line, self.is_json);
+        let line = escape_line(line, self.is_json);
         let mut state = self.state.lock();
-        if state.waiting.len() + state.writing + line.len() > ROOM {
+        if state.queued.len() + state.writing + line.len() > MAX_QUEUED_BYTES {
             state.dropped += 1;
             drop(state);
-            return (self.count)(1);
+            return (self.count_dropped)(1);
         }
-        state.waiting.extend_from_slice(line.as_bytes());
+        state.queued.extend_from_slice(line.as_bytes());
         drop(state);
-        self.news.notify_one();
+        self.changed.notify_one();
     }
 
     fn run(&self, mut sink: Sink) {
         let mut batch = Vec::new();
-        while let Some((reopens, dropped)) = self.next(&mut batch) {
-            if reopens {
+        while let Some((must_reopen, dropped)) = self.next(&mut batch) {
+            if must_reopen {
                 sink.reopen();
             }
-            (self.count)(sink.write(&batch));
+            (self.count_dropped)(sink.write(&batch));
             batch.clear();
-            batch.shrink_to(KEPT);
+            batch.shrink_to(KEPT_CAPACITY);
             if dropped > 0 {
-                tracing::warn!(log = sink.name(), lines = dropped, "dropped lines that nobody took in time");
+                tracing::warn!(log = sink.name(), lines = dropped, "log reader is too slow, dropped lines");
             }
         }
     }
 
-    /// Waits for lines and takes them. Returns whether to reopen the file and how many lines were dropped meanwhile; `None` at
-    /// the end.
+    /// Waits for lines and takes them. Returns whether to reopen the file, and how many lines were dropped in the meantime.
+    /// Returns `None` at the end.
     fn next(&self, batch: &mut Vec<u8>) -> Option<(bool, u64)> {
         let mut state = self.state.lock();
         state.writing = 0;
-        while state.waiting.is_empty() && !state.reopens {
-            if state.ends {
+        while state.queued.is_empty() && !state.must_reopen {
+            if state.must_end {
                 state.has_ended = true;
                 self.ended.notify_all();
                 return None;
             }
-            self.news.wait(&mut state);
+            self.changed.wait(&mut state);
         }
-        std::mem::swap(&mut state.waiting, batch);
+        std::mem::swap(&mut state.queued, batch);
         state.writing = batch.len();
-        Some((std::mem::take(&mut state.reopens), std::mem::take(&mut state.dropped)))
+        Some((std::mem::take(&mut state.must_reopen), std::mem::take(&mut state.dropped)))
     }
 }
 
-impl Drop for Guard {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.ends = true;
-        self.0.news.notify_one();
-        self.0.ended.wait_while_for(&mut state, |state| !state.has_ended, LAST_WORD);
+        state.must_end = true;
+        self.0.changed.notify_one();
+        self.0.ended.wait_while_for(&mut state, |state| !state.has_ended, FLUSH_TIMEOUT);
     }
 }
 
-/// A subscriber writes each line in one piece.
+/// A subscriber writes each line with a single call.
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.0.push(&String::from_utf8_lossy(line));

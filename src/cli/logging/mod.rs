@@ -1,7 +1,7 @@
-//! The logs: events of the process go to standard error, requests to where `access_log` says.
+//! The logs: the program log on standard error, and the access log at the destination that `access_log` sets.
 //!
-//! `--log` or `TIDEGATE_LOG` says what of the first is written ([`filter`]). Neither log ever holds a query, a body, or
-//! a header field other than `Host` and `User-Agent`.
+//! `--log` or `TIDEGATE_LOG` filters the program log ([`filter`]). Neither log contains a query string, a body, or a
+//! header field other than `Host` and `User-Agent`.
 
 mod clean;
 mod fields;
@@ -22,46 +22,46 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use self::fields::Fields;
 pub(super) use self::filter::LogFilter;
-use self::lines::{Guard, Lines};
+use self::lines::{FlushGuard, Lines};
 use self::sink::Sink;
 use super::CommonArgs;
 use crate::access;
 use crate::config::AccessLog;
 use crate::metrics::Metrics;
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum LogFormat {
-    /// Text for people.
+    /// Human-readable text.
     Human,
-    /// One JSON object for each line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Why the logs cannot be started.
+/// Error while starting the logs.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LogError {
     /// The access log's file cannot be opened.
     #[error("cannot open the access log {}: {error}", path.display())]
     Access {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The system gives no thread.
+    /// A writer thread cannot be started.
     #[error("cannot start the logs: {0}")]
     Threads(#[from] io::Error),
 }
 
-/// Both logs. On drop, writes the lines that wait, unless a reader stalls.
+/// Both logs. On drop, writes the queued lines, unless a reader is too slow.
 #[derive(Debug)]
 pub(super) struct Logs {
     access: Option<Lines>,
-    _guards: Vec<Guard>,
+    _guards: Vec<FlushGuard>,
 }
 
-/// Starts both logs. Panics go to the first.
+/// Starts both logs. Panics are written to the program log.
 ///
 /// # Errors
 /// See [`LogError`].
@@ -79,16 +79,16 @@ pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, L
     };
     let access = sink.map(|sink| lines::start(sink, is_json, Metrics::access_lines_dropped)).transpose()?;
     let (access, access_guard) = access.unzip();
-    // Filters by target, which tracing caches: an access log that is off costs nothing.
+    // Filters by target, because tracing caches that decision: a disabled access log costs nothing.
     let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
     let mut logs = vec![lines(format, errors, &[]).with_filter(args.log.filter().and(not_access)).boxed()];
     if let Some(writer) = access.clone() {
         let access = Targets::new().with_target(access::TARGET, LevelFilter::INFO);
-        logs.push(lines(format, writer, &IN_MESSAGE).with_filter(access).boxed());
+        logs.push(lines(format, writer, &OMITTED).with_filter(access).boxed());
     }
     tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     panics::log();
-    // In this order, so that the last messages about the access log are still written.
+    // This drop order writes messages about the end of the access log, too.
     Ok(Logs { access, _guards: access_guard.into_iter().chain([errors_guard]).collect() })
 }
 
@@ -101,11 +101,11 @@ impl Logs {
     }
 }
 
-/// The fields of an access line that human lines omit: the message has two of them, and the third may hold anything that
-/// looks like other fields.
-const IN_MESSAGE: [&str; 3] = ["method", "path", "user_agent"];
+/// Fields of the access log that are omitted from human-readable lines. The message already contains the first two, and
+/// the text of the third could look like other fields.
+const OMITTED: [&str; 3] = ["method", "path", "user_agent"];
 
-/// Writes events as lines; human lines without the `omitted` fields.
+/// Writes events as lines, without the `omitted` fields in the human-readable format.
 fn lines<S>(format: LogFormat, writer: Lines, omitted: &'static [&'static str]) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
@@ -113,7 +113,7 @@ where
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
     match format {
         LogFormat::Human => lines.with_target(false).fmt_fields(Fields { omitted }).boxed(),
-        // Without the module of an event, whose key is `target`: that is the target of a request.
+        // Omits the module of an event, because its key `target` is also the key of a request's target.
         LogFormat::Json => lines.with_target(false).json().flatten_event(true).boxed(),
     }
 }

@@ -1,12 +1,12 @@
-//! The destination of a log: a stream or a file, which may fail and recover.
+//! The destination of a log: a stream or a file. It may fail and recover.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long to wait for a stream that another process has made non-blocking.
-const NOT_YET: Duration = Duration::from_millis(10);
+/// The pause before a retry, if another process has made the stream non-blocking.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The destination of a log.
 pub(super) struct Sink {
@@ -14,17 +14,19 @@ pub(super) struct Sink {
     writer: Box<dyn Write + Send>,
     /// The path of a file, to reopen it.
     path: Option<PathBuf>,
-    /// The last write failed. A failure is reported once.
+    /// Whether the last write failed. A failure is logged once.
     is_failing: bool,
-    /// The last line was written only in part.
-    is_torn: bool,
+    /// Whether the last line was written only partially.
+    is_partial: bool,
 }
 
 impl Sink {
     pub(super) fn stream(name: &'static str, writer: impl Write + Send + 'static) -> Self {
-        Self { name, writer: Box::new(writer), path: None, is_failing: false, is_torn: false }
+        Self { name, writer: Box::new(writer), path: None, is_failing: false, is_partial: false }
     }
 
+    /// Opens a log file.
+    ///
     /// # Errors
     /// The file cannot be opened.
     pub(super) fn file(name: &'static str, path: PathBuf) -> io::Result<Self> {
@@ -39,38 +41,38 @@ impl Sink {
     pub(super) fn reopen(&mut self) {
         let Some(path) = &self.path else { return };
         match open(path) {
-            Ok(file) => (self.writer, self.is_torn) = (Box::new(file), false),
+            Ok(file) => (self.writer, self.is_partial) = (Box::new(file), false),
             Err(error) => {
-                tracing::error!(log = self.name, %error, "cannot open the file anew, and go on in the old one");
+                tracing::error!(log = self.name, %error, "cannot reopen the log file, continuing with the old one");
             }
         }
     }
 
-    /// Writes lines; returns how many were lost.
+    /// Writes lines. Returns how many of them were lost.
     pub(super) fn write(&mut self, lines: &[u8]) -> u64 {
-        let torn = if self.is_torn { self.write_all(b"\n") } else { Ok(()) };
-        let written = torn.map_err(|(_, error)| (0, error)).and_then(|()| self.write_all(lines));
+        let line_end = if self.is_partial { self.write_all(b"\n") } else { Ok(()) };
+        let written = line_end.map_err(|(_, error)| (0, error)).and_then(|()| self.write_all(lines));
         match written {
             Ok(()) => {
                 if std::mem::take(&mut self.is_failing) {
-                    tracing::info!(log = self.name, "can be written again");
+                    tracing::info!(log = self.name, "log can be written again");
                 }
-                self.is_torn = false;
+                self.is_partial = false;
                 0
             }
             Err((count, error)) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
-                    tracing::error!(log = self.name, %error, "cannot be written, lines are dropped");
+                    tracing::error!(log = self.name, %error, "cannot write the log, dropping lines");
                 }
                 if let Some(last) = count.checked_sub(1) {
-                    self.is_torn = lines[last] != b'\n';
+                    self.is_partial = lines[last] != b'\n';
                 }
                 lines[count..].iter().filter(|byte| **byte == b'\n').count() as u64
             }
         }
     }
 
-    /// Writes all bytes; an error comes with the number written.
+    /// Writes all bytes. An error contains the number of bytes that were written.
     fn write_all(&mut self, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
         let mut count = 0;
         while count < bytes.len() {
@@ -78,7 +80,7 @@ impl Sink {
                 Ok(0) => return Err((count, io::ErrorKind::WriteZero.into())),
                 Ok(more) => count += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::park_timeout(NOT_YET),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::park_timeout(RETRY_DELAY),
                 Err(error) => return Err((count, error)),
             }
         }
@@ -98,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes so many bytes, then fails until there is room again.
+    /// Accepts a number of bytes, and then fails until it is given a new number.
     #[derive(Clone, Default)]
     struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
 
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_torn_by_a_full_disk_is_not_the_beginning_of_another() {
+    fn partial_line_is_ended_before_the_next_line() {
         let disk = Disk::default();
         let mut sink = Sink::stream("log", disk.clone());
         disk.0.lock().0 = 6;

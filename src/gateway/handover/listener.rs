@@ -1,4 +1,4 @@
-//! The side of the old gateway.
+//! The old gateway's side of a handover: accepts successors and sends them the sockets.
 
 use std::future::pending;
 use std::io;
@@ -14,15 +14,15 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout, timeout_at};
 
 use super::successor::Successor;
-use super::wire::{PATIENCE, VERSION, check_user, receive, send};
-use crate::gateway::socket_file::{self, Listening, OWNER_ALONE, SocketFile};
+use super::wire::{MESSAGE_TIMEOUT, VERSION, check_user, receive, send};
+use crate::gateway::socket_file::{self, ListeningSocket, OWNER_ONLY, SocketFile};
 
-/// How long a successor may take until it can serve.
-const START: Duration = Duration::from_secs(60);
-/// Connections that may be open without having sent a version.
-const MAX_SILENT: usize = 64;
-/// The pause after a failure to accept.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long a successor may take to become ready.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum connections that have not sent a version yet.
+const MAX_UNIDENTIFIED: usize = 64;
+/// The pause after a failed accept.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The socket that successors connect to.
 #[derive(Debug)]
@@ -30,59 +30,63 @@ pub(crate) struct Handover {
     listener: UnixListener,
     file: Option<Arc<SocketFile>>,
     /// Connections that have not sent a version yet.
-    silent: JoinSet<io::Result<UnixStream>>,
+    unidentified: JoinSet<io::Result<UnixStream>>,
 }
 
 /// How the wait for a successor ended.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// This successor takes over, and waits for its [release](Successor::release).
+pub(crate) enum HandoverOutcome {
+    /// The successor is ready to take over, and waits for its [release](Successor::release).
     TakenOver(Successor),
-    /// The gateway is to end. This successor has the sockets, and starts.
+    /// The gateway must end. If there is a successor, it has the sockets and is still starting.
     Stopped(Option<Successor>),
 }
 
 // === impl Handover ===
 
 impl Handover {
-    /// Listens at `path`.
+    /// Listens on a Unix socket at `path`.
     ///
     /// # Errors
-    /// Another process listens there, or the system reports an error.
+    /// Another process listens on the socket, or the system reports an error.
     pub(crate) fn listen(path: &Path) -> io::Result<Self> {
-        let Listening { socket, file } = socket_file::listen(path, OWNER_ALONE)?;
+        let ListeningSocket { socket, file } = socket_file::listen(path, OWNER_ONLY)?;
         Self::new(socket, file)
     }
 
     pub(super) fn new(socket: Socket, file: Option<Arc<SocketFile>>) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         let listener = UnixListener::from_std(OwnedFd::from(socket).into())?;
-        Ok(Self { listener, file, silent: JoinSet::new() })
+        Ok(Self { listener, file, unidentified: JoinSet::new() })
     }
 
-    /// Waits for a successor, and hands these sockets over. The newest successor replaces one that is still starting.
+    /// Waits for a successor and sends it the sockets. A newer successor replaces one that is still starting.
     ///
-    /// Must not be cancelled: that would break a handover off.
-    pub(crate) async fn run(&mut self, sockets: &Arc<[Listening]>, mut stop: oneshot::Receiver<()>) -> Outcome {
+    /// Must not be cancelled: that would abort a handover.
+    pub(crate) async fn run(
+        &mut self,
+        sockets: &Arc<[ListeningSocket]>,
+        mut stop: oneshot::Receiver<()>,
+    ) -> HandoverOutcome {
         let mut successor = None;
         loop {
             tokio::select! {
                 biased;
-                taken = takes_over(successor.as_ref()) => match (taken, successor.take()) {
-                    (Ok(()), Some(successor)) => return Outcome::TakenOver(successor),
+                ready = wait_until_ready(successor.as_ref()) => match (ready, successor.take()) {
+                    (Ok(()), Some(successor)) => return HandoverOutcome::TakenOver(successor),
                     (Err(error), Some(failed)) => {
-                        tracing::warn!(%error, "a successor failed before it took over: this gateway serves on");
+                        tracing::warn!(%error, "successor failed before it took over, continuing to serve");
                         failed.refuse().await;
                     }
                     (_, None) => {}
                 },
-                Some(greeted) = self.silent.join_next() => match greeted.unwrap_or_else(|error| Err(error.into())) {
+                Some(stream) = self.unidentified.join_next() => match stream.unwrap_or_else(|error| Err(error.into())) {
                     Ok(stream) => successor = self.hand_over(stream, sockets, successor).await,
-                    Err(error) => tracing::warn!(%error, "a process that connected for a handover is no successor"),
+                    Err(error) => tracing::warn!(%error, "rejected a connection to the handover socket"),
                 },
-                _ = &mut stop => return Outcome::Stopped(successor),
-                stream = accept(&self.listener) => if self.silent.len() < MAX_SILENT {
-                    self.silent.spawn(greet(stream));
+                _ = &mut stop => return HandoverOutcome::Stopped(successor),
+                stream = accept(&self.listener) => if self.unidentified.len() < MAX_UNIDENTIFIED {
+                    self.unidentified.spawn(identify(stream));
                 },
             }
         }
@@ -92,22 +96,22 @@ impl Handover {
     async fn hand_over(
         &self,
         stream: UnixStream,
-        sockets: &Arc<[Listening]>,
+        sockets: &Arc<[ListeningSocket]>,
         starting: Option<Successor>,
     ) -> Option<Successor> {
         if let Some(starting) = starting {
-            tracing::warn!("another successor has connected: it replaces the one that is starting");
+            tracing::warn!("a newer successor connected and replaces the one that is starting");
             starting.refuse().await;
         }
-        let equipped = Successor::equip(stream, sockets, self.listener.as_fd(), self.file.clone()).await;
-        let log = |error: &io::Error| tracing::warn!(%error, "cannot hand over to a successor: this gateway serves on");
-        equipped.inspect_err(log).ok()
+        let successor = Successor::send_sockets(stream, sockets, self.listener.as_fd(), self.file.clone()).await;
+        let log = |error: &io::Error| tracing::warn!(%error, "handover to a successor failed, continuing to serve");
+        successor.inspect_err(log).ok()
     }
 }
 
-async fn takes_over(successor: Option<&Successor>) -> io::Result<()> {
+async fn wait_until_ready(successor: Option<&Successor>) -> io::Result<()> {
     let Some(successor) = successor else { return pending().await };
-    timeout_at(successor.since() + START, successor.takes_over()).await?
+    timeout_at(successor.since() + START_TIMEOUT, successor.wait_until_ready()).await?
 }
 
 async fn accept(listener: &UnixListener) -> UnixStream {
@@ -115,21 +119,21 @@ async fn accept(listener: &UnixListener) -> UnixStream {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a successor");
-                sleep(PAUSE).await;
+                tracing::warn!(%error, "cannot accept a connection on the handover socket");
+                sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
-/// Waits until a process asks for the sockets.
-async fn greet(stream: UnixStream) -> io::Result<UnixStream> {
+/// Checks the user and the protocol version of a process that has connected.
+async fn identify(stream: UnixStream) -> io::Result<UnixStream> {
     check_user(&stream)?;
-    match timeout(PATIENCE, receive(&stream)).await?? {
+    match timeout(MESSAGE_TIMEOUT, receive(&stream)).await?? {
         (VERSION, _) => Ok(stream),
         _ => {
             send(&stream, VERSION, None).await?;
-            Err(io::Error::other("it speaks another version"))
+            Err(io::Error::other("the process uses another version of the handover protocol"))
         }
     }
 }

@@ -1,25 +1,25 @@
-//! A gateway hands its listening sockets over to the one that takes its place.
+//! Hands the listening sockets of a gateway over to its successor.
 //!
-//! A gateway listens on a Unix socket for its successor. It sends the sockets themselves, so that connections in their
-//! queues wait for the successor, and the kernel resets none when the old process ends. The old gateway serves until the
-//! successor takes over, and drains then. If the successor fails before that, the old one continues as before.
+//! A gateway listens on a Unix socket (`--handover`) for its successor, and sends it the listening sockets. Connections in
+//! the accept queues wait for the successor, and the kernel resets none of them when the old process ends. The old gateway
+//! serves until the successor takes over, and then drains. If the successor fails earlier, the old gateway continues.
 //!
 //! ```text
-//! new ─► old   VERSION; a connection that sends nothing gets nothing
-//! old ─► new   VERSION, then a byte for each socket, which carries it: OF_CLIENTS, WITH_FILE or OF_SUCCESSORS; END
-//! new ─► old   TAKES_OVER: the successor can serve, and begins when it has the reply
-//! old ─► new   STATE, and the state of the store: the old one decides by a part of each share from now on
-//! old ─► new   RELEASES: the old one drains
-//! old ─► new   STATE, and the debts since then, if there are any; the end of the connection: the old one has ended
+//! new ─► old   VERSION. A connection that sends nothing gets nothing.
+//! old ─► new   VERSION, one byte with each socket (LISTENER, LISTENER_WITH_FILE or HANDOVER_SOCKET), and END
+//! new ─► old   TAKE_OVER: the successor is ready, and serves when it has the reply
+//! old ─► new   STATE and the state of the store. From now on, the old gateway decides with a fraction of each share.
+//! old ─► new   RELEASE: the old gateway drains
+//! old ─► new   STATE and the debts since then, if there are any. The connection ends with the old process.
 //! ```
 //!
-//! Instead of RELEASES, and at any time before it, the old gateway sends REFUSES to a successor that must not serve: a newer
-//! one has connected, or it has taken too long. If the connection ends without either, the old process has ended, and the
+//! Before RELEASE, the old gateway may send REFUSE to a successor that must not serve, because a newer one has connected
+//! or because it has taken too long. If the connection ends without RELEASE or REFUSE, the old process has ended, and the
 //! successor serves.
 //!
-//! **Files of Unix sockets** ([`SocketFile`](super::socket_file::SocketFile)) belong to the successor from the first socket
-//! sent. They return to the old gateway if it sees the successor fail. A successor that fails removes them only if the old
-//! process has ended. A file that neither removes, as both end at the same time, is replaced by the next gateway.
+//! **Files of Unix sockets** ([`SocketFile`](super::socket_file::SocketFile)) belong to the successor from the first
+//! socket that is sent. The old gateway owns them again if the successor fails. A failing successor removes them only if
+//! the old process has ended. If both end at the same time, the files stay, and the next gateway replaces them.
 
 mod listener;
 mod predecessor;
@@ -27,9 +27,9 @@ mod state;
 mod successor;
 mod wire;
 
-pub(crate) use self::listener::{Handover, Outcome};
-pub(crate) use self::predecessor::{Answer, Draining, Predecessor};
-pub(crate) use self::successor::{Released, Successor};
+pub(crate) use self::listener::{Handover, HandoverOutcome};
+pub(crate) use self::predecessor::{DrainingPredecessor, Predecessor, TakeOverReply};
+pub(crate) use self::successor::{ReleasedSuccessor, Successor};
 
 #[cfg(test)]
 mod tests;

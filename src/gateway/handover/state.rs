@@ -1,6 +1,7 @@
-//! The state of the store, as the old gateway sends it: STATE, its length in eight bytes, least significant first, and the
-//! state itself. The old gateway sends it before RELEASES, and again at the end of its drain if it owes
-//! permits that it granted locally.
+//! Transfers the state of the store: STATE, the length as eight bytes in little-endian order, and the state.
+//!
+//! The old gateway sends it before RELEASE. It sends it again at the end of its drain if it owes permits that it granted
+//! locally.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::wire::{STATE, invalid, receive, send};
 use crate::store::transfer::{MAX_STATE, StoreState};
 
 /// How long it may take to send or receive a state.
-const PATIENCE: Duration = Duration::from_secs(4);
+const STATE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// Sends a state.
 ///
@@ -24,33 +25,33 @@ pub(super) async fn send_state(stream: &UnixStream, state: &[u8]) -> io::Result<
         write_all(stream, &(state.len() as u64).to_le_bytes()).await?;
         write_all(stream, state).await
     };
-    timeout(PATIENCE, sending).await?
+    timeout(STATE_TIMEOUT, sending).await?
 }
 
-/// Receives a state, of which the first byte has been read. `None` if this gateway cannot read such a state.
+/// Receives a state, after the caller has received STATE. Returns `None` if this gateway cannot parse the state.
 ///
 /// # Errors
-/// The other process does not send it.
+/// The other process does not send the state.
 pub(super) async fn receive_state(stream: &UnixStream) -> io::Result<Option<StoreState>> {
     let receiving = async {
         let mut length = [0; 8];
         read_exact(stream, &mut length).await?;
         let length = usize::try_from(u64::from_le_bytes(length)).ok().filter(|length| *length <= MAX_STATE);
-        let mut state = vec![0; length.ok_or_else(|| invalid("the state of the gateway there is too large"))?];
+        let mut state = vec![0; length.ok_or_else(|| invalid("the state of the running gateway is too large"))?];
         read_exact(stream, &mut state).await?;
         Ok::<_, io::Error>(state)
     };
-    match StoreState::new(timeout(PATIENCE, receiving).await??) {
+    match StoreState::new(timeout(STATE_TIMEOUT, receiving).await??) {
         Ok(state) => Ok(Some(state)),
         Err(error) => {
-            tracing::warn!(error, "cannot read the state of the gateway before this one: starts without it");
+            tracing::warn!(error, "cannot read the state of the previous gateway, starting without it");
             Ok(None)
         }
     }
 }
 
-/// Waits for the end of a gateway that drains; returns the last state that it sends, if it sends one.
-pub(super) async fn last_state(stream: &UnixStream) -> Option<StoreState> {
+/// Waits for the end of a draining gateway. Returns the last state, if the gateway sends one.
+pub(super) async fn receive_last_state(stream: &UnixStream) -> Option<StoreState> {
     match receive(stream).await {
         Ok((STATE, _)) => receive_state(stream).await.ok().flatten(),
         _ => None,

@@ -1,4 +1,4 @@
-//! A process that has been sent the sockets, as the old gateway sees it.
+//! The old gateway's view of a successor that has the sockets.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,31 +9,32 @@ use tokio::time::{Instant, timeout};
 
 use super::state::send_state;
 use super::wire::{
-    END, OF_CLIENTS, OF_SUCCESSORS, PATIENCE, REFUSES, RELEASES, TAKES_OVER, VERSION, WITH_FILE, receive, send,
+    END, HANDOVER_SOCKET, LISTENER, LISTENER_WITH_FILE, MESSAGE_TIMEOUT, REFUSE, RELEASE, TAKE_OVER, VERSION, receive,
+    send,
 };
-use crate::gateway::socket_file::{Listening, SocketFile};
+use crate::gateway::socket_file::{ListeningSocket, SocketFile};
 
-/// A successor, starting or serving. It owns the files of the sockets, also after this is dropped, unless it
-/// [`fails`](Self::fail).
+/// A successor that is starting or serving. It owns the files of the sockets, even after this value is dropped, unless
+/// it [fails](Self::fail).
 #[derive(Debug)]
 pub(crate) struct Successor {
     stream: UnixStream,
     since: Instant,
-    sockets: Arc<[Listening]>,
-    own_file: Option<Arc<SocketFile>>,
+    sockets: Arc<[ListeningSocket]>,
+    handover_file: Option<Arc<SocketFile>>,
 }
 
-/// A successor that serves, while this gateway drains.
+/// A serving successor, while this gateway drains.
 #[derive(Debug)]
-pub(crate) struct Released(UnixStream);
+pub(crate) struct ReleasedSuccessor(UnixStream);
 
-// === impl Released ===
+// === impl ReleasedSuccessor ===
 
-impl Released {
-    /// Sends what was granted locally during the drain.
+impl ReleasedSuccessor {
+    /// Sends the debts from the drain.
     ///
     /// # Errors
-    /// The successor does not read it.
+    /// The successor does not read them.
     pub(crate) async fn send_last_state(&self, state: &[u8]) -> io::Result<()> {
         send_state(&self.0, state).await
     }
@@ -42,19 +43,19 @@ impl Released {
 // === impl Successor ===
 
 impl Successor {
-    /// Sends the sockets.
+    /// Sends the sockets to a process, which then is a successor.
     ///
     /// # Errors
-    /// The process does not read them. The files are this gateway's as before.
-    pub(super) async fn equip(
+    /// The process does not read them. This gateway still owns the files.
+    pub(super) async fn send_sockets(
         stream: UnixStream,
-        sockets: &Arc<[Listening]>,
-        of_successors: BorrowedFd<'_>,
-        own_file: Option<Arc<SocketFile>>,
+        sockets: &Arc<[ListeningSocket]>,
+        handover_socket: BorrowedFd<'_>,
+        handover_file: Option<Arc<SocketFile>>,
     ) -> io::Result<Self> {
-        let successor = Self { stream, since: Instant::now(), sockets: Arc::clone(sockets), own_file };
+        let successor = Self { stream, since: Instant::now(), sockets: Arc::clone(sockets), handover_file };
         successor.files().for_each(|file| file.lend());
-        let sent = timeout(PATIENCE, successor.send_sockets(of_successors)).await;
+        let sent = timeout(MESSAGE_TIMEOUT, successor.send_all(handover_socket)).await;
         match sent.unwrap_or_else(|late| Err(late.into())) {
             Ok(()) => Ok(successor),
             Err(error) => {
@@ -64,66 +65,66 @@ impl Successor {
         }
     }
 
-    async fn send_sockets(&self, of_successors: BorrowedFd<'_>) -> io::Result<()> {
+    async fn send_all(&self, handover_socket: BorrowedFd<'_>) -> io::Result<()> {
         send(&self.stream, VERSION, None).await?;
         for listening in self.sockets.iter() {
-            let kind = if listening.file.is_some() { WITH_FILE } else { OF_CLIENTS };
+            let kind = if listening.file.is_some() { LISTENER_WITH_FILE } else { LISTENER };
             send(&self.stream, kind, Some(listening.socket.as_fd())).await?;
         }
-        send(&self.stream, OF_SUCCESSORS, Some(of_successors)).await?;
+        send(&self.stream, HANDOVER_SOCKET, Some(handover_socket)).await?;
         send(&self.stream, END, None).await
     }
 
-    /// When it was sent the sockets.
+    /// Returns when the sockets were sent.
     pub(super) fn since(&self) -> Instant {
         self.since
     }
 
-    /// Waits until the successor takes over. Can be cancelled and called again.
+    /// Waits until the successor is ready to take over. Can be cancelled and called again.
     ///
     /// # Errors
-    /// It has ended.
-    pub(crate) async fn takes_over(&self) -> io::Result<()> {
+    /// The successor has ended.
+    pub(crate) async fn wait_until_ready(&self) -> io::Result<()> {
         match receive(&self.stream).await? {
-            (TAKES_OVER, _) => Ok(()),
-            _ => Err(io::Error::other("it sent something else")),
+            (TAKE_OVER, _) => Ok(()),
+            _ => Err(io::Error::other("the successor sent an unexpected message")),
         }
     }
 
-    /// Sends it the state of the store.
+    /// Sends the state of the store.
     ///
     /// # Errors
-    /// It does not read the state.
+    /// The successor does not read the state.
     pub(crate) async fn send_state(&self, state: &[u8]) -> io::Result<()> {
         send_state(&self.stream, state).await
     }
 
-    /// It serves: this gateway no longer needs its sockets.
-    pub(crate) fn released(self) -> Released {
-        Released(self.stream)
+    /// Drops the sockets, because the successor serves them now.
+    pub(crate) fn into_released(self) -> ReleasedSuccessor {
+        ReleasedSuccessor(self.stream)
     }
 
-    /// Lets it serve.
+    /// Permits the successor to serve.
     ///
     /// # Errors
-    /// It has ended.
+    /// The successor has ended.
     pub(crate) async fn release(&self) -> io::Result<()> {
-        timeout(PATIENCE, send(&self.stream, RELEASES, None)).await?
+        timeout(MESSAGE_TIMEOUT, send(&self.stream, RELEASE, None)).await?
     }
 
-    /// Tells it that it must not serve.
+    /// Forbids the successor to serve.
     pub(super) async fn refuse(self) {
-        // If it does not read, it has not read all sockets either, and cannot serve.
-        _ = timeout(PATIENCE, send(&self.stream, REFUSES, None)).await;
+        // A successor that does not read this message has not read all sockets either, and cannot serve.
+        _ = timeout(MESSAGE_TIMEOUT, send(&self.stream, REFUSE, None)).await;
         self.fail();
     }
 
-    /// It has failed: the files are this gateway's again.
+    /// Makes this gateway the owner of the files again after the successor has failed.
     pub(crate) fn fail(self) {
-        self.files().for_each(|file| file.take_back());
+        self.files().for_each(|file| file.reclaim());
     }
 
     fn files(&self) -> impl Iterator<Item = &Arc<SocketFile>> {
-        self.sockets.iter().filter_map(|listening| listening.file.as_ref()).chain(&self.own_file)
+        self.sockets.iter().filter_map(|listening| listening.file.as_ref()).chain(&self.handover_file)
     }
 }

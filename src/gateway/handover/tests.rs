@@ -1,4 +1,4 @@
-//! Both sides of the protocol, in one process.
+//! Tests with both sides of the protocol in one process.
 
 use std::path::PathBuf;
 
@@ -7,16 +7,16 @@ use tokio::net::UnixStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::wire::{OF_SUCCESSORS, VERSION};
+use super::wire::{HANDOVER_SOCKET, VERSION};
 use super::*;
-use crate::gateway::socket_file::{self, Listening};
+use crate::gateway::socket_file::{self, ListeningSocket};
 
-/// A gateway that hands over: its socket for successors, and a socket of clients with a file.
+/// An old gateway with a handover socket, and a Unix socket for clients.
 struct Old {
     path: PathBuf,
     clients: PathBuf,
     stop: oneshot::Sender<()>,
-    run: JoinHandle<Outcome>,
+    run: JoinHandle<HandoverOutcome>,
 }
 
 impl Old {
@@ -30,34 +30,34 @@ impl Old {
         Self { path, clients, stop, run }
     }
 
-    async fn ask(&self) -> Predecessor {
-        Predecessor::ask(&self.path).await.unwrap().expect("a predecessor")
+    async fn connect(&self) -> Predecessor {
+        Predecessor::connect(&self.path).await.unwrap().expect("a predecessor")
     }
 
-    /// Waits until a successor takes over, and releases it.
+    /// Waits until the successor is ready, and releases it.
     async fn release(self) {
         match self.run.await.unwrap() {
-            Outcome::TakenOver(successor) => successor.release().await.unwrap(),
+            HandoverOutcome::TakenOver(successor) => successor.release().await.unwrap(),
             outcome => panic!("{outcome:?}"),
         }
     }
 
-    /// Ends the wait for a successor that starts.
+    /// Stops the wait for a successor. Returns the one that is starting, if there is one.
     async fn stop(self) -> Option<Successor> {
         self.stop.send(()).unwrap();
         match self.run.await.unwrap() {
-            Outcome::Stopped(successor) => successor,
+            HandoverOutcome::Stopped(successor) => successor,
             outcome => panic!("{outcome:?}"),
         }
     }
 }
 
-/// Takes over, while the old gateway releases; returns the sockets that are served.
-async fn succeed(old: Old, mut new: Predecessor) -> (Vec<Listening>, Handover) {
+/// Takes over from the old gateway. Returns the sockets that are served then.
+async fn take_over(old: Old, mut new: Predecessor) -> (Vec<ListeningSocket>, Handover) {
     let sockets = new.take_sockets();
     let (taken, ()) = tokio::join!(new.take_over(), old.release());
-    let (answer, handover, _) = taken.unwrap();
-    assert!(matches!(answer, Answer::Releases(None)), "{answer:?}");
+    let (reply, handover, _) = taken.unwrap();
+    assert!(matches!(reply, TakeOverReply::Released(None)), "{reply:?}");
     (sockets, handover.unwrap())
 }
 
@@ -65,8 +65,8 @@ async fn succeed(old: Old, mut new: Predecessor) -> (Vec<Listening>, Handover) {
 async fn successor_owns_the_files_and_removes_them() {
     let old = Old::start("owned");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let new = old.ask().await;
-    let served = succeed(old, new).await;
+    let new = old.connect().await;
+    let served = take_over(old, new).await;
     assert!(path.exists() && clients.exists());
     drop(served);
     assert!(!path.exists() && !clients.exists());
@@ -76,10 +76,10 @@ async fn successor_owns_the_files_and_removes_them() {
 async fn file_of_an_unserved_socket_is_removed() {
     let old = Old::start("unserved");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let mut new = old.ask().await;
+    let mut new = old.connect().await;
     drop(new.take_sockets());
-    assert!(clients.exists(), "the old gateway serves it");
-    let _served = succeed(old, new).await;
+    assert!(clients.exists(), "the old gateway still serves it");
+    let _served = take_over(old, new).await;
     assert!(path.exists() && !clients.exists());
 }
 
@@ -87,19 +87,19 @@ async fn file_of_an_unserved_socket_is_removed() {
 async fn silent_connection_delays_no_successor() {
     let old = Old::start("silent");
     let mut silent = UnixStream::connect(&old.path).await.unwrap();
-    let new = old.ask().await;
-    let _served = succeed(old, new).await;
-    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "nothing is sent to a process that asks for nothing");
+    let new = old.connect().await;
+    let _served = take_over(old, new).await;
+    assert_eq!(silent.read(&mut [0]).await.unwrap(), 0, "a connection that sends nothing gets nothing");
 }
 
 #[tokio::test]
 async fn newest_successor_replaces_one_that_starts() {
     let old = Old::start("newest");
-    let (first, clients) = (old.ask().await, old.clients.clone());
-    let second = old.ask().await;
-    assert!(first.take_over().await.unwrap_err().to_string().contains("another successor has connected"));
-    assert!(clients.exists(), "the old gateway serves on");
-    let _served = succeed(old, second).await;
+    let (first, clients) = (old.connect().await, old.clients.clone());
+    let second = old.connect().await;
+    assert!(first.take_over().await.unwrap_err().to_string().contains("a newer successor has connected"));
+    assert!(clients.exists(), "the old gateway still serves");
+    let _served = take_over(old, second).await;
     assert!(clients.exists());
 }
 
@@ -110,7 +110,7 @@ async fn successor_that_takes_too_long_is_refused() {
     late.write_all(&[VERSION]).await.unwrap();
     let mut received = Vec::new();
     late.read_to_end(&mut received).await.unwrap();
-    assert_eq!(received, [VERSION, wire::WITH_FILE, OF_SUCCESSORS, wire::END, wire::REFUSES]);
+    assert_eq!(received, [VERSION, wire::LISTENER_WITH_FILE, HANDOVER_SOCKET, wire::END, wire::REFUSE]);
     drop(old.stop().await);
 }
 
@@ -118,10 +118,10 @@ async fn successor_that_takes_too_long_is_refused() {
 async fn files_return_from_a_successor_that_fails() {
     let old = Old::start("returned");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let failing = old.ask().await;
+    let failing = old.connect().await;
     let successor = old.stop().await.expect("a successor that starts");
     failing.give_up();
-    let error = successor.takes_over().await.unwrap_err();
+    let error = successor.wait_until_ready().await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
     assert!(path.exists() && clients.exists());
     successor.fail();
@@ -132,11 +132,11 @@ async fn files_return_from_a_successor_that_fails() {
 async fn successor_serves_if_its_predecessor_has_ended() {
     let old = Old::start("ended");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let new = old.ask().await;
+    let new = old.connect().await;
     drop(old.stop().await);
-    assert!(path.exists() && clients.exists(), "they are the successor's");
-    let (answer, handover, _) = new.take_over().await.unwrap();
-    assert!(matches!(answer, Answer::HasEnded), "{answer:?}");
+    assert!(path.exists() && clients.exists(), "the successor owns them");
+    let (reply, handover, _) = new.take_over().await.unwrap();
+    assert!(matches!(reply, TakeOverReply::Ended), "{reply:?}");
     drop(handover.unwrap());
     assert!(!path.exists() && !clients.exists());
 }
@@ -145,15 +145,15 @@ async fn successor_serves_if_its_predecessor_has_ended() {
 async fn failing_successor_removes_files_of_an_ended_predecessor() {
     let old = Old::start("both");
     let (path, clients) = (old.path.clone(), old.clients.clone());
-    let new = old.ask().await;
+    let new = old.connect().await;
     drop(old.stop().await);
     new.give_up();
     assert!(!path.exists() && !clients.exists());
 }
 
-/// Regression test: the failure to send was taken for the end of a gateway, and the new process served alone.
+/// Regression test: a failed send was mistaken for the end of a gateway, and the new process served without a handover.
 #[tokio::test]
-async fn message_of_another_program_that_ended_is_read() {
+async fn last_message_of_another_program_is_read() {
     let (stream, mut other) = UnixStream::pair().unwrap();
     other.write_all(b"+OK hello\r\n").await.unwrap();
     drop(other);

@@ -31,7 +31,7 @@ def handover(harness: Harness) -> None:
             load.wait_for_progress()
             before, gateway = gateway, start(harness, *arguments, listen=listen, admin=admin)
             code, log = before.wait()
-            expect("the exit of the predecessor", (code, "a successor serves" in log), (0, True))
+            expect("the exit of the predecessor", (code, "successor serves" in log), (0, True))
         load.wait_for_progress()
         print(f"          {load.end()}")
 
