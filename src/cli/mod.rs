@@ -52,7 +52,8 @@ struct RunArgs {
     /// Seconds that running requests have to finish after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value = "30", env = "TIDEGATE_DRAIN_TIMEOUT", value_parser = seconds)]
     drain_timeout: Duration,
-    /// Seconds to keep accepting connections after SIGTERM while the readiness check fails, so that load balancers notice
+    /// Seconds to keep accepting connections after SIGTERM while the readiness check fails, so that load balancers
+    /// notice
     #[arg(long, value_name = "SECONDS", default_value = "0", env = "TIDEGATE_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Duration,
     /// Unix socket for restarts: take over from the gateway that uses it, and hand over to the next one
@@ -86,8 +87,10 @@ struct CommonArgs {
     /// Format of log lines
     #[arg(long, value_name = "FORMAT", default_value = "human", env = "TIDEGATE_LOG_FORMAT")]
     log_format: LogFormat,
-    /// What to log: off, error, warn, info, debug or trace; or TARGET=LEVEL, such as tidegate=debug; or a list with commas
-    #[arg(long, value_name = "FILTER", default_value = LogFilter::DEFAULT, env = "TIDEGATE_LOG", value_parser = LogFilter::parse)]
+    /// Log filter: off, error, warn, info, debug or trace; TARGET=LEVEL, such as tidegate=debug; or a comma-separated
+    /// list
+    #[arg(long, value_name = "FILTER", default_value = LogFilter::DEFAULT, env = "TIDEGATE_LOG")]
+    #[arg(value_parser = LogFilter::parse)]
     log: LogFilter,
 }
 

@@ -120,7 +120,7 @@ fn log_early_end<T>() -> Option<T> {
 
 fn handover_failure(path: Option<&Path>, error: &io::Error) -> Failure {
     let path = path.unwrap_or(Path::new("")).display();
-    format!("cannot take over through the socket of `--handover`, {path}: {error}").into()
+    format!("cannot use the `--handover` socket {path}: {error}").into()
 }
 
 fn url(scheme: &str, address: &ListenAddress) -> String {

@@ -168,7 +168,7 @@ async fn release(successor: &Successor, store: &Store) {
 async fn send_last_debts(successor: &ReleasedSuccessor, store: &Store) {
     let Some(debts) = store.last_debts() else { return };
     if let Err(error) = successor.send_last_state(&debts.bytes).await {
-        tracing::warn!(%error, owed = store.owed(), "successor did not receive the permits that this gateway owes to the store");
+        tracing::warn!(%error, owed = store.owed(), "successor did not receive the debts of this gateway");
     }
 }
 

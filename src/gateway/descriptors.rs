@@ -1,15 +1,16 @@
-//! Raises the limit of file descriptors to what the rule file needs, or lowers the number of connections to fit the limit.
+//! Raises the limit of file descriptors to what the rule file needs, or lowers the number of connections to fit the
+//! limit.
 //!
 //! A client connection needs one descriptor, and usually a second one while its request is forwarded. Without free
-//! descriptors, new connections would wait in the kernel without a response. Therefore the connection cap is lowered, and
-//! connections above it get a response.
+//! descriptors, new connections would wait in the kernel without a response. Therefore the connection cap is lowered,
+//! and connections above it get a response.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
 
-/// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin connections,
-/// and up to 64 rejected clients that still read their response.
+/// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin
+/// connections, and up to 64 rejected clients that still read their response.
 const RESERVE: u64 = 192;
 
 /// Descriptors of each worker in addition to connections and listeners: its runtime and its connections to the store.

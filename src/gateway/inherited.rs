@@ -1,7 +1,7 @@
 //! Listening sockets that another process opened: systemd, or the gateway before this one.
 //!
-//! Entries of the rule file claim them by address. An inherited socket stays open when the other process ends, and keeps
-//! the connections in its accept queue. Therefore no client is refused during a restart.
+//! Entries of the rule file claim them by address. An inherited socket stays open when the other process ends, and
+//! keeps the connections in its accept queue. Therefore no client is refused during a restart.
 
 use std::io;
 
@@ -43,8 +43,8 @@ impl InheritedSockets {
         Ok(Self(sockets))
     }
 
-    /// Adds the sockets of a predecessor. If systemd passed a socket for the same address, the predecessor's socket is a
-    /// duplicate of it, so one is enough.
+    /// Adds the sockets of a predecessor. If systemd passed a socket for the same address, the predecessor's socket is
+    /// a duplicate of it, so one is enough.
     pub(crate) fn with_predecessor(mut self, sockets: Vec<ListeningSocket>) -> Self {
         let same_address =
             |one: &ListeningSocket, other: &ListeningSocket| local_address(&one.socket) == local_address(&other.socket);
@@ -73,7 +73,8 @@ impl InheritedSockets {
     }
 }
 
-/// Returns the address that a socket listens on. Returns `None` if an entry of the rule file cannot have such an address.
+/// Returns the address that a socket listens on. Returns `None` if an entry of the rule file cannot have such an
+/// address.
 pub(super) fn local_address(socket: &Socket) -> Option<ListenAddress> {
     let address = socket.local_addr().ok()?;
     let path = || address.as_pathname().map(|path| ListenAddress::Unix(path.to_owned()));

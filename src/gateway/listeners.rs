@@ -73,8 +73,8 @@ impl Listeners {
         Ok(Some(tls))
     }
 
-    /// Distributes the sockets of one address. Every worker gets at least one, and every socket gets a worker: the kernel
-    /// assigns connections to all sockets.
+    /// Distributes the sockets of one address. Every worker gets at least one, and every socket gets a worker: the
+    /// kernel assigns connections to all sockets.
     fn distribute(&mut self, server: &Server, sockets: Vec<ListeningSocket>) -> io::Result<()> {
         self.addresses.extend(sockets.first().and_then(|listening| inherited::local_address(&listening.socket)));
         let workers = self.per_worker.len();

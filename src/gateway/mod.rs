@@ -1,8 +1,8 @@
 //! The gateway: workers that serve clients, and an admin thread.
 //!
-//! Each worker is a thread with its own runtime, listeners and connections to upstreams and the store, so that a request
-//! never changes threads. Workers share the active rules, the state of the store and the metrics. The admin thread serves
-//! operators and watches certificate files.
+//! Each worker is a thread with its own runtime, listeners and connections to upstreams and the store, so that a
+//! request never changes threads. Workers share the active rules, the state of the store and the metrics. The admin
+//! thread serves operators and watches certificate files.
 
 use std::future::pending;
 use std::io;
@@ -216,8 +216,8 @@ impl Gateway {
         Arc::clone(&self.sockets)
     }
 
-    /// Drains and ends the gateway: it accepts no connections, closes idle ones, and gives running requests up to `limit`
-    /// to finish. Blocks until all workers have ended.
+    /// Drains and ends the gateway: it accepts no connections, closes idle ones, and gives running requests up to
+    /// `limit` to finish. Blocks until all workers have ended.
     ///
     /// # Errors
     /// A worker ended with an error or a panic.
@@ -231,7 +231,8 @@ impl Gateway {
         ended.map(|_| ())
     }
 
-    /// Drains as [`drain`](Self::drain) does, but stops serving operators first: the successor has the same admin socket.
+    /// Drains as [`drain`](Self::drain) does, but stops serving operators first: the successor has the same admin
+    /// socket.
     ///
     /// # Errors
     /// See [`drain`](Self::drain).
@@ -316,7 +317,8 @@ impl AdminThread {
     }
 }
 
-/// Creates the runtime of a thread. The caller does so before it spawns the thread, so that a failure prevents the start.
+/// Creates the runtime of a thread. The caller does so before it spawns the thread, so that a failure prevents the
+/// start.
 fn runtime() -> io::Result<Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
 }

@@ -1,7 +1,7 @@
 //! The file of `--state` stores how many gateways share the store.
 //!
-//! Redis counts the gateways. Without the file, a gateway that starts while Redis is unreachable would assume that it is
-//! the only one.
+//! Redis counts the gateways. Without the file, a gateway that starts while Redis is unreachable would assume that it
+//! is the only one.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
@@ -38,7 +38,7 @@ impl StateFile {
             Ok(gateways) => Some(gateways),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot read the file of `--state`, starting without it");
+                tracing::warn!(path = %path.display(), %error, "cannot read the state file, starting without it");
                 None
             }
         };
@@ -61,7 +61,7 @@ impl StateFile {
             let file = self.clone();
             if let Ok(Err(error)) = spawn_blocking(move || file.write()).await {
                 let path = self.path.display();
-                tracing::warn!(%path, %error, "cannot write the file of `--state`");
+                tracing::warn!(%path, %error, "cannot write the state file");
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         {
             fs::write(&path.0, text).expect("written");
             let log = logged_by(|| assert_eq!(StateFile::read(&path.0).gateways(), None));
-            assert!(log.contains("cannot read the file of `--state`"), "{text}: {log}");
+            assert!(log.contains("cannot read the state file"), "{text}: {log}");
         }
         fs::write(&path.0, "{\"version\":1,\"gateways\":7,\"later\":true}").expect("written");
         assert_eq!(StateFile::read(&path.0).gateways(), Some(7));

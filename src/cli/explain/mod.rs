@@ -1,5 +1,5 @@
-//! `tidegate explain`: shows how the rules apply to a request, and why. Uses only the rule file and the arguments, without
-//! a store or a connection.
+//! `tidegate explain`: shows how the rules apply to a request, and why. Uses only the rule file and the arguments,
+//! without a store or a connection.
 
 mod limits;
 mod request;
@@ -71,8 +71,8 @@ struct Explanation<'r> {
     now: Timestamp,
 }
 
-/// Writes what happens to a request. Returns the exit code: 0 if limits evaluate the request, 1 if it is answered before,
-/// and 2 if the rule file is invalid.
+/// Writes what happens to a request. Returns the exit code: 0 if limits evaluate the request, 1 if it is answered
+/// before, and 2 if the rule file is invalid.
 ///
 /// # Errors
 /// `out` or `errors` cannot be written to.
@@ -157,9 +157,11 @@ mod tests {
     #[test]
     fn explain_counts_calendar_windows_from_now() {
         let file = std::env::temp_dir().join(format!("tidegate-explain-{}.yaml", std::process::id()));
-        let limits = [("month", "Europe/Rome"), ("week", "UTC"), ("day", "UTC"), ("second", "UTC")].map(|(unit, zone)| {
-            format!("{{ name: {unit}, mode: OVERALL, rate: 1, interval: {unit}, algorithm: fixed_window, timezone: {zone} }}")
-        });
+        let limits =
+            [("month", "Europe/Rome"), ("week", "UTC"), ("day", "UTC"), ("second", "UTC")].map(|(unit, zone)| {
+                let quota = format!("rate: 1, interval: {unit}, algorithm: fixed_window, timezone: {zone}");
+                format!("{{ name: {unit}, mode: OVERALL, {quota} }}")
+            });
         let upstream = "upstreams: { api: { targets: ['builtin:echo'] } }";
         let text = format!(
             "{upstream}\nroutes: [{{ name: all, match: {{ path: /** }}, upstream: api, limits: [{}] }}]",

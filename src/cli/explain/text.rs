@@ -70,7 +70,7 @@ impl Explanation<'_> {
         if self.search.passed_over.is_empty() {
             return Ok(());
         }
-        writeln!(f, "earlier routes that do not match")?;
+        writeln!(f, "routes that do not match")?;
         for (route, condition) in &self.search.passed_over {
             writeln!(f, "  {}: {condition} does not match", quote(&route.name))?;
         }

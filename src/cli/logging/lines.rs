@@ -1,7 +1,7 @@
 //! A queue of log lines, and the thread that writes them.
 //!
-//! A slow reader (a full pipe, a slow disk) does not delay requests: lines wait in a bounded queue. If the queue is full,
-//! lines are dropped and counted.
+//! A slow reader (a full pipe, a slow disk) does not delay requests: lines wait in a bounded queue. If the queue is
+//! full, lines are dropped and counted.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::clean::escape_line;
+use super::escape::escape_line;
 use super::sink::Sink;
 
 /// Maximum bytes of queued lines, including those that are being written.
@@ -102,8 +102,8 @@ impl LogQueue {
         }
     }
 
-    /// Waits for lines and takes them. Returns whether to reopen the file, and how many lines were dropped in the meantime.
-    /// Returns `None` at the end.
+    /// Waits for lines and takes them. Returns whether to reopen the file, and how many lines were dropped in the
+    /// meantime. Returns `None` at the end.
     fn next(&self, batch: &mut Vec<u8>) -> Option<(bool, u64)> {
         let mut state = self.state.lock();
         state.writing = 0;

@@ -3,7 +3,7 @@
 //! `--log` or `TIDEGATE_LOG` filters the program log ([`filter`]). Neither log contains a query string, a body, or a
 //! header field other than `Host` and `User-Agent`.
 
-mod clean;
+mod escape;
 mod fields;
 mod filter;
 mod lines;

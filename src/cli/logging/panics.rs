@@ -1,7 +1,7 @@
 //! Writes panics to the log.
 
-/// Logs the location of every panic, and its message if that is a literal of the program. Formatted messages are omitted,
-/// because they may contain client input. With `RUST_BACKTRACE`, the full report also goes to standard error.
+/// Logs the location of every panic, and its message if that is a literal of the program. Formatted messages are
+/// omitted, because they may contain client input. With `RUST_BACKTRACE`, the full report also goes to standard error.
 pub(super) fn log() {
     let default_hook = std::panic::take_hook();
     let shows_all = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");

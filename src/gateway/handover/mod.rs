@@ -1,8 +1,9 @@
 //! Hands the listening sockets of a gateway over to its successor.
 //!
-//! A gateway listens on a Unix socket (`--handover`) for its successor, and sends it the listening sockets. Connections in
-//! the accept queues wait for the successor, and the kernel resets none of them when the old process ends. The old gateway
-//! serves until the successor takes over, and then drains. If the successor fails earlier, the old gateway continues.
+//! A gateway listens on a Unix socket (`--handover`) for its successor, and sends it the listening sockets. Connections
+//! in the accept queues wait for the successor, and the kernel resets none of them when the old process ends. The old
+//! gateway serves until the successor takes over, and then drains. If the successor fails earlier, the old gateway
+//! continues.
 //!
 //! ```text
 //! new ─► old   VERSION. A connection that sends nothing gets nothing.
@@ -13,13 +14,13 @@
 //! old ─► new   STATE and the debts since then, if there are any. The connection ends with the old process.
 //! ```
 //!
-//! Before RELEASE, the old gateway may send REFUSE to a successor that must not serve, because a newer one has connected
-//! or because it has taken too long. If the connection ends without RELEASE or REFUSE, the old process has ended, and the
-//! successor serves.
+//! Before RELEASE, the old gateway may send REFUSE to a successor that must not serve, because a newer one has
+//! connected or because it has taken too long. If the connection ends without RELEASE or REFUSE, the old process has
+//! ended, and the successor serves.
 //!
 //! **Files of Unix sockets** ([`SocketFile`](super::socket_file::SocketFile)) belong to the successor from the first
-//! socket that is sent. The old gateway owns them again if the successor fails. A failing successor removes them only if
-//! the old process has ended. If both end at the same time, the files stay, and the next gateway replaces them.
+//! socket that is sent. The old gateway owns them again if the successor fails. A failing successor removes them only
+//! if the old process has ended. If both end at the same time, the files stay, and the next gateway replaces them.
 
 mod listener;
 mod predecessor;

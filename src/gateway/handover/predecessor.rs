@@ -59,7 +59,8 @@ impl DrainingPredecessor {
 // === impl Predecessor ===
 
 impl Predecessor {
-    /// Requests the sockets from the gateway that listens on the Unix socket `path`. Returns `None` if no process listens.
+    /// Requests the sockets from the gateway that listens on the Unix socket `path`. Returns `None` if no process
+    /// listens.
     ///
     /// # Errors
     /// The process belongs to another user, or does not hand over.
@@ -127,8 +128,9 @@ impl Predecessor {
         std::mem::take(&mut self.sockets)
     }
 
-    /// Takes over when this gateway is ready: requests the release, and claims all files. The files of unused sockets are
-    /// removed. Returns the reply, the handover socket for this gateway's own successor, and the draining predecessor.
+    /// Takes over when this gateway is ready: requests the release, and claims all files. The files of unused sockets
+    /// are removed. Returns the reply, the handover socket for this gateway's own successor, and the draining
+    /// predecessor.
     ///
     /// # Errors
     /// The predecessor continues to serve, so this gateway must not serve.

@@ -1,7 +1,7 @@
 //! Transfers the state of the store: STATE, the length as eight bytes in little-endian order, and the state.
 //!
-//! The old gateway sends it before RELEASE. It sends it again at the end of its drain if it owes permits that it granted
-//! locally.
+//! The old gateway sends it before RELEASE. It sends it again at the end of its drain if it owes permits that it
+//! granted locally.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;

@@ -73,8 +73,8 @@ pub(super) async fn receive(stream: &UnixStream) -> io::Result<(u8, Option<Socke
 /// Receives a byte if one is available.
 ///
 /// # Errors
-/// [`WouldBlock`](ErrorKind::WouldBlock) if no byte is available, and [`UnexpectedEof`](ErrorKind::UnexpectedEof) if the
-/// other process has closed the connection.
+/// [`WouldBlock`](ErrorKind::WouldBlock) if no byte is available, and [`UnexpectedEof`](ErrorKind::UnexpectedEof) if
+/// the other process has closed the connection.
 pub(super) fn receive_now(stream: &UnixStream) -> io::Result<(u8, Option<Socket>)> {
     let mut byte = [0];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];

@@ -29,8 +29,8 @@ fn escape_char(c: char, is_json: bool, out: &mut String) {
     }
 }
 
-/// Returns `true` for control and format characters (bidirectional marks, joiners, tags), line and paragraph separators,
-/// whitespace other than the space, and noncharacters.
+/// Returns `true` for control and format characters (bidirectional marks, joiners, tags), line and paragraph
+/// separators, whitespace other than the space, and noncharacters.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || (c.is_whitespace() && c != ' ')
@@ -39,8 +39,8 @@ fn is_unsafe(c: char) -> bool {
             | '\u{8e2}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
             | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
             | '\u{fdd0}'..='\u{fdef}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
-            | '\u{fffe}'..='\u{ffff}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}' | '\u{1bca0}'..='\u{1bca3}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+            | '\u{fffe}'..='\u{ffff}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1345f}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
