@@ -1,17 +1,18 @@
-//! Gateways on one Redis under more load than their limits let pass; a checker of its own then counts, by the times at
-//! which Redis decided, that no window of any limit held more than its rate, and that nothing was withheld.
+//! Runs gateways on one Redis with more load than their limits admit. Afterwards, a checker reads the access logs. By
+//! the decision times of Redis, no window of any limit may have more grants than the rate, and the limits must grant
+//! all that they allow.
 //!
 //! ```text
 //! cargo build --release
 //! cargo run --release --example stress                 # 60 seconds
-//! cargo run --release --example stress -- --chaos      # while gateways, rules, scripts and connections change
-//! cargo run --release --example stress -- --full-speed # as many requests as the machine answers
+//! cargo run --release --example stress -- --chaos      # with restarts, rule changes and broken connections
+//! cargo run --release --example stress -- --full-speed # as many requests as the machine can serve
 //! ```
 //!
-//! It needs `redis-server`, and uses loopback alone. Exits 0 if the laws were kept, 1 if not; the logs of a run that
-//! failed are kept.
+//! Needs `redis-server`, and uses only the loopback interface. Exits with 0 if all limits were exact, with 1 if not.
+//! Keeps the logs of a failed run.
 
-#![allow(unreachable_pub, reason = "nothing outside a program sees what is in it")]
+#![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
 
 mod redis;
 mod run;
@@ -25,41 +26,41 @@ use std::time::Duration;
 use clap::Parser;
 
 use self::redis::Redis;
-use self::run::{Failed, Run, Verdict};
+use self::run::{Run, RunError, Verdict};
 
-/// Count that no limit grants more than its rate, or withholds any of it
+/// Check that limits grant neither more nor less than their rate
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How long to ask
+    /// Duration of the load
     #[arg(long, default_value = "60")]
     seconds: u64,
-    /// Restart gateways, change rules, flush scripts and kill connections all the while
+    /// Restart gateways, change rules, flush scripts and kill connections during the load
     #[arg(long)]
     chaos: bool,
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u16).range(1..=64))]
     gateways: u16,
     #[arg(long, default_value = "64", value_parser = clap::value_parser!(u16).range(1..=4096))]
     connections: u16,
-    /// Requests a second that all connections together send at most
+    /// Maximum requests per second of all connections together
     #[arg(long, default_value = "3000", value_parser = clap::value_parser!(u32).range(1..))]
     rate: u32,
-    /// Ask as fast as answers come
+    /// Send each request as soon as the last one has its response
     #[arg(long, conflicts_with = "rate")]
     full_speed: bool,
-    /// How many times the permits of the table are granted; at full speed 32, unless given
+    /// Factor for the rates of all limits; 1 by default, and 32 at full speed
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    times: Option<u64>,
+    rate_factor: Option<u64>,
 }
 
 #[tokio::main]
-#[expect(clippy::print_stdout, reason = "the table is what it is for")]
+#[expect(clippy::print_stdout, reason = "the program prints its result")]
 async fn main() -> Result<ExitCode, Box<dyn Error>> {
     let arguments = Arguments::parse();
     let folder = std::env::temp_dir().join(format!("tidegate-stress-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     let verdict = stress(&arguments, &folder).await.map_err(|error| format!("{error}; see {}", folder.display()))?;
     println!("{verdict}");
-    if verdict.is_good() {
+    if verdict.is_pass() {
         fs::remove_dir_all(&folder)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -67,7 +68,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::FAILURE)
 }
 
-async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, Failed> {
+async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, RunError> {
     let redis = Redis::start().await?;
     run::run(&Run {
         binary: binary()?,
@@ -76,17 +77,17 @@ async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, Failed>
         gateways: arguments.gateways.into(),
         connections: arguments.connections.into(),
         rate: (!arguments.full_speed).then_some(arguments.rate),
-        times: arguments.times.unwrap_or(if arguments.full_speed { 32 } else { 1 }),
+        rate_factor: arguments.rate_factor.unwrap_or(if arguments.full_speed { 32 } else { 1 }),
         duration: Duration::from_secs(arguments.seconds),
         chaos: arguments.chaos.then_some(Duration::from_secs(1)),
     })
     .await
 }
 
-/// The program, which was built into the folder above the examples.
-fn binary() -> Result<PathBuf, Failed> {
+/// Returns the gateway's binary, which is in the folder above the examples.
+fn binary() -> Result<PathBuf, RunError> {
     let example = std::env::current_exe()?;
     let binary = example.parent().and_then(Path::parent).map(|folder| folder.join("tidegate"));
     let binary = binary.filter(|binary| binary.exists());
-    Ok(binary.ok_or("no `tidegate` beside the examples: run `cargo build` with the same profile first")?)
+    Ok(binary.ok_or("`tidegate` not found: run `cargo build` with the same profile first")?)
 }

@@ -1,4 +1,4 @@
-//! A `redis-server` of the run's own, on a free port of loopback, gone with its owner.
+//! Starts a `redis-server` on a free loopback port. Dropping it stops the server.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::run::Failed;
+use super::run::RunError;
 
 /// A running Redis.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Starts one and waits until it listens.
-    pub async fn start() -> Result<Self, Failed> {
+    /// Starts a Redis, and waits until it listens.
+    pub async fn start() -> Result<Self, RunError> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let mut command = Command::new("redis-server");
         command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tidegate::internals::clock::Stopwatch;
 use tokio::task::JoinSet;
 
-use super::client::ask;
+use super::client::get;
 use super::gateway::Gateway;
 use super::journal;
 use super::proxy::FaultyProxy;
@@ -82,7 +82,7 @@ async fn run_clients(gateway: SocketAddr, duration: Duration) -> Vec<Duration> {
             let (since, mut stream, mut response_times) = (Stopwatch::start(), None, Vec::new());
             while since.elapsed() < duration {
                 let watch = Stopwatch::start();
-                let response = ask(&mut stream, gateway, "/far/0", &format!("k: client-{number}\r\n")).await;
+                let response = get(&mut stream, gateway, "/far/0", &format!("k: client-{number}\r\n")).await;
                 assert_eq!(response.expect("a response").0, 200);
                 response_times.push(watch.elapsed());
             }

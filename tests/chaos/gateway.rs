@@ -12,7 +12,7 @@ use tidegate::internals::clock::SystemClock;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::client::ask;
+use super::client::get;
 use super::journal::{self, Journal};
 use super::listening::address;
 
@@ -99,7 +99,7 @@ impl Gateway {
     }
 
     async fn get_admin(&mut self, path: &str) -> String {
-        let response = timeout(Duration::from_secs(10), ask(&mut self.admin_stream, self.admin, path, "")).await;
+        let response = timeout(Duration::from_secs(10), get(&mut self.admin_stream, self.admin, path, "")).await;
         response.expect("no response of the admin listener within 10 s").expect("a response").1
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::client::ask;
+use super::client::get;
 use super::journal::{DecidedBy, Journal, Record};
 use super::table::ROUTES;
 
@@ -104,7 +104,7 @@ async fn status(stream: &mut Option<TcpStream>, gateway: SocketAddr, path: &str,
     let fields = format!("k: client-{client}\r\n");
     let response = async {
         loop {
-            match ask(stream, gateway, path, &fields).await {
+            match get(stream, gateway, path, &fields).await {
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => sleep(RETRY_PAUSE).await,
                 result => return result,
             }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::stress::run::checker::{Grant, Law, Rule, all_but_a_hundredth, check};
+use crate::stress::run::checker::{Grant, Law, Rule, check, is_nearly_all};
 
 /// Start time of the histories.
 const START: u64 = 1_000;
@@ -113,7 +113,7 @@ proptest! {
         let grants = max_grants(&rule, 200);
         let fewer: Vec<Grant> = grants.iter().enumerate().filter(|(at, _)| at % nth > 0).map(|(_, grant)| *grant).collect();
         let (all, granted) = (grants.len() as u64, fewer.len() as u64);
-        prop_assert!(all_but_a_hundredth(all, all) && !all_but_a_hundredth(granted, all));
+        prop_assert!(is_nearly_all(all, all) && !is_nearly_all(granted, all));
 
         // With the most grants the limit is full at the end of every millisecond, but not without the last grant.
         let times: Vec<u64> = (START..START + 200).collect();

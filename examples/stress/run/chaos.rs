@@ -1,50 +1,53 @@
-//! What happens to gateways and Redis while they decide. Nothing of it may free a permit.
+//! Disturbs gateways and Redis during the load. None of the disturbances may free a permit.
 
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, cmd};
 use tokio::time::{Instant, sleep_until};
 
-use super::Failed;
+use super::RunError;
 use super::fleet::Fleet;
 
-/// Things that happen, one after the other.
+/// A disturbance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
-    /// Redis forgets the scripts, and gateways learn it from an answer.
+enum Disturbance {
+    /// Removes the scripts from Redis. The gateways notice by an error reply.
     FlushScripts,
-    /// A gateway starts anew while the old process drains.
+    /// Restarts a gateway. The new process starts while the old one drains.
     Restart,
-    /// The same, with the other rules; the other gateways keep theirs.
+    /// Restarts a gateway with the other version of the rules. The other gateways keep theirs.
     SwitchRules,
-    /// All connections to Redis break, with calls under way.
+    /// Kills all connections to Redis, with calls in flight.
     KillConnections,
 }
 
-const EVENTS: [Event; 4] = [Event::FlushScripts, Event::SwitchRules, Event::KillConnections, Event::Restart];
+const DISTURBANCES: [Disturbance; 4] =
+    [Disturbance::FlushScripts, Disturbance::SwitchRules, Disturbance::KillConnections, Disturbance::Restart];
 
-/// Lets one thing happen after each pause, until the time is over; returns how many did.
-pub async fn rage(fleet: &mut Fleet, redis: &str, pause: Duration, end: Instant) -> Result<usize, Failed> {
-    for turn in 0.. {
+/// Runs one disturbance after each pause, until `end`. Returns the number of disturbances.
+pub async fn disturb(fleet: &mut Fleet, redis: &str, pause: Duration, end: Instant) -> Result<usize, RunError> {
+    for number in 0.. {
         let next = Instant::now() + pause;
         if next >= end {
-            return Ok(turn);
+            return Ok(number);
         }
         sleep_until(next).await;
-        // Each round of events strikes the next gateway, and after all of them the next but one.
-        let (round, gateways) = (turn / EVENTS.len(), fleet.len());
-        match EVENTS[turn % EVENTS.len()] {
-            Event::FlushScripts => tell(redis, &["SCRIPT", "FLUSH"])?,
-            Event::SwitchRules => fleet.restart(round % gateways, true).await?,
-            Event::KillConnections => tell(redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?,
-            Event::Restart => fleet.restart((round + gateways / 2) % gateways, false).await?,
+        // Each round of disturbances selects the next gateway for new rules, and another one for a restart.
+        let (round, gateways) = (number / DISTURBANCES.len(), fleet.len());
+        match DISTURBANCES[number % DISTURBANCES.len()] {
+            Disturbance::FlushScripts => send_command(redis, &["SCRIPT", "FLUSH"])?,
+            Disturbance::SwitchRules => fleet.restart(round % gateways, true).await?,
+            Disturbance::KillConnections => {
+                send_command(redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?
+            }
+            Disturbance::Restart => fleet.restart((round + gateways / 2) % gateways, false).await?,
         }
     }
     Ok(0)
 }
 
-fn tell(redis: &str, words: &[&str]) -> Result<(), Failed> {
+fn send_command(redis: &str, arguments: &[&str]) -> Result<(), RunError> {
     let mut connection = Client::open(redis)?.get_connection_with_timeout(Duration::from_secs(1))?;
-    let (name, arguments) = words.split_first().ok_or("no command")?;
-    Ok(cmd(name).arg(arguments).exec(&mut connection)?)
+    let (name, rest) = arguments.split_first().ok_or("no command")?;
+    Ok(cmd(name).arg(rest).exec(&mut connection)?)
 }

@@ -1,38 +1,38 @@
-//! Whether a log of grants keeps the laws of its limits. It knows nothing of how permits are counted: only when what
-//! was granted, and by which rule.
+//! Checks that a log of grants keeps the guarantees of its limits. Uses only the time, the number of permits and the
+//! rule of each grant, and no code of the gateway.
 //!
-//! Where grants were made by several rules side by side, each is held to the rule that it was made by, over all grants
-//! before it. Those of the same millisecond come in whichever order suits them best: it is not known, and so no alarm is
-//! false. All is whole numbers, and a log is judged in one pass.
+//! If several rules granted permits of one bucket, each grant must keep the guarantee of its rule, over all earlier
+//! grants. The order of grants within one millisecond is unknown, so the checker uses the most favourable one, and
+//! reports no false violations. It uses only integers, and a single pass.
 
 use std::cmp::Ordering;
 
-/// What an algorithm promises.
+/// An algorithm with the guarantee to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Law {
-    /// A permit returns one interval after it was granted.
+    /// A permit becomes available again one interval after its grant.
     TokenBucket,
-    /// A permit returns one interval after its segment has ended.
+    /// A permit becomes available again one interval after the end of its segment.
     SlidingWindow {
-        /// How many an interval is cut into.
+        /// The number of segments of an interval.
         segments: u64,
     },
-    /// All permits return when the next interval since the epoch begins.
+    /// All permits become available again at the start of the next interval since the epoch.
     FixedWindow,
-    /// Over any span `t`, at most `burst + rate * t / interval`.
+    /// Grants at most `burst + rate * t / interval` permits in any time span `t`.
     Gcra {
-        /// What may be granted at once.
+        /// The maximum number of permits granted at once.
         burst: u64,
     },
-    /// Slots of `interval / rate`, given at most `queue` slots ahead; so, by the times they were given at, a burst of
-    /// one more.
+    /// Assigns time slots of `interval / rate`, at most `queue` slots ahead. By the times of the decisions, this is a
+    /// burst of `queue + 1`.
     LeakyBucket {
-        /// How many may wait.
+        /// The maximum number of waiting requests.
         queue: u64,
     },
 }
 
-/// A limit, as one version of the rules has it.
+/// A limit in one version of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub law: Law,
@@ -41,22 +41,22 @@ pub struct Rule {
     pub interval: u64,
 }
 
-/// Permits that were granted.
+/// A grant of permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// By the store's clock, in milliseconds.
     pub at: u64,
     pub permits: u64,
-    /// Which of the rules granted them.
+    /// The index of the rule that granted them.
     pub rule: usize,
 }
 
-/// What is found about one bucket.
+/// The result for one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finding {
-    /// What was in use when it came closest to the rule, or was furthest above.
+    /// The permits in use when they were closest to the capacity of the rule, or furthest above it.
     pub fullest: Fullness,
-    /// The grants that broke their rule.
+    /// The grants that exceeded their rule.
     pub violations: Vec<Grant>,
 }
 
@@ -67,47 +67,47 @@ pub struct Fullness {
     pub allowed: u64,
 }
 
-/// What is in use under one rule, as time goes on.
+/// Tracks the permits in use under one rule.
 #[derive(Clone, Debug)]
 struct Meter {
     rule: Rule,
-    /// How many parts make a permit.
+    /// The number of fractions of a permit. `used` and `drain` count fractions.
     unit: u128,
-    /// Parts that return in a millisecond, under the laws by which permits return one by one.
+    /// The fractions that become available per millisecond, if permits become available one by one.
     drain: u128,
-    /// Parts in use.
+    /// The fractions in use.
     used: u128,
     now: u64,
-    /// The first grant that has not returned.
+    /// The index of the oldest grant in use.
     oldest: usize,
 }
 
-/// Judges the grants of one bucket.
+/// Checks the grants of one bucket.
 pub fn check(rules: &[Rule], grants: &[Grant]) -> Finding {
     let mut grants = grants.to_vec();
     grants.sort_by_key(|grant| grant.at);
     let mut meters: Vec<Meter> = rules.iter().map(|rule| Meter::new(*rule, rules)).collect();
     let mut finding = Finding::default();
-    for moment in grants.chunk_by(|one, next| one.at == next.at) {
+    for same_time in grants.chunk_by(|one, next| one.at == next.at) {
         for meter in &mut meters {
-            meter.advance(moment[0].at, &grants);
+            meter.advance(same_time[0].at, &grants);
         }
-        finding.judge(moment, &meters);
-        let permits = moment.iter().map(|grant| grant.permits).sum();
+        finding.check_same_time(same_time, &meters);
+        let permits = same_time.iter().map(|grant| grant.permits).sum();
         meters.iter_mut().for_each(|meter| meter.take(permits));
     }
     finding
 }
 
-/// Was as much granted as could have been, within 1 %?
-pub fn all_but_a_hundredth(granted: u64, allowed: u64) -> bool {
+/// Returns `true` if at least 99 % of the allowed permits were granted.
+pub fn is_nearly_all(granted: u64, allowed: u64) -> bool {
     granted * 100 >= allowed * 99
 }
 
 // === impl Rule ===
 
 impl Rule {
-    /// What may be in use at most.
+    /// Returns the maximum number of permits in use.
     pub fn capacity(&self) -> u64 {
         match self.law {
             Law::TokenBucket | Law::SlidingWindow { .. } | Law::FixedWindow => self.rate,
@@ -116,7 +116,8 @@ impl Rule {
         }
     }
 
-    /// When a permit that was granted at `at` returns; nothing if permits return one by one, whoever took them.
+    /// Returns the time at which a permit granted at `at` becomes available again. Returns `None` if permits become
+    /// available one by one.
     pub fn returns(&self, at: u64) -> Option<u64> {
         match self.law {
             Law::TokenBucket => Some(at + self.interval),
@@ -129,8 +130,8 @@ impl Rule {
         }
     }
 
-    /// How many milliseconds later than by its law a permit may return. Above 512 permits, grants of one slot of time
-    /// share an entry of the log, dated at the latest of them.
+    /// Returns the milliseconds by which a permit may become available late. Above a rate of 512, grants of one time
+    /// step share a log entry with the time of the latest grant.
     pub fn lateness(&self) -> u64 {
         match self.law {
             Law::TokenBucket if self.rate > 512 => self.interval.div_ceil(511),
@@ -138,17 +139,17 @@ impl Rule {
         }
     }
 
-    /// From when on all is known that was asked for, if it was first granted then: the window that this is in may have
-    /// been nearly over.
-    pub fn whole_from(&self, first: u64) -> u64 {
+    /// Returns the start of the first interval that the load covers completely, if the first grant was at `first`: a
+    /// fixed window may have started before.
+    pub fn first_whole_interval(&self, first: u64) -> u64 {
         match self.law {
             Law::FixedWindow => first.next_multiple_of(self.interval),
             _ => first,
         }
     }
 
-    /// What could have been granted by a client that lets no permit lie, from the first grant until the last whole
-    /// interval before `end` is over; and when that is.
+    /// Returns the permits that a client with unlimited demand gets from the first grant until the end of the last
+    /// whole interval before `end`, and the time of this end.
     pub fn allowed(&self, first: u64, end: u64) -> (u64, u64) {
         let (mut at, mut permits) = (first, 0);
         if self.returns(at).is_none() {
@@ -161,22 +162,22 @@ impl Rule {
         (permits, at)
     }
 
-    /// For each of these moments: was there no permit left, given what may return late? Whatever was granted in the same
-    /// millisecond counts.
-    pub fn is_full_at(&self, grants: &[Grant], moments: &[u64]) -> Vec<bool> {
-        let (mut grants, mut order) = (grants.to_vec(), Vec::from_iter(0..moments.len()));
+    /// Returns for each time whether all permits were in use, with the permits that may become available late. Grants
+    /// in the same millisecond count as earlier.
+    pub fn is_full_at(&self, grants: &[Grant], times: &[u64]) -> Vec<bool> {
+        let (mut grants, mut order) = (grants.to_vec(), Vec::from_iter(0..times.len()));
         grants.sort_by_key(|grant| grant.at);
-        order.sort_by_key(|moment| moments[*moment]);
+        order.sort_by_key(|index| times[*index]);
         let (mut meter, mut taken) = (Meter::new(*self, &[*self]), 0);
-        let mut full = vec![false; moments.len()];
-        for moment in order {
-            while let Some(grant) = grants.get(taken).filter(|grant| grant.at <= moments[moment]) {
+        let mut full = vec![false; times.len()];
+        for index in order {
+            while let Some(grant) = grants.get(taken).filter(|grant| grant.at <= times[index]) {
                 meter.advance(grant.at.saturating_sub(self.lateness()), &grants);
                 meter.take(grant.permits);
                 taken += 1;
             }
-            meter.advance(moments[moment].saturating_sub(self.lateness()), &grants);
-            full[moment] = meter.is_too_full_for(1);
+            meter.advance(times[index].saturating_sub(self.lateness()), &grants);
+            full[index] = meter.would_exceed(1);
         }
         full
     }
@@ -185,7 +186,8 @@ impl Rule {
 // === impl Meter ===
 
 impl Meter {
-    /// Nothing is in use. Where permits return one by one and rules differ, they return by the fastest of them.
+    /// Creates a meter without permits in use. If permits become available one by one and the rules differ, the fastest
+    /// rule sets the speed.
     fn new(rule: Rule, rules: &[Rule]) -> Self {
         let intervals = rules.iter().map(|rule| u128::from(rule.interval));
         let one_by_one = rule.returns(0).is_none();
@@ -195,7 +197,7 @@ impl Meter {
         Self { rule, unit, drain, used: 0, now: 0, oldest: 0 }
     }
 
-    /// Lets time pass, and what was granted return.
+    /// Advances the time, and removes the permits that have become available.
     fn advance(&mut self, now: u64, grants: &[Grant]) {
         self.used = self.used.saturating_sub(self.drain * u128::from(now - self.now));
         self.now = now;
@@ -207,19 +209,19 @@ impl Meter {
         }
     }
 
-    /// Takes permits, whether there are any or not.
+    /// Takes permits, also beyond the capacity.
     fn take(&mut self, permits: u64) {
         self.used += u128::from(permits) * self.unit;
     }
 
-    /// Would so many permits be too many?
-    fn is_too_full_for(&self, permits: u64) -> bool {
-        self.room() < i128::try_from(u128::from(permits) * self.unit).unwrap_or(i128::MAX)
+    /// Returns `true` if `permits` more permits exceed the capacity.
+    fn would_exceed(&self, permits: u64) -> bool {
+        self.remaining() < i128::try_from(u128::from(permits) * self.unit).unwrap_or(i128::MAX)
     }
 
-    fn room(&self) -> i128 {
-        let parts = |parts: u128| i128::try_from(parts).unwrap_or(i128::MAX);
-        parts(u128::from(self.rule.capacity()) * self.unit) - parts(self.used)
+    fn remaining(&self) -> i128 {
+        let signed = |fractions: u128| i128::try_from(fractions).unwrap_or(i128::MAX);
+        signed(u128::from(self.rule.capacity()) * self.unit) - signed(self.used)
     }
 
     fn fullness(&self, more: u64) -> Fullness {
@@ -231,16 +233,16 @@ impl Meter {
 // === impl Finding ===
 
 impl Finding {
-    /// Judges the grants of one millisecond: whoever has least room first.
-    fn judge(&mut self, moment: &[Grant], meters: &[Meter]) {
-        let mut moment = moment.to_vec();
-        moment.sort_by_key(|grant| meters[grant.rule].room());
+    /// Checks the grants of one millisecond, those with the fewest remaining permits first.
+    fn check_same_time(&mut self, grants: &[Grant], meters: &[Meter]) {
+        let mut grants = grants.to_vec();
+        grants.sort_by_key(|grant| meters[grant.rule].remaining());
         let mut permits = 0;
-        for grant in moment {
+        for grant in grants {
             permits += grant.permits;
             let meter = &meters[grant.rule];
             self.fullest = self.fullest.or_fuller(meter.fullness(permits));
-            if meter.is_too_full_for(permits) {
+            if meter.would_exceed(permits) {
                 self.violations.push(grant);
             }
         }
@@ -250,7 +252,7 @@ impl Finding {
 // === impl Fullness ===
 
 impl Fullness {
-    /// The one of both that comes closer to what is allowed.
+    /// Returns the one that is closer to its maximum.
     pub fn or_fuller(self, other: Self) -> Self {
         let (one, two) = (self.used * other.allowed, other.used * self.allowed);
         match one.cmp(&two) {

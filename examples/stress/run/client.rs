@@ -1,4 +1,4 @@
-//! A client that asks for one path after the other, on a connection that it keeps.
+//! An HTTP/1 client that reuses its connection.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,15 +6,15 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Asks for a path on a connection that is opened if there is none, and kept if the answer was whole. Returns the status and
-/// the body of the answer.
-pub async fn ask(
-    kept: &mut Option<TcpStream>,
+/// Sends a GET request with these header fields. Reuses the idle connection or opens one, and keeps it if the response
+/// is complete. Returns status and body.
+pub async fn get(
+    idle: &mut Option<TcpStream>,
     address: SocketAddr,
     path: &str,
     fields: &str,
 ) -> io::Result<(u16, String)> {
-    let mut stream = match kept.take() {
+    let mut stream = match idle.take() {
         Some(stream) => stream,
         None => {
             let stream = TcpStream::connect(address).await?;
@@ -23,13 +23,13 @@ pub async fn ask(
         }
     };
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n").as_bytes()).await?;
-    let (answer, is_last) = answer(&mut stream).await?;
-    *kept = (!is_last).then_some(stream);
-    Ok(answer)
+    let (response, is_last) = read_response(&mut stream).await?;
+    *idle = (!is_last).then_some(stream);
+    Ok(response)
 }
 
-/// Reads an answer to its end: its status and its body, and whether no other follows on this connection.
-async fn answer(stream: &mut TcpStream) -> io::Result<((u16, String), bool)> {
+/// Reads a response. Returns its status and body, and whether the server closes the connection.
+async fn read_response(stream: &mut TcpStream) -> io::Result<((u16, String), bool)> {
     let mut buffer = Vec::with_capacity(1024);
     let head = loop {
         if stream.read_buf(&mut buffer).await? == 0 {
@@ -44,13 +44,13 @@ async fn answer(stream: &mut TcpStream) -> io::Result<((u16, String), bool)> {
         let rest = text.split_once(after).map(|(_, rest)| rest.trim_start());
         rest.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<usize>().ok())
     };
-    let no_answer = || io::Error::from(io::ErrorKind::InvalidData);
-    let length = number("\r\ncontent-length:").ok_or_else(no_answer)?;
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    let length = number("\r\ncontent-length:").ok_or_else(invalid)?;
     while buffer.len() < head + length {
         if stream.read_buf(&mut buffer).await? == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
-    let status = number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(no_answer)?;
+    let status = number("http/1.1 ").and_then(|status| u16::try_from(status).ok()).ok_or_else(invalid)?;
     Ok(((status, String::from_utf8_lossy(&buffer[head..]).into_owned()), text.contains("\r\nconnection: close\r\n")))
 }

@@ -1,4 +1,4 @@
-//! Gateways under load: real processes, each with an access log of its own for every time it was started.
+//! The gateways under load: processes that are restarted, each with a separate access log.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::load::Addresses;
 use super::table::{self, Limit};
-use super::{Failed, Run};
+use super::{Run, RunError};
 
-/// The gateways of a run; ended with it.
+/// The gateways of a run. Dropping it kills them.
 #[derive(Debug)]
 pub struct Fleet {
     binary: PathBuf,
@@ -22,37 +22,37 @@ pub struct Fleet {
     redis: String,
     limits: Vec<Limit>,
     gateways: Vec<Gateway>,
-    started: Vec<Started>,
-    /// Where they are at present.
+    started: Vec<StartedGateway>,
+    /// The current addresses of the gateways.
     pub addresses: Addresses,
 }
 
-/// A gateway that was started: by which rules it decided, and where it says so.
+/// The version of the rules and the access log of a process.
 #[derive(Clone, Debug)]
-pub struct Started {
+pub struct StartedGateway {
     pub version: usize,
     pub access_log: PathBuf,
 }
 
-/// A gateway that runs; killed when it is dropped.
+/// A running gateway. Dropping it kills the process.
 #[derive(Debug)]
 struct Gateway {
     child: Child,
     version: usize,
 }
 
-/// How long a gateway may take to start or to end.
-const PATIENCE: Duration = Duration::from_secs(20);
-const GLANCE: Duration = Duration::from_millis(5);
+/// The longest time for a gateway to start or exit.
+const PROCESS_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 impl Fleet {
-    /// Starts the gateways of a run, each with one of these versions of the limits' rules after the other.
-    pub async fn start(run: &Run, limits: &[Limit], versions: usize) -> Result<Self, Failed> {
+    /// Starts the gateways of a run. The versions of the rules alternate between them.
+    pub async fn start(run: &Run, limits: &[Limit], versions: usize) -> Result<Self, RunError> {
         let (addresses, limits) = (Arc::new(RwLock::new(Vec::new())), limits.to_vec());
         let (binary, folder, redis) = (run.binary.clone(), run.folder.clone(), run.redis.clone());
         let mut fleet = Self { binary, folder, redis, limits, gateways: Vec::new(), started: Vec::new(), addresses };
         for gateway in 0..run.gateways {
-            let (gateway, address) = fleet.open(gateway % versions).await?;
+            let (gateway, address) = fleet.start_gateway(gateway % versions).await?;
             fleet.gateways.push(gateway);
             fleet.addresses.write().push(address);
         }
@@ -63,24 +63,24 @@ impl Fleet {
         self.gateways.len()
     }
 
-    /// Starts a gateway anew, with the same rules or with the other ones, and drains the old process. For a while both
-    /// decide.
-    pub async fn restart(&mut self, number: usize, switch: bool) -> Result<(), Failed> {
+    /// Replaces a gateway with a new process, with the same rules or with the other version. Drains the old process;
+    /// both decide in the meantime.
+    pub async fn restart(&mut self, number: usize, switch: bool) -> Result<(), RunError> {
         let version = (self.gateways[number].version + usize::from(switch)) % table::VERSIONS;
-        let (gateway, address) = self.open(version).await?;
+        let (gateway, address) = self.start_gateway(version).await?;
         self.addresses.write()[number] = address;
         std::mem::replace(&mut self.gateways[number], gateway).drain().await
     }
 
-    /// Drains all of them, so that their logs are whole; returns every gateway there has been.
-    pub async fn end(mut self) -> Result<Vec<Started>, Failed> {
+    /// Drains all gateways, so that their logs are complete. Returns all processes of the run.
+    pub async fn drain_all(mut self) -> Result<Vec<StartedGateway>, RunError> {
         for gateway in std::mem::take(&mut self.gateways) {
             gateway.drain().await?;
         }
         Ok(std::mem::take(&mut self.started))
     }
 
-    async fn open(&mut self, version: usize) -> Result<(Gateway, SocketAddr), Failed> {
+    async fn start_gateway(&mut self, version: usize) -> Result<(Gateway, SocketAddr), RunError> {
         let file = |ending: &str| self.folder.join(format!("gateway-{}.{ending}", self.started.len()));
         let (rules, access_log, log) = (file("yaml"), file("access"), file("log"));
         fs::write(&rules, table::rule_file(&self.limits, version, &self.redis, &access_log.display().to_string()))?;
@@ -90,7 +90,7 @@ impl Fleet {
         let child = command.spawn().map_err(|error| format!("{} does not start: {error}", self.binary.display()))?;
         let mut gateway = Gateway { child, version };
         let address = gateway.address(&log).await?;
-        self.started.push(Started { version, access_log });
+        self.started.push(StartedGateway { version, access_log });
         Ok((gateway, address))
     }
 }
@@ -98,9 +98,9 @@ impl Fleet {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Waits until it says where it listens.
-    async fn address(&mut self, log: &Path) -> Result<SocketAddr, Failed> {
-        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
+    /// Waits until the log contains the address of the gateway.
+    async fn address(&mut self, log: &Path) -> Result<SocketAddr, RunError> {
+        for _ in 0..PROCESS_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
             let text = fs::read_to_string(log)?;
             if let Some((_, rest)) = text.split_once("listening on http://")
                 && let Some((address, _)) = rest.split_once('"')
@@ -108,33 +108,33 @@ impl Gateway {
                 return Ok(address.parse()?);
             }
             if let Some(status) = self.child.try_wait()? {
-                return Err(format!("a gateway ended with {status}: {text}").into());
+                return Err(format!("a gateway exited with {status}: {text}").into());
             }
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
-        Err("a gateway does not say where it listens".into())
+        Err("a gateway does not log its address".into())
     }
 
-    /// Lets it answer what it has begun, and waits for its end.
-    async fn drain(mut self) -> Result<(), Failed> {
+    /// Sends SIGTERM, and waits until the gateway has drained and exited.
+    async fn drain(mut self) -> Result<(), RunError> {
         let kill = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         if !kill.success() {
-            return Err("a gateway is gone".into());
+            return Err("a gateway has exited early".into());
         }
-        for _ in 0..PATIENCE.as_millis() / GLANCE.as_millis() {
+        for _ in 0..PROCESS_TIMEOUT.as_millis() / POLL_INTERVAL.as_millis() {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
-                Some(status) => return Err(format!("a gateway ended with {status}").into()),
-                None => sleep(GLANCE).await,
+                Some(status) => return Err(format!("a gateway exited with {status}").into()),
+                None => sleep(POLL_INTERVAL).await,
             }
         }
-        Err("a gateway does not end".into())
+        Err("a gateway does not exit".into())
     }
 }
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // It has ended already unless something failed.
+        // Normally, the process has exited before.
         _ = self.child.kill();
         _ = self.child.wait();
     }

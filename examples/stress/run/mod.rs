@@ -1,4 +1,4 @@
-//! Gateways under more load than they may let pass, and what their logs prove afterwards.
+//! Runs gateways with more load than their limits admit, and checks their logs.
 
 mod chaos;
 pub mod checker;
@@ -21,43 +21,44 @@ use self::load::Load;
 use self::log::Decisions;
 pub use self::verdict::Verdict;
 
-/// Why a run came to no verdict.
-pub type Failed = Box<dyn Error + Send + Sync>;
+/// The error of a run without a verdict.
+pub type RunError = Box<dyn Error + Send + Sync>;
 
-/// A run to be made.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The program.
+    /// The gateway's binary.
     pub binary: PathBuf,
-    /// Where rule files and logs go; it exists, and is the caller's to remove.
+    /// The existing folder for rule files and logs. The caller removes it.
     pub folder: PathBuf,
-    /// An empty Redis.
+    /// The URL of an empty Redis.
     pub redis: String,
     pub gateways: usize,
     pub connections: usize,
-    /// How many requests a second all connections together send at most; as many as are answered, unless given.
+    /// The maximum requests per second of all connections together. `None` for no maximum.
     pub rate: Option<u32>,
-    /// How many times the permits of the table are granted, so that a good part of more requests passes, too.
-    pub times: u64,
+    /// A factor for the rates of all limits, so that a faster load still has many grants.
+    pub rate_factor: u64,
     pub duration: Duration,
-    /// How long nothing happens between two things that do; nothing ever, unless given.
+    /// The pause between two disturbances. `None` for no disturbances.
     pub chaos: Option<Duration>,
 }
 
-/// Puts gateways under load and judges what they did.
-pub async fn run(run: &Run) -> Result<Verdict, Failed> {
-    // Rules change from the start on: what a longer interval counts was never forgotten by a shorter one.
+/// Runs the load, and checks the decisions.
+pub async fn run(run: &Run) -> Result<Verdict, RunError> {
+    // With disturbances, both versions of the rules are used from the start. Otherwise a shorter interval could forget
+    // grants that a longer one counts later.
     let versions = if run.chaos.is_some() { table::VERSIONS } else { 1 };
-    let limits = table::limits(run.times);
+    let limits = table::limits(run.rate_factor);
     let mut fleet = Fleet::start(run, &limits, versions).await?;
     let load = Load::start(&fleet.addresses, run.connections, run.rate);
     let end = Instant::now() + run.duration;
-    let events = match run.chaos {
-        Some(pause) => Some(chaos::rage(&mut fleet, &run.redis, pause, end).await?),
+    let disturbances = match run.chaos {
+        Some(pause) => Some(chaos::disturb(&mut fleet, &run.redis, pause, end).await?),
         None => None,
     };
     sleep_until(end).await;
-    let answers = load.end().await;
-    let decisions = Decisions::read(&fleet.end().await?)?;
-    Ok(Verdict::of(run, &limits, &decisions, &answers, events))
+    let statuses = load.stop().await;
+    let decisions = Decisions::read(&fleet.drain_all().await?)?;
+    Ok(Verdict::new(run, &limits, &decisions, &statuses, disturbances))
 }

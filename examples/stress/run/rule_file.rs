@@ -1,10 +1,10 @@
-//! The rule files of gateways under load.
+//! Writes the rule files of gateways under load.
 
 use std::fmt::Write;
 
 use super::checker::Law;
 
-/// A rule file: where the access log goes, what the store is, and each route with what its limits say.
+/// Returns a rule file with an access log, the settings of the store, and routes with their limits.
 pub fn rule_file<'r>(
     access_log: &str,
     store: &str,
@@ -28,7 +28,7 @@ routes:\n"
 }
 
 impl Law {
-    /// The algorithm of a rule, with what belongs to it. What may wait is so few that it never waits for an interval.
+    /// Returns the keys of the algorithm. The queue is so short that no request waits for a whole interval.
     pub fn keys(self, interval: u64) -> String {
         match self {
             Self::TokenBucket => "token_bucket".to_owned(),

@@ -1,15 +1,16 @@
-//! The limits that are put under load, and the rule files made of them.
+//! The limits under load, and their rule files.
 
 use super::checker::{Law, Rule};
 
-/// A limit under load, by the rules that gateways start with and by those they are switched to.
+/// A limit under load, in the version of the rules at the start and in the other one.
 #[derive(Clone, Copy, Debug)]
 pub struct Limit {
     pub route: &'static str,
     pub name: &'static str,
-    /// One bucket for each path of its route, or one for all.
+    /// Whether each path of the route has a bucket, or all share one.
     pub per_client: bool,
-    /// Is it this one that holds its route's grants down? Only then is all granted that it allows.
+    /// Whether this limit, and no other, bounds the grants of its route. Only then are all permits that it allows
+    /// granted.
     pub binds: bool,
     pub rules: [Rule; VERSIONS],
 }
@@ -18,30 +19,30 @@ pub struct Limit {
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub name: &'static str,
-    /// How many clients it has: as many paths.
+    /// The number of clients. Each has a path.
     pub clients: usize,
-    /// How often each of them asks, compared with others.
+    /// The relative number of requests of each client.
     pub weight: usize,
 }
 
-/// The rules at the start, and the others.
+/// The number of versions of the rules.
 pub const VERSIONS: usize = 2;
 
 pub const ROUTES: [Route; 9] = [
     Route { name: "plain", clients: 1, weight: 2 },
-    Route { name: "merged", clients: 1, weight: 4 }, // so many permits that grants share log entries
+    Route { name: "merged", clients: 1, weight: 4 }, // grants share log entries at this rate
     Route { name: "clients", clients: 4, weight: 1 },
     Route { name: "both", clients: 3, weight: 1 },
     Route { name: "three", clients: 3, weight: 1 },
     Route { name: "smooth", clients: 1, weight: 1 },
-    Route { name: "queued", clients: 1, weight: 1 }, // its grants wait for their slots
+    Route { name: "queued", clients: 1, weight: 1 }, // granted requests wait for their time slots
     Route { name: "calendar", clients: 1, weight: 1 },
     Route { name: "segments", clients: 1, weight: 1 },
 ];
 
-/// Under the first rules, limits of one route are such that one of them binds; the others come close. The second rules
-/// have other rates, and some have other intervals. Not those of windows: what a shorter one has forgotten, a longer one
-/// does not know.
+/// In the first version, one limit of each route binds, and the others are close to it. In the second version, the
+/// rates differ, and some intervals. The intervals of windows are equal, because a longer interval does not know the
+/// grants that a shorter one has removed.
 const LIMITS: [Limit; 12] = [
     limit("plain", "total", false, true, [bucket(120, 5_000), bucket(50, 5_000)]),
     limit("merged", "total", false, true, [bucket(1_000, 5_000), bucket(400, 2_000)]),
@@ -57,9 +58,9 @@ const LIMITS: [Limit; 12] = [
     limit("segments", "total", false, true, [SEGMENTS.of(60, 3_000), SEGMENTS.of(90, 3_000)]),
 ];
 
-/// The limits, with so many times the permits.
-pub fn limits(times: u64) -> Vec<Limit> {
-    LIMITS.iter().map(|limit| Limit { rules: limit.rules.map(|rule| rule.times(times)), ..*limit }).collect()
+/// Returns the limits with their rates multiplied by `factor`.
+pub fn limits(factor: u64) -> Vec<Limit> {
+    LIMITS.iter().map(|limit| Limit { rules: limit.rules.map(|rule| rule.multiply(factor)), ..*limit }).collect()
 }
 
 const GCRA: [Law; VERSIONS] = [Law::Gcra { burst: 30 }, Law::Gcra { burst: 12 }];
@@ -80,19 +81,19 @@ const fn bucket(rate: u64, interval: u64) -> Rule {
     Law::TokenBucket.of(rate, interval)
 }
 
-/// The paths to ask for, each as often as its weight says.
+/// Returns the paths of the requests, each as often as the weight of its route.
 pub fn paths() -> Vec<String> {
     let heaviest = ROUTES.iter().map(|route| route.weight).max().unwrap_or(0);
     let rounds = (0..heaviest).flat_map(|round| ROUTES.iter().filter(move |route| round < route.weight));
     rounds.flat_map(|route| (0..route.clients).map(move |client| format!("/{}/{client}", route.name))).collect()
 }
 
-/// The rule file of a gateway that writes its access log there. A decision that is lost passes nobody, and has a
-/// deadline that a busy machine keeps.
+/// Returns the rule file of a gateway that writes this access log. A request without a decision is rejected, and the
+/// timeout is long enough for a busy machine.
 pub fn rule_file(limits: &[Limit], version: usize, redis: &str, access_log: &str) -> String {
     let routes = ROUTES.map(|route| {
-        let of_it = limits.iter().filter(|limit| limit.route == route.name);
-        (route.name, of_it.map(|limit| limit.entry(version)).collect())
+        let of_route = limits.iter().filter(|limit| limit.route == route.name);
+        (route.name, of_route.map(|limit| limit.entry(version)).collect())
     });
     super::rule_file::rule_file(access_log, &format!("url: '{redis}', timeout: 10s"), routes)
 }
@@ -108,13 +109,13 @@ impl Law {
 // === impl Rule ===
 
 impl Rule {
-    /// The same with so many times the permits. What waits for a slot stays as it is: it holds up a connection.
-    fn times(self, times: u64) -> Self {
+    /// Multiplies the rate and the burst. The queue does not change, because waiting requests occupy connections.
+    fn multiply(self, factor: u64) -> Self {
         let law = match self.law {
-            Law::Gcra { burst } => Law::Gcra { burst: burst * times },
+            Law::Gcra { burst } => Law::Gcra { burst: burst * factor },
             law => law,
         };
-        Self { law, rate: self.rate * times, ..self }
+        Self { law, rate: self.rate * factor, ..self }
     }
 }
 

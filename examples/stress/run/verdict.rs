@@ -1,94 +1,100 @@
-//! What the decisions of a run prove, as a table.
+//! The result of a run, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Run;
-use super::checker::{Finding, Fullness, Grant, all_but_a_hundredth, check};
-use super::load::Answers;
+use super::checker::{Finding, Fullness, Grant, check, is_nearly_all};
+use super::load::StatusCounts;
 use super::log::Decisions;
 use super::table::Limit;
 
-/// What became of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Verdict {
     rows: Vec<Row>,
-    /// Did nothing happen? Only then is nobody refused while there is room.
+    /// Whether there were no disturbances. Only then must every rejection have a reason.
     calm: bool,
-    /// Was every limit asked for more than it grants? Only a bounded load is known to be above all of them.
+    /// Whether the load had a fixed rate. Only then is the demand known to exceed every limit.
     paced: bool,
-    /// Answers in a second.
+    /// Responses per second.
     speed: u64,
     outcomes: BTreeMap<String, u64>,
-    /// Answers that clients have seen and no line tells of.
+    /// Responses that clients received without a log line.
     unlogged: u64,
-    /// Requests that were refused while there was room.
+    /// Requests that were rejected while permits were available.
     unfounded: usize,
-    /// How many things happened.
-    pub events: usize,
+    /// The number of disturbances.
+    pub disturbances: usize,
 }
 
-/// What became of one limit.
+/// The result of one limit.
 #[derive(Debug)]
 struct Row {
     limit: Limit,
     granted: u64,
     fullest: Fullness,
     violations: usize,
-    /// In the whole intervals of all its buckets: how much was granted, and how much could have been.
+    /// The granted and the allowed permits in the whole intervals of all buckets.
     whole: (u64, u64),
 }
 
 impl Verdict {
-    /// Judges a run by what the gateways and the clients say.
-    pub fn of(run: &Run, limits: &[Limit], decisions: &Decisions, answers: &Answers, events: Option<usize>) -> Self {
+    /// Evaluates a run by the logs of the gateways and the statuses that the clients received.
+    pub fn new(
+        run: &Run,
+        limits: &[Limit],
+        decisions: &Decisions,
+        statuses: &StatusCounts,
+        disturbances: Option<usize>,
+    ) -> Self {
         let missing = |(status, seen): (&u16, &u64)| {
             let logged = decisions.statuses.get(status).copied().unwrap_or(0);
             if *status == 0 { 0 } else { seen.saturating_sub(logged) }
         };
-        let calm = events.is_none();
+        let calm = disturbances.is_none();
         Self {
-            rows: limits.iter().map(|limit| Row::of(limit, decisions)).collect(),
+            rows: limits.iter().map(|limit| Row::new(limit, decisions)).collect(),
             calm,
             paced: run.rate.is_some(),
-            speed: answers.values().sum::<u64>() * 1_000 / u64::try_from(run.duration.as_millis()).unwrap_or(1).max(1),
+            speed: statuses.values().sum::<u64>() * 1_000 / u64::try_from(run.duration.as_millis()).unwrap_or(1).max(1),
             outcomes: decisions.outcomes.clone(),
-            unlogged: answers.iter().map(missing).sum(),
+            unlogged: statuses.iter().map(missing).sum(),
             unfounded: if calm { unfounded(decisions, limits) } else { 0 },
-            events: events.unwrap_or(0),
+            disturbances: disturbances.unwrap_or(0),
         }
     }
 
-    /// Did no window of any limit ever hold more than its rate, by logs that tell of all requests? And was all granted
-    /// that could have been, within 1 %, if nothing happened meanwhile and it was asked for?
-    pub fn is_good(&self) -> bool {
+    /// Returns `true` if all requests are logged and no window of any limit exceeds its rate. Without disturbances and
+    /// with a fixed rate, the limits must also have granted 99 % of the allowed permits.
+    pub fn is_pass(&self) -> bool {
         let exact = self.unlogged == 0 && self.rows.iter().all(|row| row.granted > 0 && row.violations == 0);
-        exact && self.unfounded == 0 && (!self.is_for_all() || self.rows.iter().all(Row::is_generous))
+        exact && self.unfounded == 0 && (!self.must_be_generous() || self.rows.iter().all(Row::is_generous))
     }
 
-    /// Were limits to grant all that they allow?
-    fn is_for_all(&self) -> bool {
+    /// Returns `true` if the limits had to grant all that they allow.
+    fn must_be_generous(&self) -> bool {
         self.calm && self.paced
     }
 }
 
-/// Counts the requests that were refused though none of their limits was full.
+/// Counts the requests that were rejected although none of their limits was full.
 fn unfounded(decisions: &Decisions, limits: &[Limit]) -> usize {
-    let unfounded = |(refusals, limits): (&[u64], Vec<(&Limit, Vec<Grant>)>)| {
-        let mut full = vec![false; refusals.len()];
+    let unfounded = |(rejections, limits): (&[u64], Vec<(&Limit, Vec<Grant>)>)| {
+        let mut full = vec![false; rejections.len()];
         for (limit, grants) in limits {
-            let by_this_one = limit.rules[0].is_full_at(&grants, refusals);
-            full.iter_mut().zip(by_this_one).for_each(|(full, this_one)| *full |= this_one);
+            let full_limit = limit.rules[0].is_full_at(&grants, rejections);
+            full.iter_mut().zip(full_limit).for_each(|(full, limit_is_full)| *full |= limit_is_full);
         }
         full.into_iter().filter(|full| !full).count()
     };
-    decisions.refused(limits).map(unfounded).sum()
+    decisions.rejected(limits).map(unfounded).sum()
 }
 
 // === impl Row ===
 
 impl Row {
-    fn of(limit: &Limit, decisions: &Decisions) -> Self {
+    fn new(limit: &Limit, decisions: &Decisions) -> Self {
         let mut row = Self { limit: *limit, granted: 0, fullest: Fullness::default(), violations: 0, whole: (0, 0) };
         for grants in decisions.buckets(limit) {
             let Finding { fullest, violations } = check(&limit.rules, &grants);
@@ -96,7 +102,7 @@ impl Row {
             row.violations += violations.len();
             row.granted += grants.iter().map(|grant| grant.permits).sum::<u64>();
             let first = grants.iter().map(|grant| grant.at).min().unwrap_or(decisions.end);
-            let first = limit.rules[0].whole_from(first);
+            let first = limit.rules[0].first_whole_interval(first);
             let (allowed, end) = limit.rules[0].allowed(first, decisions.end);
             let whole = grants.iter().filter(|grant| (first..end).contains(&grant.at));
             row.whole.0 += whole.map(|grant| grant.permits).sum::<u64>();
@@ -107,14 +113,14 @@ impl Row {
 
     fn is_generous(&self) -> bool {
         let (granted, allowed) = self.whole;
-        !self.limit.binds || all_but_a_hundredth(granted, allowed)
+        !self.limit.binds || is_nearly_all(granted, allowed)
     }
 
-    fn verdict(&self, for_all: bool) -> &'static str {
+    fn verdict(&self, must_be_generous: bool) -> &'static str {
         match () {
             () if self.violations > 0 => "TOO MUCH",
             () if self.granted == 0 => "NOT TRIED",
-            () if for_all && !self.is_generous() => "TOO LITTLE",
+            () if must_be_generous && !self.is_generous() => "TOO LITTLE",
             () => "ok",
         }
     }
@@ -131,12 +137,15 @@ impl fmt::Display for Row {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let header = ["limit", "rate and others", "granted", "fullest", "in whole", "by law", "ratio"];
-        let [limit, rules, granted, window, whole, law, ratio] = header;
-        writeln!(f, "{limit:<14} {rules:<24} {granted:>8} {window:>11} {whole:>9} {law:>8} {ratio:>7}  verdict")?;
+        let header = ["limit", "rates", "granted", "fullest", "in whole", "allowed", "ratio"];
+        let [limit, rules, granted, window, whole, allowed_head, ratio] = header;
+        writeln!(
+            f,
+            "{limit:<14} {rules:<24} {granted:>8} {window:>11} {whole:>9} {allowed_head:>8} {ratio:>7}  verdict"
+        )?;
         for row in &self.rows {
             let (granted, allowed) = row.whole;
-            // Of a limit that another one holds down, or that was changed, nobody knows what it would have granted.
+            // The allowed permits are unknown if another limit binds, or if the rules changed.
             let columns = match self.calm && row.limit.binds {
                 true => {
                     let thousandths = granted * 10_000 / allowed.max(1);
@@ -144,14 +153,14 @@ impl fmt::Display for Verdict {
                 }
                 false => format!("{:>9} {:>8} {:>8}", "-", "-", "-"),
             };
-            writeln!(f, "{row} {columns}  {}", row.verdict(self.is_for_all()))?;
+            writeln!(f, "{row} {columns}  {}", row.verdict(self.must_be_generous()))?;
         }
         let outcomes: Vec<String> = self.outcomes.iter().map(|(word, count)| format!("{word} {count}")).collect();
-        writeln!(f, "answers a second: {}", self.speed)?;
-        writeln!(f, "decisions: {}; answers that no log tells of: {}", outcomes.join(", "), self.unlogged)?;
+        writeln!(f, "responses per second: {}", self.speed)?;
+        writeln!(f, "decisions: {}; responses without a log line: {}", outcomes.join(", "), self.unlogged)?;
         match self.calm {
-            true => write!(f, "refused while there was room: {}", self.unfounded),
-            false => write!(f, "things that happened: {}", self.events),
+            true => write!(f, "rejected without a reason: {}", self.unfounded),
+            false => write!(f, "disturbances: {}", self.disturbances),
         }
     }
 }
