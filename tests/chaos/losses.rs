@@ -1,7 +1,7 @@
 //! Checks what Redis granted in a run in which it lost data. Before a loss and after it, the limit holds. Around a
 //! loss, a window may hold as much as all servers that granted then may grant together.
 
-use super::checker::{Fullness, Grant, Law, Rule, check};
+use super::checker::{Algorithm, Fullness, Grant, Rule, check};
 
 /// Findings about the grants of Redis under one limit.
 #[derive(Debug, Default)]
@@ -73,12 +73,12 @@ pub fn times_of(grants: &[Grant]) -> impl Iterator<Item = u64> {
 
 /// Returns the rule that several servers keep together if each of them keeps `rule`.
 fn for_servers(rule: &Rule, servers: u64) -> Rule {
-    let law = match rule.law {
-        Law::Gcra { burst } => Law::Gcra { burst: servers * burst },
-        Law::LeakyBucket { queue } => Law::LeakyBucket { queue: servers * (queue + 1) - 1 },
-        law => law,
+    let algorithm = match rule.algorithm {
+        Algorithm::Gcra { burst } => Algorithm::Gcra { burst: servers * burst },
+        Algorithm::LeakyBucket { queue } => Algorithm::LeakyBucket { queue: servers * (queue + 1) - 1 },
+        algorithm => algorithm,
     };
-    Rule { law, rate: servers * rule.rate, ..*rule }
+    Rule { algorithm, rate: servers * rule.rate, ..*rule }
 }
 
 /// Returns the grants after `begin`, up to and including `end`.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::checker::{Law, Rule};
+use super::checker::{Algorithm, Rule};
 
 /// The behaviour of a limit while the store is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,25 +58,25 @@ pub const ROUTES: [Route; 18] = [
 ];
 
 pub const LIMITS: [Limit; 19] = [
-    limit(0, "total", false, Law::TokenBucket, 60, 3_000),
-    limit(1, "total", false, Law::TokenBucket, 1_200, 3_000),
-    limit(2, "own", true, Law::TokenBucket, 15, 3_000),
-    limit(3, "total", false, Law::Gcra { burst: 80 }, 40, 2_000),
-    limit(4, "total", false, Law::LeakyBucket { queue: 3 }, 30, 2_000),
-    limit(5, "total", false, Law::FixedWindow, 40, 1_000),
-    limit(6, "total", false, Law::SlidingWindow { segments: 6 }, 60, 3_000),
-    limit(7, "total", false, Law::TokenBucket, 90, 3_000),
-    limit(7, "own", true, Law::TokenBucket, 40, 3_000),
-    limit(8, "total", false, Law::TokenBucket, 150, 5_000),
-    limit(9, "total", false, Law::Gcra { burst: 30 }, 40, 2_000),
-    limit(10, "total", false, Law::LeakyBucket { queue: 3 }, 30, 2_000),
-    limit(11, "total", false, Law::FixedWindow, 40, 1_000),
-    limit(12, "total", false, Law::SlidingWindow { segments: 6 }, 60, 3_000),
-    limit(13, "total", false, Law::TokenBucket, 60, 3_000).with(KEY),
-    limit(14, "own", true, Law::TokenBucket, 15, 3_000),
-    limit(15, "total", false, Law::TokenBucket, 120, 3_000).with("shards: 4"),
-    limit(16, "total", false, Law::TokenBucket, 90, 3_000),
-    limit(16, "own", true, Law::TokenBucket, 40, 3_000).with(PARTITIONS),
+    limit(0, "total", false, Algorithm::TokenBucket, 60, 3_000),
+    limit(1, "total", false, Algorithm::TokenBucket, 1_200, 3_000),
+    limit(2, "own", true, Algorithm::TokenBucket, 15, 3_000),
+    limit(3, "total", false, Algorithm::Gcra { burst: 80 }, 40, 2_000),
+    limit(4, "total", false, Algorithm::LeakyBucket { queue: 3 }, 30, 2_000),
+    limit(5, "total", false, Algorithm::FixedWindow, 40, 1_000),
+    limit(6, "total", false, Algorithm::SlidingWindow { segments: 6 }, 60, 3_000),
+    limit(7, "total", false, Algorithm::TokenBucket, 90, 3_000),
+    limit(7, "own", true, Algorithm::TokenBucket, 40, 3_000),
+    limit(8, "total", false, Algorithm::TokenBucket, 150, 5_000),
+    limit(9, "total", false, Algorithm::Gcra { burst: 30 }, 40, 2_000),
+    limit(10, "total", false, Algorithm::LeakyBucket { queue: 3 }, 30, 2_000),
+    limit(11, "total", false, Algorithm::FixedWindow, 40, 1_000),
+    limit(12, "total", false, Algorithm::SlidingWindow { segments: 6 }, 60, 3_000),
+    limit(13, "total", false, Algorithm::TokenBucket, 60, 3_000).with(KEY),
+    limit(14, "own", true, Algorithm::TokenBucket, 15, 3_000),
+    limit(15, "total", false, Algorithm::TokenBucket, 120, 3_000).with("shards: 4"),
+    limit(16, "total", false, Algorithm::TokenBucket, 90, 3_000),
+    limit(16, "own", true, Algorithm::TokenBucket, 40, 3_000).with(PARTITIONS),
 ];
 
 const KEY: &str = "key: chaos";
@@ -86,8 +86,15 @@ const fn route(name: &'static str, policy: Policy, clients: usize) -> Route {
     Route { name, policy, clients }
 }
 
-const fn limit(route: usize, name: &'static str, per_client: bool, law: Law, rate: u64, interval: u64) -> Limit {
-    Limit { route, name, per_client, rule: Rule { law, rate, interval }, extra_keys: "" }
+const fn limit(
+    route: usize,
+    name: &'static str,
+    per_client: bool,
+    algorithm: Algorithm,
+    rate: u64,
+    interval: u64,
+) -> Limit {
+    Limit { route, name, per_client, rule: Rule { algorithm, rate, interval }, extra_keys: "" }
 }
 
 /// Returns a rule file with this store and the access log on standard output.
@@ -100,9 +107,9 @@ pub fn rule_file(store: &str, deadline: Duration) -> String {
     super::rule_file::rule_file("stdout", &store, routes)
 }
 
-// === impl Law ===
+// === impl Algorithm ===
 
-impl Law {
+impl Algorithm {
     /// Returns `true` if requests wait for their time slots.
     pub fn waits(self) -> bool {
         matches!(self, Self::LeakyBucket { .. })
@@ -132,10 +139,11 @@ impl Limit {
     }
 
     fn entry(&self) -> String {
-        let Rule { law, rate, interval } = self.rule;
+        let Rule { algorithm, rate, interval } = self.rule;
         let mode = if self.per_client { "PER_CLIENT, client: 'header:k'" } else { "OVERALL" };
         // A limit that Java shares has Redisson's algorithm.
-        let keys = if self.extra_keys == KEY { String::new() } else { format!(", algorithm: {}", law.keys(interval)) };
+        let keys =
+            if self.extra_keys == KEY { String::new() } else { format!(", algorithm: {}", algorithm.keys(interval)) };
         let extra = if self.extra_keys.is_empty() { String::new() } else { format!(", {}", self.extra_keys) };
         let (name, policy) = (self.name, self.policy().as_str());
         format!(

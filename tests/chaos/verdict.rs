@@ -1,7 +1,7 @@
 //! Checks whether each limit kept the guarantees of its policy. Only certain violations count: if only the start and
 //! the end of a request are known, the checker assumes the time of decision that suits the gateway best.
 
-use super::checker::{Grant, Law, Rule, check};
+use super::checker::{Algorithm, Grant, Rule, check};
 use super::journal::{DecidedBy, Record};
 use super::losses::{DataLoss, StoreFinding, max_age, times_of};
 use super::run::{GATEWAYS, Recovery, Round};
@@ -90,17 +90,20 @@ impl Verdict {
 /// a restarted gateway starts with a new one.
 fn over_share(rule: &Rule, local: &[Record], gateway: usize, rounds: &[Round]) -> Vec<u64> {
     let share_of = |permits: u64| (permits / GATEWAYS as u64).max(1);
-    let max_time = if rule.law.waits() { MAX_QUEUED_TIME } else { MAX_LOCAL_TIME };
+    let max_time = if rule.algorithm.waits() { MAX_QUEUED_TIME } else { MAX_LOCAL_TIME };
     let slack = (share_of(rule.rate) * max_time).div_ceil(rule.interval);
-    let (law, interval) = match rule.law {
-        Law::TokenBucket | Law::SlidingWindow { .. } => (Law::TokenBucket, rule.interval - max_time),
-        Law::FixedWindow => (Law::FixedWindow, rule.interval),
-        Law::Gcra { burst } => (Law::Gcra { burst: share_of(burst) + slack }, rule.interval),
-        Law::LeakyBucket { queue } => (Law::LeakyBucket { queue: queue / GATEWAYS as u64 + slack }, rule.interval),
+    let (algorithm, interval) = match rule.algorithm {
+        Algorithm::TokenBucket | Algorithm::SlidingWindow { .. } => (Algorithm::TokenBucket, rule.interval - max_time),
+        Algorithm::FixedWindow => (Algorithm::FixedWindow, rule.interval),
+        Algorithm::Gcra { burst } => (Algorithm::Gcra { burst: share_of(burst) + slack }, rule.interval),
+        Algorithm::LeakyBucket { queue } => {
+            (Algorithm::LeakyBucket { queue: queue / GATEWAYS as u64 + slack }, rule.interval)
+        }
     };
     let is_in_one_window = |record: &Record| (record.begin - MARGIN) / interval == (record.end + MARGIN) / interval;
     let is_certain = |record: &&Record| {
-        record.end + MARGIN < record.begin + max_time && (law != Law::FixedWindow || is_in_one_window(record))
+        record.end + MARGIN < record.begin + max_time
+            && (algorithm != Algorithm::FixedWindow || is_in_one_window(record))
     };
     let by_gateway = local.iter().filter(|record| usize::from(record.gateway) == gateway).filter(is_certain);
     let mut grants: Vec<Grant> = by_gateway.map(|record| grant(record.end)).collect();
@@ -108,7 +111,7 @@ fn over_share(rule: &Rule, local: &[Record], gateway: usize, rounds: &[Round]) -
     let restarts = rounds.iter().filter_map(|round| round.restart).filter(|restart| restart.gateway == gateway);
     let restarts: Vec<u64> = restarts.map(|restart| restart.at).collect();
     let processes = grants.chunk_by(|one, next| !restarts.iter().any(|at| (one.at..next.at).contains(at)));
-    let share = Rule { law, interval, rate: share_of(rule.rate) };
+    let share = Rule { algorithm, interval, rate: share_of(rule.rate) };
     processes.flat_map(|grants| times_of(&check(&[share], grants).violations).collect::<Vec<_>>()).collect()
 }
 
@@ -121,8 +124,11 @@ fn uncharged(rule: &Rule, by_store: &[Grant], local: &[Record], rounds: &[Round]
     let last_loss = losses.map(|loss| loss.until).max().unwrap_or(0);
     let since = last_loss.max(recovered.saturating_sub(max_age(rule)));
     // Grants with rule 0 are checked; grants with rule 1 are not, but count.
-    let unbounded_rule =
-        Rule { law: unbounded(rule.law), rate: if rule.returns(0).is_some() { UNBOUNDED } else { rule.rate }, ..*rule };
+    let unbounded_rule = Rule {
+        algorithm: unbounded(rule.algorithm),
+        rate: if rule.returns(0).is_some() { UNBOUNDED } else { rule.rate },
+        ..*rule
+    };
     let rule_at = |at: u64| usize::from(at <= recovered);
     let by_store = by_store.iter().filter(|grant| (since + 1..next).contains(&grant.at));
     let mut grants: Vec<Grant> = by_store.map(|grant| Grant { rule: rule_at(grant.at), ..*grant }).collect();
@@ -141,11 +147,11 @@ fn uncharged(rule: &Rule, by_store: &[Grant], local: &[Record], rounds: &[Round]
 /// More permits than are ever granted.
 const UNBOUNDED: u64 = 1 << 40;
 
-fn unbounded(law: Law) -> Law {
-    match law {
-        Law::Gcra { .. } => Law::Gcra { burst: UNBOUNDED },
-        Law::LeakyBucket { .. } => Law::LeakyBucket { queue: UNBOUNDED },
-        law => law,
+fn unbounded(algorithm: Algorithm) -> Algorithm {
+    match algorithm {
+        Algorithm::Gcra { .. } => Algorithm::Gcra { burst: UNBOUNDED },
+        Algorithm::LeakyBucket { .. } => Algorithm::LeakyBucket { queue: UNBOUNDED },
+        algorithm => algorithm,
     }
 }
 

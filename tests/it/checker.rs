@@ -2,24 +2,24 @@
 
 use proptest::prelude::*;
 
-use crate::stress::run::checker::{Grant, Law, Rule, check, is_nearly_all};
+use crate::stress::run::checker::{Algorithm, Grant, Rule, check, is_nearly_all};
 
 /// Start time of the histories.
 const START: u64 = 1_000;
 
-fn any_law() -> impl Strategy<Value = Law> {
+fn any_algorithm() -> impl Strategy<Value = Algorithm> {
     prop_oneof![
-        Just(Law::TokenBucket),
-        (1_u64..5).prop_map(|segments| Law::SlidingWindow { segments }),
-        Just(Law::FixedWindow),
-        (1_u64..8).prop_map(|burst| Law::Gcra { burst }),
-        (0_u64..8).prop_map(|queue| Law::LeakyBucket { queue }),
+        Just(Algorithm::TokenBucket),
+        (1_u64..5).prop_map(|segments| Algorithm::SlidingWindow { segments }),
+        Just(Algorithm::FixedWindow),
+        (1_u64..8).prop_map(|burst| Algorithm::Gcra { burst }),
+        (0_u64..8).prop_map(|queue| Algorithm::LeakyBucket { queue }),
     ]
 }
 
 prop_compose! {
-    fn any_rule()(law in any_law(), rate in 1_u64..8, interval in 1_u64..30) -> Rule {
-        Rule { law, rate, interval }
+    fn any_rule()(algorithm in any_algorithm(), rate in 1_u64..8, interval in 1_u64..30) -> Rule {
+        Rule { algorithm, rate, interval }
     }
 }
 
@@ -48,15 +48,15 @@ fn breaks_its_rule(rule: &Rule, grants: &[Grant], last: usize) -> bool {
             permits * rule.interval > burst * rule.interval + rule.rate * (now - first.at)
         })
     };
-    match rule.law {
-        Law::TokenBucket => sum(&|at| at > now - rule.interval) > rule.rate,
-        Law::SlidingWindow { segments } => {
+    match rule.algorithm {
+        Algorithm::TokenBucket => sum(&|at| at > now - rule.interval) > rule.rate,
+        Algorithm::SlidingWindow { segments } => {
             let segment = rule.interval.div_ceil(segments);
             sum(&|at| at - at % segment + segment > now - rule.interval) > rule.rate
         }
-        Law::FixedWindow => sum(&|at| at / rule.interval == now / rule.interval) > rule.rate,
-        Law::Gcra { burst } => spans(burst),
-        Law::LeakyBucket { queue } => spans(queue + 1),
+        Algorithm::FixedWindow => sum(&|at| at / rule.interval == now / rule.interval) > rule.rate,
+        Algorithm::Gcra { burst } => spans(burst),
+        Algorithm::LeakyBucket { queue } => spans(queue + 1),
     }
 }
 
@@ -90,7 +90,7 @@ proptest! {
         interval in prop::array::uniform2(1_u64..30),
         grants in any_history(1, 2),
     ) {
-        let rules = [0, 1].map(|index| Rule { law: Law::TokenBucket, rate: rate[index], interval: interval[index] });
+        let rules = [0, 1].map(|index| Rule { algorithm: Algorithm::TokenBucket, rate: rate[index], interval: interval[index] });
         let is_violation = |last: &usize| breaks_its_rule(&rules[grants[*last].rule], &grants, *last);
         let expected: Vec<Grant> = (0..grants.len()).filter(is_violation).map(|last| grants[last]).collect();
         prop_assert_eq!(check(&rules, &grants).violations, expected);
@@ -138,7 +138,7 @@ proptest! {
 
 #[test]
 fn grants_of_one_millisecond_have_the_most_favourable_order() {
-    let rules = [3, 1].map(|rate| Rule { law: Law::TokenBucket, rate, interval: 10 });
+    let rules = [3, 1].map(|rate| Rule { algorithm: Algorithm::TokenBucket, rate, interval: 10 });
     let grant = |rule| Grant { at: START, permits: 1, rule };
     assert!(check(&rules, &[grant(0), grant(0), grant(1)]).violations.is_empty());
     assert_eq!(check(&rules, &[grant(0), grant(1), grant(1)]).violations.len(), 1);

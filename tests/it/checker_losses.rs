@@ -7,9 +7,9 @@ use proptest::prelude::*;
 
 use self::losses::{DataLoss, StoreFinding, max_age};
 use crate::stress::run::checker;
-use crate::stress::run::checker::{Grant, Law, Rule, check};
+use crate::stress::run::checker::{Algorithm, Grant, Rule, check};
 
-const RULE: Rule = Rule { law: Law::TokenBucket, rate: 3, interval: 10 };
+const RULE: Rule = Rule { algorithm: Algorithm::TokenBucket, rate: 3, interval: 10 };
 
 fn check_bucket(rule: &Rule, times: &[u64], losses: &[(u64, u64)]) -> StoreFinding {
     let mut finding = StoreFinding::default();
@@ -33,14 +33,14 @@ fn allowed_grants(rule: &Rule, gaps: &[u64]) -> Vec<Grant> {
 }
 
 fn any_rule() -> impl Strategy<Value = Rule> {
-    let law = prop_oneof![
-        Just(Law::TokenBucket),
-        (1_u64..5).prop_map(|segments| Law::SlidingWindow { segments }),
-        Just(Law::FixedWindow),
-        (1_u64..8).prop_map(|burst| Law::Gcra { burst }),
-        (0_u64..8).prop_map(|queue| Law::LeakyBucket { queue }),
+    let algorithm = prop_oneof![
+        Just(Algorithm::TokenBucket),
+        (1_u64..5).prop_map(|segments| Algorithm::SlidingWindow { segments }),
+        Just(Algorithm::FixedWindow),
+        (1_u64..8).prop_map(|burst| Algorithm::Gcra { burst }),
+        (0_u64..8).prop_map(|queue| Algorithm::LeakyBucket { queue }),
     ];
-    (law, 1_u64..8, 1_u64..30).prop_map(|(law, rate, interval)| Rule { law, rate, interval })
+    (algorithm, 1_u64..8, 1_u64..30).prop_map(|(algorithm, rate, interval)| Rule { algorithm, rate, interval })
 }
 
 proptest! {
@@ -102,5 +102,5 @@ fn limit_holds_again_once_the_old_server_is_left() {
 #[test]
 fn grant_counts_for_at_least_one_interval() {
     assert_eq!(max_age(&RULE), 10);
-    assert_eq!(max_age(&Rule { law: Law::Gcra { burst: 9 }, ..RULE }), 30);
+    assert_eq!(max_age(&Rule { algorithm: Algorithm::Gcra { burst: 9 }, ..RULE }), 30);
 }

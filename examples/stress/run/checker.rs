@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 /// An algorithm with the guarantee to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Law {
+pub enum Algorithm {
     /// A permit becomes available again one interval after its grant.
     TokenBucket,
     /// A permit becomes available again one interval after the end of its segment.
@@ -35,7 +35,7 @@ pub enum Law {
 /// A limit in one version of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
-    pub law: Law,
+    pub algorithm: Algorithm,
     pub rate: u64,
     /// Milliseconds.
     pub interval: u64,
@@ -109,32 +109,32 @@ pub fn is_nearly_all(granted: u64, allowed: u64) -> bool {
 impl Rule {
     /// Returns the maximum number of permits in use.
     pub fn capacity(&self) -> u64 {
-        match self.law {
-            Law::TokenBucket | Law::SlidingWindow { .. } | Law::FixedWindow => self.rate,
-            Law::Gcra { burst } => burst,
-            Law::LeakyBucket { queue } => queue + 1,
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::SlidingWindow { .. } | Algorithm::FixedWindow => self.rate,
+            Algorithm::Gcra { burst } => burst,
+            Algorithm::LeakyBucket { queue } => queue + 1,
         }
     }
 
     /// Returns the time at which a permit granted at `at` becomes available again. Returns `None` if permits become
     /// available one by one.
     pub fn returns(&self, at: u64) -> Option<u64> {
-        match self.law {
-            Law::TokenBucket => Some(at + self.interval),
-            Law::SlidingWindow { segments } => {
+        match self.algorithm {
+            Algorithm::TokenBucket => Some(at + self.interval),
+            Algorithm::SlidingWindow { segments } => {
                 let segment = self.interval.div_ceil(segments);
                 Some((at / segment + 1) * segment + self.interval)
             }
-            Law::FixedWindow => Some((at / self.interval + 1) * self.interval),
-            Law::Gcra { .. } | Law::LeakyBucket { .. } => None,
+            Algorithm::FixedWindow => Some((at / self.interval + 1) * self.interval),
+            Algorithm::Gcra { .. } | Algorithm::LeakyBucket { .. } => None,
         }
     }
 
     /// Returns the milliseconds by which a permit may become available late. Above a rate of 512, grants of one time
     /// step share a log entry with the time of the latest grant.
     pub fn lateness(&self) -> u64 {
-        match self.law {
-            Law::TokenBucket if self.rate > 512 => self.interval.div_ceil(511),
+        match self.algorithm {
+            Algorithm::TokenBucket if self.rate > 512 => self.interval.div_ceil(511),
             _ => 0,
         }
     }
@@ -142,8 +142,8 @@ impl Rule {
     /// Returns the start of the first interval that the load covers completely, if the first grant was at `first`: a
     /// fixed window may have started before.
     pub fn first_whole_interval(&self, first: u64) -> u64 {
-        match self.law {
-            Law::FixedWindow => first.next_multiple_of(self.interval),
+        match self.algorithm {
+            Algorithm::FixedWindow => first.next_multiple_of(self.interval),
             _ => first,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::checker::Law;
+use super::checker::Algorithm;
 
 /// Returns a rule file with an access log, the settings of the store, and routes with their limits.
 pub fn rule_file<'r>(
@@ -27,7 +27,7 @@ routes:\n"
     text
 }
 
-impl Law {
+impl Algorithm {
     /// Returns the keys of the algorithm. The queue is so short that no request waits for a whole interval.
     pub fn keys(self, interval: u64) -> String {
         match self {

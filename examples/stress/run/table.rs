@@ -1,6 +1,6 @@
 //! The limits under load, and their rule files.
 
-use super::checker::{Law, Rule};
+use super::checker::{Algorithm, Rule};
 
 /// A limit under load, in the version of the rules at the start and in the other one.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +54,13 @@ const LIMITS: [Limit; 12] = [
     limit("three", "own", true, false, [bucket(50, 6_000), bucket(10, 6_000)]),
     limit("smooth", "total", false, true, [GCRA[0].of(40, 2_000), GCRA[1].of(50, 3_000)]),
     limit("queued", "total", false, true, [QUEUES[0].of(30, 2_000), QUEUES[1].of(20, 1_000)]),
-    limit("calendar", "total", false, true, [Law::FixedWindow.of(40, 1_000), Law::FixedWindow.of(25, 1_000)]),
+    limit(
+        "calendar",
+        "total",
+        false,
+        true,
+        [Algorithm::FixedWindow.of(40, 1_000), Algorithm::FixedWindow.of(25, 1_000)],
+    ),
     limit("segments", "total", false, true, [SEGMENTS.of(60, 3_000), SEGMENTS.of(90, 3_000)]),
 ];
 
@@ -63,9 +69,9 @@ pub fn limits(factor: u64) -> Vec<Limit> {
     LIMITS.iter().map(|limit| Limit { rules: limit.rules.map(|rule| rule.multiply(factor)), ..*limit }).collect()
 }
 
-const GCRA: [Law; VERSIONS] = [Law::Gcra { burst: 30 }, Law::Gcra { burst: 12 }];
-const QUEUES: [Law; VERSIONS] = [Law::LeakyBucket { queue: 3 }, Law::LeakyBucket { queue: 6 }];
-const SEGMENTS: Law = Law::SlidingWindow { segments: 6 };
+const GCRA: [Algorithm; VERSIONS] = [Algorithm::Gcra { burst: 30 }, Algorithm::Gcra { burst: 12 }];
+const QUEUES: [Algorithm; VERSIONS] = [Algorithm::LeakyBucket { queue: 3 }, Algorithm::LeakyBucket { queue: 6 }];
+const SEGMENTS: Algorithm = Algorithm::SlidingWindow { segments: 6 };
 
 const fn limit(
     route: &'static str,
@@ -78,7 +84,7 @@ const fn limit(
 }
 
 const fn bucket(rate: u64, interval: u64) -> Rule {
-    Law::TokenBucket.of(rate, interval)
+    Algorithm::TokenBucket.of(rate, interval)
 }
 
 /// Returns the paths of the requests, each as often as the weight of its route.
@@ -98,11 +104,11 @@ pub fn rule_file(limits: &[Limit], version: usize, redis: &str, access_log: &str
     super::rule_file::rule_file(access_log, &format!("url: '{redis}', timeout: 10s"), routes)
 }
 
-// === impl Law ===
+// === impl Algorithm ===
 
-impl Law {
+impl Algorithm {
     const fn of(self, rate: u64, interval: u64) -> Rule {
-        Rule { law: self, rate, interval }
+        Rule { algorithm: self, rate, interval }
     }
 }
 
@@ -111,11 +117,11 @@ impl Law {
 impl Rule {
     /// Multiplies the rate and the burst. The queue does not change, because waiting requests occupy connections.
     fn multiply(self, factor: u64) -> Self {
-        let law = match self.law {
-            Law::Gcra { burst } => Law::Gcra { burst: burst * factor },
-            law => law,
+        let algorithm = match self.algorithm {
+            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: burst * factor },
+            algorithm => algorithm,
         };
-        Self { law, rate: self.rate * factor, ..self }
+        Self { algorithm, rate: self.rate * factor, ..self }
     }
 }
 
@@ -123,9 +129,9 @@ impl Rule {
 
 impl Limit {
     fn entry(&self, version: usize) -> String {
-        let Rule { law, rate, interval } = self.rules[version];
+        let Rule { algorithm, rate, interval } = self.rules[version];
         let mode = if self.per_client { "PER_CLIENT, client: path" } else { "OVERALL" };
-        let algorithm = law.keys(interval);
+        let algorithm = algorithm.keys(interval);
         format!(
             "{{ name: {}, mode: {mode}, rate: {rate}, interval: {interval}ms, algorithm: {algorithm}, on_store_failure: deny }}",
             self.name

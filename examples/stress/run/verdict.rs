@@ -138,10 +138,10 @@ impl fmt::Display for Row {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["limit", "rates", "granted", "fullest", "in whole", "allowed", "ratio"];
-        let [limit, rules, granted, window, whole, allowed_head, ratio] = header;
+        let [limit, rules, granted, window, whole, allowed_header, ratio] = header;
         writeln!(
             f,
-            "{limit:<14} {rules:<24} {granted:>8} {window:>11} {whole:>9} {allowed_head:>8} {ratio:>7}  verdict"
+            "{limit:<14} {rules:<24} {granted:>8} {window:>11} {whole:>9} {allowed_header:>8} {ratio:>7}  verdict"
         )?;
         for row in &self.rows {
             let (granted, allowed) = row.whole;

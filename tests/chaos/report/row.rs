@@ -38,7 +38,7 @@ impl Row {
             Some(recovered) => self.recovery_times.push(recovered.saturating_sub(round.end)),
             None => self.unrecovered += 1,
         }
-        let waits = |route: usize| LIMITS.iter().any(|limit| limit.route == route && limit.rule.law.waits());
+        let waits = |route: usize| LIMITS.iter().any(|limit| limit.route == route && limit.rule.algorithm.waits());
         for record in records.iter().filter(|record| (round.begin..round.end).contains(&record.begin)) {
             let is_later = record.begin >= round.begin + 1_000;
             if usize::from(record.route) == UNLIMITED {
