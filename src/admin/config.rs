@@ -1,4 +1,4 @@
-//! The configuration as operators see it: what is in force, not what was written, and no secret.
+//! The JSON of `/api/v1/config`: the active configuration with defaults and without secrets.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::tls::settings::{CertificateFiles, ListenTls};
 use crate::upgrade::Upgrades;
 use crate::upstream::settings::{UpstreamSettings, UpstreamTls};
 
-/// All of it.
+/// Returns the whole configuration.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
     let upstreams: serde_json::Map<String, Value> =
         config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
@@ -86,7 +86,7 @@ fn show_access_log(log: &AccessLog) -> Value {
     }
 }
 
-/// As it is set, and how it is.
+/// Returns the settings of the store and its state.
 fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     let cause = store.outage();
     match settings {
@@ -185,7 +185,7 @@ fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
 }
 
 fn show_match(matcher: &Matcher) -> Value {
-    // What a header must be is often a secret that proxies share; that it is asked for is not.
+    // The required value of a header is often a secret of a proxy, so only the name is shown.
     let headers: Vec<&str> = matcher.headers.iter().map(|(name, _)| name.as_str()).collect();
     json!({
         "host": matcher.host.as_ref().map(ToString::to_string),
@@ -241,7 +241,7 @@ fn show_cost(cost: &Cost) -> Value {
     }
 }
 
-/// For how many milliseconds, and how many: permits that wait for slots, or else requests that wait for permits.
+/// Returns the longest wait in milliseconds and the length of the queue. Returns `None` if requests do not wait.
 fn waits(limit: &Limit) -> Option<(u128, u128)> {
     match limit.limiter.quota.algorithm() {
         Algorithm::LeakyBucket(queue) => Some((queue.max_wait.into(), queue.length.into())),

@@ -1,4 +1,4 @@
-//! The limits as operators see them: which there are, and how many buckets each has.
+//! The JSON of `/api/v1/limits`: each limit with its number of buckets.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use crate::config::Config;
 use crate::rule::Limit;
 use crate::store::{Store, Usage};
 
-/// One entry for each limit of each route, in their order.
+/// Returns one entry for each limit of each route, in the order of the rule file.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
     let limits = config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)));
     limits.map(|(route, limit)| show_limit(&route.name, limit, store.usage(&limit.limiter))).collect()
 }
 
-/// Buckets in Redis are not counted here.
+/// Returns one entry. `buckets` is null for limits in Redis.
 fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
     let buckets = usage
         .map(|Usage { held, share, overflowing }| json!({ "held": held, "share": share, "overflowing": overflowing }));

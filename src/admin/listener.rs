@@ -1,4 +1,5 @@
-//! The operators' listener, which answers also when file descriptors have run out: that is when they ask.
+//! The admin listener. It accepts connections even if the process has run out of file descriptors, because operators
+//! need it then.
 
 use std::future::pending;
 use std::io;
@@ -16,33 +17,33 @@ use tokio::time::sleep;
 use crate::server;
 use crate::transport::Transport;
 
-/// Operators that are served at a time although nothing is left for others.
+/// The number of admin connections that the reserve allows when no other file descriptors are left.
 const SPARES: usize = 8;
 
-/// How long to wait when nothing helps.
+/// The pause after a failed accept without a reserve.
 const BACK_OFF: Duration = Duration::from_millis(75);
 
-/// A listener with a reserve.
+/// A listener with a reserve of file descriptors.
 #[derive(Debug)]
 pub(crate) struct Listener {
     listener: server::Listener,
     reserve: Arc<Reserve>,
-    /// Whether nobody is accepted any more.
+    /// Becomes `true` when the listener is closed.
     closing: watch::Receiver<bool>,
 }
 
-/// Descriptors that are kept to be given up.
+/// File descriptors that are closed when none are left for new connections.
 #[derive(Debug)]
 struct Reserve {
-    /// What they are copies of.
+    /// The socket that the spare descriptors duplicate.
     origin: Socket,
     spares: Mutex<Vec<Socket>>,
 }
 
-/// A connection, whose descriptor goes back to the reserve.
+/// A connection that refills the reserve when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    /// There until it is dropped.
+pub(crate) struct AdminConnection {
+    /// `None` only while the connection is dropped.
     stream: Option<Transport>,
     reserve: Arc<Reserve>,
 }
@@ -50,10 +51,10 @@ pub(crate) struct Connection {
 // === impl Listener ===
 
 impl Listener {
-    /// Puts the reserve aside. Called within a runtime.
+    /// Creates the listener and fills its reserve. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// A listener that cannot be used; there are no descriptors even now.
+    /// Fails if the socket cannot be used or no file descriptors are left.
     pub(crate) fn new(socket: Socket, closing: watch::Receiver<bool>) -> io::Result<Self> {
         let origin = socket.try_clone()?;
         let listener = server::Listener::new(socket)?;
@@ -62,26 +63,26 @@ impl Listener {
         Ok(Self { listener, reserve, closing })
     }
 
-    /// Tells when nobody is accepted any more.
+    /// Returns a receiver that becomes `true` when the listener is closed.
     pub(crate) fn closing(&self) -> watch::Receiver<bool> {
         self.closing.clone()
     }
 
     /// Accepts the next connection. Waits forever once the listener is closed.
-    pub(super) async fn accept(&mut self) -> Connection {
+    pub(super) async fn accept(&mut self) -> AdminConnection {
         loop {
             let accepted = tokio::select! {
                 biased;
-                // What waits in the queue is left to whoever else listens on the same socket.
+                // Connections in the accept queue stay for the successor, which uses the same socket.
                 () = is_closed(&mut self.closing) => pending().await,
                 accepted = self.listener.accept() => accepted,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    return Connection { stream: Some(stream), reserve: Arc::clone(&self.reserve) };
+                    return AdminConnection { stream: Some(stream), reserve: Arc::clone(&self.reserve) };
                 }
-                // Whatever is wrong, the next attempt has a descriptor that this one had not.
-                Err(_) if self.reserve.give_up_one() => {}
+                // The released descriptor is available for the next attempt.
+                Err(_) if self.reserve.release_one() => {}
                 Err(_) => {
                     sleep(BACK_OFF).await;
                     self.reserve.fill();
@@ -91,10 +92,10 @@ impl Listener {
     }
 }
 
-/// Returns once it is closed.
+/// Returns when the listener is closed.
 async fn is_closed(closing: &mut watch::Receiver<bool>) {
     if closing.wait_for(|closed| *closed).await.is_err() {
-        pending::<()>().await; // nobody is left to close it
+        pending::<()>().await; // the sender is gone, so it is never closed
     }
 }
 
@@ -109,14 +110,14 @@ impl Reserve {
         }
     }
 
-    fn give_up_one(&self) -> bool {
+    fn release_one(&self) -> bool {
         self.spares.lock().pop().is_some()
     }
 }
 
-// === impl Connection ===
+// === impl AdminConnection ===
 
-impl Connection {
+impl AdminConnection {
     fn poll<T>(&mut self, poll: impl FnOnce(Pin<&mut Transport>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &mut self.stream {
             Some(stream) => poll(Pin::new(stream)),
@@ -125,21 +126,21 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for AdminConnection {
     fn drop(&mut self) {
-        // It is closed first, so that there is one to be had.
+        // Close the connection first: its descriptor is needed for the reserve.
         self.stream = None;
         self.reserve.fill();
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for AdminConnection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         self.poll(|stream| stream.poll_read(cx, buffer))
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for AdminConnection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll(|stream| stream.poll_write(cx, bytes))
     }

@@ -1,4 +1,4 @@
-//! What operators see: health, metrics and the rules in force, on a listener of its own.
+//! The admin listener: health checks, metrics and the active configuration.
 
 mod config;
 mod limits;
@@ -29,7 +29,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
 
-/// The service of the operators.
+/// Serves the admin endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     config: Arc<Config>,
@@ -39,19 +39,19 @@ pub(crate) struct Admin {
     probe: Probe,
 }
 
-/// Whether this gateway wants new connections.
+/// Whether this gateway accepts new connections, as reported by `/readyz`.
 #[derive(Clone, Debug)]
 pub(crate) struct Readiness(Arc<AtomicBool>);
 
 // === impl Readiness ===
 
 impl Readiness {
-    /// Ready.
+    /// Creates a gateway that is ready.
     pub(crate) fn new() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 
-    /// Not ready any more.
+    /// Marks the gateway as draining.
     pub(crate) fn fail(&self) {
         self.0.store(false, Ordering::SeqCst);
     }
@@ -70,7 +70,7 @@ impl Default for Readiness {
 // === impl Admin ===
 
 impl Admin {
-    /// A service that tells about these.
+    /// Creates the service.
     pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
         let probe = Probe::new(store.clone());
         Self { config, metrics, store, readiness, probe }
@@ -82,8 +82,10 @@ impl Admin {
     }
 
     fn router(self) -> Router {
-        let api =
-            Router::new().route("/config", get(rules)).route("/limits", get(limits)).layer(from_fn(only_by_address));
+        let api = Router::new()
+            .route("/config", get(active_config))
+            .route("/limits", get(limits))
+            .layer(from_fn(only_by_address));
         Router::new()
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
@@ -93,14 +95,17 @@ impl Admin {
     }
 }
 
-/// Is the process alive? It answers, so it is.
+/// Reports that the process is alive.
 async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Returns whether load balancers should send requests here. An unreachable store is reported, and fails the check only if
-/// the rule file says so: mostly it is unreachable for the other gateways as well. Probes may send any `Host`, so the body
-/// has no addresses; `/api/v1/config` has the cause of an outage.
+/// Reports whether load balancers should send requests to this gateway. An unreachable store fails the check only with
+/// `fail_readiness`, because it is usually unreachable for all gateways. Probes may send any `Host`, so the body
+/// contains no addresses. `/api/v1/config` contains the cause of an outage. should send requests here. An unreachable
+/// store is reported, and fails the check only if the rule file says so: mostly it is unreachable for the other
+/// gateways as well. Probes may send any `Host`, so the body has no addresses; `/api/v1/config` has the cause of an
+/// outage.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
     let is_up = admin.probe.is_up().await && admin.store.outage().is_none();
     match admin.readiness.is_ready() {
@@ -114,24 +119,24 @@ async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
     }
 }
 
-/// All counters, in the OpenMetrics text format.
+/// Returns all metrics in the OpenMetrics text format.
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(CONTENT_TYPE, kind)], admin.metrics.render())
 }
 
-/// The rules in force, with defaults filled in and secrets masked.
-async fn rules(State(admin): State<Admin>) -> Json<Value> {
+/// Returns the active configuration, with defaults and without secrets.
+async fn active_config(State(admin): State<Admin>) -> Json<Value> {
     Json(config::show(&admin.config, &admin.store))
 }
 
-/// The limits in force, each with how many buckets it has, where these are in this process.
+/// Returns the active limits, with the number of buckets if these are in memory.
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     Json(limits::show(&admin.config, &admin.store))
 }
 
-/// A page elsewhere can point a name of its own at this address and have a browser ask for it (DNS rebinding); but then
-/// the browser sends that name.
+/// Rejects requests by host name, which prevents DNS rebinding: a web page can let its own domain name resolve to this
+/// address, but the browser then sends that name as `Host`.
 async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Response {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
@@ -139,5 +144,5 @@ async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Re
     if name == "localhost" || bare.parse::<IpAddr>().is_ok() {
         return next.run(request).await;
     }
-    (StatusCode::FORBIDDEN, "the api is asked for by address, or as localhost\n").into_response()
+    (StatusCode::FORBIDDEN, "`Host` must be an IP address or localhost\n").into_response()
 }

@@ -48,8 +48,9 @@ impl Open {
         Some(())
     }
 
-    /// Returns when there is a slot for one more connection. If all are taken, closes the connection that has waited for
-    /// its client for the longest time: a health check is served even if an attacker holds all slots with half requests.
+    /// Returns when there is a slot for one more connection. If all are taken, closes the connection that has waited
+    /// for its client for the longest time: a health check is served even if an attacker holds all slots with half
+    /// requests.
     pub(super) async fn make_room(&mut self) {
         while self.connections.len() >= MAX_CONNECTIONS {
             // Requests that have arrived are read first: their connections do not wait for their clients.

@@ -1,4 +1,4 @@
-//! Asks the store whether it answers, at most once a second for all callers.
+//! Asks the store whether it responds, at most once a second for all callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,8 @@ impl Probe {
     /// Returns `true` if the store answers, or did within the last second.
     pub(super) async fn is_up(&self) -> bool {
         let shared = Arc::clone(&self.0);
-        // A task of its own: a client that disconnects would cancel the call, and the next client would start another one.
+        // A separate task: otherwise a client that disconnects would cancel the call, and the next client would start
+        // another one.
         tokio::spawn(async move { shared.is_up().await }).await.unwrap_or(false)
     }
 }

@@ -1,5 +1,5 @@
 //! Serves HTTP/1 on the admin listener. hyper parses the requests; its only timeout for a head is also the one for idle
-//! connections, so the time limits are those of [`phase`](super::phase).
+//! connections, so [`phase`](super::phase) enforces the time limits.
 
 use std::pin::pin;
 use std::time::Duration;

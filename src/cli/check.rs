@@ -25,7 +25,7 @@ pub(super) struct CheckArgs {
 /// `out` cannot be written to.
 pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
     let file = args.file.or(args.config);
-    let config = if args.no_files { file.load_without_named_files() } else { file.load_for_gateway() };
+    let config = if args.no_files { file.load_without_referenced_files() } else { file.load_for_gateway() };
     match config {
         Ok(config) => {
             for warning in config.warnings.iter() {

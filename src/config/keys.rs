@@ -1,17 +1,18 @@
-//! How a key of the rule file is described, once: its name, what it takes, what holds without it, and what it does. The
-//! descriptions stand in [`file`](super::file), each at the field that it fills; [`shape`](super::shape) holds files against
-//! them, and [`reference`](mod@super::reference) writes them down for people.
+//! The types and macros that describe the keys of the rule file: name, type, default and purpose.
+//!
+//! The descriptions are in [`file`](super::file). [`shape`](super::shape) validates rule files against them, and
+//! [`reference`](mod@super::reference) generates `docs/rules.md` from them.
 
-/// What a value must be.
+/// The type of a value.
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Text; what it says is checked later.
+    /// Text. Its content is checked later.
     Text,
-    /// Text, or a number, since a port alone is one and deserves a better answer than quotes.
+    /// Text or a number. A port without a host is a number, and the error should not be about quotes.
     Address,
-    /// Text that no message repeats.
+    /// Text that no message contains.
     Secret,
-    /// Text that is the name of something.
+    /// A name, which is used in keys and labels.
     Name,
     /// One of these words.
     Word(&'static Words),
@@ -27,31 +28,30 @@ pub(crate) enum Kind {
     Interval(u64, u64),
     /// A map with these keys.
     Map(&'static Shape),
-    /// A map with these keys, or a text, which stands for the map that has only this key.
+    /// A map with these keys, or text as the short form of a map with only this key.
     Short(&'static str, &'static Shape),
-    /// A list, maybe empty.
+    /// A list, possibly empty.
     List(&'static Kind),
-    /// A list of at least one.
+    /// A list with at least one item.
     Many(&'static Kind),
-    /// A list of at least one, or that one alone.
+    /// A list with at least one item, or a single item.
     OneOrMany(&'static Kind),
-    /// A map from names to these.
+    /// A map from names to values of this kind.
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
-    /// This, or a map with these keys.
+    /// A value of this kind, or a map with these keys.
     OrMap(&'static Kind, &'static Shape),
-    /// Nothing yet: the key is not built.
-    Unbuilt,
+    /// No value: the key is not supported.
+    Unsupported,
 }
 
-/// The words that a key takes.
+/// The words that a key accepts.
 #[derive(Debug)]
 pub(crate) struct Words {
-    pub(crate) built: &'static [&'static str],
-    /// What each of them does.
-    pub(crate) told: &'static [&'static str],
-    pub(crate) unbuilt: &'static [&'static str],
+    pub(crate) supported: &'static [&'static str],
+    /// The meaning of each supported word.
+    pub(crate) descriptions: &'static [&'static str],
 }
 
 /// A key of a map.
@@ -59,14 +59,12 @@ pub(crate) struct Words {
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// If a map must have it.
-    pub(crate) need: Need,
-    /// What it does.
-    pub(crate) about: &'static str,
+    pub(crate) presence: Presence,
+    pub(crate) description: &'static str,
 }
 
 impl Kind {
-    /// Returns the shape of the maps that a value consists of, or `None` if it has none.
+    /// Returns the shape of the maps in a value, or `None` if the value contains no maps with fixed keys.
     fn shape(&self) -> Option<&'static Shape> {
         match self {
             Self::Map(shape) | Self::Short(_, shape) | Self::OrMap(_, shape) => Some(shape),
@@ -76,57 +74,57 @@ impl Kind {
     }
 }
 
-/// Whether a key may be left out.
+/// Whether a key may be omitted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Need {
-    /// It must be there; for example like this.
-    Needed(&'static str),
-    /// Without it this holds, written as its value.
+pub(crate) enum Presence {
+    /// The key is required. The text is an example.
+    Required(&'static str),
+    /// The key is optional, with this default value in the syntax of the rule file.
     Default(&'static str),
-    /// Without it, what the description says.
+    /// The key is optional. Its description explains what happens without it.
     Optional,
 }
 
 /// The keys of a map.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// What such a map describes, for messages.
-    pub(crate) what: &'static str,
-    /// What it is for.
-    pub(crate) about: &'static str,
-    /// All its keys.
+    /// The name of such a map in messages, such as "a limit".
+    pub(crate) title: &'static str,
+    pub(crate) description: &'static str,
+    /// The keys, without `shared_keys`.
     pub(crate) keys: &'static [Key],
-    /// Another shape, and those of its keys that this one has too.
-    pub(crate) like: Option<(&'static Shape, &'static [&'static str])>,
+    /// Another shape, and the names of its keys that this shape also has.
+    pub(crate) shared_keys: Option<(&'static Shape, &'static [&'static str])>,
 }
 
 impl Shape {
-    /// All keys, its own first.
+    /// Returns all keys: the own keys, then the shared keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
-        let (other, names): (&[Key], &[&str]) = self.like.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
+        let (other, names): (&[Key], &[&str]) =
+            self.shared_keys.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
         self.keys.iter().chain(names.iter().filter_map(|name| other.iter().find(|key| key.name == *name)))
     }
 
-    /// Returns `true` if the value of one of its keys has this shape.
+    /// Returns `true` if a key of this shape has values of the other shape.
     pub(crate) fn contains(&self, other: &Shape) -> bool {
-        self.keys().any(|key| key.kind.shape().is_some_and(|shape| shape.what == other.what))
+        self.keys().any(|key| key.kind.shape().is_some_and(|shape| shape.title == other.title))
     }
 
-    /// The key of this name.
+    /// Returns the key with this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }
 
-    /// The keys that it must have, with an example of each.
-    pub(crate) fn needs(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.keys().filter_map(|key| match key.need {
-            Need::Needed(example) => Some((key.name, example)),
-            Need::Default(_) | Need::Optional => None,
+    /// Returns the required keys, each with an example.
+    pub(crate) fn required_keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.keys().filter_map(|key| match key.presence {
+            Presence::Required(example) => Some((key.name, example)),
+            Presence::Default(_) | Presence::Optional => None,
         })
     }
 }
 
-/// `r#match` is the field of the key `match`.
+/// Returns the name of the key for a struct field: the field of `match` is `r#match`.
 pub(crate) const fn key_of(field: &'static str) -> &'static str {
     match field.as_bytes() {
         [b'r', b'#', ..] => field.split_at(2).1,
@@ -134,74 +132,73 @@ pub(crate) const fn key_of(field: &'static str) -> &'static str {
     }
 }
 
-/// Describes the keys of a map, one for each field: the shape that files are held against, and the struct that serde fills.
-/// The comments are what people are told.
+/// Defines a map of the rule file: the [`Shape`] for validation, and the struct that serde deserializes it into. The
+/// doc comments become the text of `docs/rules.md`.
 macro_rules! shape {
     (
-        $(#[doc = $about:literal])+
-        $shape:ident: $name:ident = $what:literal {
+        $(#[doc = $description:literal])+
+        $shape:ident: $name:ident = $title:literal {
             $(
-                $(#[doc = $told:literal])+
-                $field:ident: $type:ty = $kind:expr, $need:ident $(($need_text:expr))?;
+                $(#[doc = $key_description:literal])+
+                $field:ident: $type:ty = $kind:expr, $presence:ident $(($presence_text:expr))?;
             )*
-            $(unbuilt $($unbuilt:ident),+;)?
+            $(unsupported $($unsupported:ident),+;)?
         }
     ) => {
-        $(#[doc = $about])+
+        $(#[doc = $description])+
         ///
-        /// Not `Debug`: some hold secrets.
+        /// Not `Debug`, since some of these structs contain secrets.
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct $name {
-            $($(#[doc = $told])+ pub(crate) $field: Option<$type>,)*
+            $($(#[doc = $key_description])+ pub(crate) $field: Option<$type>,)*
         }
 
-        $(#[doc = $about])+
+        $(#[doc = $description])+
         pub(crate) static $shape: $crate::config::keys::Shape = $crate::config::keys::Shape {
-            what: $what,
-            about: concat!($($about),+),
+            title: $title,
+            description: concat!($($description),+),
             keys: &[
                 $($crate::config::keys::Key {
                     name: $crate::config::keys::key_of(stringify!($field)),
                     kind: $kind,
-                    need: $crate::config::keys::Need::$need $(($need_text))?,
-                    about: concat!($($told),+),
+                    presence: $crate::config::keys::Presence::$presence $(($presence_text))?,
+                    description: concat!($($key_description),+),
                 },)*
                 $($($crate::config::keys::Key {
-                    name: stringify!($unbuilt),
-                    kind: $crate::config::keys::Kind::Unbuilt,
-                    need: $crate::config::keys::Need::Optional,
-                    about: "",
+                    name: stringify!($unsupported),
+                    kind: $crate::config::keys::Kind::Unsupported,
+                    presence: $crate::config::keys::Presence::Optional,
+                    description: "",
                 },)+)?
             ],
-            like: None,
+            shared_keys: None,
         };
     };
 }
 
-/// The words that a key takes, each with what it does.
+/// Defines an enum of the words that a key accepts, each with its description.
 macro_rules! words {
     (
         $(#[doc = $about:literal])+
-        $name:ident { $($(#[doc = $told:literal])+ $variant:ident = $word:literal,)+ $(unbuilt $($unbuilt:literal),+)? }
+        $name:ident { $($(#[doc = $description:literal])+ $variant:ident = $word:literal,)+ }
     ) => {
         $(#[doc = $about])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
         pub(crate) enum $name {
-            $($(#[doc = $told])+ #[serde(rename = $word)] $variant,)+
+            $($(#[doc = $description])+ #[serde(rename = $word)] $variant,)+
         }
 
         impl $name {
-            /// What a value must be.
+            /// The kind of a key with this type.
             pub(crate) const KIND: $crate::config::keys::Kind =
                 $crate::config::keys::Kind::Word(&$crate::config::keys::Words {
-                    built: &[$($word),+],
-                    told: &[$(concat!($($told),+)),+],
-                    unbuilt: &[$($($unbuilt),+)?],
+                    supported: &[$($word),+],
+                    descriptions: &[$(concat!($($description),+)),+],
                 });
 
-            /// The word in the rule file.
-            #[allow(dead_code, reason = "not every word is told in a message")]
+            /// Returns the word in the rule file.
+            #[allow(dead_code, reason = "some words appear in no message")]
             pub(crate) const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+

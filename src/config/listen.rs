@@ -1,4 +1,4 @@
-//! What holds for the clients of one address.
+//! Settings of a listener.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use crate::tls::settings::ListenTls;
 
-/// Where clients or operators connect.
+/// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListenAddress {
-    /// An address and a port; port 0 lets the system choose.
+    /// An IP address and a port. For port 0 the system selects a port.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -21,64 +21,64 @@ pub enum ListenAddress {
 /// One entry of `listen:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Where to accept.
+    /// The address.
     pub address: ListenAddress,
-    /// The mode of a Unix socket's file, which says who may connect.
+    /// The file mode of a Unix socket, which decides which users may connect.
     pub mode: u32,
-    /// TLS, where it is spoken.
+    /// TLS settings, or `None` for plaintext.
     pub tls: Option<ListenTls>,
-    /// Whether HTTP/2 is spoken beside HTTP/1.1.
+    /// Whether to serve HTTP/2 in addition to HTTP/1.1.
     pub http2: bool,
-    /// Whether clients come through trusted proxies alone, which tell of them by the PROXY protocol.
+    /// Whether each connection starts with a PROXY protocol header. Only trusted proxies may connect then.
     pub proxy_protocol: bool,
-    /// Whether forwarded fields are trusted of a proxy whose PROXY header names no client.
+    /// Whether to trust forwarded fields if the PROXY protocol header names no client.
     pub trust_unknown: bool,
-    /// Connections beyond this many are turned away.
+    /// The highest number of connections.
     pub max_connections: usize,
-    /// Connections of one client beyond this many are turned away. A client is an address, or a network of
-    /// `clients.ipv6_prefix`; trusted proxies are not counted, since all their clients come through them.
+    /// The highest number of connections of one client. A client is an address, or an IPv6 network of
+    /// `clients.ipv6_prefix`. Trusted proxies are not counted, since they carry the connections of many clients.
     pub max_connections_per_client: usize,
-    /// Requests that one connection may bring.
+    /// The highest number of requests on one connection.
     pub max_requests: u32,
-    /// Requests that one connection of HTTP/2 may have open at a time.
+    /// The highest number of concurrent requests on an HTTP/2 connection.
     pub max_streams: u32,
-    /// The longest a connection may take to send its first byte, and a request's head from its first byte on.
+    /// The longest time until the first byte of a connection, and from the first byte to the end of a request head.
     pub header_timeout: Duration,
-    /// The longest a connection may stay open between requests.
+    /// The longest time that a connection stays open between requests.
     pub idle_timeout: Duration,
-    /// The longest that a body may wait for its client, in either direction, without any progress.
+    /// The longest time that a body waits for its client without progress, in either direction.
     pub body_timeout: Duration,
-    /// The bytes that a client must send, or take, in a second of such waiting; in the mean over a `body_timeout`.
+    /// The bytes per second that a client must send or receive while a body waits for it, averaged over `body_timeout`.
     pub min_rate: u64,
-    /// Header fields of a request.
+    /// The highest number of header fields in a request.
     pub max_fields: usize,
-    /// Bytes of header fields, as they are written in HTTP/1.
+    /// The largest size of all header fields together in their HTTP/1 form, in bytes.
     pub max_field_bytes: usize,
-    /// Bytes of a target.
+    /// The longest request target, in bytes.
     pub max_target: usize,
 }
 
-/// Text that is no address.
+/// The reasons why a text is no listener address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadAddress {
-    /// It is neither `IP:PORT` nor `unix:/path`.
+pub enum AddressError {
+    /// The text is neither `IP:PORT` nor `unix:/path`.
     #[error("is not an address with a port")]
-    Neither,
-    /// A path that begins wherever the gateway was started.
+    Unrecognized,
+    /// The path of the Unix socket is relative.
     #[error("has no absolute path")]
     Relative,
-    /// A path that the system does not take.
-    #[error("has a path of more than {} bytes", ListenAddress::LONGEST_PATH)]
+    /// The path of the Unix socket is too long for the system.
+    #[error("has a path of more than {} bytes", ListenAddress::MAX_PATH_LENGTH)]
     TooLong,
 }
 
 // === impl ListenAddress ===
 
 impl ListenAddress {
-    /// The longest path of a Unix socket, in bytes (`sun_path`).
-    pub const LONGEST_PATH: usize = 107;
+    /// The longest path of a Unix socket in bytes, from `sun_path`.
+    pub const MAX_PATH_LENGTH: usize = 107;
 
-    /// The address and the port, if it has any.
+    /// Returns the IP address and port. Returns `None` for a Unix socket.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(address) => Some(*address),
@@ -86,7 +86,7 @@ impl ListenAddress {
         }
     }
 
-    /// The path, if it is a Unix socket.
+    /// Returns the path of a Unix socket. Returns `None` for other addresses.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Tcp(_) => None,
@@ -96,21 +96,21 @@ impl ListenAddress {
 }
 
 impl FromStr for ListenAddress {
-    type Err = BadAddress;
+    type Err = AddressError;
 
-    fn from_str(text: &str) -> Result<Self, BadAddress> {
+    fn from_str(text: &str) -> Result<Self, AddressError> {
         match text.strip_prefix("unix:") {
-            None => text.parse().map(Self::Tcp).map_err(|_| BadAddress::Neither),
+            None => text.parse().map(Self::Tcp).map_err(|_| AddressError::Unrecognized),
             Some(path) => socket_path(path).map(Self::Unix),
         }
     }
 }
 
-/// The path of a Unix socket, behind `unix:`.
-pub(super) fn socket_path(path: &str) -> Result<PathBuf, BadAddress> {
+/// Parses the path of a Unix socket, without `unix:`.
+pub(super) fn socket_path(path: &str) -> Result<PathBuf, AddressError> {
     match path {
-        _ if !path.starts_with('/') || path.contains('\0') => Err(BadAddress::Relative),
-        _ if path.len() > ListenAddress::LONGEST_PATH => Err(BadAddress::TooLong),
+        _ if !path.starts_with('/') || path.contains('\0') => Err(AddressError::Relative),
+        _ if path.len() > ListenAddress::MAX_PATH_LENGTH => Err(AddressError::TooLong),
         _ => Ok(path.into()),
     }
 }
@@ -121,7 +121,7 @@ impl From<SocketAddr> for ListenAddress {
     }
 }
 
-/// As it is written in the rule file.
+/// Displays the address in the syntax of the rule file.
 impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -134,35 +134,35 @@ impl fmt::Display for ListenAddress {
 // === impl Listen ===
 
 impl Listen {
-    /// Who may connect to a Unix socket unless the rule file says otherwise: its user and its group.
+    /// The default of [`mode`](Self::mode): the socket's user and group may connect.
     pub const DEFAULT_MODE: u32 = 0o660;
-    /// Connections unless the rule file says otherwise.
+    /// The default of [`max_connections`](Self::max_connections).
     pub const DEFAULT_MAX_CONNECTIONS: usize = 10_000;
-    /// Connections of one client unless the rule file says otherwise: enough for the thousands behind one address of an
-    /// office or a mobile network, and not enough for one address to take all places.
+    /// The default of [`max_connections_per_client`](Self::max_connections_per_client): enough for the users behind one
+    /// address of an office or a mobile network, but too few for one address to use all connections.
     pub const DEFAULT_MAX_CONNECTIONS_PER_CLIENT: usize = 1_000;
-    /// Requests on a connection unless the rule file says otherwise: a client that stays for days meets other gateways,
-    /// and one that goes on for ever does not keep one.
+    /// The default of [`max_requests`](Self::max_requests). Long-lived clients reconnect from time to time, which
+    /// rebalances them over all gateways.
     pub const DEFAULT_MAX_REQUESTS: u32 = 10_000;
-    /// Streams at a time unless the rule file says otherwise: the fewest that RFC 9113 section 6.5.2 recommends.
+    /// The default of [`max_streams`](Self::max_streams): the minimum that RFC 9113 section 6.5.2 recommends.
     pub const DEFAULT_MAX_STREAMS: u32 = 100;
-    /// Time for a head unless the rule file says otherwise.
+    /// The default of [`header_timeout`](Self::header_timeout).
     pub const DEFAULT_HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-    /// Time between requests unless the rule file says otherwise; longer than the 60 s of common load balancers, so
-    /// that it is they who close.
+    /// The default of [`idle_timeout`](Self::idle_timeout): longer than the 60 s of common load balancers, so that the
+    /// load balancer closes idle connections first.
     pub const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-    /// Time without progress of a body unless the rule file says otherwise: longer than the pauses of a bad network.
+    /// The default of [`body_timeout`](Self::body_timeout): longer than the pauses of an unreliable network.
     pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
-    /// Bytes a second unless the rule file says otherwise: slower than any modem, as Kestrel has it.
+    /// The default of [`min_rate`](Self::min_rate), which is also Kestrel's: slower than any modem.
     pub const DEFAULT_MIN_RATE: u64 = 240;
-    /// Header fields unless the rule file says otherwise.
+    /// The default of [`max_fields`](Self::max_fields).
     pub const DEFAULT_MAX_FIELDS: usize = 100;
-    /// Bytes of header fields unless the rule file says otherwise.
+    /// The default of [`max_field_bytes`](Self::max_field_bytes).
     pub const DEFAULT_MAX_FIELD_BYTES: usize = 16 * 1024;
-    /// Bytes of a target unless the rule file says otherwise.
+    /// The default of [`max_target`](Self::max_target).
     pub const DEFAULT_MAX_TARGET: usize = 8 * 1024;
 
-    /// What holds at `address` where the rule file says nothing else.
+    /// Creates a listener with the default settings.
     pub fn new(address: ListenAddress) -> Self {
         Self {
             address,

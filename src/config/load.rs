@@ -4,29 +4,29 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::named_files::NamedFiles;
 use super::problem::{Location, Problems};
+use super::referenced_files::ReferencedFiles;
 use super::{Config, Purpose, Source};
 
-/// The largest rule file, in bytes.
+/// The largest size of a rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// Why a file gives no [`Config`].
+/// The reasons why a rule file cannot be loaded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigLoadError {
-    /// It could not be read, so nothing is known about what is in it.
+    /// The file could not be read.
     Unreadable {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It was read, and these are its mistakes.
+    /// The file has errors.
     Invalid {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// All of them.
+        /// All errors.
         problems: Problems,
     },
 }
@@ -37,17 +37,17 @@ pub enum ConfigLoadError {
 pub(crate) enum RuleFile {
     /// A file.
     Path(PathBuf),
-    /// Standard input. Relative paths in it start at the current folder.
+    /// Standard input. Relative paths start at the current folder.
     Stdin,
 }
 
 /// Loads the file at `path`.
 pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    let source = Source { purpose, named: NamedFiles::next_to(path) };
+    let source = Source { purpose, files: ReferencedFiles::relative_to(path) };
     read(path, || File::open(path), source)
 }
 
-/// Reads no more than it takes to detect that the text is too large. `path` is for messages.
+/// Reads at most one byte more than the largest allowed size. `path` is used only in messages.
 fn read<R: Read>(
     path: &Path,
     open: impl FnOnce() -> io::Result<R>,
@@ -61,11 +61,11 @@ fn read<R: Read>(
     config.map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
-/// What is said of a file that is too large.
+/// Returns the error for a file that is too large.
 pub(super) fn too_large() -> Problems {
     let mut problems = Problems::default();
     let message = format!("the file is larger than {MAX_BYTES} bytes (1 MiB)");
-    problems.add(Location::START, message, "one route can stand for many with `{segment}`, `/**` and `*.host`");
+    problems.add(Location::START, message, "combine routes with `{segment}`, `/**` and `*.host`");
     problems
 }
 
@@ -96,17 +96,17 @@ impl RuleFile {
         self.read(Purpose::Gateway, true)
     }
 
-    /// Loads the file for the gateway, but does not open the certificates, keys and password files that it names.
-    pub(crate) fn load_without_named_files(&self) -> Result<Config, ConfigLoadError> {
+    /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
+    pub(crate) fn load_without_referenced_files(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Gateway, false)
     }
 
-    fn read(&self, purpose: Purpose, are_checked: bool) -> Result<Config, ConfigLoadError> {
-        let named = match self {
-            Self::Path(path) => NamedFiles::next_to(path),
-            Self::Stdin => NamedFiles::of_text(),
+    fn read(&self, purpose: Purpose, check_files: bool) -> Result<Config, ConfigLoadError> {
+        let files = match self {
+            Self::Path(path) => ReferencedFiles::relative_to(path),
+            Self::Stdin => ReferencedFiles::in_current_folder(),
         };
-        let source = Source { purpose, named: if are_checked { named } else { named.unchecked() } };
+        let source = Source { purpose, files: if check_files { files } else { files.unchecked() } };
         match self {
             Self::Path(path) => read(path, || File::open(path), source),
             Self::Stdin => read(Path::new("<stdin>"), || Ok(io::stdin().lock()), source),
@@ -114,7 +114,7 @@ impl RuleFile {
     }
 }
 
-/// A command line argument: a path, or `-` for standard input.
+/// Converts a command line argument: a path, or `-` for standard input.
 #[cfg(feature = "gateway")]
 impl From<std::ffi::OsString> for RuleFile {
     fn from(arg: std::ffi::OsString) -> Self {
@@ -122,7 +122,7 @@ impl From<std::ffi::OsString> for RuleFile {
     }
 }
 
-/// As messages name it.
+/// Displays the name for messages.
 #[cfg(feature = "gateway")]
 impl std::fmt::Display for RuleFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -1,19 +1,20 @@
-//! The rule file: from text to what the gateway runs on, or to all of its mistakes.
+//! Parses and validates rule files. Reports all errors of a file at once.
 //!
-//! A text passes four modules. `tree` reads it into values that know their places; `shape` holds them against the
-//! descriptions of keys in `file` and lets through what is right; serde fills `file` from that; `check` makes the types of
-//! the program. `reference` writes the descriptions down. Each reports what it finds to `problem` and goes on with the rest.
+//! A file passes four steps. `tree` parses the YAML text and keeps the location of each value. `shape` validates the
+//! values against the descriptions of the keys in `file`. serde deserializes the valid parts into the structs of
+//! `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and continues with the
+//! remaining values. `reference` generates the documentation of the keys.
 
 mod check;
 mod file;
-mod item;
+mod key_value;
 mod keys;
 mod listen;
 mod load;
-mod named_files;
 mod node;
 mod problem;
 mod reference;
+mod referenced_files;
 mod scalar;
 mod shape;
 pub(crate) mod suggest;
@@ -21,115 +22,115 @@ pub(crate) mod suggest;
 mod tests;
 mod tree;
 mod units;
-mod word;
+mod values;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use self::listen::{BadAddress, Listen, ListenAddress};
+pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
 #[cfg(feature = "gateway")]
 pub(crate) use self::load::RuleFile;
-use self::named_files::NamedFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
 pub use self::reference::reference;
+use self::referenced_files::ReferencedFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;
 
-/// A rule file without mistakes, in the types the program uses.
+/// The configuration from a valid rule file.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where clients connect; at least one if it was read for a gateway.
+    /// The listeners for clients. At least one if the file was read for the gateway.
     pub(crate) listen: Vec<Listen>,
-    /// Client connections over all of `listen`; beyond this many they are turned away.
+    /// The highest number of client connections over all listeners.
     pub(crate) max_connections: usize,
-    /// Where operators connect; nowhere if `off`.
+    /// The address of the admin listener, or `None` if it is off.
     pub(crate) admin: Option<ListenAddress>,
-    /// Where the access log goes.
+    /// The destination of the access log.
     pub(crate) access_log: AccessLog,
-    /// Where buckets are kept.
+    /// The store for rate limit buckets.
     pub(crate) store: StoreSettings,
-    /// Where requests go, by name.
+    /// The upstreams by name.
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
-    /// Routes, limits and clients.
+    /// Routes with their limits, and the rules for clients and requests.
     pub(crate) rules: Rules,
-    /// Values that are valid and probably not what the operator means.
+    /// Valid values that are probably not intended.
     pub(crate) warnings: Vec<Problem>,
 }
 
-/// Where one line for each request goes.
+/// The destination of the access log, which has one line for each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AccessLog {
-    /// Nowhere.
+    /// No access log.
     #[default]
     Off,
     /// Standard output.
     Stdout,
-    /// The end of this file.
+    /// Appended to this file.
     File(PathBuf),
 }
 
-/// Where the text of a rule file comes from, and how it is used.
+/// How to read the text of a rule file.
 #[derive(Clone, Copy, Debug)]
 struct Source<'p> {
     purpose: Purpose,
-    named: NamedFiles<'p>,
+    files: ReferencedFiles<'p>,
 }
 
-/// What a rule file is read for.
+/// The program that a rule file is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
-    /// A layer in somebody's own service, which listens and forwards by itself.
+    /// A Tower layer, whose service listens and forwards by itself.
     Layer,
-    /// The gateway: it needs `listen`, and every route needs `upstream`.
+    /// The gateway, which requires `listen`, and `upstream` in every route.
     Gateway,
 }
 
 // === impl Config ===
 
 impl Config {
-    /// Where operators connect unless the rule file says otherwise: only from this machine.
+    /// The default address of the admin listener: reachable only from this machine.
     pub const DEFAULT_ADMIN: ListenAddress =
         ListenAddress::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901)));
 
-    /// Connections over all of `listen` unless the rule file says otherwise, as Envoy at the edge has it.
+    /// The default of [`max_connections`](Self::max_connections), which Envoy recommends for edge proxies.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 50_000;
 
-    /// Reads a rule file for a layer in somebody's own service: `listen` and the routes' `upstream` may be missing.
+    /// Parses a rule file for a Tower layer: `listen` and the routes' `upstream` are optional.
     ///
     /// # Errors
-    /// All mistakes of the text.
+    /// Returns all errors of the text.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Source { purpose: Purpose::Layer, named: NamedFiles::of_text() })
+        Self::read(text, Source { purpose: Purpose::Layer, files: ReferencedFiles::in_current_folder() })
     }
 
-    /// Reads a rule file for the gateway, which needs `listen` and an `upstream` in every route.
+    /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route.
     ///
     /// # Errors
-    /// All mistakes of the text.
+    /// Returns all errors of the text.
     pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Source { purpose: Purpose::Gateway, named: NamedFiles::of_text() })
+        Self::read(text, Source { purpose: Purpose::Gateway, files: ReferencedFiles::in_current_folder() })
     }
 
-    /// Like [`parse`](Self::parse), from a file. Relative paths in the file start at its folder.
+    /// Like [`parse`](Self::parse), but reads a file. Relative paths start at its folder.
     ///
     /// # Errors
-    /// The file cannot be read, or has mistakes.
+    /// Fails if the file cannot be read or has errors.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
         load::load(path.as_ref(), Purpose::Layer)
     }
 
-    /// Like [`parse_for_gateway`](Self::parse_for_gateway), from a file. Relative paths in the file start at its folder.
+    /// Like [`parse_for_gateway`](Self::parse_for_gateway), but reads a file. Relative paths start at its folder.
     ///
     /// # Errors
-    /// The file cannot be read, or has mistakes.
+    /// Fails if the file cannot be read or has errors.
     pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
         load::load(path.as_ref(), Purpose::Gateway)
     }

@@ -1,19 +1,20 @@
-//! The file as a tree whose every key and value knows its location.
+//! The rule file as a tree of keys and values with their locations.
 
 use super::problem::Location;
 use super::scalar::Scalar;
 
-/// The key of YAML 1.1 that is reported here, and stays in its map so that nobody misses what it stands for.
+/// The merge key of YAML 1.1. It is reported as unsupported but stays in its map, so that required keys are not
+/// reported as missing: the merged map may contain them.
 pub(crate) const MERGE_KEY: &str = "<<";
 
-/// A value and where it starts.
+/// A value with its location.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) location: Location,
     pub(crate) value: Value,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Scalar(Scalar),
@@ -21,7 +22,7 @@ pub(crate) enum Value {
     Map(Vec<Entry>),
 }
 
-/// A key, where it starts, and its value; the keys of a map are all different.
+/// A key with its location and its value. The keys of a map are unique.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
@@ -32,17 +33,17 @@ pub(crate) struct Entry {
 // === impl Node ===
 
 impl Node {
-    /// The value of `key`; this value itself where it has none, so that there is always a location to point to.
+    /// Returns the value of `key`, or this node if the key is absent, so that there is always a location to report.
     pub(crate) fn at(&self, key: &str) -> &Node {
         self.entries().iter().find(|entry| entry.key == key).map_or(self, |entry| &entry.value)
     }
 
-    /// Is this a map with this key?
+    /// Returns `true` if this is a map with this key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.entries().iter().any(|entry| entry.key == key)
     }
 
-    /// The entries of a map; none if it is not one.
+    /// Returns the entries of a map, or an empty slice for other values.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {
             Value::Map(entries) => entries,
@@ -50,7 +51,7 @@ impl Node {
         }
     }
 
-    /// The items of a list; this value alone if it is not one.
+    /// Returns the items of a list, or this node alone for other values.
     pub(crate) fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
@@ -58,7 +59,7 @@ impl Node {
         }
     }
 
-    /// How many values are in it, itself included, and how deep they lie.
+    /// Returns the number of values in this node, itself included, and their depth.
     pub(crate) fn measure(&self) -> (usize, usize) {
         let add = |(values, depth): (usize, usize), (more, deep): (usize, usize)| (values + more, depth.max(deep + 1));
         match &self.value {

@@ -1,10 +1,10 @@
-//! The mistakes of a rule file: where each one is, what it is, and what to do about it.
+//! Errors and warnings about a rule file, each with its location and a suggestion.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// One mistake of a rule file.
+/// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     location: Location,
@@ -12,59 +12,59 @@ pub struct Problem {
     help: String,
 }
 
-/// All the mistakes of a rule file, in the order of their places.
+/// All errors of a rule file, in the order of their locations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
-    found: BTreeSet<Problem>,
-    /// Values that are valid and probably not what the operator means.
+    errors: BTreeSet<Problem>,
+    /// Valid values that are probably not intended.
     warnings: BTreeSet<Problem>,
-    /// Keys that a map has under a name that is nearly theirs, by the place of the map.
+    /// Keys that were reported as misspelt, with the locations of their maps.
     misspelt: BTreeSet<(Location, &'static str)>,
 }
 
-/// A character of the file; both numbers start at 1.
+/// A position in the file. Lines and columns start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Location {
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
 
-/// Stands for a value that has been reported. Only [`Problems`] makes one, so whatever is missing has its message.
+/// Proof that an error was reported, in place of the value. Only [`Problems`] creates it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Broken(());
+pub(crate) struct Reported(());
 
-/// Mistakes with the file's name before each location.
-struct Named<'p>(&'p Problems, Option<&'p Path>);
+/// Displays problems, each with the name of the file if there is one.
+struct ProblemReport<'p>(&'p Problems, Option<&'p Path>);
 
-/// The longest part of a value that a message repeats, in characters.
-const LONGEST_QUOTE: usize = 80;
+/// The highest number of characters of a value in a message.
+const MAX_QUOTED: usize = 80;
 
 // === impl Location ===
 
 impl Location {
-    /// Where a mistake of the whole file is reported.
+    /// The location of errors that concern the whole file.
     pub(crate) const START: Location = Location { line: 1, column: 1 };
 }
 
 // === impl Problem ===
 
 impl Problem {
-    /// The line, from 1.
+    /// Returns the line, starting at 1.
     pub fn line(&self) -> usize {
         self.location.line
     }
 
-    /// The column in characters, from 1.
+    /// Returns the column in characters, starting at 1.
     pub fn column(&self) -> usize {
         self.location.column
     }
 
-    /// What is wrong, with the value; never a secret.
+    /// Returns the message with the value. It contains no secrets.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What would be right.
+    /// Returns a suggestion.
     pub fn help(&self) -> &str {
         &self.help
     }
@@ -73,27 +73,27 @@ impl Problem {
 // === impl Problems ===
 
 impl Problems {
-    /// The mistakes, in the order of their places.
+    /// Returns the errors in the order of their locations.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
-        self.found.iter()
+        self.errors.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of errors.
     pub fn len(&self) -> usize {
-        self.found.len()
+        self.errors.len()
     }
 
-    /// Is there none?
+    /// Returns `true` if there are no errors.
     pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
+        self.errors.is_empty()
     }
 
-    /// Shows them as `FILE:LINE:COLUMN: message`, a line of help after each, and their number.
+    /// Displays each problem as `FILE:LINE:COLUMN: message` with a line of help, and then the number of errors.
     pub fn in_file<'p>(&'p self, file: &'p Path) -> impl fmt::Display + 'p {
-        Named(self, Some(file))
+        ProblemReport(self, Some(file))
     }
 
-    /// Adds a warning: it is reported, and the file is accepted.
+    /// Adds a warning. The file is still accepted.
     pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<String>) {
         let message = format!("warning: {message}");
         self.warnings.insert(Problem { location, message, help: help.into() });
@@ -104,42 +104,46 @@ impl Problems {
         std::mem::take(&mut self.warnings).into_iter().collect()
     }
 
-    /// Adds a mistake. The same one twice, as when an alias repeats it, is one.
-    pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Broken {
-        self.found.insert(Problem { location, message: message.into(), help: help.into() });
-        Broken(())
+    /// Adds an error. Duplicates, which aliases can cause, count once.
+    pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Reported {
+        self.errors.insert(Problem { location, message: message.into(), help: help.into() });
+        Reported(())
     }
 
-    /// Notes that the map here has this key under a name that is nearly its own, which has been reported.
-    pub(crate) fn misspelt(&mut self, map: Location, key: &'static str) {
+    /// Records that a key of the map at this location is misspelt, which has been reported.
+    pub(crate) fn note_misspelt(&mut self, map: Location, key: &'static str) {
         self.misspelt.insert((map, key));
     }
 
-    /// Adds that the map here lacks a key, unless it is there under a name that is nearly its own: that says it all.
-    pub(crate) fn lacks(
+    /// Reports that the map at this location lacks a key, unless the key was reported as misspelt.
+    pub(crate) fn add_missing(
         &mut self,
         map: Location,
         key: &'static str,
         message: String,
         help: impl Into<String>,
-    ) -> Broken {
+    ) -> Reported {
         match self.misspelt.contains(&(map, key)) {
-            true => Broken(()),
+            true => Reported(()),
             false => self.add(map, message, help),
         }
     }
 
-    /// What is missing because an earlier step has reported it. Were it not so, the file would be half understood, so
-    /// this step says it.
-    pub(crate) fn reported(&mut self, location: Location) -> Broken {
+    /// Returns the proof for a value that an earlier step has reported. Reports a bug if that step has reported
+    /// nothing: otherwise the file would be accepted without the value.
+    pub(crate) fn reported(&mut self, location: Location) -> Reported {
         if self.is_empty() {
-            return self.add(location, "this could not be understood", "this is a bug of tidegate: please report it");
+            return self.add(
+                location,
+                "this value could not be validated",
+                "this is a bug in tidegate; please report it",
+            );
         }
-        Broken(())
+        Reported(())
     }
 }
 
-/// As `LINE:COLUMN: message`, with a line of help.
+/// Displays `LINE:COLUMN: message` and a line of help.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { location, message, help } = self;
@@ -149,15 +153,15 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Named(self, None).fmt(f)
+        ProblemReport(self, None).fmt(f)
     }
 }
 
 impl std::error::Error for Problems {}
 
-impl fmt::Display for Named<'_> {
+impl fmt::Display for ProblemReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for problem in self.0.found.iter().chain(&self.0.warnings) {
+        for problem in self.0.errors.iter().chain(&self.0.warnings) {
             if let Some(file) = self.1 {
                 write!(f, "{}:", file.display())?;
             }
@@ -170,7 +174,7 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// `value` in backticks: on one line, not too long, and without the credentials that a URL may carry.
+/// Returns `value` in backticks: on one line, shortened, and without the credentials of a URL.
 pub(crate) fn quote(value: &str) -> String {
     let value = match (value.find("://"), value.rfind('@')) {
         (Some(scheme), Some(at)) if scheme < at => format!("{}***{}", &value[..scheme + 3], &value[at..]),
@@ -178,7 +182,7 @@ pub(crate) fn quote(value: &str) -> String {
     };
     let mut quoted = String::from("`");
     for (count, letter) in value.chars().enumerate() {
-        if count == LONGEST_QUOTE {
+        if count == MAX_QUOTED {
             quoted.push_str("...");
             break;
         }
@@ -191,7 +195,7 @@ pub(crate) fn quote(value: &str) -> String {
     quoted
 }
 
-/// Words in backticks, as in "`a`, `b`".
+/// Returns words in backticks, separated by commas.
 pub(crate) fn quote_all<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(quote).collect::<Vec<_>>().join(", ")
 }
@@ -201,14 +205,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quote_is_one_short_line_without_credentials() {
+    fn quote_is_one_short_line_without_credentials() {
         assert_eq!(quote("a\nb\u{1b}[2J"), "`a\\nb\\u{1b}[2J`");
         assert_eq!(quote("http://user:hu@sh@host/x"), "`http://***@host/x`");
-        assert_eq!(quote(&"x".repeat(1000)).len(), LONGEST_QUOTE + "``...".len());
+        assert_eq!(quote(&"x".repeat(1000)).len(), MAX_QUOTED + "``...".len());
     }
 
     #[test]
-    fn mistakes_are_shown_in_the_order_of_their_places_and_once() {
+    fn errors_are_sorted_by_location_without_duplicates() {
         let mut problems = Problems::default();
         let location = |line, column| Location { line, column };
         problems.add(location(10, 1), "third", "c");
@@ -216,7 +220,7 @@ mod tests {
         problems.add(location(9, 3), "first", "a");
         problems.add(location(9, 3), "first", "a");
         let shown = problems.in_file(Path::new("rules.yaml")).to_string();
-        let places: Vec<_> = shown.lines().step_by(2).collect();
-        assert_eq!(places, ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 errors"]);
+        let lines: Vec<_> = shown.lines().step_by(2).collect();
+        assert_eq!(lines, ["rules.yaml:9:3: first", "rules.yaml:9:20: second", "rules.yaml:10:1: third", "3 errors"]);
     }
 }

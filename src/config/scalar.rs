@@ -1,36 +1,35 @@
-//! What a word of YAML stands for, by the core schema of YAML 1.2: `off` and `no` are text.
+//! YAML scalars, resolved by the core schema of YAML 1.2: `off` and `no` are text.
 
-/// A word of the file, with what it stands for.
+/// A scalar of the file with its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scalar {
-    /// As it was written, quotes and escapes resolved.
+    /// The text, with quotes and escapes resolved.
     pub(crate) text: String,
-    /// What it stands for.
     pub(crate) kind: ScalarKind,
 }
 
-/// What a word stands for.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarKind {
     /// `null`, `~` or nothing at all.
     Null,
     /// `true` or `false`.
     Bool,
-    /// A whole number; as near as can be where it is too large to count.
+    /// A whole number. Numbers out of range become the nearest `i128`.
     Int(i128),
     /// Any other number.
     Float,
-    /// Everything else, and everything in quotes.
+    /// Any other scalar, and any scalar in quotes.
     Text,
 }
 
 impl Scalar {
-    /// A word in quotes or in a block.
+    /// Creates a scalar that was written in quotes or as a block.
     pub(crate) fn quoted(text: String) -> Self {
         Self { text, kind: ScalarKind::Text }
     }
 
-    /// A word without quotes.
+    /// Creates a scalar that was written without quotes.
     pub(crate) fn plain(text: String) -> Self {
         let kind = match text.as_str() {
             "" | "~" | "null" | "Null" | "NULL" => ScalarKind::Null,
@@ -44,12 +43,12 @@ impl Scalar {
         Self { text, kind }
     }
 
-    /// Does it stand for nothing?
+    /// Returns `true` for a null value.
     pub(crate) fn is_null(&self) -> bool {
         self.kind == ScalarKind::Null
     }
 
-    /// Is nothing written here at all?
+    /// Returns `true` if no text was written at all.
     pub(crate) fn is_absent(&self) -> bool {
         self.is_null() && self.text.is_empty()
     }
@@ -73,7 +72,7 @@ fn is_float(word: &str) -> bool {
     if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(word, ".nan" | ".NaN" | ".NAN") {
         return true;
     }
-    // What Rust calls a float is wider only by words that have letters other than an exponent's.
+    // Rust also parses words such as `infinity`, so only the letters of an exponent are allowed.
     unsigned.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'-' | b'+'))
         && unsigned.starts_with(|first: char| first == '.' || first.is_ascii_digit())
         && unsigned.parse::<f64>().is_ok()
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stand_for_what_the_core_schema_says() {
+    fn scalars_follow_the_core_schema() {
         use ScalarKind::*;
         for (word, kind) in [
             ("", Null),

@@ -1,44 +1,44 @@
-//! Holds a tree against the table of [`keys`](super::keys): the maps and lists, and which keys they have.
+//! Validates a tree against the [`keys`](super::keys) of the rule file: the maps and lists, and their keys.
 //!
-//! What is right goes on, as the values that serde fills [`file`](super::file) from; what is wrong is reported here and
-//! left out, so that no later step trips over it or reports it again.
+//! Valid values are returned for serde, which deserializes them into [`file`](super::file). Invalid values are reported
+//! and left out, so that later steps neither fail on them nor report them again.
 
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::file::SHAPES;
-use super::item::{Item, describe};
+use super::key_value::{KeyValue, describe};
 use super::keys::{Key, Kind, Shape};
 use super::node::{Entry, MERGE_KEY, Node, Value};
-use super::problem::{Broken, Problems, quote, quote_all};
+use super::problem::{Problems, Reported, quote, quote_all};
 use super::suggest::nearest;
-use super::word;
+use super::values;
 
-/// The part of a value that is right.
-pub(super) type Filled = Result<Yaml, Broken>;
+/// The valid parts of a value.
+pub(super) type Validated = Result<Yaml, Reported>;
 
-/// The part of `node` that has the shape.
-pub(crate) fn fill(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Filled {
-    Item { node, key: shape.what }.map(shape, problems)
+/// Validates `node` against `shape` and returns its valid parts.
+pub(crate) fn validate(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Validated {
+    KeyValue { node, key: shape.title }.map(shape, problems)
 }
 
-// === impl Item ===
+// === impl KeyValue ===
 
-impl<'n> Item<'n> {
-    pub(super) fn fill(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+impl<'n> KeyValue<'n> {
+    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
         if matches!(&self.node.value, Value::Scalar(scalar) if scalar.is_null()) {
-            return Err(self.wrong("has no value", "give it one, or leave the key out", problems));
+            return Err(self.report("has no value", "give it one, or leave the key out", problems));
         }
         match kind {
             Kind::Text => Ok(self.text(problems)?.into()),
             Kind::Address => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
-            Kind::Word(words) => Ok(self.word(words.built, words.unbuilt, problems)?.into()),
+            Kind::Word(words) => Ok(self.word(words.supported, problems)?.into()),
             Kind::Flag => Ok(self.flag(problems)?.into()),
-            Kind::Whole(least, most) => Ok(self.whole(*least, *most, problems)?.into()),
-            Kind::Duration(least, most) => Ok(self.duration(*least, *most, problems)?.into()),
-            Kind::Size(least, most) => Ok(self.size(*least, *most, problems)?.into()),
-            Kind::Interval(least, most) => Ok(self.interval(*least, *most, problems)?.into()),
+            Kind::Whole(min, max) => Ok(self.whole(*min, *max, problems)?.into()),
+            Kind::Duration(min, max) => Ok(self.duration(*min, *max, problems)?.into()),
+            Kind::Size(min, max) => Ok(self.size(*min, *max, problems)?.into()),
+            Kind::Interval(min, max) => Ok(self.interval(*min, *max, problems)?.into()),
             Kind::Map(shape) => self.map(shape, problems),
             Kind::Short(key, shape) => self.short(key, shape, problems),
             Kind::List(kind) => self.list(kind, problems),
@@ -51,149 +51,153 @@ impl<'n> Item<'n> {
             Kind::Fields => self.fields(problems),
             Kind::OrMap(kind, shape) => match &self.node.value {
                 Value::Map(_) => self.map(shape, problems),
-                Value::Scalar(_) | Value::List(_) => self.fill(kind, problems),
+                Value::Scalar(_) | Value::List(_) => self.validate(kind, problems),
             },
-            Kind::Unbuilt => Err(self.wrong("is not built yet", "leave it out", problems)),
+            Kind::Unsupported => Err(self.report("is not supported yet", "leave it out", problems)),
         }
     }
 
-    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Filled {
+    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Validated {
         let Value::Map(entries) = &self.node.value else {
-            let message = format!("{} must be a map, not {}", shape.what, describe(self.node));
-            return Err(problems.add(self.node.location, message, known(shape)));
+            let message = format!("{} must be a map, not {}", shape.title, describe(self.node));
+            return Err(problems.add(self.node.location, message, list_keys(shape)));
         };
-        let mut filled = Mapping::new();
+        let mut valid = Mapping::new();
         for Entry { key, location, value } in entries {
             match shape.key(key) {
                 None if key == MERGE_KEY => {}
                 None => {
-                    problems.add(*location, format!("unknown key {} in {}", quote(key), shape.what), meant(key, shape));
-                    if let Some(near) = near(key, shape) {
-                        problems.misspelt(self.node.location, near);
+                    problems.add(
+                        *location,
+                        format!("unknown key {} in {}", quote(key), shape.title),
+                        suggest(key, shape),
+                    );
+                    if let Some(near) = nearest_key(key, shape) {
+                        problems.note_misspelt(self.node.location, near);
                     }
                 }
-                Some(Key { kind: Kind::Unbuilt, .. }) => {
-                    problems.add(*location, format!("{} is not built yet", quote(key)), "leave it out");
+                Some(Key { kind: Kind::Unsupported, .. }) => {
+                    problems.add(*location, format!("{} is not supported yet", quote(key)), "leave it out");
                 }
                 Some(Key { name, kind, .. }) => {
-                    if let Ok(value) = (Item { node: value, key: name }).fill(kind, problems) {
-                        filled.insert((*name).into(), value);
+                    if let Ok(value) = (KeyValue { node: value, key: name }).validate(kind, problems) {
+                        valid.insert((*name).into(), value);
                     }
                 }
             }
         }
         let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
-        for (key, example) in shape.needs().filter(|(key, _)| !has(key)) {
-            let message = format!("{} needs {}", shape.what, quote(key));
-            problems.lacks(self.node.location, key, message, format!("for example {}", quote(example)));
+        for (key, example) in shape.required_keys().filter(|(key, _)| !has(key)) {
+            let message = format!("{} needs {}", shape.title, quote(key));
+            problems.add_missing(self.node.location, key, message, format!("for example {}", quote(example)));
         }
-        Ok(filled.into())
+        Ok(valid.into())
     }
 
-    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Filled {
+    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Validated {
         let kind = shape.key(key).map(|key| &key.kind);
         match (&self.node.value, kind) {
             (Value::Scalar(_), Some(kind)) => {
-                let value = self.fill(kind, problems)?;
+                let value = self.validate(kind, problems)?;
                 Ok(Mapping::from_iter([(key.into(), value)]).into())
             }
             _ => self.map(shape, problems),
         }
     }
 
-    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
         match &self.node.value {
             Value::List(_) => Ok(self.items(kind, problems)),
             Value::Scalar(_) | Value::Map(_) => {
                 let help = "write `[one, another]`, or a line with `- ` for each";
-                Err(self.wrong(&format!("must be a list, not {}", describe(self.node)), help, problems))
+                Err(self.report(&format!("must be a list, not {}", describe(self.node)), help, problems))
             }
         }
     }
 
-    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
+    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
         match &self.node.value {
             Value::List(items) if items.is_empty() => {
-                Err(self.wrong("must not be an empty list", "give it at least one entry", problems))
+                Err(self.report("must not be an empty list", "give it at least one entry", problems))
             }
             Value::Scalar(_) | Value::List(_) | Value::Map(_) => self.list(kind, problems),
         }
     }
 
-    /// Every item keeps its position: a broken one is null.
+    /// Returns all items; an invalid one is null, so that the others keep their positions.
     fn items(self, kind: &'static Kind, problems: &mut Problems) -> Yaml {
-        let mut filled = Vec::with_capacity(self.node.items().len());
+        let mut valid = Vec::with_capacity(self.node.items().len());
         for node in self.node.items() {
-            filled.push(Item { node, key: self.key }.fill(kind, problems).unwrap_or(Yaml::Null));
+            valid.push(KeyValue { node, key: self.key }.validate(kind, problems).unwrap_or(Yaml::Null));
         }
-        Yaml::Sequence(filled)
+        Yaml::Sequence(valid)
     }
 
-    /// Every entry keeps its name, even a wrong one, so that those who use it are not told that it is unknown.
-    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Filled {
-        let mut filled = Mapping::new();
+    /// Returns all entries, also those with invalid names: references to them must not be reported as unknown.
+    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
+        let mut valid = Mapping::new();
         for Entry { key, location, value } in
             self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY)
         {
-            if !word::is_name(key) {
-                problems.add(*location, format!("{} is not a name", quote(key)), word::NAME_HELP);
+            if !values::is_name(key) {
+                problems.add(*location, format!("{} is not a name", quote(key)), values::NAME_HELP);
             }
-            let value = Item { node: value, key }.fill(kind, problems).unwrap_or(Yaml::Null);
-            filled.insert(key.as_str().into(), value);
+            let value = KeyValue { node: value, key }.validate(kind, problems).unwrap_or(Yaml::Null);
+            valid.insert(key.as_str().into(), value);
         }
-        Ok(filled.into())
+        Ok(valid.into())
     }
 
-    fn fields(self, problems: &mut Problems) -> Filled {
-        let mut filled = Mapping::new();
+    fn fields(self, problems: &mut Problems) -> Validated {
+        let mut valid = Mapping::new();
         let entries = self.entries("names of header fields", problems)?;
         for Entry { key, value, .. } in entries.iter().filter(|entry| entry.key != MERGE_KEY) {
-            let value = Item { node: value, key }.fill(&Kind::Text, problems).unwrap_or(Yaml::Null);
-            filled.insert(key.as_str().into(), value);
+            let value = KeyValue { node: value, key }.validate(&Kind::Text, problems).unwrap_or(Yaml::Null);
+            valid.insert(key.as_str().into(), value);
         }
-        Ok(filled.into())
+        Ok(valid.into())
     }
 
-    fn entries(self, names: &str, problems: &mut Problems) -> Result<&'n [Entry], Broken> {
+    fn entries(self, names: &str, problems: &mut Problems) -> Result<&'n [Entry], Reported> {
         match &self.node.value {
             Value::Map(entries) => Ok(entries),
             Value::Scalar(_) | Value::List(_) => {
                 let message = format!("must be a map, not {}", describe(self.node));
-                Err(self.wrong(&message, format!("it maps {names} to what they stand for"), problems))
+                Err(self.report(&message, format!("write `{{ NAME: VALUE }}`, with {names}"), problems))
             }
         }
     }
 }
 
-/// The key of this shape that was probably meant.
-fn near(key: &str, shape: &'static Shape) -> Option<&'static str> {
+/// Returns the key of this shape that is most similar to `key`.
+fn nearest_key(key: &str, shape: &'static Shape) -> Option<&'static str> {
     nearest(key, shape.keys().map(|key| key.name))
 }
 
-/// What somebody may have meant by a key that is not of this shape.
-fn meant(key: &str, shape: &'static Shape) -> String {
-    if let Some(near) = near(key, shape) {
+/// Returns the help for an unknown key: a similar key, the map that the key belongs to, or the list of known keys.
+fn suggest(key: &str, shape: &'static Shape) -> String {
+    if let Some(near) = nearest_key(key, shape) {
         return format!("did you mean {}?", quote(near));
     }
     let is_near = |other: &Shape| other.contains(shape) || shape.contains(other);
     if let Some(other) = SHAPES.iter().find(|other| other.key(key).is_some() && is_near(other)) {
-        return format!("{} is a key of {}: check the indentation", quote(key), other.what);
+        return format!("{} is a key of {}: check the indentation", quote(key), other.title);
     }
     let similar = similar(key);
-    if similar.is_empty() { known(shape) } else { format!("there are {similar}") }
+    if similar.is_empty() { list_keys(shape) } else { format!("there are {similar}") }
 }
 
-/// The keys of all maps that end with this word, as in `response_timeout` for `timeout`.
+/// Lists the keys of all maps that end with this word, such as `response_timeout` for `timeout`.
 fn similar(word: &str) -> String {
     let ends = |name: &str| name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'));
     let keys_of = |shape: &&'static Shape| {
         let keys: Vec<_> = shape.keys().map(|key| key.name).filter(|name| ends(name)).collect();
-        (!keys.is_empty()).then(|| format!("{} in {}", quote_all(keys), shape.what))
+        (!keys.is_empty()).then(|| format!("{} in {}", quote_all(keys), shape.title))
     };
     SHAPES.iter().filter_map(keys_of).collect::<Vec<_>>().join("; ")
 }
 
-fn known(shape: &'static Shape) -> String {
-    let built = shape.keys().filter(|key| !matches!(key.kind, Kind::Unbuilt));
-    format!("the keys of {} are {}", shape.what, quote_all(built.map(|key| key.name)))
+fn list_keys(shape: &'static Shape) -> String {
+    let supported = shape.keys().filter(|key| !matches!(key.kind, Kind::Unsupported));
+    format!("the keys of {} are {}", shape.title, quote_all(supported.map(|key| key.name)))
 }

@@ -1,21 +1,22 @@
-//! What somebody probably meant.
+//! Suggestions for misspelt words.
 
-/// Words beyond this length are not slips of the finger.
-const LONGEST_WORD: usize = 64;
+/// Longer words get no suggestion.
+const MAX_LENGTH: usize = 64;
 
-/// The candidate nearest to `word`, if it is near enough to have been meant.
+/// Returns the candidate that is most similar to `word`, if it is similar enough to suggest.
 pub(crate) fn nearest<'w>(word: &str, candidates: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    if word.len() > LONGEST_WORD {
+    if word.len() > MAX_LENGTH {
         return None;
     }
     let word = word.to_ascii_lowercase();
     let distance = |candidate: &str| strsim::osa_distance(&word, &candidate.to_ascii_lowercase());
-    let near = |candidate: &'w str| Some((distance(candidate), candidate)).filter(|(far, _)| *far <= reach(candidate));
+    let near =
+        |candidate: &'w str| Some((distance(candidate), candidate)).filter(|(far, _)| *far <= max_distance(candidate));
     candidates.into_iter().filter_map(near).min_by_key(|(far, _)| *far).map(|(_, candidate)| candidate)
 }
 
-/// How many letters may differ.
-fn reach(word: &str) -> usize {
+/// Returns how many letters may differ.
+fn max_distance(word: &str) -> usize {
     (word.len() / 3).clamp(1, 3)
 }
 
@@ -24,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_finger_is_recognised_and_another_word_is_not() {
+    fn only_similar_words_are_suggested() {
         let keys = ["rate", "interval", "mode", "client"];
         assert_eq!(nearest("intervall", keys), Some("interval"));
         assert_eq!(nearest("Rate", keys), Some("rate"));

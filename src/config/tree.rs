@@ -1,7 +1,7 @@
-//! From text to a tree of [`Node`]s.
+//! Parses YAML text into a tree of [`Node`]s.
 //!
-//! Reading costs no more than the file is long: the tree is built without recursion, is only so deep, and a value
-//! that an alias repeats counts as often as it is repeated.
+//! Time and memory are bounded: the tree is built without recursion, its depth is limited, and each use of an alias
+//! counts all values that it repeats.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -9,16 +9,16 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::node::{Entry, MERGE_KEY, Node, Value};
-use super::problem::{Broken, Location, Problems, quote};
+use super::problem::{Location, Problems, Reported, quote};
 use super::scalar::Scalar;
 
-/// The deepest that lists and maps may be nested; the rule file itself needs eight levels.
+/// The deepest nesting of lists and maps. Rule files need eight levels.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// The most values a file may stand for once its aliases are filled in.
+/// The highest number of values in a file, with aliases expanded.
 pub(crate) const MAX_VALUES: usize = 250_000;
 
-/// A tree that is being read.
+/// Builds the tree from the events of the parser.
 struct Builder<'p> {
     open: Vec<Open>,
     anchors: HashMap<usize, Rc<Anchor>>,
@@ -27,7 +27,7 @@ struct Builder<'p> {
     problems: &'p mut Problems,
 }
 
-/// A list or a map whose end has not come yet.
+/// A list or a map whose end has not been parsed yet.
 struct Open {
     location: Location,
     anchor: usize,
@@ -39,25 +39,26 @@ enum OpenValue {
     Map { entries: Vec<Entry>, seen: HashMap<String, usize>, key: Option<Key> },
 }
 
-/// A key that waits for its value; one that was reported is only there to swallow it.
+/// A key whose value has not been parsed yet.
 struct Key {
+    /// `None` if the key was reported as an error; its value is ignored.
     text: Option<String>,
     location: Location,
 }
 
-/// A value that aliases may repeat.
+/// A value that aliases can repeat.
 struct Anchor {
     node: Node,
     values: usize,
     depth: usize,
 }
 
-/// Reads the one document of `text`.
+/// Parses the single document of `text`.
 ///
 /// # Errors
-/// What cannot be read at all; mistakes that leave a tree are only added to `problems`.
-pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> {
-    // A byte order mark is no part of the text, and no column.
+/// Fails if the text has no usable tree. Other errors are only added to `problems`.
+pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Reported> {
+    // A byte order mark must not count as a column.
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut builder = Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, problems };
     while let Some(event) = parser.next_event() {
@@ -67,7 +68,7 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
                 return Err(builder.problems.add(
                     location(*error.marker()),
                     format!("not YAML: {}", error.info()),
-                    help(error.info()),
+                    syntax_help(error.info()),
                 ));
             }
         }
@@ -79,8 +80,8 @@ pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Broken> 
     }
 }
 
-fn help(fault: &str) -> &'static str {
-    match fault.contains("anchor") {
+fn syntax_help(error: &str) -> &'static str {
+    match error.contains("anchor") {
         true => "text that starts with `*` needs quotes, as in `host: \"*.example.com\"`",
         false => {
             "look for a quote or bracket left open, a tab, a wrong indentation, or text that needs quotes: \
@@ -96,7 +97,7 @@ fn location(marker: Marker) -> Location {
 // === impl Builder ===
 
 impl Builder<'_> {
-    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Broken> {
+    fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Reported> {
         let location = location(span.start);
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
@@ -107,17 +108,17 @@ impl Builder<'_> {
                 ));
             }
             Event::Scalar(text, style, anchor, tag) => {
-                self.refuse_tag(tag.is_some(), location)?;
+                self.reject_tag(tag.is_some(), location)?;
                 self.count(1, location)?;
                 self.scalar(text.into_owned(), style, anchor, location)?;
             }
             Event::Alias(anchor) => self.alias(anchor, location)?,
             Event::SequenceStart(anchor, tag) => {
-                self.refuse_tag(tag.is_some(), location)?;
+                self.reject_tag(tag.is_some(), location)?;
                 self.open(OpenValue::List(Vec::new()), anchor, location)?;
             }
             Event::MappingStart(anchor, tag) => {
-                self.refuse_tag(tag.is_some(), location)?;
+                self.reject_tag(tag.is_some(), location)?;
                 self.open(OpenValue::Map { entries: Vec::new(), seen: HashMap::new(), key: None }, anchor, location)?;
             }
             Event::SequenceEnd | Event::MappingEnd => self.close()?,
@@ -126,7 +127,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn scalar(&mut self, text: String, style: ScalarStyle, anchor: usize, location: Location) -> Result<(), Broken> {
+    fn scalar(&mut self, text: String, style: ScalarStyle, anchor: usize, location: Location) -> Result<(), Reported> {
         if let Some(Open { value: OpenValue::Map { seen, key: key @ None, .. }, .. }) = self.open.last_mut() {
             let first = seen.insert(text.clone(), location.line);
             if text == MERGE_KEY && style == ScalarStyle::Plain {
@@ -146,15 +147,15 @@ impl Builder<'_> {
         self.finish(Node { location, value: Value::Scalar(scalar) }, anchor)
     }
 
-    fn open(&mut self, value: OpenValue, anchor: usize, location: Location) -> Result<(), Broken> {
-        self.refuse_as_key(location)?;
+    fn open(&mut self, value: OpenValue, anchor: usize, location: Location) -> Result<(), Reported> {
+        self.reject_as_key(location)?;
         self.count(1, location)?;
-        self.refuse_depth(1, location)?;
+        self.check_depth(1, location)?;
         self.open.push(Open { location, anchor, value });
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), Broken> {
+    fn close(&mut self) -> Result<(), Reported> {
         let Some(Open { location, anchor, value }) = self.open.pop() else { return Ok(()) };
         let value = match value {
             OpenValue::List(items) => Value::List(items),
@@ -163,21 +164,21 @@ impl Builder<'_> {
         self.finish(Node { location, value }, anchor)
     }
 
-    fn alias(&mut self, anchor: usize, location: Location) -> Result<(), Broken> {
-        self.refuse_as_key(location)?;
-        // The parser refuses names it does not know, so what is not there has not ended, or was a key.
+    fn alias(&mut self, anchor: usize, location: Location) -> Result<(), Reported> {
+        self.reject_as_key(location)?;
+        // The parser rejects unknown anchors, so a missing anchor belongs to a key or to an enclosing value.
         let Some(known) = self.anchors.get(&anchor).map(Rc::clone) else {
-            let message = "this alias repeats a key, or a value that it is part of";
+            let message = "an alias must not refer to a key or to a value that contains it";
             return Err(self.problems.add(location, message, "write the value out"));
         };
-        // Counted before it is copied.
+        // Count before copying, since the copy may be large.
         self.count(known.values, location)?;
-        self.refuse_depth(known.depth, location)?;
+        self.check_depth(known.depth, location)?;
         self.finish(known.node.clone(), 0)
     }
 
-    /// Hands a value to what it is part of.
-    fn finish(&mut self, mut node: Node, anchor: usize) -> Result<(), Broken> {
+    /// Adds a complete value to its list or map, or makes it the root.
+    fn finish(&mut self, mut node: Node, anchor: usize) -> Result<(), Reported> {
         if anchor > 0 {
             let (values, depth) = node.measure();
             self.count(values, node.location)?;
@@ -188,7 +189,7 @@ impl Builder<'_> {
             Some(OpenValue::List(items)) => items.push(node),
             Some(OpenValue::Map { entries, key, .. }) => {
                 if let Some(Key { text: Some(text), location }) = key.take() {
-                    // Where nothing is written, the parser points to whatever comes next.
+                    // If no value is written, the parser reports the location of the next token.
                     if matches!(&node.value, Value::Scalar(scalar) if scalar.is_absent()) {
                         node.location = location;
                     }
@@ -199,24 +200,24 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn count(&mut self, values: usize, location: Location) -> Result<(), Broken> {
+    fn count(&mut self, values: usize, location: Location) -> Result<(), Reported> {
         self.values += values;
         if self.values <= MAX_VALUES {
             return Ok(());
         }
-        let message = format!("more than {MAX_VALUES} values, counting what aliases repeat");
+        let message = format!("more than {MAX_VALUES} values, with aliases expanded");
         Err(self.problems.add(location, message, "use fewer aliases of large values"))
     }
 
-    fn refuse_depth(&mut self, more: usize, location: Location) -> Result<(), Broken> {
+    fn check_depth(&mut self, more: usize, location: Location) -> Result<(), Reported> {
         if self.open.len() + more <= MAX_DEPTH {
             return Ok(());
         }
         let message = format!("nested more than {MAX_DEPTH} levels deep");
-        Err(self.problems.add(location, message, "no key of a rule file lies that deep"))
+        Err(self.problems.add(location, message, "rule files need at most eight levels"))
     }
 
-    fn refuse_as_key(&mut self, location: Location) -> Result<(), Broken> {
+    fn reject_as_key(&mut self, location: Location) -> Result<(), Reported> {
         match self.open.last() {
             Some(Open { value: OpenValue::Map { key: None, .. }, .. }) => {
                 let help = "write `key: value`; text that starts with `{`, `[` or `*` needs quotes";
@@ -226,11 +227,13 @@ impl Builder<'_> {
         }
     }
 
-    fn refuse_tag(&mut self, tagged: bool, location: Location) -> Result<(), Broken> {
+    fn reject_tag(&mut self, tagged: bool, location: Location) -> Result<(), Reported> {
         match tagged {
-            true => {
-                Err(self.problems.add(location, "a YAML tag (`!...`) has no meaning here", "remove it, or use quotes"))
-            }
+            true => Err(self.problems.add(
+                location,
+                "YAML tags (`!...`) are not supported",
+                "remove the tag, or quote the text",
+            )),
             false => Ok(()),
         }
     }

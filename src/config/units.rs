@@ -1,5 +1,5 @@
-//! Durations as people write them: `250ms`, `10s`, `1m30s`, `2h`, `1d`; the units of the calendar: `month`; and sizes:
-//! `512B`, `16KiB`, `10MiB`, `1GiB`.
+//! Durations such as `250ms`, `10s`, `1m30s`, `2h` and `1d`, calendar units such as `month`, and sizes such as `512B`,
+//! `16KiB`, `10MiB` and `1GiB`.
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ pub(crate) struct Bytes(pub(crate) u64);
 /// The interval of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interval {
-    /// As long as this.
+    /// A fixed duration.
     Length(Millis),
-    /// As long as the calendar makes it.
+    /// A calendar unit, whose length varies.
     Unit(Unit),
 }
 
@@ -31,8 +31,8 @@ const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_0
 const SIZES: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
 
 impl Millis {
-    /// Reads whole numbers with their units, each unit shorter than the one before; nothing if it is not that. What is
-    /// too large to count is as large as can be, so that it fails as out of range and not as unreadable.
+    /// Parses whole numbers with units in descending order. Returns `None` if the text is no duration. Values that are
+    /// too large saturate, so that they fail as out of range.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (mut rest, mut units, mut total) = (text, &UNITS[..], 0_u64);
         while !rest.is_empty() {
@@ -50,8 +50,8 @@ impl Millis {
         (!text.is_empty()).then_some(Self(total))
     }
 
-    /// Returns the duration that a text such as `1 minute` or `90 S` means, in the syntax of the rule file. Returns `None` if it
-    /// means none.
+    /// Returns the duration that a text such as `1 minute` or `90 S` means, in the syntax of the rule file. Returns
+    /// `None` if the text is no duration.
     pub(crate) fn guess(text: &str) -> Option<String> {
         let text = text.trim().to_ascii_lowercase();
         let (digits, word) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
@@ -66,21 +66,20 @@ impl Millis {
         (!digits.is_empty()).then(|| format!("{digits}{unit}"))
     }
 
-    /// The shortest way to write `millis` in one unit.
+    /// Formats `millis` with the largest unit that divides it.
     pub(crate) fn show(millis: u64) -> String {
         let fits = UNITS.iter().find(|(_, length)| millis > 0 && millis.is_multiple_of(*length));
         let (unit, length) = fits.copied().unwrap_or(("ms", 1));
         format!("{}{unit}", millis / length)
     }
 
-    /// For the types of the program.
     pub(crate) fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
 }
 
 impl Bytes {
-    /// Reads a whole number with its unit; nothing if it is not that. What is too large to count is as large as can be.
+    /// Parses a whole number with a unit. Returns `None` if the text is no size. Values that are too large saturate.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (digits, name) = text.split_at(text.find(|letter: char| !letter.is_ascii_digit())?);
         let (_, length) = SIZES.iter().find(|(unit, _)| *unit == name)?;
@@ -88,7 +87,7 @@ impl Bytes {
         Some(Self(count.saturating_mul(*length)))
     }
 
-    /// The shortest way to write `bytes`.
+    /// Formats `bytes` with the largest unit that divides it.
     pub(crate) fn show(bytes: u64) -> String {
         let fits = SIZES.iter().find(|(_, length)| bytes > 0 && bytes.is_multiple_of(*length));
         let (unit, length) = fits.copied().unwrap_or(("B", 1));
@@ -118,7 +117,7 @@ impl<'de> Deserialize<'de> for Interval {
     }
 }
 
-/// The unit of this name.
+/// Returns the calendar unit with this name.
 pub(crate) fn unit(name: &str) -> Option<Unit> {
     Unit::ALL.into_iter().find(|unit| unit.name() == name)
 }
@@ -128,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_duration_is_numbers_with_units_from_long_to_short() {
+    fn duration_is_numbers_with_descending_units() {
         for (text, millis) in [
             ("250ms", 250),
             ("10s", 10_000),
@@ -164,21 +163,21 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_duration() {
+    fn other_texts_are_no_durations() {
         for text in ["", "10", "s", "1.5s", "-1s", "1 s", "1s1m", "1s1s", "1S", "1w", "10s5", "٣s", "1sms"] {
             assert_eq!(Millis::parse(text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_duration_is_shown_in_its_longest_whole_unit() {
+    fn duration_is_formatted_in_its_largest_whole_unit() {
         for (millis, text) in [(1, "1ms"), (0, "0ms"), (1500, "1500ms"), (60_000, "1m"), (172_800_000, "2d")] {
             assert_eq!(Millis::show(millis), text);
         }
     }
 
     #[test]
-    fn a_size_is_a_whole_number_with_a_unit() {
+    fn size_is_a_whole_number_with_a_unit() {
         for (text, bytes) in [("512B", 512), ("16KiB", 16_384), ("3MiB", 3 << 20), ("2GiB", 2 << 30), ("0B", 0)] {
             assert_eq!(Bytes::parse(text), Some(Bytes(bytes)), "{text}");
             assert_eq!(Bytes::show(bytes), text);

@@ -88,7 +88,7 @@ fn defaults_on_the_rules_page_are_correct() {
         };
         for row in rows(&page, section) {
             let key = row[0].trim_matches('`');
-            let Some(value) = row[2].strip_prefix('`').and_then(|value| value.strip_suffix('`')) else { continue };
+            let Some(value) = row[3].strip_prefix('`').and_then(|value| value.strip_suffix('`')) else { continue };
             if matches!((section, key), ("The rule file", "store") | ("A route", "limits")) {
                 continue; // the test file sets these keys itself
             }

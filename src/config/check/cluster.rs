@@ -1,6 +1,6 @@
-//! The nodes of a cluster that a store names. No message repeats an address, since it may hold a password.
+//! The configured nodes of a Redis Cluster. Messages contain no addresses, since these may contain a password.
 
-use super::sentinel::refuse_beside;
+use super::sentinel::reject_master_keys;
 use super::{Checked, needed, part};
 use crate::config::file;
 use crate::config::node::Node;
@@ -10,18 +10,18 @@ use crate::store::settings::RedisUrl;
 const URL_HELP: &str =
     "write `redis://[user:password@]host[:port]`, special characters percent-encoded; `rediss://...` for TLS";
 
-/// The nodes that tell of all others; none if the store is no cluster.
+/// Converts the configured nodes. Returns an empty list if the store is no cluster.
 pub(super) fn seeds(store: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
     let Some(written) = part(&store.cluster, of, "cluster", problems)? else { return Ok(Vec::new()) };
     let node = of.at("cluster");
     let urls: Vec<_> = written.iter().zip(node.items()).map(|(url, node)| seed(url, node, problems)).collect();
     let urls = urls.into_iter().collect::<Checked<Vec<_>>>()?;
-    let alone = refuse_beside(of, "cluster", problems);
+    let keys = reject_master_keys(of, "cluster", problems);
     if urls.iter().any(RedisUrl::is_tls) && !urls.iter().all(RedisUrl::is_tls) {
-        let message = "some nodes of the cluster are reached by TLS, and others are not";
-        return Err(problems.add(node.location, message, "write `rediss://` for all of them, or for none"));
+        let message = "only some nodes of the cluster use TLS";
+        return Err(problems.add(node.location, message, "use `rediss://` for all nodes, or for none"));
     }
-    alone.map(|()| urls)
+    keys.map(|()| urls)
 }
 
 fn seed(url: &Option<String>, node: &Node, problems: &mut Problems) -> Checked<RedisUrl> {

@@ -1,4 +1,4 @@
-//! What a request costs, and that it can be paid.
+//! The cost of a request, which must not exceed the capacity of a bucket.
 
 use super::matcher::header_name;
 use super::{Checked, needed, number, part};
@@ -7,15 +7,15 @@ use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::cost::{Cost, HeaderCost};
 
-/// The cost of a limit's requests. A limit that has a candidate asks the same of it.
+/// Converts `permits`.
 pub(super) fn cost(written: &Limit, node: &Node, problems: &mut Problems) -> Checked<Cost> {
     let (permits, at) = (part(&written.permits, node, "permits", problems)?, node.at("permits"));
     let capacity = capacity(written, node);
     match permits {
         None => Ok(Cost::Fixed(1)),
         Some(Permits::Fixed(permits)) => {
-            let payable = within(*permits, capacity, "permits", "no request would ever pass", at, problems);
-            payable.and_then(|()| number(Some(*permits), 1, at, problems)).map(Cost::Fixed)
+            let checked = check_capacity(*permits, capacity, "permits", "no request would ever pass", at, problems);
+            checked.and_then(|()| number(Some(*permits), 1, at, problems)).map(Cost::Fixed)
         }
         Some(Permits::Header(from)) => header_cost(from, capacity, at, problems).map(Cost::Header),
     }
@@ -35,28 +35,28 @@ fn header_cost(from: &HeaderPermits, capacity: Capacity, node: &Node, problems: 
         problems.add(node.at("default").location, message, "raise `max`, or lower `default`");
     }
     let (default, max) = (default?, max?);
-    let some = "a request without the field would never pass";
-    let payable = within(default, capacity, "default", some, node.at("default"), problems);
-    let many =
-        max.map(|max| within(max, capacity, "max", "some costs would never be granted", node.at("max"), problems));
-    payable.and(many.unwrap_or(Ok(())))?;
+    let without_field = "a request without the field would never pass";
+    let checked = check_capacity(default, capacity, "default", without_field, node.at("default"), problems);
+    let checked_max = max
+        .map(|max| check_capacity(max, capacity, "max", "some costs would never be granted", node.at("max"), problems));
+    checked.and(checked_max.unwrap_or(Ok(())))?;
     let max = max.map(|max| number(Some(max), 1, node, problems)).transpose()?;
     Ok(HeaderCost { name: name?, default: number(Some(default), 1, node, problems)?, max })
 }
 
-/// What a full bucket holds, and the key that says so.
+/// The capacity of a full bucket, and the key that defines it.
 #[derive(Clone, Copy)]
 struct Capacity {
     key: &'static str,
-    /// Nothing if that is not known.
+    /// `None` if the key has an error.
     permits: Option<u64>,
-    /// The buckets that it is shared out among; a request takes from one of them.
+    /// The number of buckets that share the capacity. A request takes all its permits from one of them.
     shards: Option<u64>,
 }
 
 fn capacity(written: &Limit, node: &Node) -> Capacity {
     let (key, permits) = match written.algorithm {
-        // The algorithm was not understood, so it is not known which key is its capacity.
+        // If `algorithm` has an error, the key of the capacity is unknown.
         None if node.has("algorithm") => ("rate", None),
         Some(Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
         None | Some(_) => ("rate", written.rate),
@@ -64,21 +64,21 @@ fn capacity(written: &Limit, node: &Node) -> Capacity {
     Capacity { key, permits, shards: written.shards.filter(|shards| *shards > 1) }
 }
 
-/// Can a bucket that is full pay this?
-fn within(
+/// Reports a cost above the capacity of a full bucket.
+fn check_capacity(
     permits: u64,
     capacity: Capacity,
     key: &str,
-    otherwise: &str,
+    consequence: &str,
     node: &Node,
     problems: &mut Problems,
 ) -> Checked<()> {
-    let of_bucket = capacity.permits.map(|most| most / capacity.shards.unwrap_or(1));
-    match of_bucket {
-        Some(most) if permits > most => {
-            let (holds, each) = (capacity.key, capacity.shards.map_or("", |_| " in each shard"));
-            let message = format!("`{key}` is {permits}, above the `{holds}` of {most}{each}: {otherwise}");
-            Err(problems.add(node.location, message, format!("raise `{holds}`, or let a request cost less")))
+    let bucket_capacity = capacity.permits.map(|permits| permits / capacity.shards.unwrap_or(1));
+    match bucket_capacity {
+        Some(max) if permits > max => {
+            let (limiting_key, each) = (capacity.key, capacity.shards.map_or("", |_| " in each shard"));
+            let message = format!("`{key}` is {permits}, above the `{limiting_key}` of {max}{each}: {consequence}");
+            Err(problems.add(node.location, message, format!("raise `{limiting_key}`, or lower the cost")))
         }
         _ => Ok(()),
     }

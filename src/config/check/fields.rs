@@ -1,4 +1,4 @@
-//! Which fields of requests are removed, and that no rule reads one of them.
+//! Header fields to remove, and rules that read removed fields.
 
 use http::HeaderName;
 
@@ -11,7 +11,7 @@ use crate::config::problem::{Location, Problems, quote};
 use crate::rules::{FieldRules, Pattern, Strip, Underscores};
 use crate::sanitize::{hop_by_hop, name};
 
-/// What stands for all of [`Strip::DEFAULT`] in a list.
+/// The word for all patterns of [`Strip::DEFAULT`].
 const DEFAULT: &str = "default";
 
 pub(super) fn fields(file: &File, root: &Node, problems: &mut Problems) -> Checked<FieldRules> {
@@ -38,7 +38,7 @@ fn strip(written: &file::Requests, node: &Node, problems: &mut Problems) -> Chec
     };
     let keep = keep?.into_iter().flatten().zip(node.at("keep").items());
     let kept: Vec<_> =
-        keep.map(|(text, node)| kept(needed(text, node, problems)?, &patterns, node, problems)).collect();
+        keep.map(|(text, node)| kept_field(needed(text, node, problems)?, &patterns, node, problems)).collect();
     Ok(Strip::new(patterns, kept.into_iter().collect::<Checked<Vec<_>>>()?))
 }
 
@@ -48,17 +48,17 @@ fn patterns(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Ch
         match needed(text, node, problems).map(String::as_str) {
             Ok(DEFAULT) => patterns.extend(defaults().map(Ok)),
             Ok(text) => patterns.push(pattern(text, node.location, problems)),
-            Err(broken) => patterns.push(Err(broken)),
+            Err(reported) => patterns.push(Err(reported)),
         }
     }
     patterns.into_iter().collect()
 }
 
-fn kept(text: &str, patterns: &[Pattern], node: &Node, problems: &mut Problems) -> Checked<HeaderName> {
+fn kept_field(text: &str, patterns: &[Pattern], node: &Node, problems: &mut Problems) -> Checked<HeaderName> {
     let name = header_name(text, node.location, problems)?;
     if !patterns.iter().any(|pattern| pattern.matches(name.as_str())) {
-        let message = format!("{} is not among the fields that are removed", quote(text));
-        return Err(problems.add(node.location, message, "leave it out of `keep`"));
+        let message = format!("{} does not match `strip`", quote(text));
+        return Err(problems.add(node.location, message, "remove it from `keep`"));
     }
     Ok(name)
 }
@@ -69,20 +69,20 @@ fn defaults() -> impl Iterator<Item = Pattern> {
 
 fn pattern(text: &str, location: Location, problems: &mut Problems) -> Checked<Pattern> {
     Pattern::parse(text).map_err(|error| {
-        let help = "write `X-Name`, `X-Prefix-*`, or `default` for all that are removed without this list";
+        let help = "use `X-Name`, `X-Prefix-*`, or `default` for the default list";
         problems.add(location, format!("{} {error}", quote(text)), help)
     })
 }
 
-/// What is known of a file when it is asked whether its rules can read their fields.
-pub(super) struct Readers<'f> {
+/// Finds rules that read header fields which are always removed.
+pub(super) struct FieldCheck<'f> {
     pub(super) fields: &'f FieldRules,
     pub(super) has_trusted_proxies: bool,
     pub(super) purpose: Purpose,
 }
 
-impl Readers<'_> {
-    /// Reports every field that a rule reads and that no request has any more by then.
+impl FieldCheck<'_> {
+    /// Reports each field that a rule reads although it is always removed before.
     pub(super) fn check(&self, file: &File, root: &Node, problems: &mut Problems) {
         let routes = file.routes.iter().flatten().zip(root.at("routes").items());
         for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
@@ -112,17 +112,20 @@ impl Readers<'_> {
 
     fn check_name(&self, text: &str, location: Location, problems: &mut Problems) {
         let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else { return };
-        let (what, help) = if hop_by_hop::is_hop_by_hop(&name) && self.purpose == Purpose::Gateway {
-            ("is for one connection only", "no rule of a gateway can read it; leave it out")
+        let (fault, help) = if hop_by_hop::is_hop_by_hop(&name) && self.purpose == Purpose::Gateway {
+            ("is a hop-by-hop field", "use another field: the gateway removes hop-by-hop fields")
         } else if name::has_unusual_chars(name.as_str()) && self.fields.underscores != Underscores::Keep {
-            ("has a character that is no letter, digit or `-`", "rename it, or add `requests: { underscores: keep }`")
+            (
+                "has a character other than letters, digits and `-`",
+                "rename it, or add `requests: { underscores: keep }`",
+            )
         } else if !self.has_trusted_proxies && self.fields.strip.has(name.as_str()) {
-            let help = "say in `clients: { trusted_proxies: [...] }` who sets it, or name it in `requests: { keep: [...] }` to \
-                        believe anybody";
-            ("is believed of trusted proxies only, and there are none", help)
+            let help = "list the proxies that set it in `clients: { trusted_proxies: [...] }`, or accept it from every \
+                        client with `requests: { keep: [...] }`";
+            ("is accepted only from trusted proxies, and none are configured", help)
         } else {
             return;
         };
-        problems.add(location, format!("{} {what}: no rule ever sees it", quote(text)), help);
+        problems.add(location, format!("{} {fault}: no rule can read it", quote(text)), help);
     }
 }

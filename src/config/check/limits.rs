@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
-use super::{Checked, candidate, cost, foreign, needed, number, part, spread};
+use super::{Checked, candidate, cost, needed, number, part, redisson, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::file;
 use crate::config::node::Node;
@@ -15,7 +15,8 @@ use crate::limit::Limiter;
 use crate::route::Route;
 use crate::rule::{Limit, OnMissingClient, OnStoreFailure, WaitPolicy};
 
-const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, `extension` in a layer, or a list of these";
+const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
+     `extension` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
@@ -23,23 +24,23 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
     let written = part(&route.limits, node, "limits", problems)?.map(Vec::as_slice).unwrap_or_default();
     let nodes = if written.is_empty() { &[] } else { node.at("limits").items() };
     duplicates(written.iter().map(|limit| limit.as_ref()?.name.as_deref()).zip(nodes), "limit", problems);
-    // A route whose name is broken is not built; its limits are only checked.
+    // If the name of the route has an error, the limits are only checked and not used.
     let group = format!("{{{prefix}tidegate:{}}}", route.name.as_deref().unwrap_or_default());
     let mut limits = Vec::with_capacity(written.len());
     for (written, node) in written.iter().zip(nodes) {
         let limit = needed(written, node, problems).and_then(|written| limit(written, node, &group, problems));
-        let others = route.limits.iter().flatten().flatten().filter_map(|limit| limit.name.as_deref());
-        let candidate = candidate::candidate(written.as_ref(), &limit, node, others, problems);
+        let other_names = route.limits.iter().flatten().flatten().filter_map(|limit| limit.name.as_deref());
+        let candidate = candidate::candidate(written.as_ref(), &limit, node, other_names, problems);
         limits.push(limit);
         limits.extend(candidate.transpose());
     }
     if limits.len() > Route::MAX_LIMITS {
-        let (most, count) = (Route::MAX_LIMITS, limits.len());
-        let message = format!("a route has at most {most} limits, candidates included, not {count}");
+        let (max, count) = (Route::MAX_LIMITS, limits.len());
+        let message = format!("a route has at most {max} limits, candidates included, not {count}");
         return Err(problems.add(
             node.at("limits").location,
             message,
-            "leave some out, or share them out among routes",
+            "remove limits, or distribute them over several routes",
         ));
     }
     limits.into_iter().collect()
@@ -48,20 +49,20 @@ pub(super) fn limits(route: &file::Route, node: &Node, prefix: &str, problems: &
 fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problems) -> Checked<Limit> {
     let permits = cost::cost(written, node, problems);
     let client = client(written, node, problems);
-    let sharing = foreign::sharing(written, node, problems);
+    let sharing = redisson::sharing(written, node, problems);
     let quota = sharing.and_then(|sharing| quota(written, sharing, node, problems));
     let wait_policy = wait_policy(written, node, problems);
     let on_missing_client = part(&written.on_missing_client, node, "on_missing_client", problems);
     let on_store_failure = on_store_failure(written, node, problems);
     let shadow = part(&written.shadow, node, "shadow", problems);
     let name = needed(&written.name, node, problems)?;
-    let mode = foreign::mode(written, sharing?, node, problems)?;
+    let mode = redisson::mode(written, sharing?, node, problems)?;
     let quota = quota?;
-    let parts = spread::parts(written, mode, &quota, node, problems);
+    let spread = spread::spread(written, mode, &quota, node, problems);
     let key = written.key.clone().unwrap_or_else(|| format!("{group}:{name}"));
     Ok(Limit {
         name: name.clone(),
-        limiter: Arc::new(parts?.spread(Limiter::new(key, mode, quota))),
+        limiter: Arc::new(spread?.apply(Limiter::new(key, mode, quota))),
         client: client?,
         permits: permits?,
         on_missing_client: match on_missing_client? {
@@ -76,14 +77,14 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
     })
 }
 
-/// A limit that adopts its rate has none to share out while the store is away.
+/// Converts `on_store_failure`. A limit with `adopt` has no rate to enforce locally while the store is unreachable.
 fn on_store_failure(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<OnStoreFailure> {
     let adopts = written.adopt == Some(true);
     match part(&written.on_store_failure, node, "on_store_failure", problems)? {
         None if adopts => Ok(OnStoreFailure::Allow),
         None => Ok(OnStoreFailure::default()),
         Some(file::OnStoreFailure::Local) if adopts => {
-            let message = "a limit that adopts its rate has none to go by while the store is away";
+            let message = "`local` needs a rate, and a limit with `adopt` has none while the store is unreachable";
             Err(problems.add(node.at("on_store_failure").location, message, "use `allow` or `deny`"))
         }
         Some(file::OnStoreFailure::Local) => Ok(OnStoreFailure::Local),
@@ -92,19 +93,17 @@ fn on_store_failure(written: &file::Limit, node: &Node, problems: &mut Problems)
     }
 }
 
-/// How long requests may wait, and how many: `queue` says nothing without `max_wait`.
+/// Converts `max_wait` and `queue`.
 fn wait_policy(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
     if matches!(written.algorithm, Some(file::Algorithm::LeakyBucket)) {
-        return Ok(None); // its slots are waited for, not its permits
+        return Ok(None); // its requests wait for time slots, which the algorithm assigns
     }
     let max_wait = part(&written.max_wait, node, "max_wait", problems);
     let (queue, at) = (part(&written.queue, node, "queue", problems), node.at("queue"));
     let Some(max_wait) = max_wait? else {
         return match queue? {
             None => Ok(None),
-            Some(_) => {
-                Err(problems.add(at.location, "`queue` has no effect without `max_wait`", "say how long to wait"))
-            }
+            Some(_) => Err(problems.add(at.location, "`queue` has no effect without `max_wait`", "add `max_wait`")),
         };
     };
     let queue = number(queue?.copied(), WaitPolicy::DEFAULT_QUEUE, at, problems)?;
@@ -112,7 +111,7 @@ fn wait_policy(written: &file::Limit, node: &Node, problems: &mut Problems) -> C
 }
 
 /// Rejects `client: extension` in the gateway, where no code could set the key.
-pub(super) fn no_extension(route: &file::Route, node: &Node, problems: &mut Problems) -> Checked<()> {
+pub(super) fn reject_extension(route: &file::Route, node: &Node, problems: &mut Problems) -> Checked<()> {
     let written = route.limits.iter().flatten().map(Option::as_ref);
     let mut checked = Ok(());
     for (limit, node) in written.zip(node.at("limits").items()) {
@@ -120,32 +119,28 @@ pub(super) fn no_extension(route: &file::Route, node: &Node, problems: &mut Prob
         for (_, node) in
             sources.zip(node.at("client").items()).filter(|(source, _)| source.as_deref() == Some("extension"))
         {
-            let message = "`extension` works only in a layer, whose program sets the key of each request";
+            let message = "`extension` works only in a layer, where the program sets the key of each request";
             checked = Err(problems.add(node.location, message.to_owned(), GATEWAY_CLIENT_HELP));
         }
     }
     checked
 }
 
-/// PER_CLIENT says who a client is; for OVERALL the question makes no sense.
+/// Converts `client`, which PER_CLIENT requires and OVERALL rejects.
 fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
     let sources = part(&written.client, node, "client", problems);
     if let Some(file::Mode::Overall) = written.mode {
-        let is_out_of_place = |key: &str| ["client", "on_missing_client"].contains(&key);
-        for entry in node.entries().iter().filter(|entry| is_out_of_place(&entry.key)) {
+        let needs_client = |key: &str| ["client", "on_missing_client"].contains(&key);
+        for entry in node.entries().iter().filter(|entry| needs_client(&entry.key)) {
             let message = format!("{} has no effect on an OVERALL limit", quote(&entry.key));
-            problems.add(
-                entry.location,
-                message,
-                "leave it out, or use `mode: PER_CLIENT` for a bucket for each client",
-            );
+            problems.add(entry.location, message, "leave it out, or use `mode: PER_CLIENT`");
         }
     }
     let Some(sources) = sources? else {
         return match written.mode {
             Some(file::Mode::PerClient) => {
                 let message = "a PER_CLIENT limit needs `client`".to_owned();
-                Err(problems.lacks(node.location, "client", message, "for example `client: ip`"))
+                Err(problems.add_missing(node.location, "client", message, "for example `client: ip`"))
             }
             Some(file::Mode::Overall) | None => Ok(ClientSource::Ip),
         };
@@ -162,7 +157,7 @@ fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checke
 }
 
 fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
-    let names = |name: &str, excluded: &[char]| {
+    let is_valid = |name: &str, excluded: &[char]| {
         let valid = |letter: char| letter.is_ascii_graphic() && !excluded.contains(&letter);
         !name.is_empty() && name.chars().all(valid)
     };
@@ -171,17 +166,21 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         None if text == "host" => return Ok(ClientSource::Host),
         None if text == "path" => return Ok(ClientSource::Path),
         None if text == "extension" => return Ok(ClientSource::Extension),
-        // A host has spellings of its own.
+        // `host` also handles absolute targets and `:authority`.
         Some(("header", name)) if name.eq_ignore_ascii_case("host") => return Ok(ClientSource::Host),
         Some(("header", name)) => return header_name(name, node.location, problems).map(ClientSource::Header),
-        Some(("cookie", name)) if names(name, &['=', ';', ',', '"']) => {
+        Some(("cookie", name)) if is_valid(name, &['=', ';', ',', '"']) => {
             return Ok(ClientSource::Cookie(name.to_owned()));
         }
-        Some(("query", name)) if names(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
+        Some(("query", name)) if is_valid(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
         Some(("tls", "subject")) => return Ok(ClientSource::Tls(TlsName::Subject)),
         Some(("tls", "san")) => return Ok(ClientSource::Tls(TlsName::San)),
         Some(("jwt", _)) => {
-            return Err(problems.add(node.location, format!("{}: `jwt` is not built yet", quote(text)), CLIENT_HELP));
+            return Err(problems.add(
+                node.location,
+                format!("{}: `jwt` is not supported yet", quote(text)),
+                CLIENT_HELP,
+            ));
         }
         _ => {}
     }
@@ -192,5 +191,5 @@ fn source(text: &str, node: &Node, problems: &mut Problems) -> Checked<ClientSou
         }
         _ => CLIENT_HELP.to_owned(),
     };
-    Err(problems.add(node.location, format!("{} does not tell clients apart", quote(text)), help))
+    Err(problems.add(node.location, format!("{} is not a client source", quote(text)), help))
 }

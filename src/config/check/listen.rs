@@ -1,4 +1,4 @@
-//! Where clients and operators connect, and where the access log goes.
+//! Listeners for clients and operators, and the access log.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -7,43 +7,48 @@ use ipnet::IpNet;
 
 use super::{Checked, duration, listen_tls, needed, number, part};
 use crate::config::file::{self, File};
-use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
+use crate::config::referenced_files::ReferencedFiles;
 use crate::config::suggest::nearest;
 use crate::config::units::Bytes;
 use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose, Source};
 
-const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, or `unix:/path` for a Unix socket";
+const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, \
+                            or `unix:/path` for a Unix socket";
 
 pub(super) fn listen(file: &File, root: &Node, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
     let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
     if source.purpose == Purpose::Gateway && !root.has("listen") {
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
-        return Err(problems.lacks(root.location, "listen", message, help));
+        return Err(problems.add_missing(root.location, "listen", message, help));
     }
     let pairs = written.iter().zip(root.at("listen").items());
     let entries: Vec<_> =
-        pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, source.named, problems)).collect();
+        pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, source.files, problems)).collect();
     entries.into_iter().collect()
 }
 
-fn one(entry: &file::Listen, node: &Node, named: NamedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
+fn one(entry: &file::Listen, node: &Node, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
     let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
     let mode = mode(entry, &address, node, problems);
     let default = Listen::new(address?);
     let mut count = |value, default, key| number(value, default, node.at(key), problems);
     let max_connections = count(entry.max_connections, default.max_connections, "max_connections");
-    let (key, of_one) = ("max_connections_per_client", entry.max_connections_per_client);
-    let max_connections_per_client = count(of_one, default.max_connections_per_client, key);
+    let (key, per_client) = ("max_connections_per_client", entry.max_connections_per_client);
+    let max_connections_per_client = count(per_client, default.max_connections_per_client, key);
     let max_fields = count(entry.max_fields, default.max_fields, "max_fields");
     let mut size = |value: Option<Bytes>, default, key| count(value.map(|Bytes(bytes)| bytes), default, key);
     let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
     let max_target = size(entry.max_target, default.max_target, "max_target");
-    let tls = listen_tls::tls(entry, node, named, problems);
+    let tls = listen_tls::tls(entry, node, files, problems);
     if entry.tls.is_some() && default.address.path().is_some() {
-        let message = "TLS is not spoken on a Unix socket";
-        return Err(problems.add(node.at("tls").location, message, "leave it out: no other machine can connect there"));
+        let message = "`tls` applies only to TCP listeners";
+        return Err(problems.add(
+            node.at("tls").location,
+            message,
+            "leave it out: other machines cannot connect to a Unix socket",
+        ));
     }
     Ok(Listen {
         tls: tls?,
@@ -73,17 +78,17 @@ fn one(entry: &file::Listen, node: &Node, named: NamedFiles<'_>, problems: &mut 
     })
 }
 
-/// Who may connect to a Unix socket.
+/// Converts the file mode of a Unix socket.
 fn mode(entry: &file::Listen, address: &Checked<ListenAddress>, node: &Node, problems: &mut Problems) -> Checked<u32> {
     let Some(text) = &entry.mode else { return Ok(Listen::DEFAULT_MODE) };
     let location = node.at("mode").location;
     if let Ok(ListenAddress::Tcp(_)) = address {
-        return Err(problems.add(location, "`mode` is of a Unix socket, and this is none", "leave it out"));
+        return Err(problems.add(location, "`mode` applies only to Unix sockets", "leave it out"));
     }
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
-    let message = || format!("{} is not the mode of a file", quote(text));
-    mode.ok_or_else(|| problems.add(location, message(), "`\"0660\"`: its user and its group may connect"))
+    let message = || format!("{} is not a file mode", quote(text));
+    mode.ok_or_else(|| problems.add(location, message(), "use `\"0660\"` to let the socket's user and group connect"))
 }
 
 pub(super) fn max_connections(file: &File, root: &Node, problems: &mut Problems) -> Checked<usize> {
@@ -103,18 +108,18 @@ fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<ListenAd
     text.parse().map_err(|fault| problems.add(node.location, format!("{} {fault}", quote(text)), ADDRESS_HELP))
 }
 
-/// Where only proxies may connect, somebody has to be one.
+/// Reports listeners with `proxy_protocol` if there are no trusted proxies, since no client could connect.
 pub(super) fn proxies(listen: &Checked<Vec<Listen>>, trusted: &[IpNet], root: &Node, problems: &mut Problems) {
     for (entry, node) in listen.iter().flatten().zip(root.at("listen").items()) {
         if entry.proxy_protocol && trusted.is_empty() {
-            let message = "`proxy_protocol` is only spoken with `clients.trusted_proxies`, of which there are none";
-            let help = "name the proxies: `clients: { trusted_proxies: [10.0.0.0/8] }`";
+            let message = "`proxy_protocol` needs `clients.trusted_proxies`, which is empty";
+            let help = "list the proxies: `clients: { trusted_proxies: [10.0.0.0/8] }`";
             problems.add(node.at("proxy_protocol").location, message, help);
         }
     }
 }
 
-/// Two sockets on one port would only fail when the gateway starts.
+/// Reports listeners that use the same port or path. Otherwise only the start of the gateway would fail.
 pub(super) fn overlaps(
     listen: &Checked<Vec<Listen>>,
     admin: &Checked<Option<ListenAddress>>,
@@ -128,12 +133,12 @@ pub(super) fn overlaps(
     for (address, location) in entries.chain(admin) {
         match taken.iter().find(|(other, _)| overlap(other, address)) {
             Some((other, first)) if root.has("admin") || location != root.location => {
-                let message = format!("`{address}` is taken by `{other}` on line {}", first.line);
-                let own = if address.tcp().is_some() { "give each its own port" } else { "give each its own path" };
-                problems.add(location, message, own);
+                let message = format!("`{address}` is already used by `{other}` on line {}", first.line);
+                let help = if address.tcp().is_some() { "use different ports" } else { "use different paths" };
+                problems.add(location, message, help);
             }
             Some((other, first)) => {
-                let message = format!("`{other}` is where operators connect unless `admin` says otherwise");
+                let message = format!("`{other}` is the default address of `admin`");
                 problems.add(*first, message, "choose another port, or set `admin`");
             }
             None => taken.push((address, location)),
@@ -151,7 +156,7 @@ fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
 pub(super) fn access_log(
     file: &File,
     root: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<AccessLog> {
     let text = match part(&file.access_log, root, "access_log", problems)?.map(String::as_str) {
@@ -159,24 +164,24 @@ pub(super) fn access_log(
         Some("stdout") => return Ok(AccessLog::Stdout),
         Some(text) => text,
     };
-    // A bare word is more likely a slip than the name of a file.
+    // A bare word is probably a typo and not a file name.
     if text.contains(['/', '.']) {
-        let path = named.path(text);
-        if named.are_checked() {
-            folder_exists(&path, root.at("access_log"), problems)?;
+        let path = files.path(text);
+        if files.are_checked() {
+            check_folder(&path, root.at("access_log"), problems)?;
         }
         return Ok(AccessLog::File(path));
     }
     let help = match nearest(text, ["off", "stdout"]) {
         Some(word) => format!("did you mean {}?", quote(word)),
-        None => format!("for a file of this name write {}", quote(&format!("./{text}"))),
+        None => format!("for a file with this name write {}", quote(&format!("./{text}"))),
     };
     let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
     Err(problems.add(root.at("access_log").location, message, help))
 }
 
-/// The gateway creates the file of the access log, but not the folder that it is in.
-fn folder_exists(path: &Path, node: &Node, problems: &mut Problems) -> Checked<()> {
+/// Reports an error if the folder of the access log does not exist. The gateway creates only the file.
+fn check_folder(path: &Path, node: &Node, problems: &mut Problems) -> Checked<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() {
         return Ok(());

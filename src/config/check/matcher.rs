@@ -1,11 +1,11 @@
-//! What a route matches: hosts, paths, methods and header fields.
+//! The matcher of a route: host, path, methods and header fields.
 
 use http::{HeaderName, HeaderValue, Method};
 
 use super::{Checked, needed, parsed, part};
 use crate::config::file;
 use crate::config::node::{Entry, Node};
-use crate::config::problem::{Broken, Location, Problems, quote};
+use crate::config::problem::{Location, Problems, Reported, quote};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
@@ -20,7 +20,7 @@ pub(super) fn matcher(
     let path = pattern(&written.path, node, "path", PathPattern::parse, problems).and_then(|path| {
         let kept = requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
         match &path {
-            Some(path) if !kept && path.has_encoded_slash() => Err(never_kept(path, node.at("path"), problems)),
+            Some(path) if !kept && path.has_encoded_slash() => Err(unmatchable_slash(path, node.at("path"), problems)),
             _ => Ok(path),
         }
     });
@@ -29,9 +29,9 @@ pub(super) fn matcher(
     Ok(Matcher { host: host?, path: path?, methods: methods?, headers: headers? })
 }
 
-fn never_kept(path: &PathPattern, node: &Node, problems: &mut Problems) -> Broken {
-    let message = format!("{} has an encoded slash, which no path keeps", quote(&path.to_string()));
-    problems.add(node.location, message, "set `encoded_slash: keep` in `requests`, or write it without")
+fn unmatchable_slash(path: &PathPattern, node: &Node, problems: &mut Problems) -> Reported {
+    let message = format!("{} has an encoded slash, which no normalized path contains", quote(&path.to_string()));
+    problems.add(node.location, message, "set `encoded_slash: keep` in `requests`, or remove the slash")
 }
 
 fn pattern<P>(
@@ -49,20 +49,20 @@ fn pattern<P>(
                 "a host is `api.example.com`, or `*.example.com` for all hosts below it; no scheme, no port",
             ),
             PatternError::Path(_) => (
-                format!("{} is not a path in its normal form", quote(text)),
-                "a path starts with `/` and has no `//`, `.`, `..`, `?` or `#`; only what must be is percent-encoded",
+                format!("{} is not a normalized path", quote(text)),
+                "a path starts with `/`, has no `//`, `.`, `..`, `?` or `#`, and has no needless percent-encoding",
             ),
             PatternError::Parameters(_) => (
-                format!("{} has the parameters of a segment", quote(text)),
-                "what is behind a `;` takes no part in matching: leave it out, and paths with any parameters match",
+                format!("{} has path parameters", quote(text)),
+                "remove everything from `;` to the next `/`: paths match with any parameters",
             ),
             PatternError::Rest(_) => (
                 format!("`**` is not the last segment of {}", quote(text)),
-                "`/a/**` is for everything below `/a`; `{name}` is for any one segment",
+                "`/a/**` matches everything below `/a`; `{name}` matches one segment",
             ),
             PatternError::Segment(segment) => (
                 format!("{} is neither a literal segment nor `{{name}}`", quote(&segment)),
-                "a name in braces is a whole segment: `/users/{id}/posts`; for the rest of a path write `/**`",
+                "use braces for a whole segment, as in `/users/{id}/posts`, and `/**` for the rest of a path",
             ),
         };
         problems.add(node.at(key).location, message, help)
@@ -78,20 +78,20 @@ fn methods(written: &file::Match, node: &Node, problems: &mut Problems) -> Check
     methods.into_iter().collect()
 }
 
-/// Methods may be anybody's, but one that is nearly a common one is a slip: methods are case-sensitive, so it would
-/// never match.
+/// Parses a method. Custom methods are allowed, but a method that resembles a standard one is probably a typo. Methods
+/// are case-sensitive.
 fn method(text: &str, node: &Node, problems: &mut Problems) -> Checked<Method> {
     const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
-    let meant = COMMON.into_iter().find(|common| {
+    let similar = COMMON.into_iter().find(|common| {
         *common != text
             && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
     });
-    match (Method::from_bytes(text.as_bytes()), meant) {
+    match (Method::from_bytes(text.as_bytes()), similar) {
         (Ok(method), None) => Ok(method),
-        (_, meant) => {
-            let help = match meant {
+        (_, similar) => {
+            let help = match similar {
                 Some(common) => format!("did you mean {}?", quote(common)),
-                None => "a method is a word such as `GET` or `POST`".to_owned(),
+                None => "use a method such as `GET` or `POST`".to_owned(),
             };
             Err(problems.add(node.location, format!("{} is not a method", quote(text)), help))
         }
@@ -114,10 +114,10 @@ fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Check
                         "a header field must equal the value; leave it out to match any",
                     );
                 }
-                let error = || format!("{} is not a value of a header field", quote(text));
+                let error = || format!("{} is not a header field value", quote(text));
                 parsed(
                     HeaderValue::from_str(text).map_err(|_| error()),
-                    "write it without control characters",
+                    "remove the control characters",
                     value,
                     problems,
                 )
@@ -130,7 +130,7 @@ fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Check
 
 pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
     HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
-        let message = format!("{} is not the name of a header field", quote(text));
-        problems.add(location, message, "a name is letters, digits and `-`, without a colon")
+        let message = format!("{} is not a header field name", quote(text));
+        problems.add(location, message, "use letters, digits and `-`, without a colon")
     })
 }

@@ -1,18 +1,18 @@
-//! Names that must differ.
+//! Unique names.
 
 use std::collections::HashMap;
 
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
 
-/// Names that are given twice among their kind.
+/// Reports names that occur more than once.
 pub(super) fn duplicates<'f>(
-    named: impl Iterator<Item = (Option<&'f str>, &'f Node)>,
+    items: impl Iterator<Item = (Option<&'f str>, &'f Node)>,
     what: &str,
     problems: &mut Problems,
 ) {
     let mut seen: HashMap<&str, Location> = HashMap::new();
-    for (name, node) in named {
+    for (name, node) in items {
         let (Some(name), location) = (name, node.at("name").location) else { continue };
         match seen.get(name) {
             Some(first) => {

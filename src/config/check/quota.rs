@@ -1,6 +1,6 @@
-//! How many permits come in which time, by which algorithm.
+//! The quota of a limit: rate, interval and algorithm.
 
-use super::{Checked, foreign, needed, number, parsed, part, windows};
+use super::{Checked, needed, number, parsed, part, redisson, windows};
 use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
@@ -8,7 +8,7 @@ use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, Quota};
 
-/// The keys that belong to one algorithm, with its name in the file.
+/// Keys that apply to one algorithm only, with the algorithm and its name.
 const OWN_KEYS: [(&str, file::Algorithm, &str); 3] = [
     ("burst", file::Algorithm::Gcra, "gcra"),
     ("segments", file::Algorithm::SlidingWindow, "sliding_window"),
@@ -22,11 +22,11 @@ pub(super) fn quota(
     problems: &mut Problems,
 ) -> Checked<Quota> {
     if let Some(sharing) = sharing {
-        return foreign::quota(written, sharing, node, problems);
+        return redisson::quota(written, sharing, node, problems);
     }
     let kind = part(&written.algorithm, node, "algorithm", problems)?.copied();
     let kind = kind.unwrap_or(file::Algorithm::TokenBucket);
-    own_keys(kind, node, problems);
+    reject_other_keys(kind, node, problems);
     let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));
     let windows = match kind {
         file::Algorithm::SlidingWindow => Some(windows::sliding(written, node, problems)?),
@@ -42,11 +42,11 @@ pub(super) fn quota(
         file::Algorithm::TokenBucket => Algorithm::TokenBucket,
         file::Algorithm::SlidingWindow | file::Algorithm::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
     };
-    parsed(Quota::new(*rate, interval, algorithm), "choose numbers in these ranges", node, problems)
+    parsed(Quota::new(*rate, interval, algorithm), "use values in these ranges", node, problems)
 }
 
-/// Keys of one algorithm make no sense with another.
-fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
+/// Reports keys that apply only to other algorithms.
+fn reject_other_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
     for (key, _, name) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != algorithm) {
         let Some(entry) = node.entries().iter().find(|entry| entry.key == *key) else { continue };
         let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
@@ -54,7 +54,7 @@ fn own_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
     }
 }
 
-/// What may wait for slots: as many permits as one interval has, for as long as that takes, unless the file says otherwise.
+/// Converts the queue of `leaky_bucket`. By default it holds the permits of one interval.
 fn queue(written: &file::Limit, rate: u64, interval: u64, node: &Node, problems: &mut Problems) -> Checked<Queue> {
     let max_wait = part(&written.max_wait, node, "max_wait", problems)?.map_or(interval, |max_wait| max_wait.0);
     let length = part(&written.queue, node, "queue", problems)?.copied().unwrap_or(rate);

@@ -1,33 +1,35 @@
-//! Routes that no request ever reaches, since an earlier one takes all of theirs.
+//! Routes that no request can reach, because an earlier route matches all of their requests.
 
 use std::collections::HashMap;
 
 use crate::config::problem::{Location, Problems, quote};
 use crate::route::Matcher;
 
-/// A route's matcher, its name and its location.
-pub(super) type Named<'f> = (Matcher, &'f str, Location);
+/// The matcher of a route with its name and location.
+pub(super) type NamedMatcher<'f> = (Matcher, &'f str, Location);
 
-/// Reports every route that one before it covers.
+/// Reports each route that an earlier route covers.
 ///
-/// A route with a host or a first segment of its own covers only routes with the same, so each is compared with its
-/// kin and with those that have none; comparing all with all takes seconds for a file of 20,000 routes.
-pub(super) fn check(routes: &[Named<'_>], problems: &mut Problems) {
-    let mut kin: HashMap<_, Vec<usize>> = HashMap::new();
+/// A route with a literal host or first segment covers only routes with the same one. So each route is compared only
+/// with routes that have the same lookup key or none: comparing all pairs takes seconds for 20,000 routes.
+pub(super) fn check(routes: &[NamedMatcher<'_>], problems: &mut Problems) {
+    let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
     for (index, (matcher, name, location)) in routes.iter().enumerate() {
         let (host, segment) = matcher.lookup_key();
         let mut keys = vec![(host, segment), (None, segment), (host, None), (None, None)];
         keys.dedup();
-        let earlier = keys.iter().filter_map(|key| kin.get(key)).flatten();
-        if let Some((_, first, line)) =
+        let earlier = keys.iter().filter_map(|key| by_key.get(key)).flatten();
+        if let Some((_, first, first_location)) =
             earlier.filter(|index| routes[**index].0.covers(matcher)).min().map(|index| &routes[*index])
         {
             let (name, first) = (quote(name), quote(first));
-            let message =
-                format!("route {name} is never reached: route {first} on line {} takes all its requests", line.line);
-            problems.add(*location, message, format!("move it above {first}, or let {first} match less"));
+            let message = format!(
+                "route {name} is unreachable: route {first} on line {} matches all its requests",
+                first_location.line
+            );
+            problems.add(*location, message, format!("move it above {first}, or narrow {first}"));
         }
-        kin.entry((host, segment)).or_default().push(index);
+        by_key.entry((host, segment)).or_default().push(index);
     }
 }
 
@@ -53,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn looking_among_kin_finds_what_comparing_all_with_all_finds(matchers in prop::collection::vec(matcher(), 0..12)) {
+        fn lookup_keys_find_the_same_as_all_pairs(matchers in prop::collection::vec(matcher(), 0..12)) {
             let name = |(index, matcher)| (matcher, "route", Location { line: index + 1, column: 1 });
             let routes: Vec<_> = matchers.into_iter().enumerate().map(name).collect();
             let mut problems = Problems::default();
@@ -63,7 +65,8 @@ mod tests {
             for (index, (matcher, ..)) in routes.iter().enumerate() {
                 if let Some(first) = routes[..index].iter().position(|(earlier, ..)| earlier.covers(matcher)) {
                     let line = first + 1;
-                    let message = format!("route `route` is never reached: route `route` on line {line} takes all its requests");
+                    let message =
+                        format!("route `route` is unreachable: route `route` on line {line} matches all its requests");
                     expected.push((index + 1, message));
                 }
             }

@@ -1,4 +1,4 @@
-//! How requests are read.
+//! The interpretation of request paths: `requests`.
 
 use super::{Checked, part};
 use crate::config::file::{self, File};

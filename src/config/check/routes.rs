@@ -1,4 +1,4 @@
-//! Routes: their names, and where they lead.
+//! Routes: names, upstreams and response fields.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use crate::policy::RateLimitHeaders;
 use crate::route::{Matcher, Route, Routes};
 use crate::rules::Requests;
 
-/// What a route is checked against.
+/// The parts of the configuration that routes depend on.
 #[derive(Clone, Copy)]
-pub(super) struct Around<'f> {
+pub(super) struct RouteContext<'f> {
     pub(super) purpose: Purpose,
-    /// Put before the names of limiters.
+    /// The prefix of limiter names.
     pub(super) prefix: &'f str,
-    /// Is the store spread over several nodes?
+    /// Whether the store is a Redis Cluster.
     pub(super) is_cluster: bool,
-    /// How requests are read, if that is known.
+    /// The checked `requests`, or `None` if they have errors.
     pub(super) requests: Option<Requests>,
 }
 
-pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mut Problems) -> Checked<Routes> {
+pub(super) fn routes(file: &File, root: &Node, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Routes> {
     let written = needed(&file.routes, root, problems)?;
     let nodes = root.at("routes").items();
     duplicates(written.iter().map(|route| route.as_ref()?.name.as_deref()).zip(nodes), "route", problems);
@@ -37,17 +37,18 @@ pub(super) fn routes(file: &File, root: &Node, around: Around<'_>, problems: &mu
             routes.push(Err(problems.reported(node.location)));
             continue;
         };
-        let matcher = matcher(written, node, around.requests, problems);
+        let matcher = matcher(written, node, context.requests, problems);
         if let (Ok(matcher), Some(name)) = (&matcher, &written.name) {
             matchers.push((matcher.clone(), name.as_str(), node.location));
         }
-        let upstream = upstream(written, node, file, around, problems);
-        let limits = limits::limits(written, node, around.prefix, problems);
-        let limits = match around.purpose {
+        let upstream = upstream(written, node, file, context, problems);
+        let limits = limits::limits(written, node, context.prefix, problems);
+        let limits = match context.purpose {
             Purpose::Layer => limits,
-            Purpose::Gateway => limits::no_extension(written, node, problems).and(limits),
+            Purpose::Gateway => limits::reject_extension(written, node, problems).and(limits),
         };
-        let limits = limits.map(|limits| if around.is_cluster { spread::over_nodes(limits, written) } else { limits });
+        let limits =
+            limits.map(|limits| if context.is_cluster { spread::apply_default(limits, written) } else { limits });
         let mut route = route(written, node, matcher, upstream, limits, problems);
         if let Ok(route) = &mut route
             && !carries_upgrades(file, route)
@@ -83,13 +84,13 @@ fn route(
     })
 }
 
-/// Returns `false` if the route's upstream is always sent HTTP/2, whose connections cannot be switched to another protocol.
+/// Returns `false` if the route's upstream always uses HTTP/2, which has no `Upgrade`.
 fn carries_upgrades(file: &File, route: &Route) -> bool {
-    let named = route.upstream.as_deref().and_then(|name| file.upstreams.as_ref()?.get(name)?.as_ref());
-    named.is_none_or(|upstream| upstream.protocol != Some(file::Protocol::Http2))
+    let upstream = route.upstream.as_deref().and_then(|name| file.upstreams.as_ref()?.get(name)?.as_ref());
+    upstream.is_none_or(|upstream| upstream.protocol != Some(file::Protocol::Http2))
 }
 
-/// An empty list tells nothing; none at all is the default.
+/// Converts `headers`. An empty list sends no fields.
 fn rate_limit_headers(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<RateLimitHeaders> {
     let Some(fields) = part(&written.headers, node, "headers", problems)? else {
         return Ok(RateLimitHeaders::default());
@@ -104,27 +105,27 @@ fn upstream(
     written: &file::Route,
     node: &Node,
     file: &File,
-    around: Around<'_>,
+    context: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<Arc<str>>> {
     let Some(name) = part(&written.upstream, node, "upstream", problems)? else {
-        return match around.purpose {
+        return match context.purpose {
             Purpose::Layer => Ok(None),
             Purpose::Gateway => {
-                let help = "add `upstream: NAME`, with a NAME of `upstreams`";
+                let help = "add `upstream: NAME` with a name from `upstreams`";
                 let message = "a route of a gateway needs `upstream`".to_owned();
-                Err(problems.lacks(node.location, "upstream", message, help))
+                Err(problems.add_missing(node.location, "upstream", message, help))
             }
         };
     };
-    let known = file.upstreams.iter().flatten().map(|(name, _)| name.as_str());
-    if known.clone().any(|known| known == name) {
+    let declared = file.upstreams.iter().flatten().map(|(name, _)| name.as_str());
+    if declared.clone().any(|declared| declared == name) {
         return Ok(Some(Arc::from(name.as_str())));
     }
-    let help = match (nearest(name, known.clone()), known.clone().next()) {
+    let help = match (nearest(name, declared.clone()), declared.clone().next()) {
         (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, Some(_)) => format!("the upstreams are {}", quote_all(known.take(10))),
-        (None, None) => "`upstreams` has none yet: add it there".to_owned(),
+        (None, Some(_)) => format!("the upstreams are {}", quote_all(declared.take(10))),
+        (None, None) => "add it to `upstreams`".to_owned(),
     };
     Err(problems.add(node.at("upstream").location, format!("unknown upstream {}", quote(name)), help))
 }

@@ -1,58 +1,58 @@
-//! Over how many parts of a cluster a limit is spread.
+//! Distribution of a limit over the nodes of a Redis Cluster: `partitions` and `shards`.
 
 use std::sync::Arc;
 
 use super::{Checked, number, part};
 use crate::config::file;
 use crate::config::node::Node;
-use crate::config::problem::{Broken, Problems, quote};
+use crate::config::problem::{Problems, Reported, quote};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::rule::Limit;
 
-/// The keys, with the modes that they are for.
+/// Each key with its mode, and the key of the other mode.
 const KEYS: [(&str, Mode, &str); 2] =
     [("partitions", Mode::PerClient, "shards"), ("shards", Mode::Overall, "partitions")];
 
-/// Into how many partitions clients are spread on a cluster, unless the file says it.
+/// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;
 
-/// The limits of a route that all go by one client, and are not spread by the file, are spread over the nodes of a cluster:
-/// they share their partitions, and so are one decision as before.
-pub(super) fn over_nodes(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
+/// Partitions the limits of a route by default, if all of them are PER_CLIENT with the same client. They share their
+/// partitions, so a single script call still decides all of them.
+pub(super) fn apply_default(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
     let is_written = written.limits.iter().flatten().flatten().any(|limit| limit.partitions.is_some());
     let first = limits.first().map(|first| first.client.clone());
-    let can_be = |limit: &Limit| {
-        let is_ours = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
-        limit.mode() == Mode::PerClient && is_ours && Some(&limit.client) == first.as_ref()
+    let can_be_partitioned = |limit: &Limit| {
+        let is_own = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
+        limit.mode() == Mode::PerClient && is_own && Some(&limit.client) == first.as_ref()
     };
-    if is_written || !limits.iter().all(can_be) {
+    if is_written || !limits.iter().all(can_be_partitioned) {
         return limits;
     }
-    let spread = |limit: Limit| {
+    let partition = |limit: Limit| {
         let Limiter { name, mode, quota, .. } = &*limit.limiter;
         let limiter = Limiter::new(name.clone(), *mode, *quota).partitioned(DEFAULT_PARTITIONS);
         Limit { limiter: Arc::new(limiter), ..limit }
     };
-    limits.into_iter().map(spread).collect()
+    limits.into_iter().map(partition).collect()
 }
 
-/// How many partitions, or shards.
-pub(super) struct Parts {
+/// The number of partitions of a PER_CLIENT limit, or of shards of an OVERALL limit.
+pub(super) struct Spread {
     mode: Mode,
-    parts: u32,
+    count: u32,
 }
 
-pub(super) fn parts(
+pub(super) fn spread(
     written: &file::Limit,
     mode: Mode,
     quota: &Quota,
     node: &Node,
     problems: &mut Problems,
-) -> Checked<Parts> {
+) -> Checked<Spread> {
     let partitions = part(&written.partitions, node, "partitions", problems);
     let shards = part(&written.shards, node, "shards", problems);
-    for (key, of, instead) in KEYS.into_iter().filter(|(key, ..)| node.has(key)) {
-        if of != mode {
+    for (key, key_mode, instead) in KEYS.into_iter().filter(|(key, ..)| node.has(key)) {
+        if key_mode != mode {
             let message = format!("{} has no effect on a limit with `mode: {mode}`", quote(key));
             return Err(problems.add(
                 node.at(key).location,
@@ -61,38 +61,38 @@ pub(super) fn parts(
             ));
         }
         if let Algorithm::Redisson(_) = quota.algorithm() {
-            let message = format!("{} cannot be used with `key`, whose buckets Redisson names", quote(key));
-            return Err(problems.add(node.at(key).location, message, "leave one of them out"));
+            let message = format!("{} cannot be used with `key`: Redisson defines the buckets", quote(key));
+            return Err(problems.add(node.at(key).location, message, "keep one of them"));
         }
     }
-    let (key, parts) = match mode {
+    let (key, count) = match mode {
         Mode::PerClient => ("partitions", partitions?.copied()),
         Mode::Overall => ("shards", shards?.copied()),
     };
-    let parts = Parts { mode, parts: number(parts, 1, node.at(key), problems)? };
+    let spread = Spread { mode, count: number(count, 1, node.at(key), problems)? };
     match mode {
-        Mode::Overall if parts.parts > 1 => parts.are_shards_of(quota, node.at(key), problems).map(|()| parts),
-        Mode::Overall | Mode::PerClient => Ok(parts),
+        Mode::Overall if spread.count > 1 => spread.check_shards(quota, node.at(key), problems).map(|()| spread),
+        Mode::Overall | Mode::PerClient => Ok(spread),
     }
 }
 
-impl Parts {
-    /// The same limiter, spread.
-    pub(super) fn spread(&self, limiter: Limiter) -> Limiter {
+impl Spread {
+    /// Returns the limiter with its partitions or shards.
+    pub(super) fn apply(&self, limiter: Limiter) -> Limiter {
         match self.mode {
-            Mode::PerClient => limiter.partitioned(self.parts),
-            Mode::Overall => limiter.sharded(self.parts),
+            Mode::PerClient => limiter.partitioned(self.count),
+            Mode::Overall => limiter.sharded(self.count),
         }
     }
 
-    fn are_shards_of(&self, quota: &Quota, node: &Node, problems: &mut Problems) -> Result<(), Broken> {
-        let (shards, fewest) = (self.parts, quota.rate().min(quota.capacity()));
+    fn check_shards(&self, quota: &Quota, node: &Node, problems: &mut Problems) -> Result<(), Reported> {
+        let (shards, min_permits) = (self.count, quota.rate().min(quota.capacity()));
         if let Algorithm::LeakyBucket(_) = quota.algorithm() {
-            let message = "`shards` cannot be used with `leaky_bucket`, whose requests wait in one row";
+            let message = "`shards` cannot be used with `leaky_bucket`, which has a single queue";
             return Err(problems.add(node.location, message, "leave it out, or use `algorithm: gcra`"));
         }
-        if shards > fewest {
-            let message = format!("{shards} shards cannot share {fewest} permits: each needs one at least");
+        if shards > min_permits {
+            let message = format!("{shards} shards cannot share {min_permits} permits: each shard needs at least one");
             return Err(problems.add(node.location, message, "use fewer shards"));
         }
         Ok(())

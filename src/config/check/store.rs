@@ -1,17 +1,17 @@
-//! Where buckets are kept. No message repeats an address or a secret, since both may hold a password.
+//! The store. Messages contain no addresses and no secrets, since both may contain a password.
 
 use super::{Checked, cluster, duration, needed, number, part, sentinel, tls};
 use crate::config::file::{self, File};
-use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
+use crate::config::referenced_files::ReferencedFiles;
 use crate::config::suggest::nearest;
 use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
-/// Shorter secrets can be guessed.
-const SHORTEST_SECRET: usize = 16;
+/// The minimum length of `key_secret` in bytes. Shorter secrets can be guessed.
+const MIN_SECRET_LENGTH: usize = 16;
 
-/// What the store `memory` has no use for.
+/// Keys that have no effect on the store `memory`.
 const REDIS_KEYS: [&str; 10] = [
     "user",
     "password",
@@ -25,13 +25,13 @@ const REDIS_KEYS: [&str; 10] = [
     "min_gateways",
 ];
 
-/// The keys that say where the store is. Exactly one of them is needed.
-const PLACES: [&str; 3] = ["url", "sentinel", "cluster"];
+/// The keys with the address of the store. Exactly one of them is required.
+const ADDRESS_KEYS: [&str; 3] = ["url", "sentinel", "cluster"];
 
 const URL_HELP: &str = "write `redis://[user:password@]host[:port][/database]`, special characters percent-encoded; \
                         `rediss://...` for TLS; or `unix:///path`";
 
-/// A store whose address has been understood.
+/// The checked address of a store.
 enum Address {
     Memory,
     Redis(RedisUrl),
@@ -40,7 +40,7 @@ enum Address {
 pub(super) fn store(
     file: &File,
     root: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<StoreSettings> {
     let Some(written) = part(&file.store, root, "store", problems)? else {
@@ -48,29 +48,29 @@ pub(super) fn store(
     };
     let node = root.at("store");
     let key_secret = key_secret(written, node, problems);
-    let place = one_place(written, node, problems);
+    let single_address = check_single_address(written, node, problems);
     let cluster = cluster::seeds(written, node, problems);
     let seed = cluster.as_ref().ok().and_then(|seeds| seeds.first());
     let address = match sentinel::master(written, node, problems) {
         Ok(Some(master)) => Ok(Address::Redis(master)),
         Ok(None) => seed.map_or_else(|| url(written, node, problems), |seed| Ok(Address::Redis(seed.clone()))),
-        Err(broken) => Err(broken),
+        Err(reported) => Err(reported),
     };
     let is_tls = matches!(&address, Ok(Address::Redis(url)) if url.is_tls());
-    let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, named, problems);
-    let sentinel = sentinel::sentinel(written, &tls, node, named, problems);
-    let password_file = tls::password_file(&written.password_file, node, named, problems);
+    let tls = tls::tls(&written.tls, is_tls || address.is_err(), node, files, problems);
+    let sentinel = sentinel::sentinel(written, &tls, node, files, problems);
+    let password_file = tls::password_file(&written.password_file, node, files, problems);
     let trusted = match &tls {
-        Ok(tls) if is_tls && named.are_checked() => {
-            tls::trusted(&tls.clone().unwrap_or_default(), place_of(node), problems)
+        Ok(tls) if is_tls && files.are_checked() => {
+            tls::check_trust_anchors(&tls.clone().unwrap_or_default(), address_location(node), problems)
         }
         _ => Ok(()),
     };
-    place?;
+    single_address?;
     trusted?;
     match address? {
         Address::Memory => {
-            refuse_redis_keys(node, problems)?;
+            reject_redis_keys(node, problems)?;
             Ok(StoreSettings::Memory { key_secret: key_secret? })
         }
         Address::Redis(url) => Ok(StoreSettings::Redis(RedisSettings {
@@ -89,10 +89,10 @@ pub(super) fn store(
     }
 }
 
-/// Checks that exactly one key says where the store is.
-fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<()> {
-    let places: Vec<_> = node.entries().iter().filter(|entry| PLACES.contains(&entry.key.as_str())).collect();
-    match *places {
+/// Reports an error unless exactly one of [`ADDRESS_KEYS`] is present.
+fn check_single_address(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<()> {
+    let keys: Vec<_> = node.entries().iter().filter(|entry| ADDRESS_KEYS.contains(&entry.key.as_str())).collect();
+    match *keys {
         [] if written.url.is_none() => {
             let (message, help) =
                 ("the store needs `url`, `sentinel` or `cluster`", "for example `url: redis://127.0.0.1:6379`");
@@ -100,24 +100,24 @@ fn one_place(written: &file::Store, node: &Node, problems: &mut Problems) -> Che
         }
         [first, second, ..] => {
             let message = format!("the store has both {} and {}", quote(&first.key), quote(&second.key));
-            Err(problems.add(second.location, message, "leave out all but one"))
+            Err(problems.add(second.location, message, "keep one of them"))
         }
         _ => Ok(()),
     }
 }
 
-/// Where it is written where the store is.
-fn place_of(node: &Node) -> Location {
-    let written = PLACES.into_iter().find(|place| node.has(place));
-    written.map_or(node.location, |place| node.at(place).location)
+/// Returns the location of the address.
+fn address_location(node: &Node) -> Location {
+    let written = ADDRESS_KEYS.into_iter().find(|key| node.has(key));
+    written.map_or(node.location, |key| node.at(key).location)
 }
 
-/// Is it spread over several nodes?
+/// Returns `true` if the store is a Redis Cluster.
 pub(super) fn is_cluster(store: &Checked<StoreSettings>) -> bool {
     matches!(store, Ok(StoreSettings::Redis(settings)) if !settings.cluster.is_empty())
 }
 
-/// What limiters are named with.
+/// Returns the prefix of limiter names.
 pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
     match store {
         Ok(StoreSettings::Redis(settings)) => &settings.prefix,
@@ -133,10 +133,10 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
         None if nearest(url, ["memory"]).is_some() => {
             (format!("{} is not a store", quote(url)), "did you mean `memory`?")
         }
-        None => ("the store is neither `memory` nor a URL".to_owned(), URL_HELP),
+        None => ("the store must be `memory` or a URL".to_owned(), URL_HELP),
         Some(("redis" | "rediss" | "unix", _)) => match RedisUrl::parse(url) {
             Ok(url) => {
-                sentinel::refuse_beside(node, "url", problems)?;
+                sentinel::reject_master_keys(node, "url", problems)?;
                 return Ok(Address::Redis(url));
             }
             Err(fault) => (format!("the URL of the store {fault}"), URL_HELP),
@@ -148,15 +148,15 @@ fn url(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<A
 
 fn key_secret(written: &file::Store, node: &Node, problems: &mut Problems) -> Checked<Option<KeySecret>> {
     let Some(secret) = part(&written.key_secret, node, "key_secret", problems)? else { return Ok(None) };
-    if secret.len() < SHORTEST_SECRET {
-        let message = format!("`key_secret` must have at least {SHORTEST_SECRET} bytes, not {}", secret.len());
-        let help = "make one with `openssl rand -hex 32`, the same for every gateway";
+    if secret.len() < MIN_SECRET_LENGTH {
+        let message = format!("`key_secret` must have at least {MIN_SECRET_LENGTH} bytes, not {}", secret.len());
+        let help = "create one with `openssl rand -hex 32`, and use it for every gateway";
         return Err(problems.add(node.at("key_secret").location, message, help));
     }
     Ok(Some(KeySecret::derive(secret.as_bytes())))
 }
 
-fn refuse_redis_keys(node: &Node, problems: &mut Problems) -> Checked<()> {
+fn reject_redis_keys(node: &Node, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     for entry in node.entries().iter().filter(|entry| REDIS_KEYS.contains(&entry.key.as_str())) {
         let message = format!("{} has no effect on the store `memory`", quote(&entry.key));

@@ -1,83 +1,83 @@
-//! TLS and password files of the store. They are read here once, so that an error is found before the first request.
+//! TLS and password files of the store. Reads the files once, so that errors are reported before the first request.
 
 use std::path::PathBuf;
 
 use super::{Checked, part};
 use crate::config::file;
-use crate::config::named_files::NamedFiles;
 use crate::config::node::Node;
 use crate::config::problem::{Location, Problems, quote};
+use crate::config::referenced_files::ReferencedFiles;
 use crate::store::settings::{RedisTls, TlsIdentity};
 use crate::tls::read_bounded;
 
-/// Nothing is said of a part that `can_be` no part of this store for a reason that was told.
+/// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
 pub(super) fn tls(
     written: &Option<file::Tls>,
-    can_be: bool,
+    may_use_tls: bool,
     of: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<RedisTls>> {
     let Some(written) = part(written, of, "tls", problems)? else { return Ok(None) };
     let node = of.at("tls");
-    if !can_be {
-        return Err(problems.add(node.location, "`tls` has no effect without TLS", "write `rediss://...`"));
+    if !may_use_tls {
+        return Err(problems.add(node.location, "`tls` has no effect without TLS", "use `rediss://...`"));
     }
-    let mut file = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| named.path(path)));
-    let (ca, cert, key) = (file(&written.ca, "ca"), file(&written.cert, "cert"), file(&written.key, "key"));
+    let mut path_of = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| files.path(path)));
+    let (ca, cert, key) = (path_of(&written.ca, "ca"), path_of(&written.cert, "cert"), path_of(&written.key, "key"));
     let identity = match (cert?, key?) {
         (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),
         (None, None) => None,
-        (Some(_), None) => return Err(alone("cert", "key", node, problems)),
-        (None, Some(_)) => return Err(alone("key", "cert", node, problems)),
+        (Some(_), None) => return Err(missing_pair("cert", "key", node, problems)),
+        (None, Some(_)) => return Err(missing_pair("key", "cert", node, problems)),
     };
     let tls = RedisTls { ca: ca?, identity };
-    if named.are_checked() {
-        found(&tls, node, problems)?;
+    if files.are_checked() {
+        check_files(&tls, node, problems)?;
     }
     Ok(Some(tls))
 }
 
-pub(super) fn alone(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Broken {
+pub(super) fn missing_pair(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Reported {
     let message = format!("{} needs {}", quote(key), quote(missing));
-    problems.add(node.at(key).location, message, "a certificate is shown with its private key")
+    problems.add(node.at(key).location, message, "set both the certificate and its private key")
 }
 
 #[cfg(feature = "tls")]
-fn found(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
+fn check_files(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
     let bad = crate::store::settings::tls::read(tls).err();
     bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)))
 }
 
 #[cfg(not(feature = "tls"))]
-fn found(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
+fn check_files(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
-/// Whether anybody vouches for the Redis that is reached so: the authorities that are named, or the system's.
+/// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.
 #[cfg(feature = "gateway")]
-pub(super) fn trusted(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
+pub(super) fn check_trust_anchors(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
     if tls.ca.is_some() || !crate::tls::files::system_roots().is_empty() {
         return Ok(());
     }
-    let help = "name an authority by `tls: { ca: FILE }`, or install those of the system (Debian: `ca-certificates`)";
-    Err(problems.add(at, "TLS to the store: the system trusts no authority", help))
+    let help = "set `tls: { ca: FILE }`, or install the authorities of the system (Debian: `ca-certificates`)";
+    Err(problems.add(at, "TLS to the store needs an authority, and the system trusts none", help))
 }
 
 #[cfg(not(feature = "gateway"))]
-pub(super) fn trusted(_: &RedisTls, _: Location, _: &mut Problems) -> Checked<()> {
+pub(super) fn check_trust_anchors(_: &RedisTls, _: Location, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
 pub(super) fn password_file(
     written: &Option<String>,
     of: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<PathBuf>> {
     let Some(text) = part(written, of, "password_file", problems)? else { return Ok(None) };
-    let path = named.path(text);
-    let error = if named.are_checked() { read_bounded(&path).err() } else { None };
+    let path = files.path(text);
+    let error = if files.are_checked() { read_bounded(&path).err() } else { None };
     match error {
         None => Ok(Some(path)),
         Some(error) => {

@@ -1,4 +1,4 @@
-//! What clients may switch their connections to.
+//! Protocols that clients may switch to with `Upgrade`.
 
 use http::HeaderValue;
 
@@ -43,31 +43,27 @@ fn protocols(list: &[Option<String>], node: &Node, problems: &mut Problems) -> C
 fn protocol(text: &str, node: &Node, problems: &mut Problems) -> Checked<HeaderValue> {
     let lower = text.to_ascii_lowercase();
     if lower == "h2c" || lower == "h2" || lower.starts_with("http/") {
-        let message = format!("{} cannot be switched to: its requests would pass unjudged", quote(text));
+        let message = format!("{} is not allowed: its requests would bypass the limits", quote(text));
         return Err(problems.add(
             node.location,
             message,
-            "leave it out: HTTP/2 begins with its preface, not by `Upgrade`",
+            "leave it out: HTTP/2 starts with its preface and not with `Upgrade`",
         ));
     }
     match HeaderValue::from_str(text) {
         Ok(value) if is_protocol(text) => Ok(value),
         _ => {
-            let message = format!("{} is not the name of a protocol", quote(text));
-            Err(problems.add(
-                node.location,
-                message,
-                "a protocol is a name, maybe with a version: `websocket`, `SPDY/3.1`",
-            ))
+            let message = format!("{} is not a protocol name", quote(text));
+            Err(problems.add(node.location, message, "use a name with an optional version: `websocket`, `SPDY/3.1`"))
         }
     }
 }
 
-/// A name, and after a slash a version (RFC 9110 section 7.8).
+/// Returns `true` for a protocol name with an optional version (RFC 9110 section 7.8).
 fn is_protocol(text: &str) -> bool {
     let is_token = |token: &str| {
-        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        !token.is_empty() && token.bytes().all(is_letter)
+        let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        !token.is_empty() && token.bytes().all(is_token_byte)
     };
     text.split_once('/').map_or_else(|| is_token(text), |(name, version)| is_token(name) && is_token(version))
 }

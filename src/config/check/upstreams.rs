@@ -1,4 +1,4 @@
-//! Where requests go.
+//! Upstreams and their targets.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use http::uri::Authority;
 use super::{Checked, duration, needed, number, part, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
-use crate::config::named_files::NamedFiles;
 use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
+use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
 use crate::upstream::settings::{Protocol, Target, UpstreamSettings};
 
@@ -22,7 +22,7 @@ const TARGET_HELP: &str =
 pub(super) fn upstreams(
     file: &File,
     root: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Upstreams> {
     let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
@@ -31,10 +31,10 @@ pub(super) fn upstreams(
         let written = written.get(key).and_then(Option::as_ref);
         match written
             .ok_or_else(|| problems.reported(value.location))
-            .and_then(|one| upstream(key, one, value, named, problems))
+            .and_then(|one| upstream(key, one, value, files, problems))
         {
             Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
-            Err(broken) => upstreams = Err(broken),
+            Err(reported) => upstreams = Err(reported),
         }
     }
     upstreams
@@ -44,7 +44,7 @@ fn upstream(
     name: &str,
     written: &file::Upstream,
     node: &Node,
-    named: NamedFiles<'_>,
+    files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
     let targets = needed(&written.targets, node, problems)?.iter().zip(node.at("targets").items());
@@ -55,7 +55,7 @@ fn upstream(
         })
         .collect();
     let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
-    let tls = upstream_tls::tls(&written.tls, &targets, node, named, problems)?;
+    let tls = upstream_tls::tls(&written.tls, &targets, node, files, problems)?;
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
@@ -82,7 +82,7 @@ fn upstream(
 fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
     let (message, help) = match url.split_once(':') {
         Some(("builtin", "echo")) => return Ok(Target::Echo),
-        Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "there is only `builtin:echo`"),
+        Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "use `builtin:echo`"),
         Some((scheme @ ("http" | "https"), rest)) if let Some(rest) = rest.strip_prefix("//") => {
             match authority(rest) {
                 Ok(authority) if scheme == "https" => return Ok(Target::Https(authority)),
@@ -99,14 +99,14 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
     Err(problems.add(node.location, message, help))
 }
 
-/// Requests keep their own path and query, so a target has neither.
+/// Parses the authority of a target. Requests keep their path and query, so a target must have neither.
 fn authority(rest: &str) -> Result<Authority, &'static str> {
     let text = rest.strip_suffix('/').unwrap_or(rest);
     if text.contains('@') {
         return Err("must not have a user or a password");
     }
     if text.contains(['/', '?', '#']) {
-        return Err("must not have a path or a query: requests keep their own");
+        return Err("must not have a path or a query: requests keep theirs");
     }
     let host_end = if text.starts_with('[') { text.find(']').map_or(text.len(), |end| end + 1) } else { text.len() };
     let (host, port) = match text.rfind(':').filter(|colon| *colon >= host_end || !text.starts_with('[')) {

@@ -1,4 +1,4 @@
-//! What only the limits have that count in windows.
+//! The keys of window algorithms: `segments`, `timezone` and calendar units.
 
 use super::{Checked, needed, number, part};
 use crate::config::file;
@@ -9,10 +9,9 @@ use crate::config::units::{Interval, Millis};
 use crate::limit::calendar::{Calendar, Unit};
 use crate::limit::{Algorithm, sliding_window};
 
-/// Units that are also written as a duration.
+/// Units that can also be written as a duration.
 const DURATIONS: [Unit; 4] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day];
 
-/// The zone of a limit that names none.
 const DEFAULT_ZONE: &str = "UTC";
 
 pub(super) fn sliding(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Algorithm> {
@@ -24,16 +23,16 @@ pub(super) fn sliding(written: &file::Limit, node: &Node, problems: &mut Problem
 pub(super) fn fixed(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Algorithm> {
     let zone = part(&written.timezone, node, "timezone", problems)?.map_or(DEFAULT_ZONE, String::as_str);
     let interval = needed(&written.interval, node, problems).and_then(|interval| unit(*interval, node, problems));
-    // The zone is looked at even if the interval is broken.
+    // Check the time zone even if the interval has an error.
     let calendar = |unit| Calendar::new(unit, zone);
     match calendar(Unit::Day) {
         Ok(_) => {}
-        Err(error) => return Err(problems.add(node.at("timezone").location, error.to_string(), meant(zone))),
+        Err(error) => return Err(problems.add(node.at("timezone").location, error.to_string(), suggest_zone(zone))),
     }
     calendar(interval?).map(Algorithm::FixedWindow).map_err(|_| problems.reported(node.location))
 }
 
-/// The interval in milliseconds, for an algorithm that it fits.
+/// Returns the interval in milliseconds, or reports an interval that does not fit the algorithm.
 pub(super) fn length(
     interval: &Interval,
     windows: Option<&Algorithm>,
@@ -46,7 +45,7 @@ pub(super) fn length(
         (Interval::Unit(unit), Some(Algorithm::FixedWindow(_))) => Ok(unit.millis()),
         (Interval::Unit(unit), _) => {
             let message =
-                format!("`interval: {}` is a unit of the calendar, which {} does not follow", unit.name(), kind.name());
+                format!("`interval: {}` is a calendar unit, which {} does not support", unit.name(), kind.name());
             let length = Millis::show(unit.millis());
             let help = format!("write {}, or use `algorithm: fixed_window`", quote(&length));
             Err(problems.add(node.at("interval").location, message, help))
@@ -61,14 +60,14 @@ fn unit(interval: Interval, node: &Node, problems: &mut Problems) -> Checked<Uni
     };
     found.ok_or_else(|| {
         let help = format!("use one of {}, or another algorithm", quote_all(Unit::ALL.into_iter().map(Unit::name)));
-        problems.add(node.at("interval").location, "`interval` of a fixed_window must be a unit of the calendar", help)
+        problems.add(node.at("interval").location, "`interval` of `fixed_window` must be a calendar unit", help)
     })
 }
 
-fn meant(zone: &str) -> String {
+fn suggest_zone(zone: &str) -> String {
     let zones = Calendar::zones();
     match nearest(zone, zones.iter().map(String::as_str)) {
         Some(near) => format!("did you mean {}?", quote(near)),
-        None => "a time zone is `UTC`, `Europe/Rome`, `America/New_York`".to_owned(),
+        None => "use a time zone such as `UTC`, `Europe/Rome` or `America/New_York`".to_owned(),
     }
 }

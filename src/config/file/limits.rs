@@ -8,7 +8,7 @@ use super::{Algorithm, EncodedSlash, Fields, HOUR, Mode, OnMissingClient, OnStor
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Text, Whole,
 };
-use crate::config::keys::{Key, Need, Shape, shape};
+use crate::config::keys::{Key, Presence, Shape, shape};
 use crate::config::units::{Bytes, Interval, Millis};
 use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{MAX_INTERVAL, MAX_RATE};
@@ -19,55 +19,56 @@ const MAX_PARTITIONS: u64 = 1024;
 const MAX_SHARDS: u64 = 256;
 
 shape! {
-    /// How a client's address is found.
+    /// How to find the address of a client.
     CLIENTS: Clients = "`clients`" {
-        /// Networks whose `X-Forwarded-For` is believed; it is read from the right.
+        /// Networks of proxies whose `X-Forwarded-For` is trusted; the field is read from right to left.
         trusted_proxies: Vec<Option<String>> = List(&Text), Default("[]");
-        /// Bits of an IPv6 address that tell clients apart.
+        /// The leading bits of an IPv6 address that identify a client.
         ipv6_prefix: u64 = Whole(32, 128), Default("64");
     }
 }
 
 shape! {
-    /// How requests are read; [http.md](http.md) and [security.md](security.md) give the reasons. A layer uses these keys to find
-    /// limits and changes no request, unless it is built with `sanitize(true)`.
+    /// How to interpret paths and header fields of requests; [http.md](http.md) and [security.md](security.md) give the
+    /// reasons. A layer uses these keys only to find limits. It changes requests only if it is built with
+    /// `sanitize(true)`.
     REQUESTS: Requests = "`requests`" {
-        /// What an encoded slash in a path is.
+        /// How to interpret an encoded slash in a path.
         encoded_slash: EncodedSlash = EncodedSlash::KIND, Default("reject");
-        /// What happens to fields whose names have other characters than letters, digits and hyphens.
+        /// How to handle fields whose names contain other characters than letters, digits and hyphens.
         underscores: Underscores = Underscores::KIND, Default("drop");
-        /// Fields that are removed unless a trusted proxy sent them; `default` stands for the list in
-        /// [security.md](security.md), and a `*` at the end for any rest.
+        /// Fields to remove unless a trusted proxy sent them. `default` stands for the list in
+        /// [security.md](security.md); a `*` at the end matches any suffix.
         strip: Vec<Option<String>> = List(&Text), Default("[default]");
-        /// Fields of that list which are not removed.
+        /// Exceptions to `strip`: fields to keep.
         keep: Vec<Option<String>> = List(&Text), Default("[]");
     }
 }
 
 shape! {
-    /// Which requests go where, and with which limits.
+    /// The upstream and the limits of matching requests.
     ROUTE: Route = "a route" {
-        /// Its name in metrics, logs and keys.
-        name: String = Name, Needed("name: all");
-        /// Which requests it is for.
-        r#match: Match = Map(&MATCH), Needed("match: { path: /** }");
-        /// The name of the upstream that they go to. The gateway needs it, a layer does not.
+        /// The name of the route in metrics, logs and keys.
+        name: String = Name, Required("name: all");
+        /// The requests that the route applies to.
+        r#match: Match = Map(&MATCH), Required("match: { path: /** }");
+        /// The name of the upstream to forward to. Required for the gateway, not for a layer.
         upstream: String = Text, Optional;
-        /// What it takes from its requests: all permits or none. At most 100, candidates included.
+        /// The limits of the route; a request is charged to all of them or to none. At most 100, candidates included.
         limits: Vec<Option<Limit>> = List(&Map(&LIMIT)), Default("[]");
-        /// The longest body of a request.
+        /// The largest request body.
         max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
-        /// The protocols that clients may switch their connection to by `Upgrade`; WebSocket over HTTP/2 is `websocket` as well. Any
-        /// other request for one goes on without it. [http.md](http.md#upgrades) has more.
+        /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
+        /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
         upgrades: Upgrades = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
-        /// In which fields its clients are told what is left.
+        /// The response fields that report the remaining permits to clients.
         headers: Vec<Option<Fields>> = List(&FIELDS), Default("[ietf]");
     }
 }
 
 static FIELDS: Kind = Fields::KIND;
 
-/// What clients may switch to.
+/// Protocols that clients may switch to.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Upgrades {
@@ -76,100 +77,101 @@ pub(crate) enum Upgrades {
 }
 
 shape! {
-    /// What clients may switch to, and what holds for a connection that was switched.
+    /// Protocols that clients may switch to, with the bounds of switched connections.
     UPGRADES: BoundedUpgrades = "`upgrades`" {
-        /// The protocols, as `Upgrade` names them. HTTP itself is not among them: its requests would not be judged.
+        /// The protocols, as in the field `Upgrade`. HTTP is not allowed, because its requests would bypass the limits.
         protocols: Vec<Option<String>> = List(&Text), Default("[websocket]");
-        /// The longest without a byte in either direction.
+        /// The longest time without data in either direction.
         idle_timeout: Millis = Duration(1, 24 * HOUR), Default("1h");
-        /// The longest in all; without it, there is no bound.
+        /// The longest lifetime of a switched connection. Unlimited by default.
         max_time: Millis = Duration(1, 30 * 24 * HOUR), Optional;
-        /// The most bytes, of both directions together; without it, there is no bound.
+        /// The highest number of bytes in both directions together. Unlimited by default.
         max_bytes: Bytes = Size(0, 1 << 50), Optional;
     }
 }
 
 shape! {
-    /// All conditions that are there must hold. Without any, every request matches.
+    /// A request must meet all conditions. Without conditions, every request matches.
     MATCH: Match = "a `match`" {
-        /// `api.example.com`, or `*.example.com` for whatever ends so.
+        /// `api.example.com`, or `*.example.com` for all hosts below it.
         host: String = Text, Optional;
-        /// `/a/b` alone, `/a/{segment}` with anything in that place, `/a/**` with anything below.
+        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`.
         path: String = Text, Optional;
-        /// Methods, any of them.
+        /// The methods that match.
         methods: Vec<Option<String>> = OneOrMany(&Text), Optional;
-        /// Fields that must be there, with just this value.
+        /// Fields that a request must have, each with exactly this value.
         headers: BTreeMap<String, Option<String>> = Kind::Fields, Optional;
     }
 }
 
 shape! {
-    /// How many permits there are, for whom, and when they come back; [algorithms.md](algorithms.md) has the laws.
+    /// A rate limit; [algorithms.md](algorithms.md) describes the guarantees of each algorithm.
     LIMIT: Limit = "a limit" {
-        /// Its name in metrics, logs and keys, and for its clients.
-        name: String = Name, Needed("name: per-client");
-        /// How many buckets there are. Needed, unless it is adopted.
+        /// The name of the limit in metrics, logs, keys and response fields.
+        name: String = Name, Required("name: per-client");
+        /// Whether all clients share one bucket. Required unless `adopt` is set.
         mode: Mode = Mode::KIND, Optional;
-        /// What tells clients apart: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`, `path`, `tls:subject`, `tls:san`, in a layer
-        /// `extension` (the `ClientKey` in a request's extensions), or a list of these.
-        /// `PER_CLIENT` needs it.
+        /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
+        /// `path`, `tls:subject`, `tls:san`, in a layer `extension` (the `ClientKey` in the request's extensions), or a
+        /// list of these. Required for `PER_CLIENT`.
         client: Vec<Option<String>> = OneOrMany(&Text), Optional;
-        /// Permits in an interval. Needed, unless it is adopted.
+        /// Permits per interval. Required unless `adopt` is set.
         rate: u64 = Whole(1, MAX_PERMITS), Optional;
-        /// How long a permit is in use. Needed, unless it is adopted. A unit of the calendar is for `fixed_window`.
+        /// The interval of the rate. Required unless `adopt` is set. Calendar units are only for `fixed_window`.
         interval: Interval = IntervalKind(1, MAX_INTERVAL), Optional;
-        /// When a permit comes back.
+        /// When a permit becomes available again.
         algorithm: Algorithm = Algorithm::KIND, Default("token_bucket");
-        /// Permits that a full bucket has; `gcra` alone. Without it, the rate.
+        /// Permits in a full bucket; only for `gcra`. By default, the rate.
         burst: u64 = Whole(1, MAX_PERMITS), Optional;
-        /// Requests that may wait: for slots of `leaky_bucket`, by default as many as the rate; or with `max_wait`, by default 100.
+        /// The highest number of waiting requests. For `leaky_bucket` the default is the rate; with `max_wait` it is
+        /// 100.
         queue: u64 = Whole(1, MAX_QUEUE), Optional;
-        /// Segments of an interval; `sliding_window` alone. Without it, 10.
+        /// Segments per interval; only for `sliding_window`. By default, 10.
         segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
-        /// Whose calendar it is, as in `Europe/Rome`; `fixed_window` alone. Without it, UTC.
+        /// The time zone of the calendar, such as `Europe/Rome`; only for `fixed_window`. By default, UTC.
         timezone: String = Text, Optional;
-        /// Over how many hash tags the clients of `PER_CLIENT` are spread, so that the nodes of a Redis Cluster share them;
-        /// [cluster.md](cluster.md) has more. Without it 1; with `store.cluster` 64 if all limits of the route are `PER_CLIENT` with one
-        /// `client`.
+        /// The number of hash tags for the clients of a `PER_CLIENT` limit, which distributes them over the nodes of a
+        /// Redis Cluster ([cluster.md](cluster.md)). By default 1; with `store.cluster` 64 if all limits of the route
+        /// are `PER_CLIENT` with the same `client`.
         partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
-        /// Over how many buckets the rate of `OVERALL` is spread, so that the nodes of a Redis Cluster share it; not for
-        /// `leaky_bucket`. [cluster.md](cluster.md) tells what it costs.
+        /// The number of buckets that share the rate of an `OVERALL` limit, which distributes it over the nodes of a
+        /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.
         shards: u64 = Whole(1, MAX_SHARDS), Optional;
-        /// What a request costs.
+        /// Permits per request.
         permits: Permits = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
-        /// The longest that a refused request is held for a permit; without it, none is. For a slot of `leaky_bucket`, by default
-        /// the interval.
+        /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
+        /// default is the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
-        /// What it does while the store gives no answer. A limit that adopts its rate has none to share out: without this key it
-        /// lets requests pass.
+        /// How to decide while the store is unreachable. For a limit with `adopt` the default is `allow`, because its
+        /// rate is unknown then.
         on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("local");
-        /// What it does with a request that has no client.
+        /// How to handle a request without a client key.
         on_missing_client: OnMissingClient = OnMissingClient::KIND, Default("deny");
-        /// It judges and counts, and refuses nobody.
+        /// Evaluates and counts requests without rejecting any.
         shadow: bool = Flag, Default("false");
-        /// The name of a limiter that Java services share through Redisson.
+        /// The name of a Redisson limiter that is shared with Java services.
         key: String = Text, Optional;
-        /// The Java service says the rate, the interval and the mode.
+        /// Takes the rate, the interval and the mode from the Java service.
         adopt: bool = Flag, Default("false");
-        /// A quota that is judged beside this one, in shadow.
+        /// A second quota, evaluated as a shadow in addition to the live quota.
         candidate: Box<Limit> = Map(&CANDIDATE), Optional;
-        unbuilt headers;
+        unsupported headers;
     }
 }
 
 shape! {
-    /// A request says itself what it costs.
+    /// The cost of a request, read from a header field.
     PERMITS: HeaderPermits = "`permits`" {
-        /// The field that says it.
-        header: String = Text, Needed("header: X-Cost");
-        /// What a request costs that does not say it.
+        /// The header field with the cost.
+        header: String = Text, Required("header: X-Cost");
+        /// The cost of a request without the field.
         default: u64 = Whole(0, MAX_PERMITS), Default("1");
-        /// The most that a request may cost. A value above is 400.
+        /// The highest cost. A request with a higher value is rejected with 400.
         max: u64 = Whole(1, MAX_PERMITS), Optional;
     }
 }
 
-/// What a request costs.
+/// Permits per request.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Permits {
@@ -177,23 +179,23 @@ pub(crate) enum Permits {
     Header(HeaderPermits),
 }
 
-/// A quota as a limit has it: to adopt a candidate, move these keys up.
+/// The quota keys of a limit. To put a candidate into force, move its keys into the limit.
 pub(crate) static CANDIDATE: Shape = Shape {
-    what: "a `candidate`",
-    about: "The keys of a limit that make its quota.",
+    title: "a `candidate`",
+    description: "A second quota of the same limit, evaluated as a shadow.",
     keys: &[
         Key {
             name: "rate",
             kind: Whole(1, MAX_PERMITS),
-            need: Need::Needed("rate: 100"),
-            about: "Permits in an interval.",
+            presence: Presence::Required("rate: 100"),
+            description: "Permits per interval.",
         },
         Key {
             name: "interval",
             kind: IntervalKind(1, MAX_INTERVAL),
-            need: Need::Needed("interval: 1m"),
-            about: "How long a permit is in use.",
+            presence: Presence::Required("interval: 1m"),
+            description: "The interval of the rate.",
         },
     ],
-    like: Some((&LIMIT, &["algorithm", "burst", "queue", "max_wait", "segments", "timezone"])),
+    shared_keys: Some((&LIMIT, &["algorithm", "burst", "queue", "max_wait", "segments", "timezone"])),
 };

@@ -1,5 +1,7 @@
-//! The rule file as people write it, short forms written out: each key described once, at the field that it fills. Nothing
-//! is filled in here that was not written, and what was written wrongly is `None` as well.
+//! The keys of the rule file, each described once, at the field that its value is deserialized into.
+//!
+//! A field is `None` if the key is absent or its value is invalid. Defaults are applied later, in
+//! [`check`](super::check).
 
 mod gateway;
 mod limits;
@@ -21,7 +23,7 @@ use super::keys::Shape;
 const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
-/// All shapes, to tell where a misplaced key belongs, and in the order in which people read of them.
+/// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
 pub(crate) static SHAPES: [&Shape; 20] = [
     &FILE,
     &LISTEN,

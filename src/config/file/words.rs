@@ -1,27 +1,27 @@
-//! The words that keys take.
+//! Keys that accept one of several fixed words.
 
 use crate::config::keys::words;
 
 words! {
-    /// What an encoded slash in a path is.
+    /// How to interpret an encoded slash in a path.
     EncodedSlash {
-        /// A reason to answer with 400.
+        /// Rejected with 400.
         Reject = "reject",
-        /// A part of its segment.
+        /// Kept as part of its segment.
         Keep = "keep",
-        /// A slash.
+        /// Decoded to a slash.
         Decode = "decode",
     }
 }
 
 words! {
-    /// What happens to fields with odd names.
+    /// How to handle fields with unusual names.
     Underscores {
-        /// They are removed.
+        /// The fields are removed.
         Drop = "drop",
-        /// The request is answered with 400.
+        /// The request is rejected with 400.
         Reject = "reject",
-        /// They stay.
+        /// The fields are kept.
         Keep = "keep",
     }
 }
@@ -29,25 +29,25 @@ words! {
 words! {
     /// A version of TLS.
     TlsVersion {
-        /// That, and what is newer.
+        /// TLS 1.2 and newer.
         Tls12 = "1.2",
-        /// That alone.
+        /// TLS 1.3 only.
         Tls13 = "1.3",
     }
 }
 
 words! {
-    /// One bucket, or many.
+    /// Whether all clients share one bucket.
     Mode {
-        /// One for all.
+        /// One bucket for all clients.
         Overall = "OVERALL",
-        /// One for each client.
+        /// One bucket for each client.
         PerClient = "PER_CLIENT",
     }
 }
 
 words! {
-    /// Fields that tell clients what is left.
+    /// Response fields that report the remaining permits.
     Fields {
         /// `RateLimit-Policy` and `RateLimit`.
         Ietf = "ietf",
@@ -57,53 +57,53 @@ words! {
 }
 
 words! {
-    /// When a permit comes back.
+    /// When a permit becomes available again.
     Algorithm {
         /// One interval after it was granted.
         TokenBucket = "token_bucket",
-        /// Evenly, one by one.
+        /// Evenly, one at a time.
         Gcra = "gcra",
-        /// Evenly, and requests wait for theirs.
+        /// Evenly, and requests wait for their time slot.
         LeakyBucket = "leaky_bucket",
-        /// With the next window of the calendar.
+        /// When the next calendar window starts.
         FixedWindow = "fixed_window",
-        /// With the segment that it was granted in.
+        /// When the segment in which it was granted leaves the window.
         SlidingWindow = "sliding_window",
     }
 }
 
 words! {
-    /// What is spoken to an upstream.
+    /// The protocol between the gateway and an upstream.
     Protocol {
-        /// Over TLS what the target chooses (ALPN); in clear HTTP/1.1.
+        /// Over TLS the protocol that the target selects (ALPN), in plaintext HTTP/1.1.
         Auto = "auto",
         /// HTTP/1.1.
         Http1 = "http1",
-        /// HTTP/2; in clear without asking, as the upstream is known to speak it.
+        /// HTTP/2, in plaintext without negotiation (prior knowledge).
         Http2 = "http2",
     }
 }
 
 words! {
-    /// What a limit does without its store.
+    /// How a limit decides while the store is unreachable.
     OnStoreFailure {
-        /// Each gateway decides by itself, by its share of the limit.
+        /// Each gateway enforces its share of the limit.
         Local = "local",
-        /// It lets requests pass.
+        /// Requests are admitted.
         Allow = "allow",
-        /// It answers them with 503.
+        /// Requests are rejected with 503.
         Deny = "deny",
     }
 }
 
 words! {
-    /// What a limit does without a client.
+    /// How a limit handles a request without a client key.
     OnMissingClient {
-        /// It answers with 400.
+        /// The request is rejected with 400.
         Deny = "deny",
-        /// It does not count it.
+        /// The limit does not apply.
         Skip = "skip",
-        /// It counts it by its address.
+        /// The client's address is the key.
         Ip = "ip",
     }
 }

@@ -1,9 +1,9 @@
-//! How much of something there may be.
+//! The highest number of limits, and their partitions and shards.
 
 use super::*;
 
 #[test]
-fn a_route_has_a_bounded_number_of_limits_candidates_included() {
+fn number_of_limits_of_a_route_is_bounded() {
     let route = |count: usize| {
         let candidate = "candidate: { rate: 3, interval: 1s }";
         let limit =
@@ -11,13 +11,13 @@ fn a_route_has_a_bounded_number_of_limits_candidates_included() {
         format!("routes:\n  - name: a\n    match: {{}}\n    limits:\n{}", (0..count).map(limit).collect::<String>())
     };
     assert!(Config::parse(&route(50)).is_ok());
-    let said = problems(&route(51));
+    let errors = problems(&route(51));
     let first = "5:7: a route has at most 100 limits, candidates included, not 102";
-    assert!(said.contains(first) && said.contains("help: leave some out"), "{said}");
+    assert!(errors.contains(first) && errors.contains("help: remove limits"), "{errors}");
 }
 
 #[test]
-fn partitions_and_shards_spread_a_limit() {
+fn partitions_and_shards_are_read() {
     let limits = "[{ name: a, mode: PER_CLIENT, client: ip, rate: 5, interval: 1s, partitions: 8 },
         { name: b, mode: OVERALL, rate: 5, interval: 1s, shards: 2, candidate: { rate: 9, interval: 1s } },
         { name: c, mode: OVERALL, rate: 5, interval: 1s, shards: 1 }]";

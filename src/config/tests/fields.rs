@@ -1,10 +1,10 @@
-//! Which fields of requests are removed, by what the file says.
+//! The keys `requests.strip`, `keep` and `underscores`.
 
 use super::*;
 use crate::rules::{FieldRules, Strip, Underscores};
 
 #[test]
-fn the_fields_that_are_removed_are_those_of_the_list_or_of_the_default() {
+fn strip_and_keep_decide_which_fields_are_removed() {
     let fields = |requests: &str| parse(&format!("{FULL}\nrequests: {requests}")).rules.fields;
     assert_eq!(parse(FULL).rules.fields, FieldRules::default());
     assert_eq!(fields("{ underscores: keep }").underscores, Underscores::Keep);
@@ -17,12 +17,12 @@ fn the_fields_that_are_removed_are_those_of_the_list_or_of_the_default() {
 }
 
 #[test]
-fn a_field_that_only_trusted_proxies_set_is_read_where_there_are_some() {
+fn proxy_fields_need_trusted_proxies_or_keep() {
     let routes = "routes: [{ name: a, match: {}, limits: [{ name: b, mode: PER_CLIENT, client: 'header:X-Real-IP', \
                   rate: 1, interval: 1s }] }]";
-    assert!(problems(routes).contains("believed of trusted proxies only"));
+    assert!(problems(routes).contains("accepted only from trusted proxies"));
     assert!(Config::parse(&format!("clients: {{ trusted_proxies: [10.0.0.0/8] }}\n{routes}")).is_ok());
     assert!(Config::parse(&format!("requests: {{ keep: [x-real-ip] }}\n{routes}")).is_ok());
     let upgrade = "routes: [{ name: a, match: { headers: { upgrade: websocket } } }]";
-    assert!(Config::parse(upgrade).is_ok(), "a handler is told what is said of its connection");
+    assert!(Config::parse(upgrade).is_ok(), "a handler sees the hop-by-hop fields");
 }

@@ -1,4 +1,4 @@
-//! The way from text to program types as a whole; the mistakes are in `tests/it/check.rs`.
+//! Conversion of valid rule files to the configuration. Errors are tested in `tests/it/check.rs`.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
-fn listen_and_its_neighbours_become_what_they_say() {
+fn listeners_and_clients_are_read() {
     let config = parse(FULL);
     let address = |text: &str| text.parse().expect("an address");
     let seconds = Duration::from_secs;
@@ -97,7 +97,7 @@ fn listen_and_its_neighbours_become_what_they_say() {
 }
 
 #[test]
-fn the_store_and_the_upstreams_become_what_they_say() {
+fn store_and_upstreams_are_read() {
     let config = parse(FULL);
     let StoreSettings::Redis(redis) = config.store else { panic!("{:?}", config.store) };
     assert!(redis.url == RedisUrl::new("redis://user:pass@db:6380/2".into()), "{}", redis.url);
@@ -112,7 +112,7 @@ fn the_store_and_the_upstreams_become_what_they_say() {
 }
 
 #[test]
-fn routes_and_limits_become_what_they_say() {
+fn routes_and_limits_are_read() {
     let config = parse(FULL);
     let routes: Vec<_> = config.rules.routes.iter().collect();
     let [login, rest] = routes.as_slice() else { panic!("{routes:?}") };
@@ -137,7 +137,7 @@ fn routes_and_limits_become_what_they_say() {
 }
 
 #[test]
-fn the_burst_of_gcra_is_its_rate_unless_it_is_written() {
+fn burst_of_gcra_defaults_to_its_rate() {
     let limits = "[{ name: a, mode: OVERALL, rate: 5, interval: 1s, algorithm: gcra, burst: 20, permits: 9 },
         { name: b, mode: OVERALL, rate: 5, interval: 1s, algorithm: gcra }]";
     let config = Config::parse(&format!("routes: [{{ name: r, match: {{}}, limits: {limits} }}]"));
@@ -148,7 +148,7 @@ fn the_burst_of_gcra_is_its_rate_unless_it_is_written() {
 }
 
 #[test]
-fn a_cost_from_a_header_has_a_default_and_may_have_a_most() {
+fn cost_from_a_header_has_a_default_and_a_maximum() {
     let cost = |permits: &str| {
         let text = "routes: [{name: a, match: {}, limits: [{name: b, mode: OVERALL, rate: 50, interval: 1s, permits: ";
         let config = Config::parse(&format!("{text}{permits} }}] }}]")).unwrap_or_else(|problems| panic!("{problems}"));
@@ -161,7 +161,7 @@ fn a_cost_from_a_header_has_a_default_and_may_have_a_most() {
 }
 
 #[test]
-fn a_candidate_is_a_shadow_beside_its_limit_with_a_quota_and_a_bucket_of_its_own() {
+fn candidate_is_a_shadow_with_its_own_quota_and_bucket() {
     let config = parse(
         "listen: 127.0.0.1:0
 upstreams: { a: { targets: builtin:echo } }
@@ -183,7 +183,7 @@ routes:
 }
 
 #[test]
-fn an_interval_is_cut_into_the_segments_that_are_written_or_ten() {
+fn sliding_window_has_ten_segments_by_default() {
     let limit = |name: &str, more: &str| {
         format!("{{ name: {name}, mode: OVERALL, rate: 5, interval: 1m, algorithm: sliding_window{more} }}")
     };
@@ -196,7 +196,7 @@ fn an_interval_is_cut_into_the_segments_that_are_written_or_ten() {
 }
 
 #[test]
-fn a_fixed_window_is_a_unit_of_the_calendar_of_a_time_zone_or_of_utc() {
+fn fixed_window_uses_calendar_units_and_time_zones() {
     let limit = |index: usize, interval: &str, more: &str| {
         format!("{{ name: l{index}, mode: OVERALL, rate: 5, interval: {interval}, algorithm: fixed_window{more} }}")
     };
@@ -222,7 +222,7 @@ fn a_fixed_window_is_a_unit_of_the_calendar_of_a_time_zone_or_of_utc() {
 }
 
 #[test]
-fn what_is_not_written_is_the_default() {
+fn absent_keys_have_defaults() {
     let config = parse(
         "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",
     );
@@ -232,67 +232,68 @@ fn what_is_not_written_is_the_default() {
 }
 
 #[test]
-fn a_layer_needs_neither_listen_nor_upstreams() {
+fn layer_needs_neither_listen_nor_upstreams() {
     let text =
         "routes:\n  - { name: a, match: { path: /a }, limits: [{ name: b, mode: OVERALL, rate: 1, interval: 1s }] }";
     let config = Config::parse(text).expect("a rule file for a layer");
     assert!(config.listen.is_empty() && config.rules.routes.iter().all(|route| route.upstream.is_none()));
     let limiter = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.name.as_str());
     assert_eq!(limiter.collect::<Vec<_>>(), ["{tidegate:a}:b"]);
-    let said = Config::parse_for_gateway(text).expect_err("a gateway needs more").to_string();
-    assert!(said.contains("needs `listen`") && said.contains("needs `upstream`"), "{said}");
+    let errors = Config::parse_for_gateway(text).expect_err("errors").to_string();
+    assert!(errors.contains("needs `listen`") && errors.contains("needs `upstream`"), "{errors}");
 }
 
 #[test]
-fn an_alias_stands_for_its_value() {
+fn alias_stands_for_its_value() {
     let config = parse(
-        "listen: 127.0.0.1:0\nupstreams: {a: &a {targets: [builtin:echo]}, b: *a}\nroutes: [{name: a, match: {}, upstream: b}]",
+        "listen: 127.0.0.1:0\nupstreams: {a: &a {targets: [builtin:echo]}, b: *a}\n\
+         routes: [{name: a, match: {}, upstream: b}]",
     );
     assert_eq!(config.upstreams["a"].targets, config.upstreams["b"].targets);
 }
 
 #[test]
-fn a_mistake_that_an_alias_repeats_is_one() {
+fn error_repeated_by_an_alias_counts_once() {
     let text = "upstreams: {a: &a {targets: [nonsense]}, b: *a}\nroutes: [{name: a, match: {}, upstream: b}]";
     assert_eq!(problems(text).lines().last(), Some("1 error"));
 }
 
 #[test]
-fn nesting_is_refused_before_it_costs_anything() {
+fn deep_nesting_is_rejected_early() {
     for text in ["[".repeat(10_000), "- ".repeat(10_000), "{a: ".repeat(10_000), "? ".repeat(10_000)] {
-        let said = problems(&text);
+        let errors = problems(&text);
         let refused = ["nested more than 32 levels deep", "a key must be a word", "not YAML: "];
-        assert!(refused.iter().any(|message| said.contains(message)), "{said}");
+        assert!(refused.iter().any(|message| errors.contains(message)), "{errors}");
     }
     let chain: String = (1..100).map(|level| format!("a{level}: &a{level} [*a{}]\n", level - 1)).collect();
     assert!(problems(&format!("a0: &a0 [x]\n{chain}")).contains("nested more than 32 levels deep"));
 }
 
 #[test]
-fn what_aliases_repeat_is_counted_before_it_is_copied() {
+fn values_of_aliases_are_counted_before_copying() {
     let many = "x,".repeat(10_000);
-    let said = problems(&format!("a: &a [{many}]\nb: [{}]", "*a,".repeat(10_000)));
-    assert!(said.contains("more than 250000 values") && said.ends_with("1 error"), "{said}");
+    let errors = problems(&format!("a: &a [{many}]\nb: [{}]", "*a,".repeat(10_000)));
+    assert!(errors.contains("more than 250000 values") && errors.ends_with("1 error"), "{errors}");
 }
 
 #[test]
-fn a_text_above_one_mebibyte_is_not_looked_at() {
+fn text_above_one_mebibyte_is_not_parsed() {
     assert!(problems(&"[".repeat((1 << 20) + 1)).contains("the file is larger than 1048576 bytes (1 MiB)"));
     assert!(problems(&"#".repeat(1 << 20)).contains("the file is empty"));
 }
 
 #[test]
-fn a_byte_order_mark_and_line_ends_of_windows_change_no_place() {
-    let said = problems("\u{feff}routes: 5\r\nnonsense: 1\r\n");
-    let places: Vec<_> = said.lines().filter(|line| !line.starts_with(' ')).collect();
+fn byte_order_mark_and_crlf_change_no_locations() {
+    let errors = problems("\u{feff}routes: 5\r\nnonsense: 1\r\n");
+    let lines: Vec<_> = errors.lines().filter(|line| !line.starts_with(' ')).collect();
     assert_eq!(
-        places,
+        lines,
         ["1:9: `routes` must be a list, not `5`", "2:1: unknown key `nonsense` in the rule file", "2 errors"]
     );
 }
 
-/// Texts that are nearly rule files: pieces of one in any order.
-fn nearly() -> impl Strategy<Value = String> {
+/// Generates texts that resemble rule files: pieces of a rule file in random order.
+fn similar_texts() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "routes",
         "listen",
@@ -352,24 +353,24 @@ fn nearly() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
+    fn random_text_does_not_panic(text in any::<String>()) {
         let _ = Config::parse_for_gateway(&text);
     }
 
     #[test]
-    fn no_text_of_its_own_words_makes_it_panic(text in nearly()) {
+    fn random_keywords_do_not_panic(text in similar_texts()) {
         let _ = Config::parse_for_gateway(&text);
     }
 
     #[test]
-    fn a_rule_file_that_lost_a_part_is_read_or_refused(start in 0..FULL.len(), length in 0..200_usize) {
+    fn truncated_rule_file_does_not_panic(start in 0..FULL.len(), length in 0..200_usize) {
         let end = (start + length).min(FULL.len());
         let _ = Config::parse_for_gateway(&format!("{}{}", &FULL[..start], &FULL[end..]));
     }
 }
 
 #[test]
-fn a_limit_can_share_a_limiter_of_java_and_adopt_what_that_configured() {
+fn limit_shares_or_adopts_a_redisson_limiter() {
     use crate::limit::redisson::Sharing::{Adopt, Configure};
     let text = r#"
 store: redis://db

@@ -1,18 +1,18 @@
-//! A value of the tree that is held against its kind, and what it is in words.
+//! A value of the tree with its key, for validation.
 
 use super::node::{Node, Value};
-use super::problem::{Broken, Problems, quote};
+use super::problem::{Problems, Reported, quote};
 use super::scalar::{Scalar, ScalarKind};
 
-/// A value that is held against its kind.
+/// A value with the key that it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct Item<'n> {
+pub(super) struct KeyValue<'n> {
     pub(super) node: &'n Node,
-    /// The key that it belongs to, for messages.
+    /// The key, for messages.
     pub(super) key: &'n str,
 }
 
-/// What a value is, in words.
+/// Describes a value for messages.
 pub(super) fn describe(node: &Node) -> String {
     match &node.value {
         Value::Scalar(scalar) => describe_scalar(scalar),
@@ -21,7 +21,7 @@ pub(super) fn describe(node: &Node) -> String {
     }
 }
 
-/// What a word is, with the word.
+/// Describes a scalar for messages, with its text.
 fn describe_scalar(scalar: &Scalar) -> String {
     match scalar.kind {
         ScalarKind::Null => "nothing".to_owned(),
@@ -30,11 +30,11 @@ fn describe_scalar(scalar: &Scalar) -> String {
     }
 }
 
-// === impl Item ===
+// === impl KeyValue ===
 
-impl Item<'_> {
-    /// Reports something about this value.
-    pub(super) fn wrong(self, what: &str, help: impl Into<String>, problems: &mut Problems) -> Broken {
-        problems.add(self.node.location, format!("{} {what}", quote(self.key)), help)
+impl KeyValue<'_> {
+    /// Reports an error about this value.
+    pub(super) fn report(self, fault: &str, help: impl Into<String>, problems: &mut Problems) -> Reported {
+        problems.add(self.node.location, format!("{} {fault}", quote(self.key)), help)
     }
 }

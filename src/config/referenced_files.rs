@@ -1,22 +1,22 @@
-//! The files that a rule file names: where their relative paths start, and whether `check` reads them.
+//! Files that a rule file refers to: their paths, and whether to check them.
 
 use std::path::{Path, PathBuf};
 
-/// How the paths in a rule file are resolved and checked.
+/// Resolves the paths in a rule file and decides whether the files are checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NamedFiles<'p> {
+pub(super) struct ReferencedFiles<'p> {
     folder: &'p Path,
     are_checked: bool,
 }
 
-impl<'p> NamedFiles<'p> {
-    /// Relative paths start at the current folder: the rule file has no path.
-    pub(super) fn of_text() -> Self {
+impl<'p> ReferencedFiles<'p> {
+    /// Resolves relative paths against the current folder, for rule files without a path.
+    pub(super) fn in_current_folder() -> Self {
         Self { folder: Path::new(""), are_checked: true }
     }
 
-    /// Relative paths start at the folder of `rule_file`.
-    pub(super) fn next_to(rule_file: &'p Path) -> Self {
+    /// Resolves relative paths against the folder of `rule_file`.
+    pub(super) fn relative_to(rule_file: &'p Path) -> Self {
         Self { folder: rule_file.parent().unwrap_or(Path::new("")), are_checked: true }
     }
 
@@ -48,8 +48,8 @@ mod tests {
             ("config/rules.yaml", "../api.pem", "config/../api.pem"),
             ("rules.yaml", "api.pem", "api.pem"),
         ] {
-            assert_eq!(NamedFiles::next_to(Path::new(rule_file)).path(text), Path::new(path), "{rule_file}");
+            assert_eq!(ReferencedFiles::relative_to(Path::new(rule_file)).path(text), Path::new(path), "{rule_file}");
         }
-        assert_eq!(NamedFiles::of_text().path("api.pem"), Path::new("api.pem"));
+        assert_eq!(ReferencedFiles::in_current_folder().path("api.pem"), Path::new("api.pem"));
     }
 }

@@ -1,4 +1,4 @@
-//! Limits that are shared with Redisson's clients: `key` and `adopt`.
+//! Limits that are shared with Redisson clients: `key` and `adopt`.
 
 use std::collections::HashMap;
 
@@ -10,26 +10,27 @@ use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 use crate::store::settings::StoreSettings;
 
-/// What only those may leave out who take it from others, with an example of each.
-const NEEDED: [(&str, &str); 3] = [("mode", "mode: PER_CLIENT"), ("rate", "rate: 100"), ("interval", "interval: 1m")];
+/// Keys that only a limit with `adopt` may omit, with examples.
+const REQUIRED_WITHOUT_ADOPT: [(&str, &str); 3] =
+    [("mode", "mode: PER_CLIENT"), ("rate", "rate: 100"), ("interval", "interval: 1m")];
 
-/// How a limit is shared, if it is.
+/// Returns how a limit is shared. Returns `None` if it is not shared.
 pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Sharing>> {
     let (key, adopt) = (part(&written.key, node, "key", problems), part(&written.adopt, node, "adopt", problems));
-    // If `adopt` was not understood, it is not known which keys are needed.
+    // If `adopt` has an error, the required keys are unknown.
     let adopts = adopt? == Some(&true);
     if !adopts {
-        needs(node, problems);
+        require_quota_keys(node, problems);
     }
     let key = key?;
     if key.is_some() && !matches!(written.algorithm, None | Some(file::Algorithm::TokenBucket)) {
-        let message = "a limit with `key` has the algorithm `token_bucket`, which is Redisson's";
-        return Err(problems.add(node.at("algorithm").location, message, "leave `algorithm` out, or `key`"));
+        let message = "a limit with `key` must use the algorithm `token_bucket`, as Redisson does";
+        return Err(problems.add(node.at("algorithm").location, message, "leave out `algorithm` or `key`"));
     }
     match (key, adopts) {
         (None, false) => Ok(None),
         (None, true) => {
-            let help = "add `key: NAME`, the limiter's name in Redisson";
+            let help = "add `key: NAME` with the name of the limiter in Redisson";
             Err(problems.add(node.at("adopt").location, "`adopt` needs `key`", help))
         }
         (Some(_), false) => Ok(Some(Sharing::Configure)),
@@ -37,7 +38,7 @@ pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problem
     }
 }
 
-/// One bucket or many, as far as the file says: a limit that names a client can serve both.
+/// Returns the mode. A limit with `adopt` and a client can have either mode, so its `mode` is optional.
 pub(super) fn mode(
     written: &file::Limit,
     sharing: Option<Sharing>,
@@ -54,7 +55,7 @@ pub(super) fn mode(
     }
 }
 
-/// The quota of a limit that adopts: what the file says beside is what is expected, and the hash decides.
+/// Returns the quota of a shared limit. With `adopt`, its values are only expectations: the limiter in Redis decides.
 pub(super) fn quota(written: &file::Limit, sharing: Sharing, node: &Node, problems: &mut Problems) -> Checked<Quota> {
     let rate = part(&written.rate, node, "rate", problems);
     let interval = part(&written.interval, node, "interval", problems);
@@ -67,34 +68,31 @@ pub(super) fn quota(written: &file::Limit, sharing: Sharing, node: &Node, proble
     super::parsed(quota, "choose numbers in these ranges", node, problems)
 }
 
-/// What cannot be shared as it is written, over the whole file.
+/// Reports limits that cannot be shared: duplicate keys in a route, and `adopt` without Redis.
 pub(super) fn check(file: &File, root: &Node, store: &Checked<StoreSettings>, problems: &mut Problems) {
     let routes = file.routes.as_deref().unwrap_or_default().iter().zip(root.at("routes").items());
     for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
         let limits = route.limits.as_deref().unwrap_or_default().iter().zip(node.at("limits").items());
         let limits: Vec<_> = limits.filter_map(|(limit, node)| Some((limit.as_ref()?, node))).collect();
-        refuse_twice(&limits, problems);
+        reject_duplicate_keys(&limits, problems);
         let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
         for (_, node) in limits.iter().filter(|(limit, _)| in_memory && limit.adopt == Some(true)) {
-            let help = "use the Redis that the Java services use: `store: redis://...`";
-            problems.add(node.at("adopt").location, "`adopt` has nothing to follow in the store `memory`", help);
+            let help = "use the Redis of the Java services: `store: redis://...`";
+            problems.add(node.at("adopt").location, "`adopt` needs a Redis store, not `memory`", help);
         }
     }
 }
 
-/// All limits of a request are checked before one is charged, so that none may take from the same bucket twice.
-fn refuse_twice(limits: &[(&file::Limit, &Node)], problems: &mut Problems) {
+/// Reports keys that two limits of a route use. All limits of a request are checked before any is charged, so two
+/// charges of one bucket could exceed it.
+fn reject_duplicate_keys(limits: &[(&file::Limit, &Node)], problems: &mut Problems) {
     let mut seen = HashMap::new();
     for (key, node) in limits.iter().filter_map(|(limit, node)| Some((limit.key.as_deref()?, node))) {
         let location = node.at("key").location;
         if let Some(first) = seen.insert(key, location) {
             let message =
-                format!("the key {} is used by another limit of this route, in line {}", quote(key), first.line);
-            problems.add(
-                location,
-                message,
-                "a request can take from a limiter once: raise `permits`, or use one limit",
-            );
+                format!("the key {} is already used by a limit of this route, on line {}", quote(key), first.line);
+            problems.add(location, message, "use each limiter once in a route; raise `permits` to take more");
         }
     }
 }
@@ -102,15 +100,16 @@ fn refuse_twice(limits: &[(&file::Limit, &Node)], problems: &mut Problems) {
 fn expected_mode(written: &file::Limit) -> Option<Mode> {
     match (written.mode, &written.client) {
         (Some(file::Mode::PerClient), _) => Some(Mode::PerClient),
-        // Without a client there is no bucket of one.
+        // Without a client, only OVERALL is possible.
         (Some(file::Mode::Overall), _) | (None, None) => Some(Mode::Overall),
         (None, Some(_)) => None,
     }
 }
 
-fn needs(node: &Node, problems: &mut Problems) {
-    for (key, example) in NEEDED.iter().filter(|(key, _)| !node.has(key) && !node.has(MERGE_KEY)) {
-        problems.lacks(
+/// Reports missing keys of a limit without `adopt`.
+fn require_quota_keys(node: &Node, problems: &mut Problems) {
+    for (key, example) in REQUIRED_WITHOUT_ADOPT.iter().filter(|(key, _)| !node.has(key) && !node.has(MERGE_KEY)) {
+        problems.add_missing(
             node.location,
             key,
             format!("a limit needs {}", quote(key)),
