@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
-use crate::facts::{BadRequest, Facts, HostNeed};
+use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
 use crate::limit::Limiter;
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
@@ -110,20 +110,20 @@ impl RuleSet {
         let (method, uri) = (request.method(), request.uri());
         let (method, host) = match next {
             NextHop::Origin => (method, request.version().into()),
-            NextHop::Handler => (method_for_handler(request), HostNeed::Optional),
+            NextHop::Handler => (method_for_handler(request), HostRequirement::Optional),
         };
         self.rules.read(method, uri, host, request.headers(), peer)
     }
 
     /// Reads the facts of a request without normalizing its path and query. Uses only the fields that rules may read.
-    pub(crate) fn read_as_written<'a, B>(
+    pub(crate) fn read_unnormalized<'a, B>(
         &self,
         request: &'a Request<B>,
         screened: &'a Screened,
         peer: Option<IpAddr>,
     ) -> Result<Facts<'a>, BadRequest> {
         let headers = screened.copy.as_deref().unwrap_or(request.headers());
-        self.rules.read_as_written(method_for_handler(request), request.uri(), headers, peer)
+        self.rules.read_unnormalized(method_for_handler(request), request.uri(), headers, peer)
     }
 
     /// Returns the readings of a path; `None` if all servers read it as it is written.
@@ -163,7 +163,7 @@ impl RuleSet {
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
-            client: self.rules.addresses.client(facts, context.trusted),
+            client: self.rules.addresses.client_network(facts, context.trusted),
             max_body: route.map_or(u64::MAX, |route| route.max_body),
             upgrade,
         }

@@ -1,4 +1,4 @@
-//! The body of an answer on its way to the client, and the line that is written when it is over.
+//! A response body that completes the access log line when it ends.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,17 +7,17 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{Either, Full};
 
-use super::caught::catch;
+use super::catch_panic::catch_panic;
 use super::line::LogLine;
 use crate::metrics::Metrics;
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body: the service's own, or that of an answer in its place.
+/// The body of the inner service, or of the response after a panic.
 #[derive(Debug)]
 pub(crate) struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
-    /// Nothing, where the access log is off.
+    /// `None` if the access log is off.
     line: Option<Box<LogLine>>,
 }
 
@@ -26,12 +26,12 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     pub(super) fn new(body: Either<B, Full<Bytes>>, line: Option<Box<LogLine>>) -> Self {
-        let mut answer = Self { body, line };
-        answer.note_end();
-        answer
+        let mut body = Self { body, line };
+        body.record_end();
+        body
     }
 
-    fn note_end(&mut self) {
+    fn record_end(&mut self) {
         if let Some(line) = &mut self.line
             && self.body.is_end_stream()
         {
@@ -39,22 +39,22 @@ where
         }
     }
 
-    fn note(&mut self, frame: Option<&Result<Frame<Bytes>, BoxError>>) {
+    fn record_frame(&mut self, frame: Option<&Result<Frame<Bytes>, BoxError>>) {
         let Some(line) = &mut self.line else { return };
         match frame {
             Some(Ok(frame)) => match frame.data_ref() {
-                Some(data) => line.sent(data.len()),
+                Some(data) => line.record_sent(data.len()),
                 None => {
                     if let Some(trailers) = frame.trailers_ref() {
-                        line.fields(trailers);
+                        line.record_grpc_status(trailers);
                     }
                     line.complete();
                 }
             },
-            Some(Err(_)) => line.ends_early("broken_off"),
+            Some(Err(_)) => line.end_early("broken_off"),
             None => line.complete(),
         }
-        self.note_end();
+        self.record_end();
     }
 }
 
@@ -66,16 +66,16 @@ where
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Ok(polled) = catch(|| Pin::new(&mut self.body).poll_frame(cx)) else {
+        let Ok(polled) = catch_panic(|| Pin::new(&mut self.body).poll_frame(cx)) else {
             Metrics::panicked();
             self.body = Either::Right(Full::default());
             if let Some(line) = &mut self.line {
-                line.ends_early("panicked");
+                line.end_early("panicked");
             }
             return Poll::Ready(Some(Err("panicked".into())));
         };
         let frame = ready!(polled);
-        self.note(frame.as_ref());
+        self.record_frame(frame.as_ref());
         Poll::Ready(frame)
     }
 

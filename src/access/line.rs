@@ -1,9 +1,9 @@
-//! The line of a request in the access log, written when all is over: the answer's last byte is handed to the client's
-//! connection, or the client has gone. `docs/operations.md` lists the fields.
+//! The access log line of a request. It is written when the last byte of the response has been passed to the client's
+//! connection, or when the client has disconnected. `docs/operations.md` lists the fields.
 //!
-//! `at` is when the store decided, in milliseconds of the store's clock: over the lines of all gateways, anybody can count
-//! that no window held more than its rate. A line never has the query, nor a header field other than `Host` and `User-Agent`:
-//! secrets travel there.
+//! `at` is the time of the store's decision, in milliseconds of the store's clock. It allows a check over the lines of
+//! all gateways that no window had more than its rate. A line contains neither the query string nor a header field
+//! other than `Host` and `User-Agent`, because they may contain secrets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -18,66 +18,66 @@ use crate::layer::{Peer, ReportHandle, RequestReport};
 use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
 
-/// The status of a request that got no answer, since its client did not wait for it; nginx's number.
+/// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;
 
-/// The longest prefix of a user agent that is logged, in bytes: clients choose it, and lines are kept in memory.
+/// Maximum logged bytes of a user agent: clients choose its length, and log lines are kept in memory.
 const MAX_USER_AGENT: usize = 256;
 
-/// What a call of gRPC came to: its answer's status is 200 whatever that was.
+/// The result of a gRPC call. The HTTP status is always 200.
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// What is known of a request. Dropped, it is written.
+/// The data of an access log line, which is written on drop.
 #[derive(Debug)]
 pub(super) struct LogLine {
-    asked: Asked,
+    request: RequestText,
     peer: IpAddr,
     stopwatch: Stopwatch,
     report: ReportHandle,
     trace: Trace,
-    /// The answer's status, and when its head was made.
+    /// The status of the response, and the time until its head.
     head: Option<(StatusCode, Duration)>,
-    /// Of a call of gRPC.
+    /// The status of a gRPC call.
     grpc_status: Option<u16>,
     bytes: u64,
     end: End,
 }
 
-/// The parts of a request that its line names, in one allocation.
+/// The parts of a request that are logged, in a single allocation.
 #[derive(Debug)]
-struct Asked {
+struct RequestText {
     method: Method,
     /// The path, the host, and the user agent.
     text: String,
-    /// Where the host begins.
+    /// The start of the host in `text`.
     host: usize,
-    /// Where the user agent begins.
+    /// The start of the user agent in `text`.
     user_agent: usize,
 }
 
-/// How the answer ends.
+/// How the response ended.
 #[derive(Debug)]
 enum End {
-    /// Not yet; if it stays so, its client has left.
+    /// Not ended yet. If this is still the value on drop, the client has disconnected.
     Pending,
     Complete,
     Early(&'static str),
 }
 
 impl LogLine {
-    /// Begins the line of a request, if anybody reads the log.
-    pub(super) fn begin(request: &mut Request<RequestBody>) -> Option<Box<Self>> {
+    /// Starts the line of a request. Returns `None` if the access log is off.
+    pub(super) fn start(request: &mut Request<RequestBody>) -> Option<Box<Self>> {
         if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
         let (peer, report) = (request.extensions().get::<Peer>(), ReportHandle::default());
-        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0); // the server notes it
-        let (asked, trace) = (Asked::new(request), Trace::default());
+        let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
+        let (text, trace) = (RequestText::new(request), Trace::default());
         request.body_mut().count_bytes_in(&trace);
         request.extensions_mut().insert(report.clone());
         request.extensions_mut().insert(trace.clone());
         Some(Box::new(Self {
-            asked,
+            request: text,
             trace,
             peer,
             stopwatch: Stopwatch::start(),
@@ -89,36 +89,36 @@ impl LogLine {
         }))
     }
 
-    /// The answer has a head.
-    pub(super) fn head<B>(&mut self, response: &Response<B>) {
+    /// Records the head of the response.
+    pub(super) fn record_head<B>(&mut self, response: &Response<B>) {
         self.head = Some((response.status(), self.stopwatch.elapsed()));
-        self.fields(response.headers());
-        if self.asked.method == Method::HEAD {
+        self.record_grpc_status(response.headers());
+        if self.request.method == Method::HEAD {
             self.complete();
         }
     }
 
-    /// The answer has these fields, before its body or behind it.
-    pub(super) fn fields(&mut self, fields: &HeaderMap) {
+    /// Records the gRPC status in the header or the trailers of the response.
+    pub(super) fn record_grpc_status(&mut self, fields: &HeaderMap) {
         if let Some(status) = fields.get(GRPC_STATUS) {
             self.grpc_status = status.to_str().ok().and_then(|status| status.parse().ok());
         }
     }
 
-    /// So much more of the body was handed to the client's connection.
-    pub(super) fn sent(&mut self, count: usize) {
+    /// Records bytes of the body that were passed to the client's connection.
+    pub(super) fn record_sent(&mut self, count: usize) {
         self.bytes += count as u64;
     }
 
-    /// All of the answer was.
+    /// Records that the whole response was passed to the client's connection.
     pub(super) fn complete(&mut self) {
         if let End::Pending = self.end {
             self.end = End::Complete;
         }
     }
 
-    /// There will be no more of it, for this reason.
-    pub(super) fn ends_early(&mut self, reason: &'static str) {
+    /// Records that the response ends early.
+    pub(super) fn end_early(&mut self, reason: &'static str) {
         self.end = End::Early(reason);
     }
 }
@@ -126,8 +126,8 @@ impl LogLine {
 impl Drop for LogLine {
     fn drop(&mut self) {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
-        let nothing = RequestReport::default();
-        let report = self.report.get().unwrap_or(&nothing);
+        let empty = RequestReport::default();
+        let report = self.report.get().unwrap_or(&empty);
         let LastAttempt { target, reason } = self.trace.last_attempt();
         let reason = reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
@@ -137,11 +137,11 @@ impl Drop for LogLine {
         let route = report.route.as_deref().unwrap_or("-");
         let (limits, limit) = (report.outcome.as_str(), report.limit.as_deref());
         let (upstream, target) = target.as_ref().map(|name| (&*name.upstream, name.target.as_str())).unzip();
-        let at = report.at.map(Timestamp::as_millis); // absent unless the store decided
+        let at = report.at.map(Timestamp::as_millis); // Absent unless the store decided.
         let client = report.client.map(display);
         let client_key = report.client_key.map(Hex).map(display);
-        let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, took)| millis(took)));
-        let (method, path, host, user_agent) = self.asked.parts();
+        let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, duration)| millis(duration)));
+        let (method, path, host, user_agent) = self.request.parts();
         let (peer, bytes, bytes_in, grpc_status) = (self.peer, self.bytes, self.trace.bytes_in(), self.grpc_status);
         tracing::info!(
             target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, at, client, client_key,
@@ -150,23 +150,23 @@ impl Drop for LogLine {
     }
 }
 
-/// The line of what was answered without the gateway's service.
-pub(crate) fn refused(rejection: &Rejection<'_>) {
+/// Logs a request that the server rejected before it reached the access log layer.
+pub(crate) fn log_rejection(rejection: &Rejection<'_>) {
     let Rejection { peer, status, cause, request_line } = *rejection;
     let (method, path) = request_line.map(|(method, path)| (method.as_str(), path)).unzip();
-    let (status, peer, nothing) = (status.as_u16(), peer.ip(), "-");
+    let (status, peer, none) = (status.as_u16(), peer.ip(), "-");
     tracing::info!(
-        target: TARGET, status, reason = cause, route = nothing, limits = "unlimited", %peer, method, path,
-        "{} {}", method.unwrap_or(nothing), path.unwrap_or(nothing)
+        target: TARGET, status, reason = cause, route = none, limits = "unlimited", %peer, method, path,
+        "{} {}", method.unwrap_or(none), path.unwrap_or(none)
     );
 }
 
-impl Asked {
+impl RequestText {
     fn new<B>(request: &Request<B>) -> Self {
         let (path, headers) = (request.uri().path(), request.headers());
         let host = request.uri().authority().map(|authority| authority.as_str().as_bytes());
         let host = host.or_else(|| headers.get(header::HOST).map(HeaderValue::as_bytes)).unwrap_or_default();
-        // Anything else is no host: the request is rejected.
+        // An invalid host is omitted. The request is rejected.
         let host = str::from_utf8(host).ok().filter(|host| host.bytes().all(is_host_byte)).unwrap_or_default();
         let user_agent = headers.get(header::USER_AGENT).map(HeaderValue::as_bytes).unwrap_or_default();
         let user_agent = String::from_utf8_lossy(&user_agent[..user_agent.len().min(MAX_USER_AGENT)]);
@@ -182,12 +182,12 @@ impl Asked {
     fn parts(&self) -> (&str, &str, Option<&str>, Option<&str>) {
         let (rest, user_agent) = self.text.split_at(self.user_agent);
         let (path, host) = rest.split_at(self.host);
-        (self.method.as_str(), path, given(host), given(user_agent))
+        (self.method.as_str(), path, non_empty(host), non_empty(user_agent))
     }
 }
 
-/// Returns the text, if there is any.
-fn given(text: &str) -> Option<&str> {
+/// Returns `None` if the text is empty.
+fn non_empty(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
@@ -195,7 +195,7 @@ fn is_host_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte)
 }
 
-/// As it is written in keys.
+/// Formats a client key as in Redis keys.
 struct Hex(u128);
 
 impl fmt::Display for Hex {
@@ -204,8 +204,8 @@ impl fmt::Display for Hex {
     }
 }
 
-/// To the microsecond.
-fn millis(took: Duration) -> f64 {
-    let micros = u32::try_from(took.as_micros()).map_or_else(|_| took.as_secs_f64() * 1_000_000.0, f64::from);
+/// Converts to milliseconds, rounded to microseconds.
+fn millis(duration: Duration) -> f64 {
+    let micros = u32::try_from(duration.as_micros()).map_or_else(|_| duration.as_secs_f64() * 1_000_000.0, f64::from);
     micros.round() / 1_000.0
 }

@@ -1,9 +1,9 @@
-//! The access log, as a Tower layer: a line for each request, written when all of its answer is over.
+//! The access log as a Tower layer: writes a line for each request when its response has ended.
 //!
-//! A request that panics is answered with 500, a call of gRPC with INTERNAL; no other request is affected.
+//! Also catches panics: the request is answered with 500, or a gRPC call with INTERNAL. No other request is affected.
 
 mod body;
-mod caught;
+mod catch_panic;
 mod line;
 
 #[cfg(test)]
@@ -23,36 +23,36 @@ use tower::{Layer, Service};
 
 use self::body::BoxError;
 pub(crate) use self::body::LoggedBody;
-use self::caught::{Caught, Panicked, catch, caught};
+use self::catch_panic::{CatchPanic, Panicked, catch_panic, catch_panics};
 use self::line::LogLine;
-pub(crate) use self::line::refused;
+pub(crate) use self::line::log_rejection;
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
 use crate::upstream::RequestBody;
 
-/// The target of access lines, which the logs are told apart by.
+/// The target of access log events, which separates them from the program log.
 pub(crate) const TARGET: &str = "tidegate::access";
 
-/// Writes a line of the access log for each request to the service below.
+/// Writes an access log line for each request to the inner service.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AccessLogLayer;
 
-/// A service whose requests are logged; see [`AccessLogLayer`].
+/// A service with an access log. See [`AccessLogLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog<S> {
     inner: S,
 }
 
 pin_project! {
-    /// An answer to be, and its line.
-    pub(crate) struct Logged<F> {
-        // Nothing, where the call panicked.
+    /// The response future of [`AccessLog`].
+    pub(crate) struct ResponseFuture<F> {
+        // `None` if the call panicked.
         #[pin]
-        answer: Option<Caught<F>>,
-        // Nothing, where the access log is off.
+        inner: Option<CatchPanic<F>>,
+        // `None` if the access log is off.
         line: Option<Box<LogLine>>,
-        // In whose words a panic is told.
-        call: Option<GrpcCall>,
+        // Set for a gRPC call, which needs a gRPC error after a panic.
+        grpc_call: Option<GrpcCall>,
     }
 }
 
@@ -71,20 +71,20 @@ where
 {
     type Response = Response<LoggedBody<RB>>;
     type Error = Infallible;
-    type Future = Logged<S::Future>;
+    type Future = ResponseFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, mut request: Request<RequestBody>) -> Logged<S::Future> {
-        let line = LogLine::begin(&mut request);
-        let call = GrpcCall::detect(request.method(), request.headers());
-        Logged { answer: catch(|| self.inner.call(request)).ok().map(caught), line, call }
+    fn call(&mut self, mut request: Request<RequestBody>) -> ResponseFuture<S::Future> {
+        let line = LogLine::start(&mut request);
+        let grpc_call = GrpcCall::detect(request.method(), request.headers());
+        ResponseFuture { inner: catch_panic(|| self.inner.call(request)).ok().map(catch_panics), line, grpc_call }
     }
 }
 
-impl<F, RB> Future for Logged<F>
+impl<F, RB> Future for ResponseFuture<F>
 where
     F: Future<Output = Result<Response<RB>, Infallible>>,
     RB: Body<Data = Bytes, Error: Into<BoxError>>,
@@ -93,26 +93,30 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answered = match this.answer.as_pin_mut() {
-            Some(answer) => ready!(answer.poll(cx)),
+        let result = match this.inner.as_pin_mut() {
+            Some(inner) => ready!(inner.poll(cx)),
             None => Err(Panicked),
         };
         let mut line = this.line.take();
-        Poll::Ready(Ok(match answered {
-            Ok(Ok(response)) => logged(response, Either::Left, line),
+        Poll::Ready(Ok(match result {
+            Ok(Ok(response)) => with_log_line(response, Either::Left, line),
             Err(Panicked) => {
                 Metrics::panicked();
                 if let Some(line) = &mut line {
-                    line.ends_early("panicked");
+                    line.end_early("panicked");
                 }
-                logged(LocalResponse::Panicked.into_response_for(*this.call, HeaderMap::new()), Either::Right, line)
+                with_log_line(
+                    LocalResponse::Panicked.into_response_for(*this.grpc_call, HeaderMap::new()),
+                    Either::Right,
+                    line,
+                )
             }
         }))
     }
 }
 
-/// The answer, whose end is noted.
-fn logged<A, B>(
+/// Wraps the body of a response, so that its end is recorded in the line.
+fn with_log_line<A, B>(
     response: Response<A>,
     body: impl FnOnce(A) -> Either<B, Full<Bytes>>,
     mut line: Option<Box<LogLine>>,
@@ -121,7 +125,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>>,
 {
     if let Some(line) = &mut line {
-        line.head(&response);
+        line.record_head(&response);
     }
     response.map(|whole| LoggedBody::new(body(whole), line))
 }

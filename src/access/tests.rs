@@ -1,4 +1,4 @@
-//! Requests that panic, on real sockets.
+//! Tests for requests that panic, on real sockets.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ const RULES: &str = "
 routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, rate: 100, interval: 1h }] }]
 ";
 
-/// Answers what it is asked for, or panics.
+/// A service that responses or panics, depending on the path.
 #[derive(Clone)]
 struct Panicking;
 
-/// A body that begins well.
+/// A body that panics after its first frame.
 struct PanickingBody(usize);
 
 struct Running {
@@ -46,9 +46,9 @@ impl Service<Request<RequestBody>> for Panicking {
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
         let path = request.uri().path().to_owned();
-        assert_ne!(path, "/panic/at-once", "a mistake");
+        assert_ne!(path, "/panic/at-once", "a bug");
         Box::pin(async move {
-            assert_ne!(path, "/panic", "a mistake");
+            assert_ne!(path, "/panic", "a bug");
             let body = if path == "/late" { RequestBody::new(PanickingBody(1)) } else { RequestBody::none() };
             tokio::task::yield_now().await;
             Ok(Response::new(ResponseBody::echo(body)))
@@ -61,7 +61,7 @@ impl Body for PanickingBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        self.0 = self.0.checked_sub(1).expect("a mistake in the middle of a body");
+        self.0 = self.0.checked_sub(1).expect("a bug in the middle of a body");
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"begun")))))
     }
 }
@@ -78,11 +78,11 @@ fn start() -> Running {
     Running { address, metrics, _trigger: trigger }
 }
 
-/// Whether so many panics were counted, or more: other tests of the process panic as well.
-fn counts(metrics: &Metrics, least: u64) -> bool {
+/// Returns `true` if at least `min` panics were counted. Other tests in the process panic, too.
+fn has_counted_panics(metrics: &Metrics, min: u64) -> bool {
     let text = metrics.render();
     let count = text.lines().find_map(|line| line.strip_prefix("tidegate_panics_total "));
-    count.is_some_and(|count| count.parse::<u64>().unwrap() >= least)
+    count.is_some_and(|count| count.parse::<u64>().unwrap() >= min)
 }
 
 fn get(path: &str) -> String {
@@ -90,47 +90,47 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_panic_took_the_connection_with_it_and_is_an_answer_of_its_request_alone() {
+async fn panic_is_responseed_with_500_and_keeps_the_connection() {
     let server = start();
     let mut client = Raw::connect(server.address).await;
     for path in ["/panic", "/panic/at-once"] {
-        let answer = client.ask(get(path)).await;
-        assert_eq!(answer.status(), 500, "{answer:?}");
-        assert!(!answer.text().contains("mistake"), "{answer:?}");
+        let response = client.ask(get(path)).await;
+        assert_eq!(response.status(), 500, "{response:?}");
+        assert!(!response.text().contains("bug"), "{response:?}");
     }
     assert_eq!(client.ask(get("/a")).await.status(), 200);
-    assert!(counts(&server.metrics, 1));
+    assert!(has_counted_panics(&server.metrics, 1));
     let failed = r#"tidegate_request_duration_seconds_count{route="all",status="5xx"} 2"#;
     assert!(server.metrics.render().contains(failed));
 }
 
-/// Its clients take a 500 for UNKNOWN, and tell nobody why.
+/// Regression test: gRPC clients report a 500 as UNKNOWN.
 #[tokio::test]
-async fn a_panic_in_a_call_of_grpc_was_a_500_and_is_told_in_the_words_of_grpc() {
+async fn panic_in_a_grpc_call_is_an_internal_error() {
     let server = start();
     for path in ["/panic", "/panic/at-once"] {
         let call =
             format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/grpc\r\nContent-Length: 0\r\n\r\n");
-        let answer = Raw::connect(server.address).await.ask(call).await;
-        assert_eq!((answer.status(), answer.text().as_str()), (200, ""), "{answer:?}");
-        assert_eq!(answer.field("grpc-status").as_deref(), Some("13"), "{answer:?}");
-        assert_eq!(answer.field("content-type").as_deref(), Some("application/grpc"), "{answer:?}");
+        let response = Raw::connect(server.address).await.ask(call).await;
+        assert_eq!((response.status(), response.text().as_str()), (200, ""), "{response:?}");
+        assert_eq!(response.field("grpc-status").as_deref(), Some("13"), "{response:?}");
+        assert_eq!(response.field("content-type").as_deref(), Some("application/grpc"), "{response:?}");
     }
 }
 
 #[tokio::test]
-async fn a_panic_in_the_middle_of_a_body_breaks_off_that_answer_alone() {
+async fn panic_in_a_body_aborts_only_that_response() {
     let server = start();
-    let mut beside = Raw::connect(server.address).await;
+    let mut other = Raw::connect(server.address).await;
     let mut client = Raw::connect(server.address).await;
     client.send(get("/late")).await;
-    client.rest().await.expect_err("half an answer, and no reset");
-    assert_eq!(beside.ask(get("/a")).await.status(), 200);
-    assert!(counts(&server.metrics, 1));
+    client.rest().await.expect_err("half a response without a reset");
+    assert_eq!(other.ask(get("/a")).await.status(), 200);
+    assert!(has_counted_panics(&server.metrics, 1));
 }
 
 #[tokio::test]
-async fn a_panic_ends_its_stream_of_http2_and_no_other() {
+async fn panic_ends_only_its_http2_stream() {
     let server = start();
     let stream = tokio::net::TcpStream::connect(server.address).await.unwrap();
     let io = hyper_util::rt::TokioIo::new(stream);
@@ -142,10 +142,10 @@ async fn a_panic_ends_its_stream_of_http2_and_no_other() {
         sender.send_request(Request::get(uri).body(Empty::<Bytes>::new()).unwrap())
     };
     assert_eq!(soon(ask("/panic")).await.unwrap().status(), 500);
-    // The reset may overtake the head.
+    // The reset may arrive before the head.
     if let Ok(late) = soon(ask("/late")).await {
         assert!(soon(late.into_body().collect()).await.is_err());
     }
     assert_eq!(soon(ask("/a")).await.unwrap().status(), 200);
-    assert!(counts(&server.metrics, 2));
+    assert!(has_counted_panics(&server.metrics, 2));
 }

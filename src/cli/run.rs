@@ -12,7 +12,7 @@ use super::notify::notify;
 use super::serve::serve;
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::config::{Config, ListenAddress, ConfigLoadError};
+use crate::config::{Config, ConfigLoadError, ListenAddress};
 use crate::gateway::{Gateway, InheritedSockets, StateFile};
 
 /// The default rule file.

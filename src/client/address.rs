@@ -1,8 +1,8 @@
-//! The address of a client, behind proxies too.
+//! Determines the address of a client, which may be behind proxies.
 //!
-//! It is the peer of the connection unless that peer is a trusted proxy; then `X-Forwarded-For` is walked from the right,
-//! past trusted proxies, to the first address that is none. Garbage ends the walk where it stands: what is left of it may
-//! be anybody's invention.
+//! The client is the peer of the connection, unless the peer is a trusted proxy. In that case, `X-Forwarded-For` is
+//! read from right to left until the first address that is not a trusted proxy. An invalid entry ends the search,
+//! because clients can forge everything to the left of it.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -13,35 +13,36 @@ use crate::facts::Facts;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// How addresses are read: whom to believe, and how much of an IPv6 address is one client.
+/// How client addresses are determined: the trusted proxies, and the size of the IPv6 network that counts as one
+/// client.
 #[derive(Clone, Debug)]
 pub struct AddressRules {
-    /// Peers whose `X-Forwarded-For` is believed.
+    /// Networks of proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// Bits of an IPv6 address that tell clients apart, 32 to 128; providers hand out at least a /64.
+    /// The bits of an IPv6 address that identify a client, 32 to 128. Providers assign at least a /64 to each customer.
     pub ipv6_prefix: u8,
 }
 
 /// How a client's address was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trace<'f> {
-    /// The trusted proxies that were walked past, from the peer on.
+pub struct AddressTrace<'f> {
+    /// The trusted proxies that were skipped, starting with the peer.
     pub proxies: Vec<IpAddr>,
-    /// Where the walk ended.
+    /// The address at which the search ended.
     pub address: IpAddr,
-    /// Why it ended there.
+    /// Why the search ended.
     pub end: TraceEnd<'f>,
 }
 
-/// Why the walk to the client's address went no further.
+/// Why the search for the client's address ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TraceEnd<'f> {
-    /// The address is no trusted proxy's.
-    Stranger,
-    /// The address is a trusted proxy's, which forwarded nothing more.
+    /// The address is not a trusted proxy.
+    Untrusted,
+    /// The address is a trusted proxy, and no further address was forwarded.
     Exhausted,
-    /// What it forwarded is no address.
-    Garbage(&'f [u8]),
+    /// The address is a trusted proxy, and the next entry is not an address.
+    Invalid(&'f [u8]),
 }
 
 // === impl AddressRules ===
@@ -53,40 +54,46 @@ impl Default for AddressRules {
 }
 
 impl AddressRules {
-    /// The client's address: the nearest one that is not a trusted proxy's. Without a peer there is none, since
-    /// there is no proxy to trust.
+    /// Returns the client's address: the nearest hop that is not a trusted proxy. Returns `None` if the peer is
+    /// unknown.
     #[inline]
     pub fn address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         let peer = facts.peer?;
-        // Most often that is the peer, and no field is looked for.
-        Some(if self.trusts(peer) { self.walk(peer, facts, |_| {}).0 } else { peer })
+        // Usually, the peer is the client, and no header field is read.
+        Some(if self.trusts(peer) { self.search(peer, facts, |_| {}).0 } else { peer })
     }
 
-    /// The network whose share of something a request uses, which comes from a trusted peer or not; none if nothing is
-    /// known of its client but a trusted proxy.
-    pub(crate) fn client(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
+    /// Returns the network to which a request's use of shared resources is attributed. Returns `None` if only trusted
+    /// proxies are known.
+    pub(crate) fn client_network(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
         let peer = facts.peer?;
         if !trusted_peer {
             return Some(self.network(peer));
         }
-        let (address, _) = self.walk(peer, facts, |_| {});
+        let (address, _) = self.search(peer, facts, |_| {});
         (!self.trusts(address)).then(|| self.network(address))
     }
 
-    /// Finds what [`address`](Self::address) finds, and keeps why.
-    pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Option<Trace<'f>> {
+    /// Finds the same address as [`address`](Self::address), and records how.
+    pub fn trace<'f>(&self, facts: &'f Facts<'_>) -> Option<AddressTrace<'f>> {
         let mut proxies = Vec::new();
-        let (address, garbage) = self.walk(facts.peer?, facts, |proxy| proxies.push(proxy));
-        let end = match garbage {
-            Some(hop) => TraceEnd::Garbage(hop),
+        let (address, invalid) = self.search(facts.peer?, facts, |proxy| proxies.push(proxy));
+        let end = match invalid {
+            Some(hop) => TraceEnd::Invalid(hop),
             None if self.trusts(address) => TraceEnd::Exhausted,
-            None => TraceEnd::Stranger,
+            None => TraceEnd::Untrusted,
         };
-        Some(Trace { proxies, address, end })
+        Some(AddressTrace { proxies, address, end })
     }
 
-    /// Walks to the client's address, past trusted proxies; tells the garbage that ended the walk, if any did.
-    fn walk<'f>(&self, peer: IpAddr, facts: &'f Facts<'_>, mut past: impl FnMut(IpAddr)) -> (IpAddr, Option<&'f [u8]>) {
+    /// Searches for the client's address, and calls `skipped` for each trusted proxy. Also returns the invalid entry
+    /// that ended the search, if there was one.
+    fn search<'f>(
+        &self,
+        peer: IpAddr,
+        facts: &'f Facts<'_>,
+        mut skipped: impl FnMut(IpAddr),
+    ) -> (IpAddr, Option<&'f [u8]>) {
         if facts.peer_is_client {
             return (peer, None);
         }
@@ -97,18 +104,18 @@ impl AddressRules {
                 break;
             }
             let Some(address) = hop_address(hop) else { return (nearest, Some(hop)) };
-            past(nearest);
+            skipped(nearest);
             nearest = address;
         }
         (nearest, None)
     }
 
-    /// Is `address` one of the trusted proxies?
+    /// Returns `true` if `address` is a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// The network that stands for `address` as a client.
+    /// Returns the network that counts as the client of `address`.
     pub fn network(&self, address: IpAddr) -> IpNet {
         match address {
             IpAddr::V4(address) => IpNet::from(IpAddr::V4(address)),
@@ -124,7 +131,7 @@ fn prefix_mask(prefix: u8) -> u128 {
     u128::MAX.checked_shl(128 - u32::from(prefix.min(128))).unwrap_or(0)
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or `[2001:db8::1]:80`.
 fn hop_address(hop: &[u8]) -> Option<IpAddr> {
     let hop = std::str::from_utf8(hop).ok()?.trim();
     let bare = hop.strip_prefix('[').and_then(|hop| hop.strip_suffix(']')).unwrap_or(hop);
@@ -167,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn an_untrusted_peer_is_the_client_whatever_it_forwards() {
+    fn untrusted_peer_is_the_client() {
         assert_eq!(address("192.0.2.1", &[b"198.51.100.7"]), "192.0.2.1");
         assert_eq!(address("::ffff:192.0.2.1", &[]), "192.0.2.1");
     }
 
     #[test]
-    fn trusted_proxies_are_walked_from_the_right_to_the_first_stranger() {
+    fn first_untrusted_address_from_the_right_is_the_client() {
         assert_eq!(address("10.0.0.1", &[b"198.51.100.7"]), "198.51.100.7");
         assert_eq!(address("10.0.0.1", &[b"6.6.6.6, 198.51.100.7, 10.2.3.4"]), "198.51.100.7");
         assert_eq!(address("10.0.0.1", &[b"6.6.6.6", b"198.51.100.7:4711, 10.2.3.4"]), "198.51.100.7");
@@ -183,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn garbage_ends_the_walk_at_the_last_address_that_was_one() {
+    fn invalid_entry_ends_the_search_at_the_last_valid_address() {
         assert_eq!(address("10.0.0.1", &[b"198.51.100.7, unknown"]), "10.0.0.1");
         assert_eq!(address("10.0.0.1", &[b"6.6.6.6, \xff, 10.2.3.4"]), "10.2.3.4");
         assert_eq!(address("10.0.0.1", &[b""]), "10.0.0.1");
     }
 
     #[test]
-    fn a_trace_tells_the_proxies_and_why_the_walk_ended() {
+    fn trace_has_the_proxies_and_why_the_search_ended() {
         let trace = |peer: &str, forwarded: &'static [u8]| {
             let trusted_proxies = vec!["10.0.0.0/8".parse().expect("a network")];
             let rules = AddressRules { trusted_proxies, ipv6_prefix: 64 };
@@ -199,20 +206,20 @@ mod tests {
             let trace = rules.trace(&facts).expect("there is a peer");
             let proxies: Vec<_> = trace.proxies.iter().map(ToString::to_string).collect();
             let end = match trace.end {
-                TraceEnd::Stranger => "stranger".to_owned(),
+                TraceEnd::Untrusted => "untrusted".to_owned(),
                 TraceEnd::Exhausted => "exhausted".to_owned(),
-                TraceEnd::Garbage(hop) => String::from_utf8_lossy(hop).into_owned(),
+                TraceEnd::Invalid(hop) => String::from_utf8_lossy(hop).into_owned(),
             };
             format!("{} {} {end}", proxies.join("<"), trace.address)
         };
-        assert_eq!(trace("192.0.2.1", b"198.51.100.7"), " 192.0.2.1 stranger");
-        assert_eq!(trace("10.0.0.1", b"6.6.6.6, 198.51.100.7, 10.2.3.4"), "10.0.0.1<10.2.3.4 198.51.100.7 stranger");
+        assert_eq!(trace("192.0.2.1", b"198.51.100.7"), " 192.0.2.1 untrusted");
+        assert_eq!(trace("10.0.0.1", b"6.6.6.6, 198.51.100.7, 10.2.3.4"), "10.0.0.1<10.2.3.4 198.51.100.7 untrusted");
         assert_eq!(trace("10.0.0.1", b"10.2.3.4"), "10.0.0.1 10.2.3.4 exhausted");
         assert_eq!(trace("10.0.0.1", b"6.6.6.6,?,10.2.3.4"), "10.0.0.1 10.2.3.4 ?");
     }
 
     #[test]
-    fn an_ipv6_client_is_its_prefix() {
+    fn ipv6_addresses_with_the_same_prefix_are_one_client() {
         let network = |prefix, address: &str| {
             let rules = AddressRules { ipv6_prefix: prefix, ..AddressRules::default() };
             rules.network(address.parse().expect("an address"))

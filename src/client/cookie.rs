@@ -1,16 +1,16 @@
-//! The value of a cookie (RFC 6265 section 5.4): `name=value` pairs, separated by semicolons.
+//! Reads the value of a cookie (RFC 6265 section 5.4): `name=value` pairs, separated by semicolons.
 //!
-//! To some origins commas separate them too (RFC 2965), names and values are percent-encoded, and a value may stand in quotes.
+//! Some origins also accept commas as separators (RFC 2965), percent-encoded names and values, and quoted values.
 
 use http::{HeaderMap, header};
 
 use super::spelling::{self, Name};
-use super::{NoClient, Value};
+use super::{ClientError, Value};
 
-/// The one value of the cookie with this name.
+/// Returns the value of the only cookie with this name.
 ///
 /// # Errors
-/// There is none, more than one, or one that is not written as cookies are.
+/// The cookie is missing, sent more than once, or malformed.
 pub(super) fn value<'f>(headers: &'f HeaderMap, name: &str) -> Value<'f> {
     let mut found = None;
     let fields = headers.get_all(header::COOKIE).iter();
@@ -21,26 +21,26 @@ pub(super) fn value<'f>(headers: &'f HeaderMap, name: &str) -> Value<'f> {
             match self::name(sent, name) {
                 Name::Other => {}
                 Name::Same if index == 0 && found.is_none() => found = Some(pair.get(sent.len() + 1..).unwrap_or(b"")),
-                Name::Same | Name::Indexed => return Err(NoClient::Ambiguous),
+                Name::Same | Name::Indexed => return Err(ClientError::Ambiguous),
             }
         }
     }
-    let value = bare(spelling::trim(found.ok_or(NoClient::Missing)?))?;
+    let value = unquote(spelling::trim(found.ok_or(ClientError::Missing)?))?;
     spelling::value(value)
 }
 
 fn name(sent: &[u8], wanted: &str) -> Name {
     match spelling::decode(sent) {
         Ok(sent) => spelling::name(&sent, wanted),
-        // Not encoded, then. Cookies of other services of the domain are no reason to refuse a request.
+        // Not percent-encoded. Rejects no request because of a cookie of another service in the domain.
         Err(_) => spelling::name(sent, wanted),
     }
 }
 
-/// Without its quotes, if it has them on both sides; there are origins that cut off the last character of any value that
-/// begins with one.
-fn bare(value: &[u8]) -> Result<&[u8], NoClient> {
+/// Removes the quotes around a value. Rejects a value with only one quote, because some origins cut off the last
+/// character of every value that begins with a quote.
+fn unquote(value: &[u8]) -> Result<&[u8], ClientError> {
     let inner = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
-    let is_written_so = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
-    if inner.iter().all(is_written_so) { Ok(inner) } else { Err(NoClient::Malformed) }
+    let is_valid = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\' | b',');
+    if inner.iter().all(is_valid) { Ok(inner) } else { Err(ClientError::Malformed) }
 }

@@ -1,8 +1,8 @@
-//! Who is asking, and why we think so.
+//! Identifies the client of a request.
 //!
-//! A value that tells clients apart can be spelt in many ways that an origin reads alike: encoded or not, in quotes, with
-//! blanks. It is read as the most generous of them reads it, so that no spelling is another client; what generous and strict
-//! ones read differently, and what was sent twice, identifies no client.
+//! A client could pose as many clients if it sent its key in different spellings that an origin server treats as equal:
+//! percent-encoded, quoted, or with extra spaces. Therefore values are normalized in the way of the most lenient origin
+//! server. A value that lenient and strict servers read differently, or that was sent twice, identifies no client.
 
 mod address;
 mod base64;
@@ -20,11 +20,11 @@ use std::fmt;
 use http::{HeaderName, header};
 use ipnet::IpNet;
 
-pub use self::address::{AddressRules, Trace, TraceEnd};
+pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 use crate::facts::Facts;
 use crate::limit::ClientId;
 
-/// What makes two requests come from the same client.
+/// The property of a request that identifies its client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientSource {
@@ -36,53 +36,53 @@ pub enum ClientSource {
     Cookie(String),
     /// The value of a query parameter: `query:NAME`.
     Query(String),
-    /// The host that was asked for: `host`.
+    /// The host of the request: `host`.
     Host,
-    /// The path as routes match it, without a slash at its end: `path`.
+    /// The path as routes match it, without a trailing slash: `path`.
     Path,
-    /// A name in the certificate that its client has shown: `tls:subject` or `tls:san`.
+    /// A name in the client certificate: `tls:subject` or `tls:san`.
     Tls(TlsName),
-    /// The client key in the request's extensions: `extension`. Only a layer has it.
+    /// The client key in the request's extensions: `extension`. Only available in the Tower layer.
     Extension,
-    /// All of these together: a list.
+    /// The combination of several sources: a list.
     All(Vec<ClientSource>),
 }
 
-/// A name in a client's certificate.
+/// A name in a client certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsName {
     /// The subject: `subject`.
     Subject,
-    /// The first alternative name that is a URI, a host's or an address of mail: `san`.
+    /// The first subject alternative name that is a URI, a DNS name or an email address: `san`.
     San,
 }
 
-/// Why a request has no client.
+/// Why the client of a request cannot be identified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum NoClient {
-    /// It does not carry the value.
+pub enum ClientError {
+    /// The request does not contain the value.
     #[error("is missing")]
     Missing,
-    /// It carries the value more than once; whom the upstream would believe is anybody's guess.
+    /// The request contains the value more than once, and the upstream may use any of them.
     #[error("was sent twice")]
     Ambiguous,
-    /// It carries the value in a spelling that is none, or one that origins read differently.
+    /// The value is invalid, or origin servers read it differently.
     #[error("is malformed")]
     Malformed,
 }
 
-/// A value, in the one spelling that tells it from all others.
-type Value<'f> = Result<Cow<'f, [u8]>, NoClient>;
+/// A value in its normalized form.
+type Value<'f> = Result<Cow<'f, [u8]>, ClientError>;
 
 // === impl ClientSource ===
 
 impl ClientSource {
-    /// The client that `facts` come from.
+    /// Returns the client of a request.
     ///
     /// # Errors
-    /// A request that lacks the value, has it twice, or spells it so that origins would not agree on it.
-    pub fn identify(&self, facts: &Facts<'_>, rules: &AddressRules) -> Result<ClientId, NoClient> {
+    /// The value is missing, was sent twice, or is malformed.
+    pub fn identify(&self, facts: &Facts<'_>, rules: &AddressRules) -> Result<ClientId, ClientError> {
         if let ClientSource::Ip = self {
             return Ok(ClientId::Address(network(facts, rules)?));
         }
@@ -91,17 +91,17 @@ impl ClientSource {
         Ok(ClientId::Value(value.into_boxed_slice()))
     }
 
-    /// Appends a kind, the length of the name, the name, the length of the value, the value: no two clients alike.
-    fn encode(&self, facts: &Facts<'_>, rules: &AddressRules, out: &mut Vec<u8>) -> Result<(), NoClient> {
+    /// Appends the kind, the name and the value. Their lengths are included, so that different clients never collide.
+    fn encode(&self, facts: &Facts<'_>, rules: &AddressRules, out: &mut Vec<u8>) -> Result<(), ClientError> {
         match self {
-            ClientSource::Ip => put(out, b'i', "", network(facts, rules)?.to_string().as_bytes()),
-            ClientSource::Header(name) => put(out, b'h', name.as_str(), &field(facts, name)?),
-            ClientSource::Cookie(name) => put(out, b'c', name, &cookie::value(facts.headers, name)?),
-            ClientSource::Query(name) => put(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name)?),
-            ClientSource::Host => put(out, b'o', "", host(facts)?.as_bytes()),
-            ClientSource::Path => put(out, b'p', "", path(facts).as_bytes()),
-            ClientSource::Tls(name) => put(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
-            ClientSource::Extension => put(out, b'e', "", key(facts)?.as_bytes()),
+            ClientSource::Ip => append(out, b'i', "", network(facts, rules)?.to_string().as_bytes()),
+            ClientSource::Header(name) => append(out, b'h', name.as_str(), &field(facts, name)?),
+            ClientSource::Cookie(name) => append(out, b'c', name, &cookie::value(facts.headers, name)?),
+            ClientSource::Query(name) => append(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name)?),
+            ClientSource::Host => append(out, b'o', "", host(facts)?.as_bytes()),
+            ClientSource::Path => append(out, b'p', "", path(facts).as_bytes()),
+            ClientSource::Tls(name) => append(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
+            ClientSource::Extension => append(out, b'e', "", key(facts)?.as_bytes()),
             ClientSource::All(sources) => {
                 for source in sources {
                     source.encode(facts, rules, out)?;
@@ -113,7 +113,7 @@ impl ClientSource {
 }
 
 impl ClientSource {
-    /// Does it look at the client's address?
+    /// Returns `true` if the source includes the client's address.
     pub(crate) fn reads_address(&self) -> bool {
         match self {
             Self::Ip => true,
@@ -123,7 +123,7 @@ impl ClientSource {
         }
     }
 
-    /// The header fields that it reads.
+    /// Calls `found` for each header field that the source reads.
     pub(crate) fn fields(&self, found: &mut impl FnMut(&HeaderName)) {
         match self {
             Self::Header(name) => found(name),
@@ -154,7 +154,7 @@ impl fmt::Display for ClientSource {
 }
 
 impl TlsName {
-    /// Its name in the rule file.
+    /// Returns the name in the rule file.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Subject => "subject",
@@ -163,7 +163,7 @@ impl TlsName {
     }
 }
 
-fn put(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
+fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     out.reserve_exact(1 + 2 * size_of::<u64>() + name.len() + value.len());
     out.push(kind);
     for text in [name.as_bytes(), value] {
@@ -172,47 +172,44 @@ fn put(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     }
 }
 
-/// A service of somebody's own may not know where its requests come from.
-fn network(facts: &Facts<'_>, rules: &AddressRules) -> Result<IpNet, NoClient> {
-    rules.address(facts).map(|address| rules.network(address)).ok_or(NoClient::Missing)
+fn network(facts: &Facts<'_>, rules: &AddressRules) -> Result<IpNet, ClientError> {
+    rules.address(facts).map(|address| rules.network(address)).ok_or(ClientError::Missing)
 }
 
-/// A request of HTTP/1.0 may have none, nor need it in somebody's own service.
-fn host<'f>(facts: &'f Facts<'_>) -> Result<&'f str, NoClient> {
-    if facts.host.is_empty() { Err(NoClient::Missing) } else { Ok(&facts.host) }
+fn host<'f>(facts: &'f Facts<'_>) -> Result<&'f str, ClientError> {
+    if facts.host.is_empty() { Err(ClientError::Missing) } else { Ok(&facts.host) }
 }
 
-/// Who showed no certificate has no name, and neither has one whose certificate has none.
-fn tls<'f>(facts: &'f Facts<'_>, name: TlsName) -> Result<&'f str, NoClient> {
+fn tls<'f>(facts: &'f Facts<'_>, name: TlsName) -> Result<&'f str, ClientError> {
     let found = facts.tls.and_then(|peer| match name {
         TlsName::Subject => peer.subject.as_deref(),
         TlsName::San => peer.san.as_deref(),
     });
-    found.ok_or(NoClient::Missing)
+    found.ok_or(ClientError::Missing)
 }
 
-/// Returns the service's own key; an empty one identifies no client.
-fn key<'f>(facts: &'f Facts<'_>) -> Result<&'f str, NoClient> {
-    facts.key.filter(|key| !key.is_empty()).ok_or(NoClient::Missing)
+/// Returns the key in the extensions. An empty key identifies no client.
+fn key<'f>(facts: &'f Facts<'_>) -> Result<&'f str, ClientError> {
+    facts.key.filter(|key| !key.is_empty()).ok_or(ClientError::Missing)
 }
 
-/// Parameters, and a slash at the end, make no other client of the same path.
+/// Returns the path without path parameters and trailing slash, because they do not identify another client.
 fn path<'f>(facts: &'f Facts<'_>) -> &'f str {
     let path = facts.path.matched();
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// A comma is part of the value: names of certificates, user agents and signatures have some.
+/// Returns the only value of a field. A comma does not separate values: user agents and signatures contain commas.
 fn field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Value<'f> {
     let mut values = facts.headers.get_all(name).iter();
     let value = match (values.next(), values.next()) {
-        (None, _) => return Err(NoClient::Missing),
-        (Some(_), Some(_)) => return Err(NoClient::Ambiguous),
+        (None, _) => return Err(ClientError::Missing),
+        (Some(_), Some(_)) => return Err(ClientError::Ambiguous),
         (Some(value), None) => spelling::trim(value.as_bytes()),
     };
     match *name {
-        _ if value.is_empty() => Err(NoClient::Missing),
-        header::AUTHORIZATION | header::PROXY_AUTHORIZATION => credentials::spell(value),
-        _ => spelling::sound(Cow::Borrowed(value)),
+        _ if value.is_empty() => Err(ClientError::Missing),
+        header::AUTHORIZATION | header::PROXY_AUTHORIZATION => credentials::normalize(value),
+        _ => spelling::checked(Cow::Borrowed(value)),
     }
 }

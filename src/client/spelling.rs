@@ -1,35 +1,34 @@
-//! What values of all kinds have in common: blanks around them, percent-encoding, names that origins read generously.
+//! Normalizes names and values in the ways of lenient origin servers: spaces, percent-encoding, and similar names.
 
 use std::borrow::Cow;
 
-use super::{NoClient, Value, base64};
+use super::{ClientError, Value, base64};
 
-/// How a name reads.
+/// How a name compares with the configured name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
-    /// As another name.
+    /// A different name.
     Other,
-    /// As the name.
+    /// The same name.
     Same,
-    /// As the name of a list or a map, as `name[]` does to PHP, Rack and Express.
+    /// The name of a list or a map: PHP, Rack and Express read `name[]` in this way.
     Indexed,
 }
 
-/// Without blanks at its ends: those of ASCII, and those that languages take for blanks in Latin-1, which is how many
-/// read fields.
+/// Trims whitespace: of ASCII, and of Latin-1, because many servers decode fields as Latin-1.
 pub(super) fn trim(mut text: &[u8]) -> &[u8] {
-    let is_blank = |byte: u8| matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ' | 0x85 | 0xa0);
-    while let Some((_, rest)) = text.split_first().filter(|(first, _)| is_blank(**first)) {
+    let is_whitespace = |byte: u8| matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ' | 0x85 | 0xa0);
+    while let Some((_, rest)) = text.split_first().filter(|(first, _)| is_whitespace(**first)) {
         text = rest;
     }
-    while let Some((_, rest)) = text.split_last().filter(|(last, _)| is_blank(**last)) {
+    while let Some((_, rest)) = text.split_last().filter(|(last, _)| is_whitespace(**last)) {
         text = rest;
     }
     text
 }
 
-/// Percent-encoding undone, and a plus for a blank: some origins read it so, and to the others no client's value is
-/// another's with blanks in it.
+/// Decodes percent-encoding, and a plus as a space. Not all origins decode a plus, but for those that do not, it is
+/// enough that different values stay different.
 pub(super) fn decode(text: &[u8]) -> Value<'_> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
@@ -41,7 +40,7 @@ pub(super) fn decode(text: &[u8]) -> Value<'_> {
         decoded.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let (digits, tail) = tail.split_at_checked(2).ok_or(NoClient::Malformed)?;
+                let (digits, tail) = tail.split_at_checked(2).ok_or(ClientError::Malformed)?;
                 rest = tail;
                 digit(digits[0])? << 4 | digit(digits[1])?
             }
@@ -51,37 +50,37 @@ pub(super) fn decode(text: &[u8]) -> Value<'_> {
     Ok(Cow::Owned(decoded))
 }
 
-fn digit(byte: u8) -> Result<u8, NoClient> {
-    let value = char::from(byte).to_digit(16).ok_or(NoClient::Malformed)?;
-    u8::try_from(value).map_err(|_| NoClient::Malformed)
+fn digit(byte: u8) -> Result<u8, ClientError> {
+    let value = char::from(byte).to_digit(16).ok_or(ClientError::Malformed)?;
+    u8::try_from(value).map_err(|_| ClientError::Malformed)
 }
 
-/// What is behind the encoding: without blanks at its ends, and without what origins cut a text off at.
+/// Decodes and trims a value. Rejects control characters, at which some origins truncate a text.
 pub(super) fn value(text: &[u8]) -> Value<'_> {
     match decode(text)? {
-        Cow::Borrowed(text) => sound(Cow::Borrowed(trim(text))),
+        Cow::Borrowed(text) => checked(Cow::Borrowed(trim(text))),
         Cow::Owned(text) => {
             let trimmed = match std::str::from_utf8(&text) {
                 Ok(text) => trim(text.trim().as_bytes()),
                 Err(_) => trim(&text),
             };
-            sound(Cow::Owned(trimmed.to_vec()))
+            checked(Cow::Owned(trimmed.to_vec()))
         }
     }
 }
 
-/// A value that is there; a token in the one spelling of its own.
-pub(super) fn sound(value: Cow<'_, [u8]>) -> Value<'_> {
+/// Rejects an empty value or control characters, and normalizes a base64 token.
+pub(super) fn checked(value: Cow<'_, [u8]>) -> Value<'_> {
     match () {
-        () if value.is_empty() => Err(NoClient::Missing),
-        () if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Err(NoClient::Malformed),
-        () if base64::is_json(&value) => base64::spell(value),
+        () if value.is_empty() => Err(ClientError::Missing),
+        () if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') => Err(ClientError::Malformed),
+        () if base64::is_json(&value) => base64::normalize(value),
         () => Ok(value),
     }
 }
 
-/// How a name that was decoded reads beside the one that is looked for: to ASP.NET in any case, to PHP with an underscore
-/// for what a variable cannot have, to C up to a NUL.
+/// Compares a decoded name with the configured one: ASP.NET ignores the case, PHP replaces characters that a variable
+/// cannot have with an underscore, and C programs stop at a NUL.
 pub(super) fn name(sent: &[u8], wanted: &str) -> Name {
     let sent = sent.split(|byte| *byte == 0).next().unwrap_or_default();
     let (sent, wanted) = (trim(sent), wanted.as_bytes());

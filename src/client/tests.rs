@@ -1,4 +1,4 @@
-//! Spellings of a client, held against models of origins that read them generously.
+//! Tests different spellings of a client key against models of lenient origin servers.
 
 use http::{HeaderMap, HeaderValue, Method};
 use proptest::prelude::*;
@@ -25,45 +25,45 @@ fn headers(fields: &[(&'static str, &[u8])]) -> HeaderMap {
     fields.iter().map(|(name, bytes)| (HeaderName::from_static(name), value(bytes))).collect()
 }
 
-fn identify(source: &ClientSource, fields: &[(&'static str, &[u8])], query: &str) -> Result<ClientId, NoClient> {
+fn identify(source: &ClientSource, fields: &[(&'static str, &[u8])], query: &str) -> Result<ClientId, ClientError> {
     source.identify(&facts(&headers(fields), query), &AddressRules::default())
 }
 
-fn cookie(field: &[u8]) -> Result<ClientId, NoClient> {
+fn cookie(field: &[u8]) -> Result<ClientId, ClientError> {
     identify(&ClientSource::Cookie("sid".into()), &[("cookie", field)], "")
 }
 
-fn query(query: &str) -> Result<ClientId, NoClient> {
+fn query(query: &str) -> Result<ClientId, ClientError> {
     identify(&ClientSource::Query("key".into()), &[], query)
 }
 
-fn authorization(field: &[u8]) -> Result<ClientId, NoClient> {
+fn authorization(field: &[u8]) -> Result<ClientId, ClientError> {
     identify(&ClientSource::Header(header::AUTHORIZATION), &[("authorization", field)], "")
 }
 
-fn api_key(field: &[u8]) -> Result<ClientId, NoClient> {
+fn api_key(field: &[u8]) -> Result<ClientId, ClientError> {
     identify(&ClientSource::Header(HeaderName::from_static("x-api-key")), &[("x-api-key", field)], "")
 }
 
 #[test]
-fn a_value_that_is_missing_empty_or_repeated_identifies_nobody() {
+fn missing_empty_or_repeated_value_identifies_no_client() {
     let fields: [(_, &[u8]); 4] =
         [("cookie", b"a=1; sid=7; x=1; x=2"), ("x-key", b"k"), ("x-two", b"1"), ("x-two", b"2")];
     let identify = |source: ClientSource| identify(&source, &fields, "key=1&b=2&b=3&empty=").map(|_| ());
     let header = |name| ClientSource::Header(HeaderName::from_static(name));
     assert_eq!(identify(header("x-key")), Ok(()));
-    assert_eq!(identify(header("x-none")), Err(NoClient::Missing));
-    assert_eq!(identify(header("x-two")), Err(NoClient::Ambiguous));
+    assert_eq!(identify(header("x-none")), Err(ClientError::Missing));
+    assert_eq!(identify(header("x-two")), Err(ClientError::Ambiguous));
     assert_eq!(identify(ClientSource::Cookie("sid".into())), Ok(()));
-    assert_eq!(identify(ClientSource::Cookie("x".into())), Err(NoClient::Ambiguous));
-    assert_eq!(identify(ClientSource::Cookie("si".into())), Err(NoClient::Missing));
+    assert_eq!(identify(ClientSource::Cookie("x".into())), Err(ClientError::Ambiguous));
+    assert_eq!(identify(ClientSource::Cookie("si".into())), Err(ClientError::Missing));
     assert_eq!(identify(ClientSource::Query("key".into())), Ok(()));
-    assert_eq!(identify(ClientSource::Query("b".into())), Err(NoClient::Ambiguous));
-    assert_eq!(identify(ClientSource::Query("empty".into())), Err(NoClient::Missing));
+    assert_eq!(identify(ClientSource::Query("b".into())), Err(ClientError::Ambiguous));
+    assert_eq!(identify(ClientSource::Query("empty".into())), Err(ClientError::Missing));
 }
 
 #[test]
-fn no_two_lists_of_values_make_the_same_client() {
+fn different_lists_of_values_are_different_clients() {
     let identify = |one: &'static [u8], two: &'static [u8]| {
         let source = |name| ClientSource::Header(HeaderName::from_static(name));
         let sources = ClientSource::All(vec![source("x-one"), source("x-two")]);
@@ -74,7 +74,7 @@ fn no_two_lists_of_values_make_the_same_client() {
 }
 
 #[test]
-fn a_cookie_in_other_words_is_the_same_client() {
+fn other_spelling_of_a_cookie_is_the_same_client() {
     let client = cookie(b"sid=abc").expect("a client");
     for spelling in [
         &b"sid=abc; other=1"[..],
@@ -92,28 +92,28 @@ fn a_cookie_in_other_words_is_the_same_client() {
     assert_ne!(cookie(b"sid=abd"), Ok(client));
     assert_ne!(cookie(b"sid=ABC"), cookie(b"sid=abc"));
     for (spelling, why) in [
-        (&b"sid =REAL; sid=RANDOM"[..], NoClient::Ambiguous),
-        (b"sid=RANDOM; s%69d=REAL", NoClient::Ambiguous),
-        (b"sid=RANDOM; Sid=REAL", NoClient::Ambiguous),
-        (b"sid=RANDOM, sid=REAL", NoClient::Ambiguous),
-        (b"x=y, sid=REAL", NoClient::Ambiguous),
-        (b"sid=RANDOM; sid[]=REAL", NoClient::Ambiguous),
-        (b"x=\"; sid=RANDOM; y=\"; sid=REAL", NoClient::Ambiguous),
-        (b"sid; sid=REAL", NoClient::Ambiguous),
-        (b"sid=REAL,RANDOM", NoClient::Malformed),
-        (b"sid=\"REALx", NoClient::Malformed),
-        (b"sid=\"RE\\101L\"", NoClient::Malformed),
-        (b"sid=REAL RANDOM", NoClient::Malformed),
-        (b"sid=%4", NoClient::Malformed),
-        (b"sid=REAL%00RANDOM", NoClient::Malformed),
-        (b"sid=\"\"", NoClient::Missing),
+        (&b"sid =REAL; sid=RANDOM"[..], ClientError::Ambiguous),
+        (b"sid=RANDOM; s%69d=REAL", ClientError::Ambiguous),
+        (b"sid=RANDOM; Sid=REAL", ClientError::Ambiguous),
+        (b"sid=RANDOM, sid=REAL", ClientError::Ambiguous),
+        (b"x=y, sid=REAL", ClientError::Ambiguous),
+        (b"sid=RANDOM; sid[]=REAL", ClientError::Ambiguous),
+        (b"x=\"; sid=RANDOM; y=\"; sid=REAL", ClientError::Ambiguous),
+        (b"sid; sid=REAL", ClientError::Ambiguous),
+        (b"sid=REAL,RANDOM", ClientError::Malformed),
+        (b"sid=\"REALx", ClientError::Malformed),
+        (b"sid=\"RE\\101L\"", ClientError::Malformed),
+        (b"sid=REAL RANDOM", ClientError::Malformed),
+        (b"sid=%4", ClientError::Malformed),
+        (b"sid=REAL%00RANDOM", ClientError::Malformed),
+        (b"sid=\"\"", ClientError::Missing),
     ] {
         assert_eq!(cookie(spelling), Err(why), "{}", spelling.escape_ascii());
     }
 }
 
 #[test]
-fn a_query_in_other_words_is_the_same_client() {
+fn other_spelling_of_a_query_is_the_same_client() {
     let client = query("key=abc").expect("a client");
     for spelling in ["a=1&key=abc", "k%65y=%61bc", "KEY=abc", "+key=abc+", "key%00x=abc", "a=%&key=abc", "a;b&key=abc"]
     {
@@ -121,27 +121,27 @@ fn a_query_in_other_words_is_the_same_client() {
     }
     assert_eq!(query("key=a+b"), query("key=a%20b"));
     for (spelling, why) in [
-        ("key=RANDOM&%6bey=REAL", NoClient::Ambiguous),
-        ("key=RANDOM&key[]=REAL", NoClient::Ambiguous),
-        ("key%5B0%5D=REAL", NoClient::Ambiguous),
-        ("key=RANDOM&a;key=REAL", NoClient::Ambiguous),
-        ("a;key=REAL", NoClient::Ambiguous),
-        ("key=REAL;RANDOM", NoClient::Ambiguous),
-        ("key&key=REAL", NoClient::Ambiguous),
-        ("key=RANDOM&%u006bey=REAL", NoClient::Malformed),
-        ("key=REAL%", NoClient::Malformed),
-        ("key=REAL%00RANDOM", NoClient::Malformed),
-        ("keys=REAL", NoClient::Missing),
+        ("key=RANDOM&%6bey=REAL", ClientError::Ambiguous),
+        ("key=RANDOM&key[]=REAL", ClientError::Ambiguous),
+        ("key%5B0%5D=REAL", ClientError::Ambiguous),
+        ("key=RANDOM&a;key=REAL", ClientError::Ambiguous),
+        ("a;key=REAL", ClientError::Ambiguous),
+        ("key=REAL;RANDOM", ClientError::Ambiguous),
+        ("key&key=REAL", ClientError::Ambiguous),
+        ("key=RANDOM&%u006bey=REAL", ClientError::Malformed),
+        ("key=REAL%", ClientError::Malformed),
+        ("key=REAL%00RANDOM", ClientError::Malformed),
+        ("keys=REAL", ClientError::Missing),
     ] {
         assert_eq!(query(spelling), Err(why), "{spelling}");
     }
     let php = |sent: &str| identify(&ClientSource::Query("api_key".into()), &[], sent);
     assert_eq!(php("api.key=a"), php("api_key=a"));
-    assert_eq!(php("api_key=RANDOM&api+key=REAL"), Err(NoClient::Ambiguous));
+    assert_eq!(php("api_key=RANDOM&api+key=REAL"), Err(ClientError::Ambiguous));
 }
 
 #[test]
-fn credentials_in_other_words_are_the_same_client() {
+fn other_spelling_of_credentials_is_the_same_client() {
     let client = authorization(b"Bearer tok").expect("a client");
     for spelling in [&b"bEaReR   tok"[..], b"bearer tok", b"Bearer\ttok ", b"BEARER \t tok"] {
         assert_eq!(authorization(spelling), Ok(client.clone()), "{}", spelling.escape_ascii());
@@ -160,7 +160,7 @@ fn credentials_in_other_words_are_the_same_client() {
         b"Bearer eyJhbGciOiJub25lIn0.e30.AB",
         b"Bearer eyJhbGciOiJub25lIn0.e30.AA~~",
     ] {
-        assert_eq!(authorization(spelling), Err(NoClient::Malformed), "{}", spelling.escape_ascii());
+        assert_eq!(authorization(spelling), Err(ClientError::Malformed), "{}", spelling.escape_ascii());
     }
     assert_eq!(
         authorization(b"Bearer eyJhbGciOiJub25lIn0.e30.-_8="),
@@ -170,7 +170,7 @@ fn credentials_in_other_words_are_the_same_client() {
     assert_ne!(api_key(b"a, b"), api_key(b"a"), "a comma is part of the value");
 }
 
-/// Percent-encoding undone where it is one, as in PHP and Rack.
+/// Decodes valid percent-encoding and leaves invalid one, as PHP and Rack do.
 fn percent(text: &str, plus: bool) -> String {
     let text = if plus { text.replace('+', " ") } else { text.to_owned() };
     let mut pieces = text.split('%');
@@ -184,12 +184,12 @@ fn percent(text: &str, plus: bool) -> String {
     decoded
 }
 
-/// `name=value` pairs between these separators.
+/// Splits a text into `name=value` pairs.
 fn pairs<'t>(text: &'t str, separators: &'t [char]) -> impl DoubleEndedIterator<Item = (&'t str, &'t str)> {
     text.split(separators).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-/// What some origins take `sid` for.
+/// Returns the value of the cookie `sid` according to several origins.
 fn cookie_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     let quoted = |value: &str| match value.strip_prefix('"') {
         Some(rest) => rest.get(..rest.len().saturating_sub(1)).unwrap_or_default().to_owned(),
@@ -211,7 +211,7 @@ fn cookie_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// What some origins take `key` for.
+/// Returns the value of the parameter `key` according to several origins.
 fn query_origins(text: &str) -> Vec<(&'static str, Option<String>)> {
     let decoded = |(name, value): (&str, &str)| (percent(name, true), percent(value, true));
     let first = pairs(text, &['&']).map(decoded).find(|(name, _)| name == "key");
@@ -224,7 +224,7 @@ fn query_origins(text: &str) -> Vec<(&'static str, Option<String>)> {
     named.map(|(name, found)| (name, found.map(|(_, value)| value))).to_vec()
 }
 
-/// What some origins take for the token of `Authorization`.
+/// Returns the token of `Authorization` according to several origins.
 fn token_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     let (scheme, rest) = field.split_once([' ', '\t']).unwrap_or((field, ""));
     let is_bearer = scheme.eq_ignore_ascii_case("bearer");
@@ -235,11 +235,11 @@ fn token_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// An origin reads a plain value: then it is this client, or no client at all.
+/// Checks that a plain value that an origin reads identifies the same client here, or no client.
 fn agree(
     read: Vec<(&'static str, Option<String>)>,
-    ours: &Result<ClientId, NoClient>,
-    plain: impl Fn(&str) -> Result<ClientId, NoClient>,
+    ours: &Result<ClientId, ClientError>,
+    plain: impl Fn(&str) -> Result<ClientId, ClientError>,
 ) -> Result<(), TestCaseError> {
     for (origin, value) in read {
         let value = value.unwrap_or_default();
@@ -247,8 +247,8 @@ fn agree(
         if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_lowercase()) {
             continue;
         }
-        let refused = matches!(ours, Err(NoClient::Ambiguous | NoClient::Malformed));
-        prop_assert!(refused || *ours == plain(value), "{} reads {}, and we {:?}", origin, value, ours);
+        let is_rejected = matches!(ours, Err(ClientError::Ambiguous | ClientError::Malformed));
+        prop_assert!(is_rejected || *ours == plain(value), "{} reads {}, and we {:?}", origin, value, ours);
     }
     Ok(())
 }
@@ -257,29 +257,29 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     #[test]
-    fn a_cookie_that_any_origin_reads_is_that_client_or_nobody(
+    fn cookie_is_the_client_that_origins_read_or_none(
         field in "(sid|s%69d|SID|sid\\[\\]|s\\.d| sid|[=;, \"]|=|; |ab|a%62|%61|[ab+%\\\\]|%20|sid=ab; |sid=b){0,9}",
     ) {
         agree(cookie_origins(&field), &cookie(field.as_bytes()), |value| cookie(format!("sid={value}").as_bytes()))?;
     }
 
     #[test]
-    fn a_query_that_any_origin_reads_is_that_client_or_nobody(
+    fn query_is_the_client_that_origins_read_or_none(
         text in "(key|k%65y|Key|key\\[\\]|[=;&+]|=|&|ab|a%62|%61|[ab%]|%20|%5B|%5D|key=ab&|key=b){0,9}",
     ) {
         agree(query_origins(&text), &query(&text), |value| query(&format!("key={value}")))?;
     }
 
     #[test]
-    fn a_token_that_any_origin_reads_is_that_client_or_nobody(field in "(Bearer|bEaReR|ab|a|b|=|,|[ \t]){1,8}") {
+    fn token_is_the_client_that_origins_read_or_none(field in "(Bearer|bEaReR|ab|a|b|=|,|[ \t]){1,8}") {
         let ours = authorization(field.as_bytes());
         agree(token_origins(&field), &ours, |value| authorization(format!("Bearer {value}").as_bytes()))?;
     }
 
     #[test]
-    fn base64_that_a_generous_decoder_reads_alike_is_one_client_or_nobody(token in "[AQgw8+/_!=-]{0,8}") {
-        // Skips what does not belong there, and takes both alphabets, as PHP, Python and Node do.
-        let generous = |text: &str| {
+    fn equal_base64_of_a_lenient_decoder_is_one_client_or_none(token in "[AQgw8+/_!=-]{0,8}") {
+        // Skips other characters and accepts both alphabets, as PHP, Python and Node do.
+        let decode_leniently = |text: &str| {
             let bits = text.bytes().filter_map(|byte| Some(match byte {
                 b'A'..=b'Z' => byte - b'A',
                 b'a'..=b'z' => byte - b'a' + 26,
@@ -292,14 +292,14 @@ proptest! {
             bits[..bits.len() / 8 * 8].to_owned()
         };
         let letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        let canonical: String = generous(&token).as_bytes().chunks(6).map(|bits| {
+        let canonical: String = decode_leniently(&token).as_bytes().chunks(6).map(|bits| {
             let value = bits.iter().fold(0, |value, bit| value << 1 | usize::from(bit - b'0')) << (6 - bits.len());
             char::from(letters[value])
         }).collect();
         let basic = |token: &str| authorization(format!("Basic {token}").as_bytes());
         let ours = basic(&token);
         if !canonical.is_empty() {
-            prop_assert!(ours == Err(NoClient::Malformed) || ours == basic(&canonical), "{} {:?}", canonical, ours);
+            prop_assert!(ours == Err(ClientError::Malformed) || ours == basic(&canonical), "{} {:?}", canonical, ours);
         }
     }
 }

@@ -1,16 +1,20 @@
-//! The host of a request.
+//! Reads the host of a request.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, Uri, header};
 
-use super::{BadRequest, HostNeed};
+use super::{BadRequest, HostRequirement};
 
-/// The host of a request, in lower case, without port and trailing dot.
+/// Returns the host of a request, in lower case, without port and trailing dot.
 ///
 /// # Errors
-/// A needed host is missing, there is more than one, or it is invalid.
-pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> Result<Cow<'a, str>, BadRequest> {
+/// A required host is missing, there is more than one host, or the host is invalid.
+pub(super) fn read<'a>(
+    uri: &'a Uri,
+    need: HostRequirement,
+    headers: &'a HeaderMap,
+) -> Result<Cow<'a, str>, BadRequest> {
     let mut fields = headers.get_all(header::HOST).iter();
     let field = fields.next();
     if fields.next().is_some() {
@@ -19,21 +23,22 @@ pub(super) fn read<'a>(uri: &'a Uri, need: HostNeed, headers: &'a HeaderMap) -> 
     let authority = match (uri.authority(), field) {
         (Some(authority), _) => authority.as_str(),
         (None, Some(field)) => field.to_str().map_err(|_| BadRequest::BadHost)?,
-        (None, None) if need == HostNeed::Optional => return Ok(Cow::Borrowed("")),
+        (None, None) if need == HostRequirement::Optional => return Ok(Cow::Borrowed("")),
         (None, None) => return Err(BadRequest::NoHost),
     };
     let host = without_port(authority).ok_or(BadRequest::BadHost)?;
     let host = host.strip_suffix('.').unwrap_or(host);
     // No early exit, so that the compiler vectorises the loop.
-    let look = |(valid, upper), byte: u8| (valid & is_host_byte(byte), upper | byte.is_ascii_uppercase());
-    let (valid, has_upper) = host.bytes().fold((true, false), look);
+    let scan = |(valid, upper), byte: u8| (valid & is_host_byte(byte), upper | byte.is_ascii_uppercase());
+    let (valid, has_upper) = host.bytes().fold((true, false), scan);
     if !valid || host.is_empty() || host.len() > 255 {
         return Err(BadRequest::BadHost);
     }
     Ok(if has_upper { Cow::Owned(host.to_ascii_lowercase()) } else { Cow::Borrowed(host) })
 }
 
-/// The host of `host`, `host:port`, `[v6]` or `[v6]:port`; `None` if what follows the host is not a port.
+/// Returns the host of `host`, `host:port`, `[v6]` or `[v6]:port`. Returns `None` if the text after the host is not a
+/// port.
 fn without_port(authority: &str) -> Option<&str> {
     let end = match authority.strip_prefix('[') {
         Some(rest) => rest.find(']')? + 2,
@@ -56,10 +61,10 @@ mod tests {
     use super::*;
 
     fn host_of(uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
-        of_version(Version::HTTP_11, uri, hosts)
+        host_with_version(Version::HTTP_11, uri, hosts)
     }
 
-    fn of_version(version: Version, uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
+    fn host_with_version(version: Version, uri: &str, hosts: &[&str]) -> Result<String, BadRequest> {
         let mut headers = HeaderMap::new();
         for host in hosts {
             headers.append(header::HOST, host.parse().expect("a header value"));
@@ -69,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_comes_from_the_target_or_else_from_the_one_host_field() {
+    fn host_is_from_the_target_or_else_from_the_host_field() {
         assert_eq!(host_of("/", &["API.example.com:8080"]).as_deref(), Ok("api.example.com"));
         assert_eq!(host_of("http://a.example/", &["b.example"]).as_deref(), Ok("a.example"));
         assert_eq!(host_of("/", &["example.com."]).as_deref(), Ok("example.com"));
@@ -77,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_without_one_valid_host_is_bad() {
+    fn request_without_exactly_one_valid_host_is_rejected() {
         assert_eq!(host_of("/", &[]), Err(BadRequest::NoHost));
         for hosts in [&["a", "b"][..], &[""], &["."], &["a b"], &["a/b"], &["a:b"], &["[::1"], &["user@a"]] {
             assert_eq!(host_of("/", hosts), Err(BadRequest::BadHost), "{hosts:?}");
@@ -85,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_http_1_0_need_not_have_a_host_and_must_not_have_two() {
-        let host_of = |hosts: &[&str]| of_version(Version::HTTP_10, "/", hosts);
+    fn http_1_0_request_may_lack_a_host() {
+        let host_of = |hosts: &[&str]| host_with_version(Version::HTTP_10, "/", hosts);
         assert_eq!(host_of(&[]).as_deref(), Ok(""));
         assert_eq!(host_of(&["A."]).as_deref(), Ok("a"));
         assert_eq!((host_of(&["a", "a"]), host_of(&[""])), (Err(BadRequest::BadHost), Err(BadRequest::BadHost)));

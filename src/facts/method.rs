@@ -1,11 +1,11 @@
-//! Methods. They are case-sensitive, but some servers ignore the case.
+//! Checks the method. Methods are case-sensitive, but some servers ignore the case.
 
 use http::Method;
 
 use super::BadRequest;
 
-/// The registered methods (IANA) that `http` has no constant for.
-const REGISTERED: [&str; 33] = [
+/// Methods of the IANA registry without a constant in `http`, and two common unregistered ones.
+const OTHER_KNOWN: [&str; 33] = [
     "ACL",
     "BASELINE-CONTROL",
     "BIND",
@@ -53,12 +53,12 @@ const COMMON: [Method; 9] = [
     Method::TRACE,
 ];
 
-/// Is it a common method?
+/// Returns `true` for the methods of RFC 9110 and PATCH.
 pub(crate) fn is_common(method: &Method) -> bool {
     COMMON.contains(method)
 }
 
-/// An unknown method may pass. `post` may not: many servers treat it as `POST`.
+/// Accepts unknown methods, but rejects a known method in another case: many servers treat `post` as `POST`.
 pub(super) fn check(method: &Method) -> Result<(), BadRequest> {
     if *method == Method::CONNECT {
         return Err(BadRequest::Tunnel);
@@ -67,7 +67,7 @@ pub(super) fn check(method: &Method) -> Result<(), BadRequest> {
         return Ok(());
     }
     let sent = method.as_str();
-    let mut known = COMMON.iter().map(Method::as_str).chain(REGISTERED);
+    let mut known = COMMON.iter().map(Method::as_str).chain(OTHER_KNOWN);
     match known.any(|known| known != sent && known.eq_ignore_ascii_case(sent)) {
         true => Err(BadRequest::MethodCase),
         false => Ok(()),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_in_another_case_is_none_and_an_unknown_one_is_one() {
+    fn known_method_in_another_case_is_rejected() {
         let check = |method: &str| check(&Method::from_bytes(method.as_bytes()).expect("a method"));
         for method in ["GET", "TRACE", "PROPFIND", "FOO", "foo", "X-Y"] {
             assert_eq!(check(method), Ok(()), "{method}");

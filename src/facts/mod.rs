@@ -1,6 +1,7 @@
-//! The facts of a request: what routes and clients are decided by.
+//! The facts of a request: the properties by which routes are matched and clients are identified.
 //!
-//! The path has one normal form, which is matched, used in keys and sent upstream. So no spelling of a path avoids a limit.
+//! The path has one normal form, which is matched, used in keys and sent upstream. Therefore no spelling of a path
+//! avoids a limit.
 
 mod host;
 mod method;
@@ -14,117 +15,118 @@ pub(crate) use self::method::is_common;
 use crate::path::{self, EncodedSlash, Path};
 use crate::sanitize::BadField;
 
-/// The facts of a request: a live one, or one described in a log line or on the command line.
+/// The facts of a request: of a real one, or of one described in a log line or on the command line.
 #[derive(Clone, Debug)]
 pub struct Facts<'a> {
     /// The method.
     pub method: &'a Method,
-    /// The authority's host in lower case, without port and trailing dot; from the target if it has one, else `Host`.
-    /// Empty where there is none and none is needed.
+    /// The host in lower case, without port and trailing dot. From the target if it has an authority, else from `Host`.
+    /// Empty if the request has no host and needs none.
     pub host: Cow<'a, str>,
-    /// The path in its normal form (see `path::normalize`); in a layer, another reading if that leads to a limit.
+    /// The path in its normal form (see `path::normalize`). In a layer, another interpretation if that matches a limit.
     pub path: Path<'a>,
     /// The query as it was sent, without the question mark.
     pub query: Option<&'a str>,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The address at the other end of the connection, IPv4-mapped addresses unwrapped; `None` if unknown.
+    /// The address of the peer, with IPv4-mapped addresses converted to IPv4; `None` if unknown.
     pub peer: Option<IpAddr>,
     /// Whether the peer counts as the client, even if it is a trusted proxy: its forwarded fields are not trusted.
     pub peer_is_client: bool,
-    /// What TLS tells of it; `None` over a connection in clear, or if unknown.
+    /// The TLS identity of the peer. `None` for a plaintext connection, or if unknown.
     pub tls: Option<&'a TlsPeer>,
-    /// The client key that the service has put into the request's extensions; `None` without one.
+    /// The client key that the service has put into the request's extensions, if there is one.
     pub key: Option<&'a str>,
 }
 
-/// What TLS tells of the other end of a connection: the names in the certificate that it showed, if it did.
+/// The names in the certificate of a TLS peer. Both are `None` without a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TlsPeer {
     /// The subject, in the text form of RFC 4514.
     pub subject: Option<String>,
-    /// The first alternative name that is a URI, a host's or an address of mail.
+    /// The first subject alternative name that is a URI, a DNS name or an email address.
     pub san: Option<String>,
 }
 
-/// Must a request name a host?
+/// Whether a request must have a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostNeed {
-    /// Yes: 400 without one.
+pub enum HostRequirement {
+    /// A request without a host is answered with 400.
     Required,
-    /// No: without one it matches no route that asks for a host.
+    /// A request without a host matches only routes without a host condition.
     Optional,
 }
 
-/// How requests are read: `requests:` of the rule file.
+/// Settings for reading requests: `requests` in the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
-    /// How an encoded slash in a path is treated: refused with 400 by default.
+    /// The treatment of an encoded slash in a path. By default, the request is rejected with 400.
     pub encoded_slash: EncodedSlash,
 }
 
-/// Why a request is refused before any rule, with 400 unless another status is named.
+/// Why a request is rejected before the rules are evaluated. The status is 400 unless documented otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRequest {
-    /// RFC 9110 section 9.1: methods are case-sensitive, but not every server knows that.
-    #[error("method is written in another case than the one it has")]
+    /// A known method in another case. Methods are case-sensitive (RFC 9110 section 9.1), but some servers ignore the
+    /// case.
+    #[error("method has the wrong case")]
     MethodCase,
-    /// RFC 9110 section 9.3.6: CONNECT is not supported; answered with 501.
-    #[error("no tunnels are opened here")]
+    /// CONNECT (RFC 9110 section 9.3.6), which is not supported. The status is 501.
+    #[error("CONNECT is not supported")]
     Tunnel,
-    /// RFC 9112 section 3.2.
+    /// No host (RFC 9112 section 3.2).
     #[error("request has no host")]
     NoHost,
-    /// RFC 9112 section 3.2: more than one Host, or one that is not a host.
+    /// More than one host, or an invalid host (RFC 9112 section 3.2).
     #[error("request has no valid host")]
     BadHost,
-    /// The path means different things to different origins.
+    /// A path that origin servers read differently.
     #[error("path is not valid: {0}")]
     BadPath(#[from] path::PathError),
-    /// RFC 3986 section 2: a target is visible ASCII.
+    /// A target must be visible ASCII (RFC 3986 section 2).
     #[error("query has a byte that is not visible ASCII")]
     BadQuery,
-    /// The field is repeated, and upstreams differ in which value they use.
-    #[error("a field by which routes are told apart was sent with two values")]
+    /// A repeated header field that a route matches: upstream servers differ in which value they use.
+    #[error("a header field that selects routes was sent with two values")]
     TwoValues,
-    /// A field means different things to different servers.
+    /// A header field that servers read differently.
     #[error(transparent)]
     BadField(#[from] BadField),
 }
 
 impl<'a> Facts<'a> {
-    /// Reads the facts from the parts of a request.
+    /// Reads the facts of a request.
     ///
     /// # Errors
-    /// A request without one valid host, or whose path means different things to different servers.
+    /// The host is missing or invalid, or servers would read the path differently.
     pub fn read(
         method: &'a Method,
         uri: &'a Uri,
-        host: impl Into<HostNeed>,
+        host: impl Into<HostRequirement>,
         headers: &'a HeaderMap,
         peer: impl Into<Option<IpAddr>>,
         requests: &Requests,
     ) -> Result<Self, BadRequest> {
-        let mut facts = Self::read_as_written(method, uri, host, headers, peer)?;
+        let mut facts = Self::read_unnormalized(method, uri, host, headers, peer)?;
         if !facts.has_valid_query() {
             return Err(BadRequest::BadQuery);
         }
         facts.path = match uri.path() {
-            SERVER if *method == Method::OPTIONS => Path::from(SERVER),
+            ASTERISK if *method == Method::OPTIONS => Path::from(ASTERISK),
             path => path::normalize(path, requests.encoded_slash)?,
         };
         Ok(facts)
     }
 
-    /// Reads the facts from the parts of a request; the path and the query stay as they are written.
+    /// Reads the facts of a request without normalizing the path and without checking the query.
     ///
     /// # Errors
-    /// A request without a valid method, or with an invalid host.
-    pub(crate) fn read_as_written(
+    /// The method or the host is invalid.
+    pub(crate) fn read_unnormalized(
         method: &'a Method,
         uri: &'a Uri,
-        host: impl Into<HostNeed>,
+        host: impl Into<HostRequirement>,
         headers: &'a HeaderMap,
         peer: impl Into<Option<IpAddr>>,
     ) -> Result<Self, BadRequest> {
@@ -149,18 +151,19 @@ impl<'a> Facts<'a> {
         self.query.is_none_or(|query| query.bytes().all(|byte| byte.is_ascii_graphic()))
     }
 
-    /// Is it `OPTIONS *`, a question about the server as a whole (RFC 9110 section 9.3.7)?
-    pub fn is_for_the_server(&self) -> bool {
-        self.path.normalized() == SERVER
+    /// Returns `true` for `OPTIONS *`, which is about the server and not about a resource (RFC 9110 section 9.3.7).
+    pub fn is_for_server(&self) -> bool {
+        self.path.normalized() == ASTERISK
     }
 }
 
-/// It came with HTTP/1.1 (RFC 9112 section 3.2); health checks of load balancers have none.
-impl From<Version> for HostNeed {
+/// HTTP/1.0 requests may lack a host, such as health checks of load balancers. HTTP/1.1 requires it (RFC 9112 section
+/// 3.2).
+impl From<Version> for HostRequirement {
     fn from(version: Version) -> Self {
         if version == Version::HTTP_10 { Self::Optional } else { Self::Required }
     }
 }
 
-/// The target of a request about the server, not about a resource.
-const SERVER: &str = "*";
+/// The target of a request about the server.
+const ASTERISK: &str = "*";

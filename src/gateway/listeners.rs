@@ -45,7 +45,7 @@ impl Listeners {
         for entry in &config.listen {
             let failed = |cause| GatewayStartError::Bind { address: entry.address.clone(), cause };
             let tls = all.set_up_tls(entry, metrics)?;
-            let server = Server::with_connections(&connections, entry, tls, drain.clone(), access::refused);
+            let server = Server::with_connections(&connections, entry, tls, drain.clone(), access::log_rejection);
             let inherited = inherited.take(&entry.address);
             let sockets = listen(&entry.address, entry.mode, workers, inherited).map_err(failed)?;
             all.distribute(&server, sockets).map_err(failed)?;
@@ -60,7 +60,11 @@ impl Listeners {
     }
 
     /// Sets up TLS if the entry uses it.
-    fn set_up_tls(&mut self, entry: &Listen, metrics: &Arc<Metrics>) -> Result<Option<Arc<Termination>>, GatewayStartError> {
+    fn set_up_tls(
+        &mut self,
+        entry: &Listen,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Option<Arc<Termination>>, GatewayStartError> {
         let Some(settings) = &entry.tls else { return Ok(None) };
         let tls = Arc::new(Termination::new(settings, entry.http2)?);
         let user = format!("listener {}", entry.address);

@@ -143,7 +143,11 @@ impl Gateway {
     ///
     /// # Errors
     /// See [`start`](Self::start).
-    pub(crate) fn start_on(config: Config, workers: usize, inherited: InheritedSockets) -> Result<Self, GatewayStartError> {
+    pub(crate) fn start_on(
+        config: Config,
+        workers: usize,
+        inherited: InheritedSockets,
+    ) -> Result<Self, GatewayStartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
         config.upstreams.values().for_each(warn_if_unverified);

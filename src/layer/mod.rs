@@ -286,12 +286,12 @@ impl LayerState {
         };
         let mut facts = match &screened {
             None => rules.read(request, peer, self.options.next)?, // 400, 501
-            Some(screened) => rules.read_as_written(request, screened, peer)?,
+            Some(screened) => rules.read_unnormalized(request, screened, peer)?,
         };
         facts.tls = peer::tls(request.extensions());
         facts.key = peer::client_key(request.extensions());
         facts.peer_is_client = peer_is_client;
-        if screened.is_none() && facts.is_for_the_server() {
+        if screened.is_none() && facts.is_for_server() {
             return Err(LocalResponse::Options); // 204
         }
         record.record_facts(rules, &facts);

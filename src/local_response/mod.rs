@@ -13,7 +13,7 @@ use serde::Serialize;
 
 pub(crate) use self::grpc::GrpcCall;
 pub(crate) use self::limited::ViolatedLimits;
-use crate::client::NoClient;
+use crate::client::ClientError;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::reason;
@@ -30,7 +30,7 @@ pub(crate) enum LocalResponse {
         /// The limit's name.
         limit: String,
         /// The fault of the value.
-        cause: NoClient,
+        cause: ClientError,
     },
     /// 400: the cost of the request for a limit is invalid.
     BadCost {

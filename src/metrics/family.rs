@@ -1,7 +1,8 @@
-//! Series that differ in their labels, of which only those with traffic are shown.
+//! A metric family that omits series without data.
 //!
-//! Handles are taken at load, for every route and limit there is; shown at once, those of 5,000 routes would make a page of
-//! 33 MB in which every number is 0. A counter that is not there counts as one that has counted nothing.
+//! Handles are created when a rule file is loaded, for every route and limit. If all series were exported at once,
+//! 5,000 routes would make a page of 33 MB with only zeros. For Prometheus, a missing counter is the same as one that
+//! is 0.
 
 use std::fmt;
 use std::hash::Hash;
@@ -13,18 +14,18 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// The series of a name. Clones share them.
+/// All series of a metric. Clones share the series.
 #[derive(Clone, Debug)]
 pub(super) struct Family<L, M>(Arc<RwLock<HashMap<L, M>>>);
 
-/// What may have counted nothing.
-pub(super) trait Quiet {
-    /// Whether there is nothing to show.
-    fn is_quiet(&self) -> bool;
+/// A metric that may have no data yet.
+pub(super) trait Untouched {
+    /// Returns `true` if the metric has no data to export.
+    fn is_untouched(&self) -> bool;
 }
 
 impl<L: Clone + Eq + Hash, M: Clone + Default> Family<L, M> {
-    /// The series with these labels, which is there from now on.
+    /// Returns the series with these labels. Creates it if necessary.
     pub(super) fn get_or_create(&self, labels: &L) -> M {
         if let Some(metric) = self.0.read().get(labels) {
             return metric.clone();
@@ -34,7 +35,7 @@ impl<L: Clone + Eq + Hash, M: Clone + Default> Family<L, M> {
 }
 
 impl<L: Eq + Hash, M> Family<L, M> {
-    /// Removes the series with these labels. A handle of it counts unseen.
+    /// Removes the series with these labels. Existing handles still work, but are no longer exported.
     pub(super) fn remove(&self, labels: &L) {
         self.0.write().remove(labels);
     }
@@ -46,10 +47,10 @@ impl<L, M> Default for Family<L, M> {
     }
 }
 
-impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Quiet> EncodeMetric for Family<L, M> {
+impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Untouched> EncodeMetric for Family<L, M> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let series = self.0.read();
-        series.iter().filter(|(_, metric)| !metric.is_quiet()).try_for_each(|(labels, metric)| {
+        series.iter().filter(|(_, metric)| !metric.is_untouched()).try_for_each(|(labels, metric)| {
             let encoder = encoder.encode_family(labels)?;
             metric.encode(encoder)
         })
@@ -60,7 +61,7 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Quiet> EncodeMetric for 
     }
 
     fn is_empty(&self) -> bool {
-        self.0.read().values().all(Quiet::is_quiet)
+        self.0.read().values().all(Untouched::is_untouched)
     }
 }
 
@@ -68,8 +69,8 @@ impl<L, M: TypedMetric> TypedMetric for Family<L, M> {
     const TYPE: MetricType = M::TYPE;
 }
 
-impl Quiet for Counter {
-    fn is_quiet(&self) -> bool {
+impl Untouched for Counter {
+    fn is_untouched(&self) -> bool {
         self.get() == 0
     }
 }

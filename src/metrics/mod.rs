@@ -1,14 +1,14 @@
-//! Every counter and histogram as a named method.
+//! The metrics of a gateway. Each counter and histogram has a method that records an event.
 //!
-//! Labels are names from the rule file and words of our own, never what a client sent. The counters of a route or a limit live
-//! as long as a rule set has it: rules that replace others find the counters where they were. Handles are taken at load, so that counting a request is
-//! an atomic addition.
+//! Labels are names from the rule file and fixed words, never client input. The counters of a route or a limit exist
+//! while a rule set uses it, and keep their values when new rules replace old ones. Handles are created when a rule
+//! file is loaded, so that counting a request is an atomic addition.
 
 mod family;
 mod histogram;
-mod in_use;
 mod nodes;
 mod responses;
+mod series_users;
 mod upstream;
 
 use std::sync::{Arc, LazyLock};
@@ -21,21 +21,21 @@ use prometheus_client::registry::Registry;
 
 use self::family::Family;
 use self::histogram::Histogram;
-use self::in_use::{InUse, Use};
 use self::nodes::Nodes;
-pub(crate) use self::nodes::{NodeMetrics, ShownNode};
+pub(crate) use self::nodes::{NodeMetrics, NodeSeries};
 use self::responses::Responses;
 pub(crate) use self::responses::RouteMetrics;
+use self::series_users::{SeriesUser, SeriesUsers};
 use self::upstream::Upstreams;
 #[cfg(feature = "gateway")]
-pub(crate) use self::upstream::{AttemptOutcome, BrokenOff, GaugeGuard, Switched};
+pub(crate) use self::upstream::{AttemptOutcome, BrokenResponse, GaugeGuard, TunnelEnd};
 pub(crate) use self::upstream::{TargetMetrics, UpstreamMetrics};
 
-/// All that this process counts.
+/// All metrics of a gateway or a layer.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    in_use: InUse,
+    users: SeriesUsers,
     decisions: Family<DecisionLabels, Counter>,
     requests: Family<RequestLabels, Histogram>,
     responses: Responses,
@@ -48,7 +48,7 @@ pub struct Metrics {
     store_decisions: Histogram,
     store_calls: Counter,
     store_nodes: Nodes,
-    store_known: Counter,
+    known_refusals: Counter,
     store_failures: Family<CauseLabels, Counter>,
     store_overflow: Family<LimitLabels, Counter>,
     store_gateways: Gauge,
@@ -56,22 +56,22 @@ pub struct Metrics {
     store_charged: Counter,
 }
 
-/// Panics of the process: one count for all gateways in it.
+/// Panics of the process. Shared by all gateways in the process.
 static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Lines of the process's access log that were dropped.
+/// Dropped lines of the access log of the process.
 static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
-/// Counts what one limit decides.
+/// The counters of one limit.
 #[derive(Clone, Debug)]
 pub(crate) struct LimitMetrics {
     allowed: Counter,
     limited: Counter,
     shadow_limited: Counter,
     store_failed: Counter,
-    /// Of all limits, and which this one is: few ever need a counter of their own.
+    /// The family of all limits, and the labels of this one. The series is only created when needed, which is rare.
     overflow: (Family<LimitLabels, Counter>, LimitLabels),
-    _use: Arc<Use>,
+    _user: Arc<SeriesUser>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -106,11 +106,11 @@ struct CauseLabels {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Nothing counted yet.
+    /// Creates metrics without data.
     pub fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::default(),
-            in_use: InUse::default(),
+            users: SeriesUsers::default(),
             decisions: Family::default(),
             requests: Family::default(),
             responses: Responses::default(),
@@ -123,7 +123,7 @@ impl Metrics {
             store_decisions: Histogram::default(),
             store_calls: Counter::default(),
             store_nodes: Nodes::default(),
-            store_known: Counter::default(),
+            known_refusals: Counter::default(),
             store_failures: Family::default(),
             store_overflow: Family::default(),
             store_gateways: Gauge::default(),
@@ -137,54 +137,58 @@ impl Metrics {
         metrics
     }
 
-    /// Registers all metrics, under names that begin with `tidegate_`, in a registry of the program's own. Its
-    /// `prometheus_client` must be of the same version as the one of this crate, 0.25.
+    /// Registers all metrics in a registry of the embedding program, under names that begin with `tidegate_`. The
+    /// program must use the same version of `prometheus_client` as this crate, 0.25.
     ///
-    /// Register a `Metrics` before or after it is given to a layer, once in each registry.
+    /// Can be called before or after the metrics are passed to a layer, once for each registry.
     pub fn register(&self, registry: &mut Registry) {
         let registry = registry.sub_registry_with_prefix("tidegate");
-        registry.register("decisions", "What each limit decided", self.decisions.clone());
-        let help = "Seconds from a request's head to its answer's head";
+        registry.register("decisions", "Decisions of each limit", self.decisions.clone());
+        let help = "Seconds from the head of a request to the head of its response";
         registry.register("request_duration_seconds", help, self.requests.clone());
-        let help = "Responses to the requests of a route, by status code; 499 if the client left before its response";
+        let help = "Responses by route and status code; 499 if the client disconnected before the response";
         registry.register("responses", help, self.responses.clone());
         registry.register("connections", "Open client connections", self.connections.clone());
-        let help = "Client connections refused at the connection cap";
+        let help = "Client connections refused because of the connection limit";
         registry.register("connections_refused", help, self.connections_refused.clone());
-        let help = "Times that connections could not be accepted, mostly for want of file descriptors";
+        let help = "Failures to accept connections, mostly because of too few file descriptors";
         registry.register("accept_failures", help, self.accept_failures.clone());
-        let help = "Connections, streams and requests that a bound or the protocol ended, and not a limit";
+        let help =
+            "Connections, streams and requests that ended because of a bound or a protocol error, not a rate limit";
         registry.register("rejected", help, self.rejected.clone());
-        let help = "When a certificate that clients or upstreams are shown expires, in seconds since the Unix epoch";
+        let help = "Expiry of a certificate that is presented to clients or upstreams, in seconds since the Unix epoch";
         registry.register("certificate_expiry_seconds", help, self.certificates.clone());
         self.upstreams.register(registry);
-        registry.register("store_call_seconds", "Seconds a decision of the store took", self.store_decisions.clone());
+        registry.register(
+            "store_call_seconds",
+            "Seconds that a decision of the store took",
+            self.store_decisions.clone(),
+        );
         registry.register(
             "store_calls",
-            "Calls to the store, each with one decision or many",
+            "Calls to the store, each with one or more decisions",
             self.store_calls.clone(),
         );
         self.store_nodes.register(registry);
-        let known = "Requests refused without asking the store, as it was known to refuse them";
-        registry.register("store_known_refusals", known, self.store_known.clone());
+        let help = "Requests rejected by a cached refusal, without a call to the store";
+        registry.register("store_known_refusals", help, self.known_refusals.clone());
         let help = "Panics that were caught: a request answered with 500, or a connection closed";
         registry.register("panics", help, PANICS.clone());
-        let help =
-            "Lines of the access log that were dropped, since nobody took them in time or they could not be written";
+        let help = "Lines of the access log that were dropped because of a slow reader or a failed write";
         registry.register("access_log_dropped", help, ACCESS_LINES_DROPPED.clone());
         registry.register("store_failures", "Decisions that the store did not make", self.store_failures.clone());
-        let help = "What was judged by a bucket that clients share for whom the store has no room";
-        registry.register("store_overflow", help, self.store_overflow.clone());
         let help =
-            "Gateways that share the store, this one included, as far as is known; none where it is in the process";
+            "Requests counted in the shared overflow bucket, because the store had no capacity for another client";
+        registry.register("store_overflow", help, self.store_overflow.clone());
+        let help = "Known gateways that share the store, including this one; 0 for an in-memory store";
         registry.register("gateways", help, self.store_gateways.clone());
-        let help = "0 while a connection to the store is known to be down, and 1 otherwise";
+        let help = "0 while a connection to the store is down, otherwise 1";
         registry.register("store_up", help, self.store_up.clone());
-        let help = "Permits granted without the store that it was charged with afterwards";
+        let help = "Permits that were granted without the store and charged to it later";
         registry.register("store_charged_afterwards", help, self.store_charged.clone());
     }
 
-    /// The counters of one limit, which are shown as long as the handle or a clone of it is kept.
+    /// Returns the counters of one limit. They are exported until the handle and its clones are dropped.
     pub(crate) fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
         const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
         let names = LimitLabels { route: route.to_owned(), limit: limit.to_owned() };
@@ -193,7 +197,7 @@ impl Metrics {
             DecisionLabels { route, limit, outcome }
         };
         let (decisions, overflow, removed) = (self.decisions.clone(), self.store_overflow.clone(), names.clone());
-        let _use = self.in_use.add((route.to_owned(), Some(limit.to_owned())), move || {
+        let _user = self.users.add((route.to_owned(), Some(limit.to_owned())), move || {
             OUTCOMES.iter().for_each(|outcome| decisions.remove(&labels(&removed, outcome)));
             overflow.remove(&removed);
         });
@@ -204,29 +208,29 @@ impl Metrics {
             shadow_limited: counter("shadow_limited"),
             store_failed: counter("store_failed"),
             overflow: (self.store_overflow.clone(), names),
-            _use,
+            _user,
         }
     }
 
-    /// The counters of one route, which are shown as long as the handle or a clone of it is kept. An empty name stands for
-    /// requests that match none.
+    /// Returns the counters of one route. They are exported until the handle and its clones are dropped. The empty name
+    /// is for requests that match no route.
     pub(crate) fn route(&self, route: &str) -> RouteMetrics {
         const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
         const ABANDONED: &str = "499";
         let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
         let (requests, responses, removed) = (self.requests.clone(), self.responses.clone(), route.to_owned());
-        let _use = self.in_use.add((route.to_owned(), None), move || {
+        let _user = self.users.add((route.to_owned(), None), move || {
             CLASSES.iter().chain([&ABANDONED]).for_each(|status| requests.remove(&labels(&removed, status)));
             responses.remove(&removed);
         });
         let histogram = |status| self.requests.get_or_create(&labels(route, status));
         let responses = self.responses.route(route);
-        RouteMetrics { responses, classes: CLASSES.map(histogram), abandoned: histogram(ABANDONED), _use }
+        RouteMetrics { responses, classes: CLASSES.map(histogram), abandoned: histogram(ABANDONED), _user }
     }
 
-    /// The counters of one upstream.
+    /// Returns the counters of one upstream.
     pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
-        self.upstreams.of(upstream)
+        self.upstreams.upstream(upstream)
     }
 
     /// Returns the counters of one target of an upstream, named as in the rule file.
@@ -234,90 +238,91 @@ impl Metrics {
         self.upstreams.target(upstream, target)
     }
 
-    /// A client connection was accepted.
+    /// Counts an open client connection.
     pub(crate) fn connection_opened(&self) {
         self.connections.inc();
     }
 
-    /// A client connection ended.
+    /// Removes a closed client connection from the number of open ones.
     pub(crate) fn connection_closed(&self) {
         self.connections.dec();
     }
 
-    /// A client was turned away at the connection cap.
+    /// Counts a connection that was refused because of the connection limit.
     pub(crate) fn connection_refused(&self) {
         self.connections_refused.inc();
     }
 
-    /// Connections could not be accepted.
+    /// Counts a failure to accept connections.
     pub(crate) fn accept_failed(&self) {
         self.accept_failures.inc();
     }
 
-    /// A connection, a stream or a request was ended by a bound or by the protocol, for a cause that is a word of ours.
+    /// Counts a connection, stream or request that ended because of a bound or a protocol error. `cause` is a fixed
+    /// label.
     pub(crate) fn rejected(&self, cause: &'static str) {
         self.rejected.get_or_create(&CauseLabels { cause }).inc();
     }
 
-    /// The certificate of this file, which clients or upstreams are shown, expires then, in seconds since the Unix epoch.
-    pub(crate) fn certificate_expires(&self, file: &str, at: i64) {
+    /// Sets the expiry of a certificate file, in seconds since the Unix epoch.
+    pub(crate) fn set_certificate_expiry(&self, file: &str, at: i64) {
         self.certificates.get_or_create(&CertificateLabels { certificate: file.to_owned() }).set(at);
     }
 
-    /// A panic was caught.
+    /// Counts a panic that was caught.
     pub(crate) fn panicked() {
         PANICS.inc();
     }
 
-    /// So many lines of the access log were dropped.
+    /// Counts dropped lines of the access log.
     pub(crate) fn access_lines_dropped(count: u64) {
         ACCESS_LINES_DROPPED.inc_by(count);
     }
 
-    /// The store decided.
-    pub(crate) fn store_answered(&self, took: Duration) {
+    /// Records a decision of the store and its duration.
+    pub(crate) fn store_decided(&self, took: Duration) {
         self.store_decisions.observe(took);
     }
 
-    /// So many gateways share the store.
-    pub(crate) fn store_shared_by(&self, gateways: u32) {
+    /// Sets the number of gateways that share the store.
+    pub(crate) fn set_gateways(&self, gateways: u32) {
         self.store_gateways.set(gateways.into());
     }
 
-    /// The store is away, or back.
-    pub(crate) fn store_is_up(&self, is_up: bool) {
+    /// Sets whether the store is reachable.
+    pub(crate) fn set_store_up(&self, is_up: bool) {
         self.store_up.set(is_up.into());
     }
 
-    /// The store was charged with so many permits that were granted without it.
+    /// Counts permits that were charged to the store after they had been granted without it.
     pub(crate) fn store_charged(&self, permits: u64) {
         self.store_charged.inc_by(permits);
     }
 
-    /// A call was sent to the store.
+    /// Counts a call to the store.
     pub(crate) fn store_called(&self) {
         self.store_calls.inc();
     }
 
-    /// Shows the node of a cluster at this address from now on.
-    pub(crate) fn show_node(&self, address: String) -> ShownNode {
-        self.store_nodes.show(address)
+    /// Adds a node of a cluster.
+    pub(crate) fn add_node(&self, address: String) -> NodeSeries {
+        self.store_nodes.add(address)
     }
 
-    /// A request was refused without asking the store.
-    pub(crate) fn store_known(&self) {
-        self.store_known.inc();
+    /// Counts a request that was rejected by a cached refusal.
+    pub(crate) fn known_refusal(&self) {
+        self.known_refusals.inc();
     }
 
-    /// The store did not decide, for a cause that is a word of ours.
+    /// Counts a failed decision of the store. `cause` is a fixed label.
     pub(crate) fn store_failed(&self, cause: &'static str) {
         self.store_failures.get_or_create(&CauseLabels { cause }).inc();
     }
 
-    /// Everything, in the OpenMetrics text format.
+    /// Returns all metrics in the OpenMetrics text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
-        // Writing to a string cannot fail, and half a page is still more use than none.
+        // Writing to a string cannot fail.
         _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
         text
     }
@@ -332,27 +337,27 @@ impl Default for Metrics {
 // === impl LimitMetrics ===
 
 impl LimitMetrics {
-    /// It granted a request that passed.
+    /// Counts a request that was granted.
     pub(crate) fn allowed(&self) {
         self.allowed.inc();
     }
 
-    /// It refused a request.
+    /// Counts a request that was rejected.
     pub(crate) fn limited(&self) {
         self.limited.inc();
     }
 
-    /// It would have refused a request, but only watches.
+    /// Counts a request that a shadow limit would have rejected.
     pub(crate) fn shadow_limited(&self) {
         self.shadow_limited.inc();
     }
 
-    /// The store did not say, and the limit's `on_store_failure` decided.
+    /// Counts a request for which the store failed, so that `on_store_failure` decided.
     pub(crate) fn store_failed(&self) {
         self.store_failed.inc();
     }
 
-    /// It judged a request by the bucket of the clients for whom the store has no room.
+    /// Counts a request that used the shared overflow bucket.
     pub(crate) fn overflowed(&self) {
         let (counters, labels) = &self.overflow;
         counters.get_or_create(labels).inc();
@@ -365,7 +370,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_counted_is_rendered_under_the_names_of_the_rule_file() {
+    fn counts_are_rendered_with_the_names_of_the_rule_file() {
         let metrics = Metrics::new();
         let (limit, route) = (metrics.limit("api", "per-ip"), metrics.route("api"));
         limit.limited();
@@ -404,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn other_registry_shows_the_metrics_with_their_names() {
+    fn metrics_can_be_registered_in_another_registry() {
         let (metrics, mut registry) = (Metrics::new(), Registry::default());
         metrics.register(&mut registry);
         let route = metrics.route("api");
@@ -415,21 +420,21 @@ mod tests {
         assert!(text.contains("tidegate_request_duration_seconds_count{route=\"api\",status=\"2xx\"} 1\n"), "{text}");
     }
 
-    /// It had 420,139 lines, 33 MB, before the first request.
+    /// Regression test: the page had 420,139 lines, 33 MB, before the first request.
     #[test]
-    fn of_5000_routes_only_the_series_with_traffic_are_shown() {
+    fn only_routes_with_traffic_have_series() {
         let metrics = Metrics::new();
         let routes: Vec<_> = (0..5_000).map(|number| format!("route-{number}")).collect();
         let handles: Vec<_> = routes.iter().map(|name| (metrics.route(name), metrics.limit(name, "l"))).collect();
-        let quiet = metrics.render();
-        assert!(quiet.len() < 10_000 && !quiet.contains("route-"), "{quiet}");
+        let untouched = metrics.render();
+        assert!(untouched.len() < 10_000 && !untouched.contains("route-"), "{untouched}");
         handles[7].0.answered(200, Duration::from_micros(1500));
         handles[7].1.allowed();
         let text = metrics.render();
-        let of_routes: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();
-        assert!(of_routes.iter().all(|line| line.contains(r#"route="route-7""#)), "{of_routes:?}");
+        let route_lines: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();
+        assert!(route_lines.iter().all(|line| line.contains(r#"route="route-7""#)), "{route_lines:?}");
         // Two counters; the sum, the count and the buckets of one histogram.
-        assert_eq!(of_routes.len(), 2 + 2 + BOUNDS.len());
+        assert_eq!(route_lines.len(), 2 + 2 + BOUNDS.len());
         assert!(text.contains("# TYPE tidegate_decisions counter\n"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is counted of the nodes of a cluster, as long as they are in it.
+//! Metrics of the nodes of a Redis Cluster. A node's series are removed when it leaves the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,29 +10,29 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
-/// Those that are in a cluster, by their addresses, and how many clusters know of each: gateways of old and of new rules may
-/// have the same nodes for a while.
+/// The counters of each node by its address, and the number of their users. Gateways with old and new rules may use the
+/// same nodes for a while.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes(Arc<Mutex<BTreeMap<String, (usize, NodeMetrics)>>>);
 
-/// Counts what a node is asked.
+/// Counters of a single node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeMetrics {
     calls: Counter,
     decisions: Counter,
 }
 
-/// A node that is shown as long as this is kept.
+/// A user of a node's counters. When the last user is dropped, the series are removed.
 #[derive(Debug)]
-pub(crate) struct ShownNode {
+pub(crate) struct NodeSeries {
     nodes: Nodes,
     address: String,
     metrics: NodeMetrics,
 }
 
-/// One of the counters, of every node.
+/// One metric, with a series for each node.
 #[derive(Debug)]
-struct Series {
+struct NodeMetric {
     nodes: Nodes,
     counter: fn(&NodeMetrics) -> &Counter,
 }
@@ -44,42 +44,42 @@ struct Labels {
 
 impl Nodes {
     pub(super) fn register(&self, registry: &mut Registry) {
-        let series = |counter| Series { nodes: self.clone(), counter };
-        let help = "Calls to a node of the cluster, each with one decision or many";
-        registry.register("store_node_calls", help, series(|node| &node.calls));
+        let metric = |counter| NodeMetric { nodes: self.clone(), counter };
+        let help = "Calls to a node of the cluster, each with one or more decisions";
+        registry.register("store_node_calls", help, metric(|node| &node.calls));
         let help = "Requests that a node of the cluster decided";
-        registry.register("store_node_decisions", help, series(|node| &node.decisions));
+        registry.register("store_node_decisions", help, metric(|node| &node.decisions));
     }
 
-    /// Shows a node.
-    pub(super) fn show(&self, address: String) -> ShownNode {
+    /// Adds a user of a node's counters.
+    pub(super) fn add(&self, address: String) -> NodeSeries {
         let mut nodes = self.0.lock();
         let (users, metrics) = nodes.entry(address.clone()).or_default();
         *users += 1;
-        ShownNode { nodes: self.clone(), address, metrics: metrics.clone() }
+        NodeSeries { nodes: self.clone(), address, metrics: metrics.clone() }
     }
 }
 
 impl NodeMetrics {
-    /// A call was sent to it.
+    /// Counts a call to the node.
     pub(crate) fn called(&self) {
         self.calls.inc();
     }
 
-    /// It decided so many requests.
+    /// Counts requests that the node decided.
     pub(crate) fn decided(&self, requests: usize) {
         self.decisions.inc_by(requests as u64);
     }
 }
 
-impl ShownNode {
-    /// Its counters.
+impl NodeSeries {
+    /// Returns the counters of the node.
     pub(crate) fn metrics(&self) -> NodeMetrics {
         self.metrics.clone()
     }
 }
 
-impl Drop for ShownNode {
+impl Drop for NodeSeries {
     fn drop(&mut self) {
         let mut nodes = self.nodes.0.lock();
         let Some((users, _)) = nodes.get_mut(&self.address) else { return };
@@ -90,7 +90,7 @@ impl Drop for ShownNode {
     }
 }
 
-impl EncodeMetric for Series {
+impl EncodeMetric for NodeMetric {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         self.nodes.0.lock().iter().try_for_each(|(address, (_, node))| {
             (self.counter)(node).encode(encoder.encode_family(&Labels { node: address.clone() })?)
@@ -111,16 +111,16 @@ mod tests {
     use super::super::Metrics;
 
     #[test]
-    fn a_node_is_shown_as_long_as_a_cluster_has_it() {
+    fn node_series_are_removed_with_their_last_user() {
         let metrics = Metrics::new();
         let has = |line: &str| metrics.render().lines().any(|other| other == line);
-        let (of_old_rules, of_new_rules) = (metrics.show_node("a:1".to_owned()), metrics.show_node("a:1".to_owned()));
-        of_old_rules.metrics().decided(3);
-        of_new_rules.metrics().decided(4);
-        drop(of_old_rules);
+        let (old_rules, new_rules) = (metrics.add_node("a:1".to_owned()), metrics.add_node("a:1".to_owned()));
+        old_rules.metrics().decided(3);
+        new_rules.metrics().decided(4);
+        drop(old_rules);
         assert!(has(r#"tidegate_store_node_decisions_total{node="a:1"} 7"#), "{}", metrics.render());
         assert!(has(r#"tidegate_store_node_calls_total{node="a:1"} 0"#), "{}", metrics.render());
-        drop(of_new_rules);
+        drop(new_rules);
         assert!(!metrics.render().contains("_node_"), "{}", metrics.render());
     }
 }

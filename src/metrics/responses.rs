@@ -1,7 +1,8 @@
-//! The responses of each route, counted by their exact status code.
+//! Counts the responses of each route by status code.
 //!
-//! The set of codes is bounded: an upstream may send any three digits, so a code that is not registered counts for its
-//! class. A route's counters are made at load, in one block of memory: counting a response takes no lock.
+//! The set of codes is bounded: an upstream may send any three digits, so an unregistered code is counted under its
+//! class. The counters of a route are created at load, in one block of memory, so that counting a response takes no
+//! lock.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,30 +16,30 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
 use super::histogram::Histogram;
-use super::in_use::Use;
+use super::series_users::SeriesUser;
 
-/// The registered status codes (IANA, "HTTP Status Code Registry"), and 499 for a client that left before its response.
+/// The status codes of the IANA registry, and 499 for a client that disconnected before its response.
 const CODES: [u16; 64] = [
     100, 101, 102, 103, 104, 200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308,
     400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424,
     425, 426, 428, 429, 431, 451, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
 ];
 
-/// The labels of the codes that are not registered, by their class; the last one is for codes outside 100 to 599.
+/// The labels of unregistered codes, by class. The last one is for codes outside 100 to 599.
 const OTHERS: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 const SERIES: usize = CODES.len() + OTHERS.len();
 
-/// The code of a request whose client left before its response.
+/// The code of a request whose client disconnected before the response.
 const CLIENT_GONE: u16 = 499;
 
-/// Counts the responses of one route and their times, and the requests whose clients did not wait for one.
+/// Counts and times the responses of one route, and the requests whose clients disconnected before the response.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteMetrics {
     pub(super) responses: RouteResponses,
     pub(super) classes: [Histogram; 5],
     pub(super) abandoned: Histogram,
-    pub(super) _use: Arc<Use>,
+    pub(super) _user: Arc<SeriesUser>,
 }
 
 /// The counters of all routes.
@@ -57,7 +58,7 @@ impl Responses {
         self.0.write().entry(route.to_owned()).or_default().clone()
     }
 
-    /// Removes the series of a route. A handle of it counts unseen.
+    /// Removes the series of a route. Existing handles still work, but are no longer exported.
     pub(super) fn remove(&self, route: &str) {
         self.0.write().remove(route);
     }
@@ -90,7 +91,7 @@ impl RouteResponses {
         self.0[position(code)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the positions that have counted something.
+    /// Returns the positions with counts above zero.
     fn counted(&self) -> impl Iterator<Item = (usize, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
         counts.filter(|(_, count)| *count > 0)
@@ -106,14 +107,14 @@ impl Default for RouteResponses {
 // === impl RouteMetrics ===
 
 impl RouteMetrics {
-    /// An answer's head was made `took` after the request's.
+    /// Records a response, and the time from the head of the request to the head of the response.
     pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.responses.count(status);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.classes[class].observe(took);
     }
 
-    /// The client left `took` after its request's head, before there was an answer.
+    /// Records a request whose client disconnected before the response, and the time since the head of the request.
     pub(crate) fn abandoned(&self, took: Duration) {
         self.responses.count(CLIENT_GONE);
         self.abandoned.observe(took);

@@ -1,4 +1,4 @@
-//! What is counted of upstreams.
+//! Metrics of upstreams and their targets.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::Histogram;
-use super::family::{Family, Quiet};
+use super::family::{Family, Untouched};
 
-/// Those of all upstreams.
+/// The metrics of all upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     requests: Family<RequestLabels, Counter>,
     attempts: Family<AttemptLabels, Counter>,
     repeats: Family<Name, Counter>,
-    broken_off: Family<BrokenOffLabels, Counter>,
+    broken_responses: Family<CauseLabels, Counter>,
     connections: Family<Name, Gauge>,
-    upgraded: Family<Name, Gauge>,
-    upgrades_ended: Family<BrokenOffLabels, Counter>,
+    tunnels: Family<Name, Gauge>,
+    tunnels_ended: Family<CauseLabels, Counter>,
     waiting: Family<Name, Gauge>,
     responses: Family<Name, Histogram>,
 }
 
-/// Counts what became of the requests to one upstream.
+/// The counters of one upstream.
 #[derive(Clone, Debug)]
 pub(crate) struct UpstreamMetrics {
     answered: Counter,
@@ -32,21 +32,21 @@ pub(crate) struct UpstreamMetrics {
     timed_out: Counter,
     broken: Counter,
     repeated: Counter,
-    broken_off: [Counter; 3],
+    broken_responses: [Counter; 3],
     queue_full: Counter,
     queue_timed_out: Counter,
     connections: Gauge,
-    upgraded: Gauge,
-    upgrades_ended: [Counter; 6],
+    tunnels: Gauge,
+    tunnels_ended: [Counter; 6],
     waiting: Gauge,
     response: Histogram,
 }
 
-/// Counts the attempts to have a request answered by one target.
+/// Counters of the attempts on one target, by outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
 
-/// The outcome of an attempt to have a request answered by a target.
+/// The outcome of an attempt to get a response from a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     /// The target sent the head of a response.
@@ -69,39 +69,40 @@ pub(crate) enum AttemptOutcome {
     QueueFull,
     /// All connections were in use for as long as a request may wait.
     QueueTimeout,
-    /// The client left, its body failed, or its deadline passed before the target sent a response.
+    /// The client disconnected, the request body failed, or the deadline passed before the target sent a response.
     Canceled,
 }
 
-/// Why an answer ends before its end.
+/// Why a response was incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BrokenOff {
-    /// Nothing came of it for too long.
+pub(crate) enum BrokenResponse {
+    /// The upstream sent nothing for too long.
     Silent,
-    /// Its connection ended.
+    /// The connection was closed.
     Closed,
-    /// What came is no body.
+    /// The upstream sent an invalid body.
     Malformed,
 }
 
-/// How a connection ended on which another protocol was spoken.
+/// How a connection ended after an upgrade to another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Switched {
+pub(crate) enum TunnelEnd {
     /// Both sides closed it.
     Closed,
-    /// One side broke it off.
+    /// The connection failed.
     Broken,
-    /// Nothing moved for too long.
+    /// No data was sent for too long.
     Idle,
-    /// It had lasted as long as it may.
+    /// The maximum duration was reached.
     MaxTime,
-    /// It had carried as much as it may.
+    /// The maximum number of bytes was reached.
     MaxBytes,
-    /// The gateway ended it: at the end of a drain, to make room, or since the client did not read.
+    /// The gateway closed the connection: at the end of a drain, for a new connection, or because the client did not
+    /// read.
     CutOff,
 }
 
-/// Something that is counted as long as this is kept.
+/// Counts one in a gauge until it is dropped.
 #[derive(Debug)]
 pub(crate) struct GaugeGuard(Gauge);
 
@@ -119,7 +120,7 @@ struct AttemptLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct BrokenOffLabels {
+struct CauseLabels {
     upstream: String,
     cause: &'static str,
 }
@@ -131,36 +132,36 @@ struct Name {
 
 impl Upstreams {
     pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("upstream_requests", "What became of requests to upstreams", self.requests.clone());
-        let help = "Attempts to have a request answered by a target";
+        registry.register("upstream_requests", "Outcomes of requests to upstreams", self.requests.clone());
+        let help = "Attempts to get a response from a target";
         registry.register("upstream_attempts", help, self.attempts.clone());
-        let help = "Requests sent once more, since a kept connection ended before it answered";
+        let help = "Requests sent again because an idle connection was closed before the response";
         registry.register("upstream_repeats", help, self.repeats.clone());
-        let help = "Answers of upstreams that ended before their end";
-        registry.register("upstream_broken_off", help, self.broken_off.clone());
+        let help = "Incomplete responses of upstreams";
+        registry.register("upstream_broken_off", help, self.broken_responses.clone());
         registry.register("upstream_connections", "Open connections to upstreams", self.connections.clone());
-        let help = "Connections on which another protocol is spoken since an upgrade";
-        registry.register("upgraded_connections", help, self.upgraded.clone());
-        let help = "How they ended";
-        registry.register("upgraded_connections_ended", help, self.upgrades_ended.clone());
+        let help = "Open connections that were upgraded to another protocol";
+        registry.register("upgraded_connections", help, self.tunnels.clone());
+        let help = "Closed connections that had been upgraded to another protocol, by cause";
+        registry.register("upgraded_connections_ended", help, self.tunnels_ended.clone());
         registry.register("upstream_waiting", "Requests that wait for a connection", self.waiting.clone());
-        let help = "Seconds until an upstream's answer began";
+        let help = "Seconds until the head of an upstream's response";
         registry.register("upstream_response_seconds", help, self.responses.clone());
     }
 
-    /// The counters of one of them.
-    pub(super) fn of(&self, upstream: &str) -> UpstreamMetrics {
+    /// Returns the counters of one upstream.
+    pub(super) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
         let outcome = |outcome| {
             let labels = RequestLabels { upstream: upstream.to_owned(), outcome };
             self.requests.get_or_create(&labels)
         };
         let cause = |cause| {
-            let labels = BrokenOffLabels { upstream: upstream.to_owned(), cause };
-            self.broken_off.get_or_create(&labels)
+            let labels = CauseLabels { upstream: upstream.to_owned(), cause };
+            self.broken_responses.get_or_create(&labels)
         };
         let ended = |cause| {
-            let labels = BrokenOffLabels { upstream: upstream.to_owned(), cause };
-            self.upgrades_ended.get_or_create(&labels)
+            let labels = CauseLabels { upstream: upstream.to_owned(), cause };
+            self.tunnels_ended.get_or_create(&labels)
         };
         let name = Name { upstream: upstream.to_owned() };
         UpstreamMetrics {
@@ -169,12 +170,12 @@ impl Upstreams {
             timed_out: outcome("timed_out"),
             broken: outcome("broken"),
             repeated: self.repeats.get_or_create(&name),
-            broken_off: ["silent", "closed", "malformed"].map(cause),
+            broken_responses: ["silent", "closed", "malformed"].map(cause),
             queue_full: outcome("queue_full"),
             queue_timed_out: outcome("queue_timeout"),
             connections: self.connections.get_or_create(&name),
-            upgraded: self.upgraded.get_or_create(&name),
-            upgrades_ended: ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"].map(ended),
+            tunnels: self.tunnels.get_or_create(&name),
+            tunnels_ended: ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"].map(ended),
             waiting: self.waiting.get_or_create(&name),
             response: self.responses.get_or_create(&name),
         }
@@ -193,7 +194,7 @@ impl Upstreams {
 }
 
 impl TargetMetrics {
-    /// Counts an attempt.
+    /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
         self.0[outcome as usize].inc();
     }
@@ -215,7 +216,7 @@ impl AttemptOutcome {
         Self::Canceled,
     ];
 
-    /// Returns the word for it in metrics and in the access log.
+    /// Returns the name of the outcome in metrics and in the access log.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -234,70 +235,70 @@ impl AttemptOutcome {
 }
 
 impl UpstreamMetrics {
-    /// It answered.
+    /// Counts a response, and the time until its head.
     pub(crate) fn answered(&self, took: Duration) {
         self.answered.inc();
         self.response.observe(took);
     }
 
-    /// No connection: the request was never sent.
+    /// Counts a request that was not sent, because no connection could be opened.
     pub(crate) fn unreachable(&self) {
         self.unreachable.inc();
     }
 
-    /// No answer in time.
+    /// Counts a request without a response in time.
     pub(crate) fn timed_out(&self) {
         self.timed_out.inc();
     }
 
-    /// The connection broke, or the answer was none.
+    /// Counts a request whose connection failed, or whose response was invalid.
     pub(crate) fn broken(&self) {
         self.broken.inc();
     }
 
-    /// A kept connection ended before it answered, and the request is sent once more.
+    /// Counts a request that is sent again, because an idle connection was closed before the response.
     pub(crate) fn repeated(&self) {
         self.repeated.inc();
     }
 
-    /// An answer that had begun ended before its end.
-    pub(crate) fn broken_off(&self, why: BrokenOff) {
-        self.broken_off[why as usize].inc();
+    /// Counts an incomplete response.
+    pub(crate) fn broken_response(&self, cause: BrokenResponse) {
+        self.broken_responses[cause as usize].inc();
     }
 
-    /// A connection was opened.
+    /// Counts an open connection.
     pub(crate) fn connection(&self) -> GaugeGuard {
-        GaugeGuard::of(&self.connections)
+        GaugeGuard::new(&self.connections)
     }
 
-    /// Another protocol is spoken on a connection.
-    pub(crate) fn switched(&self) -> GaugeGuard {
-        GaugeGuard::of(&self.upgraded)
+    /// Counts a connection that was upgraded to another protocol.
+    pub(crate) fn tunnel_opened(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.tunnels)
     }
 
-    /// It is no longer.
-    pub(crate) fn switched_ended(&self, how: Switched) {
-        self.upgrades_ended[how as usize].inc();
+    /// Counts the end of a connection that had been upgraded.
+    pub(crate) fn tunnel_ended(&self, how: TunnelEnd) {
+        self.tunnels_ended[how as usize].inc();
     }
 
-    /// A request waits for a connection.
+    /// Counts a request that waits for a connection.
     pub(crate) fn waiting(&self) -> GaugeGuard {
-        GaugeGuard::of(&self.waiting)
+        GaugeGuard::new(&self.waiting)
     }
 
-    /// Too many requests waited for a connection: it was not sent.
+    /// Counts a request that was not sent, because too many requests waited for a connection.
     pub(crate) fn queue_full(&self) {
         self.queue_full.inc();
     }
 
-    /// It waited for a connection for too long, and was not sent.
+    /// Counts a request that was not sent, because it waited too long for a connection.
     pub(crate) fn queue_timed_out(&self) {
         self.queue_timed_out.inc();
     }
 }
 
 impl GaugeGuard {
-    fn of(gauge: &Gauge) -> Self {
+    fn new(gauge: &Gauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
@@ -309,9 +310,9 @@ impl Drop for GaugeGuard {
     }
 }
 
-/// That there are none of what there were some is news.
-impl Quiet for Gauge {
-    fn is_quiet(&self) -> bool {
+/// A gauge is always exported: a change to 0 is information, too.
+impl Untouched for Gauge {
+    fn is_untouched(&self) -> bool {
         false
     }
 }
@@ -321,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcomes_are_listed_in_the_order_of_their_numbers() {
+    fn outcomes_are_listed_in_numerical_order() {
         for (number, outcome) in AttemptOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, number, "{outcome:?}");
         }

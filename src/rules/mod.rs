@@ -10,10 +10,10 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
-use crate::client::{AddressRules, ClientSource, NoClient};
+use crate::client::{AddressRules, ClientError, ClientSource};
 use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
-pub use crate::facts::{HostNeed, Requests};
+pub use crate::facts::{HostRequirement, Requests};
 use crate::limit::{Charge, ClientId, Mode};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
@@ -56,7 +56,7 @@ pub struct LimitRejection<'r> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingInput {
     /// The client.
-    Client(NoClient),
+    Client(ClientError),
     /// The cost.
     Cost(CostError),
 }
@@ -101,7 +101,7 @@ impl Rules {
         &self,
         method: &'a Method,
         uri: &'a Uri,
-        host: impl Into<HostNeed>,
+        host: impl Into<HostRequirement>,
         headers: &'a HeaderMap,
         peer: impl Into<Option<IpAddr>>,
     ) -> Result<Facts<'a>, BadRequest> {
@@ -114,14 +114,14 @@ impl Rules {
     ///
     /// # Errors
     /// The method or the host is invalid, or servers may interpret the request as one for another route.
-    pub(crate) fn read_as_written<'a>(
+    pub(crate) fn read_unnormalized<'a>(
         &self,
         method: &'a Method,
         uri: &'a Uri,
         headers: &'a HeaderMap,
         peer: Option<IpAddr>,
     ) -> Result<Facts<'a>, BadRequest> {
-        let facts = Facts::read_as_written(method, uri, HostNeed::Optional, headers, peer)?;
+        let facts = Facts::read_unnormalized(method, uri, HostRequirement::Optional, headers, peer)?;
         self.routes.check(&facts)?;
         Ok(facts)
     }
@@ -158,8 +158,8 @@ impl Rules {
             Mode::Overall => None,
             Mode::PerClient => match self.client(limit, facts) {
                 Ok(client) => Some(client),
-                Err(NoClient::Missing) if limit.on_missing_client == OnMissingClient::Skip => {
-                    return LimitCheck::Skip(MissingInput::Client(NoClient::Missing));
+                Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => {
+                    return LimitCheck::Skip(MissingInput::Client(ClientError::Missing));
                 }
                 Err(cause) => return LimitCheck::Deny(MissingInput::Client(cause)),
             },
@@ -175,9 +175,9 @@ impl Rules {
         }
     }
 
-    fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, NoClient> {
+    fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {
         match (limit.client.identify(facts, &self.addresses), limit.on_missing_client) {
-            (Err(NoClient::Missing), OnMissingClient::Ip) => ClientSource::Ip.identify(facts, &self.addresses),
+            (Err(ClientError::Missing), OnMissingClient::Ip) => ClientSource::Ip.identify(facts, &self.addresses),
             (identified, _) => identified,
         }
     }

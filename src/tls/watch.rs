@@ -110,7 +110,7 @@ impl CertificateWatcher {
     fn update_presented(&mut self) {
         let presented = self.target.presented();
         for one in presented.iter().filter(|one| one.kind == FileKind::Certificate) {
-            self.metrics.certificate_expires(&one.file.display().to_string(), one.not_after);
+            self.metrics.set_certificate_expiry(&one.file.display().to_string(), one.not_after);
         }
         self.presented = presented.into_iter().map(|one| (one, Expiry::Distant)).collect();
         self.warn_about_expiry();

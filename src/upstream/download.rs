@@ -11,7 +11,7 @@ use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
 use crate::http1::{Framing, Piece, RemainingBody};
-use crate::metrics::BrokenOff;
+use crate::metrics::BrokenResponse;
 
 /// The body of a response whose head was read, with its connection.
 #[derive(Debug)]
@@ -102,9 +102,9 @@ impl Download {
     fn fail(&mut self, error: &io::Error) {
         let Some(lease) = self.lease.take() else { return };
         let cause = match error.kind() {
-            io::ErrorKind::TimedOut => BrokenOff::Silent,
-            io::ErrorKind::InvalidData => BrokenOff::Malformed,
-            _ => BrokenOff::Closed,
+            io::ErrorKind::TimedOut => BrokenResponse::Silent,
+            io::ErrorKind::InvalidData => BrokenResponse::Malformed,
+            _ => BrokenResponse::Closed,
         };
         lease.record_broken_body(cause, error);
     }

@@ -17,7 +17,7 @@ use super::connection::{Connection, IDLE_TIMEOUT};
 use super::settings::UpstreamSettings;
 use super::slots::{UpstreamSlot, UpstreamSlots};
 use super::target::TargetState;
-use crate::metrics::{BrokenOff, UpstreamMetrics};
+use crate::metrics::{BrokenResponse, UpstreamMetrics};
 
 /// How often idle connections are checked, to close those that the upstream has closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -154,8 +154,8 @@ impl Lease {
     }
 
     /// Records that the response body broke off.
-    pub(crate) fn record_broken_body(&self, cause: BrokenOff, error: &io::Error) {
-        self.metrics().broken_off(cause);
+    pub(crate) fn record_broken_body(&self, cause: BrokenResponse, error: &io::Error) {
+        self.metrics().broken_response(cause);
         self.pool.0.target.record_broken_body(error);
     }
 

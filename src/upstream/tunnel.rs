@@ -20,7 +20,7 @@ use super::body::{BoxError, RequestBody};
 use super::pool::Lease;
 use super::tunnel_progress::TunnelProgress;
 use crate::http1::{Piece, RemainingBody};
-use crate::metrics::{GaugeGuard, Switched};
+use crate::metrics::{GaugeGuard, TunnelEnd};
 use crate::upgrade::TunnelLimits;
 
 /// An upgraded connection. Closes on drop.
@@ -29,7 +29,7 @@ pub(super) struct Tunnel {
     shared: Arc<TunnelShared>,
     /// The task that forwards the client's bytes. Ends once both sides have closed, or a limit is reached. `None` after
     /// its end.
-    upload: Option<JoinHandle<Switched>>,
+    upload: Option<JoinHandle<TunnelEnd>>,
     _open: GaugeGuard,
 }
 
@@ -45,7 +45,7 @@ struct TunnelShared {
 impl Tunnel {
     /// Starts a tunnel between the client and the upstream, on the Tokio runtime.
     pub(super) fn start(lease: Lease, client: RequestBody, limits: TunnelLimits) -> Self {
-        let open = lease.metrics().switched();
+        let open = lease.metrics().tunnel_opened();
         let shared = Arc::new(TunnelShared { lease: Mutex::new(lease), progress: TunnelProgress::new(limits) });
         let upload = Some(tokio::spawn(Arc::clone(&shared).run_upload(client)));
         Self { shared, upload, _open: open }
@@ -56,19 +56,19 @@ impl Tunnel {
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let Some(upload) = &mut self.upload else { return Poll::Ready(None) };
         if let Poll::Ready(ended) = Pin::new(upload).poll(cx) {
-            return Poll::Ready(self.finish(ended.unwrap_or(Switched::Broken)));
+            return Poll::Ready(self.finish(ended.unwrap_or(TunnelEnd::Broken)));
         }
         if self.shared.progress.has_upstream_closed() {
             return Poll::Pending;
         }
         match ready!(self.shared.poll_read(cx)) {
             Ok(Some(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
-            Ok(None) if self.shared.progress.has_client_closed() => Poll::Ready(self.finish(Switched::Closed)),
+            Ok(None) if self.shared.progress.has_client_closed() => Poll::Ready(self.finish(TunnelEnd::Closed)),
             Ok(None) => {
                 self.shared.progress.close_upstream();
                 Poll::Ready(Some(Ok(Frame::trailers(HeaderMap::new()))))
             }
-            Err(_) => Poll::Ready(self.finish(Switched::Broken)),
+            Err(_) => Poll::Ready(self.finish(TunnelEnd::Broken)),
         }
     }
 
@@ -77,18 +77,18 @@ impl Tunnel {
     }
 
     /// Ends the body: with an error if the tunnel has broken.
-    fn finish(&mut self, how: Switched) -> Option<Result<Frame<Bytes>, BoxError>> {
+    fn finish(&mut self, how: TunnelEnd) -> Option<Result<Frame<Bytes>, BoxError>> {
         if let Some(upload) = self.upload.take() {
             upload.abort();
-            self.shared.lease.lock().metrics().switched_ended(how);
+            self.shared.lease.lock().metrics().tunnel_ended(how);
         }
-        (how == Switched::Broken).then(|| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()))
+        (how == TunnelEnd::Broken).then(|| Err(io::Error::from(io::ErrorKind::ConnectionReset).into()))
     }
 }
 
 impl Drop for Tunnel {
     fn drop(&mut self) {
-        self.finish(Switched::CutOff);
+        self.finish(TunnelEnd::CutOff);
     }
 }
 
@@ -96,15 +96,15 @@ impl Drop for Tunnel {
 
 impl TunnelShared {
     /// Forwards the client's bytes, until both sides have closed or a limit is reached.
-    async fn run_upload(self: Arc<Self>, client: RequestBody) -> Switched {
+    async fn run_upload(self: Arc<Self>, client: RequestBody) -> TunnelEnd {
         let mut limit_reached = pin!(self.progress.limit_reached());
         tokio::select! {
             biased;
             sent = self.send_all(client) => match sent {
                 // An upstream that has closed its half need not read the rest of the client's bytes.
-                _ if self.progress.has_upstream_closed() => Switched::Closed,
+                _ if self.progress.has_upstream_closed() => TunnelEnd::Closed,
                 Ok(()) => limit_reached.await,
-                Err(_) => Switched::Broken,
+                Err(_) => TunnelEnd::Broken,
             },
             how = &mut limit_reached => how,
         }

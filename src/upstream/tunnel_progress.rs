@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::metrics::Switched;
+use crate::metrics::TunnelEnd;
 use crate::upgrade::TunnelLimits;
 
 /// The longest silence of one side after the other side has closed its half.
@@ -66,18 +66,18 @@ impl TunnelProgress {
     }
 
     /// Waits until a limit is reached.
-    pub(super) async fn limit_reached(&self) -> Switched {
+    pub(super) async fn limit_reached(&self) -> TunnelEnd {
         let end = self.limits.max_time.and_then(|max| self.start.checked_add(max));
         loop {
             let (now, idle) = (Instant::now(), self.idle_deadline());
             if self.has_exceeded_max_bytes() {
-                return Switched::MaxBytes;
+                return TunnelEnd::MaxBytes;
             }
             if end.is_some_and(|end| end <= now) {
-                return Switched::MaxTime;
+                return TunnelEnd::MaxTime;
             }
             if idle <= now {
-                return Switched::Idle;
+                return TunnelEnd::Idle;
             }
             tokio::select! {
                 () = sleep_until(end.map_or(idle, |end| idle.min(end))) => {}
@@ -123,7 +123,7 @@ mod tests {
     }
 
     /// Returns which limit is reached, and after how many minutes, if `bytes` bytes come in each minute.
-    async fn limit_and_minutes(progress: &TunnelProgress, bytes: usize) -> (Switched, u64) {
+    async fn limit_and_minutes(progress: &TunnelProgress, bytes: usize) -> (TunnelEnd, u64) {
         let begin = Instant::now();
         loop {
             if let Ok(how) = timeout(MINUTE, progress.limit_reached()).await {
@@ -137,10 +137,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tunnel_reaches_idle_time_and_byte_limits() {
-        assert_eq!(limit_and_minutes(&progress(None, None), 0).await, (Switched::Idle, 10));
-        assert_eq!(limit_and_minutes(&progress(Some(99 * MINUTE), None), 1).await, (Switched::MaxTime, 99));
-        assert_eq!(limit_and_minutes(&progress(None, Some(70)), 1).await, (Switched::MaxBytes, 71));
-        assert_eq!(limit_and_minutes(&progress(Some(5 * MINUTE), Some(70)), 0).await, (Switched::MaxTime, 5));
+        assert_eq!(limit_and_minutes(&progress(None, None), 0).await, (TunnelEnd::Idle, 10));
+        assert_eq!(limit_and_minutes(&progress(Some(99 * MINUTE), None), 1).await, (TunnelEnd::MaxTime, 99));
+        assert_eq!(limit_and_minutes(&progress(None, Some(70)), 1).await, (TunnelEnd::MaxBytes, 71));
+        assert_eq!(limit_and_minutes(&progress(Some(5 * MINUTE), Some(70)), 0).await, (TunnelEnd::MaxTime, 5));
     }
 
     #[tokio::test(start_paused = true)]

@@ -192,7 +192,10 @@ async fn only_sockets_of_dead_gateways_are_replaced() {
     let second = output(&["run", "-c", file.path()]);
     assert_eq!(second.status.code(), Some(2));
     let error = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(error.contains(&format!("cannot listen on unix:{clients}: another process listens on this socket")), "{error}");
+    assert!(
+        error.contains(&format!("cannot listen on unix:{clients}: another process listens on this socket")),
+        "{error}"
+    );
     assert!(ask(&clients, &get("/")).await.starts_with("HTTP/1.1 200"), "the first gateway must still serve");
 
     first.signal("KILL");

@@ -13,7 +13,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 
 use super::ConfigArg;
-use crate::client::Trace;
+use crate::client::AddressTrace;
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::condition::Search;
 use crate::facts::{BadRequest, Facts, TlsPeer};
@@ -63,7 +63,7 @@ struct Explanation<'r> {
     sent: &'r Uri,
     /// Header fields that the gateway removes.
     removed: Vec<&'r HeaderName>,
-    trace: Option<Trace<'r>>,
+    trace: Option<AddressTrace<'r>>,
     search: Search<'r>,
     /// The check of each limit of the route. Empty without a route.
     checks: Vec<(&'r Limit, LimitCheck)>,
@@ -107,7 +107,7 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
         }
     };
     facts.tls = Some(&tls_peer);
-    if facts.is_for_the_server() {
+    if facts.is_for_server() {
         writeln!(out, "{} {}\n\nanswered with 204: the request is about the gateway itself", args.method, args.url)?;
         return Ok(1);
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Explanation;
 use super::limits::{describe_missing, limits};
-use crate::client::{Trace, TraceEnd};
+use crate::client::{AddressTrace, TraceEnd};
 use crate::clock::Timestamp;
 use crate::condition::Condition;
 use crate::config::quote;
@@ -78,16 +78,16 @@ impl Explanation<'_> {
     }
 
     fn address(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(Trace { proxies, address, end }) = &self.trace else { return Ok(()) };
+        let Some(AddressTrace { proxies, address, end }) = &self.trace else { return Ok(()) };
         writeln!(f, "client address {address}")?;
         for (hop, proxy) in proxies.iter().enumerate() {
             writeln!(f, "  {proxy}, {}, is a trusted proxy: skipped", origin(hop))?;
         }
         write!(f, "  {address}, {}, ", origin(proxies.len()))?;
         match end {
-            TraceEnd::Stranger => writeln!(f, "is not a trusted proxy: its forwarding fields are ignored\n"),
+            TraceEnd::Untrusted => writeln!(f, "is not a trusted proxy: its forwarding fields are ignored\n"),
             TraceEnd::Exhausted => writeln!(f, "is a trusted proxy, and the last address that was forwarded\n"),
-            TraceEnd::Garbage(hop) => {
+            TraceEnd::Invalid(hop) => {
                 let hop = String::from_utf8_lossy(hop);
                 writeln!(f, "is a trusted proxy, but {} is not an address: the search ends\n", quote(hop.trim()))
             }

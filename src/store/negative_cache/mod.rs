@@ -118,7 +118,7 @@ impl<S: Remote> NegativeCache<S> {
         }
         let now = Instant::now();
         let known = self.known.entries.find(charges, now)?;
-        self.metrics.store_known();
+        self.metrics.known_refusal();
         let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
         if let Some((charge, _)) = refused.next()
             && self.known.is_reading_due(self.store.clock(charge), now)

@@ -151,7 +151,7 @@ impl Redis {
 
     fn record_decision(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
         if decided.is_ok() {
-            self.context.metrics.store_answered(since.elapsed());
+            self.context.metrics.store_decided(since.elapsed());
         }
         self.adopted.record(charges, decided.as_ref().err());
     }

@@ -15,7 +15,7 @@ use super::super::upload_progress::UploadProgress;
 use super::Shared;
 use super::connection::StreamSlot;
 use super::upload::UploadTask;
-use crate::metrics::BrokenOff;
+use crate::metrics::BrokenResponse;
 use crate::timer::Timer;
 
 /// The body of a response whose head was read. On drop, resets the stream unless it has ended.
@@ -108,18 +108,18 @@ impl Download {
 
     /// Ready if the upstream has been silent for `body_timeout`, while the reader of the response waited all that time.
     /// An upstream that reads the request is not silent.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<BrokenOff> {
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<BrokenResponse> {
         let mut since = *self.silent_since.get_or_insert_with(Instant::now);
         if let Some((_, progress)) = self.stream.as_ref().and_then(|open| open.upload.as_ref()) {
             since = since.max(progress.last_progress());
         }
-        self.timer.poll(since + self.shared.body_timeout, cx).map(|()| BrokenOff::Silent)
+        self.timer.poll(since + self.shared.body_timeout, cx).map(|()| BrokenResponse::Silent)
     }
 
     /// Resets the stream and records the error.
-    fn fail(&mut self, cause: BrokenOff, error: &String) {
+    fn fail(&mut self, cause: BrokenResponse, error: &String) {
         self.stream = None;
-        self.shared.metrics.broken_off(cause);
+        self.shared.metrics.broken_response(cause);
         self.shared.target.record_broken_body(error);
     }
 }
@@ -156,6 +156,6 @@ impl OpenStream {
     }
 }
 
-fn cause(error: &h2::Error) -> BrokenOff {
-    if error.is_remote() || error.is_io() { BrokenOff::Closed } else { BrokenOff::Malformed }
+fn cause(error: &h2::Error) -> BrokenResponse {
+    if error.is_remote() || error.is_io() { BrokenResponse::Closed } else { BrokenResponse::Malformed }
 }

@@ -13,7 +13,7 @@ use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
-use crate::metrics::{Metrics, ShownNode};
+use crate::metrics::{Metrics, NodeSeries};
 use crate::store::StoreError;
 use crate::store::fallback::Fallback;
 use crate::store::fallback::debts::{Debt, Payment};
@@ -70,8 +70,8 @@ impl Membership {
     }
 
     /// Adds metrics for the node at this address.
-    pub(crate) fn show_node(&self, address: String) -> ShownNode {
-        self.metrics.show_node(address)
+    pub(crate) fn add_node(&self, address: String) -> NodeSeries {
+        self.metrics.add_node(address)
     }
 
     /// Returns the store that decides while Redis does not.
@@ -93,7 +93,7 @@ impl Membership {
         let (reply, is_new) = from_redis_value(script.run(add).await?).map_err(|_| StoreError::UnexpectedReply)?;
         let gateways = self.debounce_gateways(reply, is_new);
         self.fallback.set_gateways(gateways);
-        self.metrics.store_shared_by(gateways);
+        self.metrics.set_gateways(gateways);
         Ok(())
     }
 

@@ -99,13 +99,13 @@ impl UpGauge {
     /// Records that one more node is unreachable.
     pub(crate) fn mark_down(&self) {
         self.down_nodes.fetch_add(1, Ordering::Relaxed);
-        self.metrics.store_is_up(false);
+        self.metrics.set_store_up(false);
     }
 
     /// Records that a node is reachable again, or no longer needed.
     pub(crate) fn mark_up(&self) {
         if self.down_nodes.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.metrics.store_is_up(true);
+            self.metrics.set_store_up(true);
         }
     }
 }

@@ -19,7 +19,7 @@ use super::super::node::{Membership, Node, OwnedHashSlots, UpGauge, no_slots};
 use super::super::random_byte;
 use super::super::script::keys::SharedSecret;
 use super::slot_map::{SlotMap, SlotRange};
-use crate::metrics::ShownNode;
+use crate::metrics::NodeSeries;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 struct KnownNode {
     node: Arc<Node>,
-    _shown: ShownNode,
+    _shown: NodeSeries,
 }
 
 /// The state of the slot map.
@@ -168,7 +168,7 @@ impl Cluster {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             let (secret, membership) = (Arc::clone(&self.secret), Arc::clone(&self.membership));
             let (slots, shown) =
-                (OwnedHashSlots::none(Arc::clone(&self.refresh_requests)), self.membership.show_node(name));
+                (OwnedHashSlots::none(Arc::clone(&self.refresh_requests)), self.membership.add_node(name));
             let node = Node::of_cluster(address, number, slots, shown.metrics(), secret, membership);
             KnownNode { node: Arc::new(node), _shown: shown }
         });
