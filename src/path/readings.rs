@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_path_with_dots_or_without_normal_form_has_several_readings() {
+    fn only_ambiguous_paths_have_several_readings() {
         let reject = |path| all(path, EncodedSlash::Reject);
         assert_eq!(reject("/a/b"), [""; 0]);
         assert_eq!(reject("//a/%62;v=1"), ["/a/b"]);

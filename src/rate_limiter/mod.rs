@@ -14,8 +14,8 @@
 //! ```
 //!
 //! A Java service with `redisson.getRateLimiter("mails")` shares these permits. The documentation of each operation
-//! lists the differences. The algorithm is [`token_bucket`](crate::limit::token_bucket), and all times are those of
-//! the store's clock.
+//! lists the differences. The algorithm is [`token_bucket`](crate::limit::token_bucket), and the store's clock
+//! decides.
 
 mod cancel_safe;
 mod configure;

@@ -32,7 +32,7 @@ pub(crate) struct PresentedCertificate {
     pub(super) not_after: i64,
 }
 
-/// What a [`PresentedCertificate`] is.
+/// The purpose of a [`PresentedCertificate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FileKind {
     Certificate,

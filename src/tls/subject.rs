@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::der::{Der, OID, SEQUENCE, SET};
 
-/// Short names of attributes: those of RFC 4514, and two other common ones.
+/// Short names of attributes from RFC 4514, and two other common names.
 const ATTRIBUTES: [(&[u8], &str); 11] = [
     (&[0x55, 4, 3], "CN"),
     (&[0x55, 4, 5], "serialNumber"),

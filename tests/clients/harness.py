@@ -32,7 +32,7 @@ class Harness:
 
     def __enter__(self) -> Harness:
         self.scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
-        self.scratch.chmod(0o711)  # nginx reads files as the user nobody
+        self.scratch.chmod(0o711)  # nginx reads files as another user
         try:
             self.make_certificates()
             self.start_servers()

@@ -241,7 +241,7 @@ impl Store {
         }
     }
 
-    /// Returns the permits that this gateway granted locally during its drain and has not charged; `None` if there are none.
+    /// Returns the permits that this gateway granted locally during its drain and has not charged, or `None`.
     pub(crate) fn last_debts(&self) -> Option<SentState> {
         let Backend::Redis(redis) = &self.0 else { return None };
         let mut sent = SentState::new(redis.store().fallback().buckets(), None);

@@ -10,7 +10,7 @@ pub struct Page {
 
 /// A fenced block of code.
 pub struct Block {
-    /// The word after the fence, such as `yaml`. Empty for a fence without a word.
+    /// The word after the fence, such as `yaml`. Empty if the fence has no word.
     pub language: String,
     /// The number of its first line.
     pub line: usize,
