@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Connection, Pipeline, Script, cmd};
-use tidegate::internals::StoreInternals;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Metrics, Mode, Store, Timestamp};
+use tidegate::{Mode, Timestamp};
 
 use super::Result;
 use super::server::Server;
@@ -23,7 +23,7 @@ pub struct Subject {
 }
 
 enum Backend {
-    Tidegate { store: Store, limiter: Arc<Limiter> },
+    Tidegate { store: ReplayStore, limiter: Arc<Limiter> },
     Redisson { connection: Connection, digest: String, calls: u128 },
 }
 
@@ -32,7 +32,7 @@ impl Subject {
     pub fn tidegate(server: &Server, quota: Quota) -> Result<Self> {
         let url = RedisUrl::new(server.url());
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
-        let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
+        let store = ReplayStore::open(&StoreSettings::Redis(settings))?;
         let (name, rate) = (quota.algorithm().name(), quota.rate().into());
         let limiter = Arc::new(Limiter::new(key(name, rate), Mode::Overall, quota));
         Ok(Self { name, rate, backend: Backend::Tidegate { store, limiter } })
@@ -89,7 +89,7 @@ impl Subject {
     }
 }
 
-async fn take(store: &Store, limiter: &Arc<Limiter>, requests: &[(u64, u32)]) -> Result<()> {
+async fn take(store: &ReplayStore, limiter: &Arc<Limiter>, requests: &[(u64, u32)]) -> Result<()> {
     for (at, permits) in requests {
         let outcome = store.take_at(&[charge(limiter, *permits)], Timestamp::from_millis(*at)).await?;
         if !outcome.granted() {

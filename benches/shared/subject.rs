@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Script, cmd};
-use tidegate::internals::StoreInternals;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Metrics, Mode, Store, Timestamp};
+use tidegate::{Mode, Timestamp};
 
 use super::Result;
 use super::redis::Redis;
@@ -18,7 +18,7 @@ const REDISSON: &str = include_str!("../../tests/it/support/redisson_acquire.lua
 
 /// A caller that takes permits of the limiter `java`.
 pub enum Subject {
-    Shared { store: Store, charge: Charge },
+    Shared { store: ReplayStore, charge: Charge },
     Redisson { connection: MultiplexedConnection, digest: String, calls: u128 },
 }
 
@@ -27,7 +27,7 @@ impl Subject {
     pub fn shared(server: &Redis) -> Result<Self> {
         let url = RedisUrl::new(server.url());
         let settings = RedisSettings { timeout: Duration::from_secs(10), pool_size: 1, ..RedisSettings::new(url) };
-        let store = Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new()))?;
+        let store = ReplayStore::open(&StoreSettings::Redis(settings))?;
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
         Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncCommands, Client, InfoDict, cmd};
-use tidegate::internals::StoreInternals;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait};
 use tidegate::internals::store::settings::KeySecret;
-use tidegate::{Mode, Store, Timestamp};
+use tidegate::{Mode, Timestamp};
 
 use crate::support::redis::RedisServer;
 
@@ -49,7 +49,7 @@ struct Fixture {
     _watchdog: Child,
     _server: RedisServer,
     runtime: tokio::runtime::Runtime,
-    store: Store,
+    store: ReplayStore,
     // Asynchronous, because libFuzzer's timer signal interrupts blocking reads, and redis-rs does not repeat them.
     redis: MultiplexedConnection,
     subjects: Vec<Subject>,
@@ -74,7 +74,7 @@ impl Fixture {
         let mut redis = runtime.block_on(client.get_multiplexed_async_connection()).expect("a connection");
         let info: InfoDict = runtime.block_on(cmd("INFO").arg("server").query_async(&mut redis)).expect("INFO");
         let watchdog = start_watchdog(info.get("process_id").expect("a process id"));
-        let (store, subjects) = (server.store(), subjects());
+        let (store, subjects) = (server.replay_store(), subjects());
         Some(Self { _watchdog: watchdog, _server: server, runtime, store, redis, subjects, filled: RefCell::default() })
     }
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Timestamp;
+use crate::clock::{ManualClock, Timestamp};
 use crate::config::Config;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
@@ -23,14 +23,8 @@ pub trait StoreInternals: Sized {
     /// Makes all charges or none.
     fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Makes all charges or none, as if the store's clock showed `now`.
-    fn take_at(&self, charges: &[Charge], now: Timestamp) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
-
     /// Returns permits to the store.
     fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Returns permits to the store, as if the store's clock showed `now`.
-    fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns `true` if the buckets are in Redis.
     fn is_redis(&self) -> bool;
@@ -45,20 +39,55 @@ impl StoreInternals for Store {
         self.take(charges).await
     }
 
-    async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
-        self.take_at(charges, now).await
-    }
-
     async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         self.give_back(granted).await
     }
 
-    async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
-        self.give_back_at(granted, now).await
-    }
-
     fn is_redis(&self) -> bool {
         self.is_redis()
+    }
+}
+
+/// A store with a manual clock, which each call sets.
+#[derive(Clone, Debug)]
+pub struct ReplayStore {
+    /// The store.
+    pub store: Store,
+    clock: Arc<ManualClock>,
+}
+
+impl ReplayStore {
+    /// Opens the store with these settings.
+    ///
+    /// # Errors
+    /// See [`StoreOpenError`].
+    pub fn open(settings: &StoreSettings) -> Result<Self, StoreOpenError> {
+        let clock = Arc::new(ManualClock::default());
+        let store = Store::open_with_clock(settings, Arc::new(Metrics::new()), Some(Arc::clone(&clock) as _))?;
+        Ok(Self { store, clock })
+    }
+
+    /// Sets the clock.
+    pub fn set_time(&self, now: Timestamp) {
+        self.clock.set(now);
+    }
+
+    /// Makes all charges or none at this time.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
+        self.set_time(now);
+        self.store.take(charges).await
+    }
+
+    /// Returns permits to the store at this time.
+    ///
+    /// # Errors
+    /// See [`StoreError`].
+    pub async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
+        self.set_time(now);
+        self.store.give_back(granted).await
     }
 }
 

@@ -6,7 +6,7 @@ mod pipeline;
 #[cfg(feature = "gateway")]
 mod probes;
 
-pub use self::extensions::{ConfigInternals, StoreInternals};
+pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
 #[cfg(feature = "gateway")]
 pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]

@@ -65,7 +65,7 @@ impl Store {
                 let decision = limiters.acquire(limiter, permits, now)?;
                 Ok(Outcome::new(now, vec![decision], &[limiter.charge(permits)]))
             }
-            Backend::Redis(redis) => redis.take(&[limiter.charge(permits)], None, redis.store().deadline()).await,
+            Backend::Redis(redis) => redis.take(&[limiter.charge(permits)], redis.store().deadline()).await,
         }
     }
 

@@ -28,7 +28,7 @@ pub use self::redis::Redis;
 pub(crate) use self::redis::redis_keys;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
-use crate::clock::{SystemClock, Timestamp};
+use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
@@ -122,12 +122,25 @@ impl Store {
     /// # Errors
     /// The URL is not a valid Redis URL.
     pub(crate) fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
+        Self::open_with_clock(settings, metrics, None)
+    }
+
+    /// Opens a store with another clock than the system's or Redis's. For tests and benchmarks.
+    ///
+    /// # Errors
+    /// The URL is not a valid Redis URL.
+    pub(crate) fn open_with_clock(
+        settings: &StoreSettings,
+        metrics: Arc<Metrics>,
+        clock: Option<Arc<dyn Clock>>,
+    ) -> Result<Self, StoreOpenError> {
         Ok(match settings {
             StoreSettings::Memory { key_secret } => {
-                Self(Backend::Memory(Arc::new(Memory::new(Arc::new(SystemClock::new()), *key_secret))))
+                let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
+                Self(Backend::Memory(Arc::new(Memory::new(clock, *key_secret))))
             }
             StoreSettings::Redis(settings) => {
-                let redis = Redis::new(settings, Arc::clone(&metrics));
+                let redis = Redis::new(settings, Arc::clone(&metrics), clock);
                 let redis = redis.map_err(|error| StoreOpenError(settings.url.clone(), error.to_string()))?;
                 Self(Backend::Redis(Arc::new(NegativeCache::new(redis, metrics))))
             }
@@ -272,18 +285,7 @@ impl Store {
     pub(crate) async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         match &self.0 {
             Backend::Memory(memory) => memory.take(charges),
-            Backend::Redis(redis) => multi_slot::take(redis, charges, None).await,
-        }
-    }
-
-    /// Makes all charges or none, as if the store's clock showed `now`. For tests and replays.
-    ///
-    /// # Errors
-    /// The store could not decide; see [`StoreError`].
-    pub(crate) async fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => memory.take_at(charges, now),
-            Backend::Redis(redis) => multi_slot::take(redis, charges, Some(now)).await,
+            Backend::Redis(redis) => multi_slot::take(redis, charges).await,
         }
     }
 }
@@ -326,21 +328,7 @@ impl Store {
                 memory.give_back(granted);
                 Ok(())
             }
-            Backend::Redis(redis) => multi_slot::give_back(redis, granted, None).await,
-        }
-    }
-
-    /// Gives back permits, as if the store's clock showed `now`. For tests.
-    ///
-    /// # Errors
-    /// The store did not reply.
-    pub(crate) async fn give_back_at(&self, granted: &[Granted], now: Timestamp) -> Result<(), StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
-                memory.give_back_at(granted, now);
-                Ok(())
-            }
-            Backend::Redis(redis) => multi_slot::give_back(redis, granted, Some(now)).await,
+            Backend::Redis(redis) => multi_slot::give_back(redis, granted).await,
         }
     }
 }

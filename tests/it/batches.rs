@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Charge, Outcome, Quota};
 use tidegate::internals::store::Memory;
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{ManualClock, Metrics, Store, Timestamp};
+use tidegate::internals::{ReplayStore, StoreInternals};
+use tidegate::{Clock, ManualClock, Metrics, Store, Timestamp};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -26,10 +26,17 @@ const INTERVAL: u64 = 60_000;
 
 /// Opens a store with one connection, so that requests are decided in order.
 fn store(server: &RedisServer) -> Store {
-    let url = RedisUrl::new(server.url());
-    let settings =
-        RedisSettings { pool_size: 1, timeout: std::time::Duration::from_secs(10), ..RedisSettings::new(url) };
-    Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
+    Store::open(&settings(server), Arc::new(Metrics::new())).expect("a store")
+}
+
+/// Opens such a store with a manual clock.
+fn replay_store(server: &RedisServer) -> ReplayStore {
+    ReplayStore::open(&settings(server)).expect("a store")
+}
+
+fn settings(server: &RedisServer) -> StoreSettings {
+    let (url, timeout) = (RedisUrl::new(server.url()), std::time::Duration::from_secs(10));
+    StoreSettings::Redis(RedisSettings { pool_size: 1, timeout, ..RedisSettings::new(url) })
 }
 
 /// Creates a runtime on which no call is sent before all requests are queued.
@@ -38,16 +45,11 @@ fn runtime() -> Runtime {
 }
 
 /// Sends all requests at once, and returns the outcomes in the order of the requests.
-fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>], now: Option<u64>) -> Vec<Outcome> {
+fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>]) -> Vec<Outcome> {
     runtime.block_on(async {
         let take = |charges: Vec<Charge>| {
             let store = store.clone();
-            tokio::spawn(async move {
-                match now {
-                    Some(now) => store.take_at(&charges, Timestamp::from_millis(now)).await,
-                    None => store.take(&charges).await,
-                }
-            })
+            tokio::spawn(async move { store.take(&charges).await })
         };
         let asked: Vec<_> = requests.iter().cloned().map(take).collect();
         let mut outcomes = Vec::with_capacity(asked.len());
@@ -109,9 +111,9 @@ fn round() -> impl Strategy<Value = (i64, Vec<Asks>)> {
 #[test]
 fn concurrent_requests_are_decided_like_sequential_ones() {
     let Some(server) = RedisServer::start() else { return };
-    let (runtime, redis, quotas) = (runtime(), store(&server), quotas());
-    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
-    let memory = Memory::new(clock, None);
+    let (runtime, redis, quotas) = (runtime(), replay_store(&server), quotas());
+    let clock = Arc::new(ManualClock::default());
+    let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
     let outcome = config(96).run(&prop::collection::vec(round(), 1..12), |rounds| {
         let (name, mut now) = (fresh_name(), START);
         for (passes, requests) in rounds {
@@ -121,15 +123,17 @@ fn concurrent_requests_are_decided_like_sequential_ones() {
                 ..charge_of(&format!("{name}:{bucket}"), Some(&[client]), quotas[bucket], permits)
             };
             let requests: Vec<Vec<Charge>> = requests.iter().map(|asks| asks.iter().map(charge).collect()).collect();
-            let answers = together(&runtime, &redis, &requests, Some(now));
+            clock.set(Timestamp::from_millis(now));
+            redis.set_time(Timestamp::from_millis(now));
+            let answers = together(&runtime, &redis.store, &requests);
             for (charges, answer) in requests.iter().zip(&answers) {
-                let alone = memory.take_at(charges, Timestamp::from_millis(now)).expect("a decision");
+                let alone = memory.take(charges).expect("a decision");
                 prop_assert_eq!(&alone, answer, "{:?}", charges);
             }
             // An undone request leaves no trace, even if others are undone with it.
             let made = answers[0].granted_charges(requests[0].clone());
-            memory.give_back_at(&made, Timestamp::from_millis(now));
-            runtime.block_on(redis.give_back_at(&made, Timestamp::from_millis(now))).expect("given back");
+            memory.give_back(&made);
+            runtime.block_on(redis.store.give_back(&made)).expect("given back");
         }
         Ok(())
     });
@@ -148,7 +152,7 @@ fn adjacent_buckets_use_their_own_limiters() {
             let all = overall("{r}:all", 1_000, INTERVAL, 1);
             if shared { vec![all, own] } else { vec![own] }
         };
-        let answers = together(&runtime, &redis, &clients.map(request), None);
+        let answers = together(&runtime, &redis, &clients.map(request));
         let left = answers.iter().map(|answer| answer.decisions.last().expect("a decision").remaining);
         assert_eq!(left.collect::<Vec<_>>(), [4, 4, 699, 8], "with a shared bucket: {shared}");
     }
@@ -161,7 +165,7 @@ fn thousand_requests_for_one_bucket_share_few_calls() {
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
     let before = calls(&server);
     let requests = vec![vec![overall("hot", 100, 3_600_000, 1)]; 1_000];
-    let answers = together(&runtime, &redis, &requests, None);
+    let answers = together(&runtime, &redis, &requests);
     assert!(answers[..100].iter().all(Outcome::granted) && !answers[100..].iter().any(Outcome::granted));
     let remaining: Vec<u32> = answers[..100].iter().map(|answer| answer.decisions[0].remaining).collect();
     assert_eq!(remaining, (0..100).rev().collect::<Vec<u32>>());
@@ -180,7 +184,7 @@ fn clients_share_calls_of_at_most_64_buckets() {
         vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false }, own]
     };
     let requests: Vec<_> = (0..1_000).map(request).collect();
-    let answers = together(&runtime, &redis, &requests, None);
+    let answers = together(&runtime, &redis, &requests);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 700);
     let made = calls(&server) - before;
     assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
@@ -240,10 +244,11 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
 #[test]
 fn invalid_bucket_does_not_affect_others_of_its_call() {
     let Some(server) = RedisServer::start() else { return };
-    let (runtime, store, mut redis) = (runtime(), store(&server), server.connection());
+    let (runtime, store, mut redis) = (runtime(), replay_store(&server), server.connection());
+    store.set_time(Timestamp::from_millis(START));
     let request = |client: &[u8]| vec![overall("all", 50, 3_600_000, 1), per_client("own", client, 5, 3_600_000, 2)];
     let clients = [&b"a"[..], b"b", b"c"];
-    let ask = || together(&runtime, &store, &clients.map(request), Some(START));
+    let ask = || together(&runtime, &store.store, &clients.map(request));
     assert!(ask().iter().all(Outcome::granted));
     let keys: Vec<String> = redis.keys("own:*").expect("keys");
     assert_eq!(keys.len(), 3);
@@ -255,7 +260,7 @@ fn invalid_bucket_does_not_affect_others_of_its_call() {
         assert_eq!(left, [1, 1, 3], "{tampered:?}");
         for (answer, client) in answers.iter().zip(clients) {
             let made = answer.granted_charges(request(client));
-            runtime.block_on(store.give_back_at(&made, Timestamp::from_millis(START))).expect("given back");
+            runtime.block_on(store.store.give_back(&made)).expect("given back");
         }
     }
     cmd("DEL").arg(&keys[1]).exec(&mut redis).expect("deleted");
@@ -269,7 +274,7 @@ fn two_rules_for_one_bucket_use_separate_calls() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     let request = |number: u64| vec![overall("lim", 10 + number % 2, 3_600_000, 1)];
-    let answers = together(&runtime, &redis, &(0..40).map(request).collect::<Vec<_>>(), None);
+    let answers = together(&runtime, &redis, &(0..40).map(request).collect::<Vec<_>>());
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 11);
 }
 
@@ -283,7 +288,7 @@ fn concurrent_requests_for_a_shared_limiter_share_calls() {
     let requests: Vec<_> = (0..1_000).map(|_| vec![adopted("java", None, None, 1)]).collect();
     assert!(runtime.block_on(redis.take(&requests[0])).expect("a decision").granted());
     let before = calls(&server);
-    let answers = together(&runtime, &redis, &requests, None);
+    let answers = together(&runtime, &redis, &requests);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 499);
     assert!(calls(&server) - before <= 20, "{} calls", calls(&server) - before);
     assert_eq!(peer.counter(), Some(0));

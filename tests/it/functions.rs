@@ -1,9 +1,9 @@
 //! Redis functions: the store uses them if Redis has and permits them, and scripts otherwise, with the same decisions.
 
 use deadpool_redis::redis::{Connection, cmd};
-use tidegate::internals::StoreInternals;
+use tidegate::Timestamp;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::Charge;
-use tidegate::{Store, Timestamp};
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;
@@ -11,7 +11,7 @@ use crate::support::redis::RedisServer;
 const NOW: u64 = 1_700_000_000_000;
 
 /// Requests three permits of two. Returns `true` if two are granted.
-async fn decides(store: &Store, name: &str) -> bool {
+async fn decides(store: &ReplayStore, name: &str) -> bool {
     let charges: [Charge; 1] = [overall(name, 2, 1_000, 1)];
     let mut granted = 0;
     for _ in 0..3 {
@@ -55,7 +55,7 @@ async fn stores_load_the_function_library_once() {
     reset(&mut redis);
     for name in ["first", "second"] {
         // Each store has separate connections, like a gateway.
-        assert!(decides(&server.store(), name).await);
+        assert!(decides(&server.replay_store(), name).await);
     }
     assert_eq!(calls(&mut redis, "function|load"), (1, 0));
     assert_eq!((calls(&mut redis, "evalsha").0, calls(&mut redis, "eval").0), (0, 0));
@@ -64,7 +64,7 @@ async fn stores_load_the_function_library_once() {
 #[tokio::test]
 async fn flushed_functions_are_loaded_again() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     assert!(decides(&store, "before").await);
     if has_functions(&mut redis) {
         cmd("FUNCTION").arg("FLUSH").exec(&mut redis).expect("flushed");
@@ -86,7 +86,7 @@ async fn forbidden_functions_are_tried_once_per_connection() {
         }
         forbid(&mut redis, rule);
         reset(&mut redis);
-        let store = server.store();
+        let store = server.replay_store();
         assert!(decides(&store, "first").await && decides(&store, "second").await, "{rule}");
         let (called, rejected) = calls(&mut redis, "fcall");
         assert_eq!(called + rejected, attempts, "{rule}: {called} and {rejected}");
@@ -97,7 +97,7 @@ async fn forbidden_functions_are_tried_once_per_connection() {
 #[tokio::test]
 async fn flushed_script_is_loaded_again() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     if has_functions(&mut redis) {
         forbid(&mut redis, "-fcall");
     }
@@ -111,7 +111,7 @@ async fn flushed_script_is_loaded_again() {
 #[tokio::test]
 async fn redis_without_functions_uses_scripts_immediately() {
     let Some(server) = RedisServer::start_without_functions() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     for name in [
         "l",
         "a name that is longer than the part of the arguments that Redis repeats in its error, which is 128 bytes",

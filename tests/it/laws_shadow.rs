@@ -3,9 +3,8 @@
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
-use tidegate::Store;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Charge, Decision, Wait};
+use tidegate::internals::{ReplayStore, StoreInternals};
 
 use crate::laws::{START, Stores, config};
 use crate::support::overall;
@@ -132,7 +131,7 @@ fn shadow_buckets_equal_live_buckets() {
 }
 
 /// Returns the decisions of the buckets about a request that they refuse, which changes nothing.
-fn probe(stores: &Stores, store: &Store, name: &str, now: u64) -> Vec<Decision> {
+fn probe(stores: &Stores, store: &ReplayStore, name: &str, now: u64) -> Vec<Decision> {
     let ask = |bucket: usize, permits: u32| overall(&format!("{name}:{bucket}"), RATES[bucket], INTERVAL, permits);
     let peeks = stores.take_each(store, (0..RATES.len()).map(|bucket| ask(bucket, 0)), now);
     let refused = RATES.iter().zip(&peeks).enumerate().flat_map(|(bucket, (rate, peek))| {
@@ -161,7 +160,7 @@ fn rejected_request_changes_no_bucket() {
     let stores = Stores::start();
     let mut redis = stores.redis.as_ref().map(|redis| std::cell::RefCell::new(redis.connection()));
     for store in &stores.all {
-        let redis = redis.as_mut().filter(|_| store.is_redis());
+        let redis = redis.as_mut().filter(|_| store.store.is_redis());
         let stored = |name: &str| redis.as_ref().map(|redis| contents(&mut redis.borrow_mut(), name));
         check(life(onward()), |steps| {
             let (name, mut now) = (fresh_name(), START);

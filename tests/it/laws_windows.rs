@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota, Wait};
-use tidegate::{Mode, Store, Timestamp};
+use tidegate::{Mode, Timestamp};
 
 use crate::laws::{START, Stores};
 use crate::support::redis::fresh_name;
@@ -135,7 +136,7 @@ fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result
 /// The grants of steps without clock jumps. Checks on the way that every wait is exact.
 struct Ledger<'s> {
     stores: &'s Stores,
-    store: &'s Store,
+    store: &'s ReplayStore,
     name: String,
     quota: Quota,
     now: u64,
@@ -143,7 +144,7 @@ struct Ledger<'s> {
 }
 
 impl<'s> Ledger<'s> {
-    fn new(stores: &'s Stores, store: &'s Store, quota: Quota, now: u64) -> Self {
+    fn new(stores: &'s Stores, store: &'s ReplayStore, quota: Quota, now: u64) -> Self {
         Self { stores, store, name: fresh_name(), quota, now, granted: Vec::new() }
     }
 

@@ -4,7 +4,6 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use deadpool_redis::redis::Commands;
-use tidegate::Timestamp;
 use tidegate::internals::StoreInternals;
 use tokio::task::spawn_blocking;
 
@@ -115,20 +114,20 @@ async fn lost_reply_to_a_refund_refunds_once() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
     let store = RedisServer::store_at(format!("redis://127.0.0.1:{}", proxy.port), Duration::from_millis(500));
-    let (now, one) = (Timestamp::from_millis(1_000_000_000_000), overall("{a}:l", 10, 3_600_000, 1));
+    let one = overall("{a}:l", 10, 3_600_000, 1);
     let mut taken = Vec::new();
     for _ in 0..3 {
-        let outcome = store.take_at(std::slice::from_ref(&one), now).await.expect("a decision");
+        let outcome = store.take(std::slice::from_ref(&one)).await.expect("a decision");
         taken = outcome.granted_charges(vec![one.clone()]);
     }
     // The reply arrives after the timeout.
     proxy.delay(3_000, 3_000);
-    assert!(store.give_back_at(&taken, now).await.is_err());
+    assert!(store.give_back(&taken).await.is_err());
     proxy.delay(0, 0);
     let none = [overall("{a}:l", 10, 3_600_000, 0)];
     let left = soon(async {
         loop {
-            if let Ok(outcome) = store.take_at(&none, now).await {
+            if let Ok(outcome) = store.take(&none).await {
                 return outcome.decisions[0].remaining;
             }
         }

@@ -1,8 +1,8 @@
 //! The format of buckets in Redis: one string for each bucket, which expires when all permits have returned.
 
 use deadpool_redis::redis::{Commands, cmd};
-use tidegate::internals::StoreInternals;
-use tidegate::{Store, Timestamp};
+use tidegate::Timestamp;
+use tidegate::internals::{ReplayStore, StoreInternals};
 
 use crate::support::redis::RedisServer;
 use crate::support::{overall, per_client};
@@ -10,7 +10,7 @@ use crate::support::{overall, per_client};
 const NOW: u64 = 1_700_000_000_000;
 
 async fn take(
-    store: &Store,
+    store: &ReplayStore,
     charge: tidegate::internals::limit::Charge,
     now: u64,
 ) -> tidegate::internals::limit::Decision {
@@ -25,7 +25,7 @@ fn packed(numbers: &[(u64, usize)]) -> Vec<u8> {
 #[tokio::test]
 async fn bucket_is_one_string_with_its_grants() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     assert!(take(&store, overall("lim", 10, 1_000, 3), NOW).await.granted);
     assert!(take(&store, overall("lim", 10, 1_000, 4), NOW + 5).await.granted);
     let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
@@ -39,7 +39,7 @@ async fn bucket_is_one_string_with_its_grants() {
 #[tokio::test]
 async fn invalid_bucket_counts_as_empty() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     for invalid in [packed(&[(1, 1), (9, 6), (1_000, 5), (NOW, 6), (9, 5)]), vec![0; 600], b"x".to_vec(), Vec::new()] {
         redis.set::<_, _, ()>("lim", &invalid).expect("set");
         assert_eq!(take(&store, overall("lim", 10, 1_000, 1), NOW).await.remaining, 9, "{invalid:?}");
@@ -53,7 +53,7 @@ async fn invalid_bucket_counts_as_empty() {
 #[tokio::test]
 async fn length_of_a_full_log_is_bounded() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     for grant in 0..3_000 {
         assert!(take(&store, overall("lim", 1_000_000, 60_000, 100), NOW + 60 * grant).await.granted);
         let bytes: usize = redis.strlen("lim").expect("a length");
@@ -68,7 +68,7 @@ async fn length_of_a_full_log_is_bounded() {
 #[tokio::test]
 async fn bucket_key_has_a_hash_of_the_client() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     for client in [&b"a"[..], b"b", b"}{:\r\n\0\xff"] {
         assert!(take(&store, per_client("{tidegate:r}:l", client, 1, 1_000, 1), NOW).await.granted);
     }
@@ -104,7 +104,7 @@ async fn unused_bucket_expires_despite_refusals() {
 #[tokio::test]
 async fn longer_interval_of_another_rule_is_remembered() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let mut format = || redis.get::<_, Vec<u8>>("lim").expect("a string").into_iter().rev().nth(4);
     assert!(take(&store, overall("lim", 10, 2_000, 1), NOW).await.granted);
     assert_eq!(format(), Some(3));
@@ -119,7 +119,7 @@ async fn longer_interval_of_another_rule_is_remembered() {
 #[tokio::test]
 async fn script_is_loaded_again_after_a_flush() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     assert!(take(&store, overall("lim", 2, 1_000, 1), NOW).await.granted);
     cmd("SCRIPT").arg("FLUSH").exec(&mut redis).expect("flushed");
     let second = take(&store, overall("lim", 2, 1_000, 1), NOW).await;
@@ -129,7 +129,7 @@ async fn script_is_loaded_again_after_a_flush() {
 #[tokio::test]
 async fn truncated_bucket_counts_as_empty() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     for (permits, at) in [(3, NOW), (4, NOW + 5)] {
         assert!(take(&store, overall("lim", 10, 1_000, permits), at).await.granted);
     }
@@ -143,7 +143,7 @@ async fn truncated_bucket_counts_as_empty() {
 #[tokio::test]
 async fn wrong_total_is_corrected_before_a_refusal() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let entries = packed(&[(3, 5), (NOW, 6), (4, 5), (NOW + 5, 6)]);
     let with_total = |permits| [entries.clone(), packed(&[(permits, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)])].concat();
 
@@ -162,7 +162,7 @@ async fn wrong_total_is_corrected_before_a_refusal() {
 #[tokio::test]
 async fn wrong_total_never_exceeds_the_rate() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let entries = packed(&[(60, 5), (NOW, 6), (4, 5), (NOW + 900, 6)]);
     let end = packed(&[(4, 5), (1_000, 5), (0, 2), (3, 1), (2, 4)]);
     redis.set::<_, _, ()>("lim", [entries, end].concat()).expect("set");

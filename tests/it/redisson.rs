@@ -1,10 +1,10 @@
 //! Limiters shared with Redisson's clients.
 
 use deadpool_redis::redis::{Commands, cmd};
-use tidegate::internals::StoreInternals;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::clock::SystemClock;
 use tidegate::internals::limit::{Charge, Decision, Granted, Wait};
-use tidegate::{Clock, Mode, Store, StoreError, Timestamp};
+use tidegate::{Clock, Mode, StoreError, Timestamp};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};
@@ -14,18 +14,18 @@ use crate::support::{adopted, configured, overall};
 
 const NOW: u64 = 1_700_000_000_000;
 
-async fn ask(store: &Store, charge: Charge, now: u64) -> Result<Decision, StoreError> {
+async fn ask(store: &ReplayStore, charge: Charge, now: u64) -> Result<Decision, StoreError> {
     store.take_at(&[charge], Timestamp::from_millis(now)).await.map(|outcome| outcome.decisions[0])
 }
 
-pub async fn take(store: &Store, charge: Charge, now: u64) -> Decision {
+pub async fn take(store: &ReplayStore, charge: Charge, now: u64) -> Decision {
     ask(store, charge, now).await.expect("a decision")
 }
 
 #[tokio::test]
 async fn limiter_without_configuration_is_an_error() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let ask = || ask(&store, adopted("java", None, None, 1), NOW);
     assert_eq!(ask().await, Err(StoreError::NotInitialised));
     for field in ["rate", "interval", "type"] {
@@ -41,7 +41,7 @@ async fn limiter_without_configuration_is_an_error() {
 #[tokio::test]
 async fn mode_that_differs_from_the_stored_type_is_an_error() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "jvm");
     for (kind, right, wrong) in [(0, Mode::Overall, Mode::PerClient), (1, Mode::PerClient, Mode::Overall)] {
         peer.configure(kind, 5, 1_000, 0);
@@ -54,7 +54,7 @@ async fn mode_that_differs_from_the_stored_type_is_an_error() {
 #[tokio::test]
 async fn undecidable_limit_charges_no_other_limit() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let own = || overall("{route}:own", 5, 1_000, 1);
     let both = [own(), adopted("java", None, None, 1)];
     let failed = store.take_at(&both, Timestamp::from_millis(NOW)).await;
@@ -81,7 +81,7 @@ async fn log_entry_equals_redissons() {
 #[tokio::test]
 async fn per_client_bucket_has_javas_key() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let id = "0b7c2c9e-3f7a-4a34-9d4a-0b6a2f8f1c55";
     let mut peer = Peer::new(server.connection(), "user:{42}", id);
     peer.configure(1, 2, 1_000, 0);
@@ -97,7 +97,7 @@ async fn per_client_bucket_has_javas_key() {
 #[tokio::test]
 async fn times_to_live_equal_redissons() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     peer.configure(0, 2, 1_000, 50_000);
     let ttls = |peer: &mut Peer| {
@@ -126,7 +126,7 @@ async fn times_to_live_equal_redissons() {
 #[tokio::test]
 async fn rule_without_adopt_updates_javas_hash() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     assert!(take(&store, configured("java", 5, 1_000, 1), NOW).await.granted);
     let hash = |peer: &mut Peer| -> Vec<String> {
@@ -152,7 +152,7 @@ async fn rule_without_adopt_updates_javas_hash() {
 #[tokio::test]
 async fn entries_of_all_redisson_versions_count() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     for format in ["fI", "Lc0I", "Bc0I/8", "Bc0I/16"] {
         let name = fresh_name();
         let mut peer = Peer::new(server.connection(), &name, "");
@@ -174,7 +174,7 @@ async fn entries_of_all_redisson_versions_count() {
 #[tokio::test]
 async fn unused_permits_are_given_back_once() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     peer.configure(0, 5, 1_000, 0);
     assert_eq!(peer.acquire(2, NOW), None);
@@ -194,7 +194,7 @@ async fn unused_permits_are_given_back_once() {
 #[tokio::test]
 async fn released_permit_is_granted_once() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     for client in [None, Some("jvm")] {
         let name = fresh_name();
         let mut peer = Peer::new(server.connection(), &name, client.unwrap_or(""));
@@ -215,7 +215,7 @@ async fn released_permit_is_granted_once() {
 #[tokio::test]
 async fn released_and_expired_permits_return_once() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     peer.configure(0, 10, 1_000, 0);
     let ask = async |permits, at| take(&store, adopted("java", None, None, permits), at).await;
@@ -285,7 +285,7 @@ async fn gateway_adopts_javas_configuration_when_it_exists() {
 #[tokio::test]
 async fn call_removes_at_most_512_entries_and_stays_exact() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     peer.configure(0, 20_000, 1_000, 0);
     let fill =
@@ -309,7 +309,7 @@ async fn call_removes_at_most_512_entries_and_stays_exact() {
 #[tokio::test]
 async fn request_behind_many_expired_entries_is_decided() {
     let Some(server) = RedisServer::start() else { return };
-    let store = server.store();
+    let store = server.replay_store();
     let mut peer = Peer::new(server.connection(), "java", "");
     peer.configure(0, 4_000, 1_000, 0);
     let fill = "for i = 1, 2000 do redis.call('ZADD', KEYS[1], ARGV[1], struct.pack('<BI4I4I4I4I4', 16, i, tonumber(ARGV[2]), 0, 0, 1)) end";

@@ -3,14 +3,15 @@
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
+use tidegate::Mode;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Charge, Decision, Quota, Wait};
-use tidegate::{Mode, Store};
 
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::{Peer, member};
-use crate::support::{overall, shared};
+use crate::support::{overall, replay_memory, shared};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -94,7 +95,7 @@ fn permits_of(member: &[u8]) -> u64 {
 
 /// A limiter that the store shares with a peer, and a model of its state.
 struct SharedLimiter<'t> {
-    store: &'t Store,
+    store: &'t ReplayStore,
     runtime: &'t tokio::runtime::Runtime,
     peer: Peer,
     charge: Charge,
@@ -285,7 +286,7 @@ fn check_histories(sharing: Sharing, client: Option<&str>) {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let store = server.store();
+    let store = server.replay_store();
     let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
     // A fixed seed: in about one of 100,000 histories, a lost and recreated counter or a late resent call looks like a
     // release (docs/redisson.md).
@@ -335,7 +336,7 @@ fn library_limiter_decides_like_the_memory_store() {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let (redis, memory) = (server.store(), Store::memory());
+    let (redis, memory) = (server.replay_store(), replay_memory());
     let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&history_without_peer(), |(rate, interval, steps)| {
         let name = fresh_name();

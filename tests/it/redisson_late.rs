@@ -47,7 +47,7 @@ fn grants_count_in_any_order_of_peer_calls() {
     let Some(server) = RedisServer::start() else { return };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let store = server.store();
+    let store = server.replay_store();
     let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&history(), |(rate, before, steps)| {
         let name = fresh_name();

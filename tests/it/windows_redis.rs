@@ -76,7 +76,7 @@ async fn monthly_quota_survives_a_crash_of_redis() {
 #[tokio::test]
 async fn counters_share_one_key_that_refusals_do_not_extend() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "UTC").expect("a calendar"));
     let segments = Algorithm::SlidingWindow { segments: 10 };
     for (key, charge, ends, live) in [

@@ -127,27 +127,15 @@ impl Memory {
     /// # Errors
     /// [`StoreError::NotInitialised`] for an adopted limiter, whose quota only Redis has.
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        self.decide(charges, None)
-    }
-
-    /// As [`take`](Self::take), at the time `now`.
-    ///
-    /// # Errors
-    /// [`StoreError::NotInitialised`] for an adopted limiter, whose quota only Redis has.
-    pub fn take_at(&self, charges: &[Charge], now: Timestamp) -> Result<Outcome, StoreError> {
-        self.decide(charges, Some(now))
-    }
-
-    /// Reads the clock under the locks, unless `now` is given. With an earlier time, concurrent charges of other requests
-    /// would be dated in the future and return too early.
-    fn decide(&self, charges: &[Charge], now: Option<Timestamp>) -> Result<Outcome, StoreError> {
         if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
             return Err(StoreError::NotInitialised);
         }
         let mut lookups: Lookups<'_> = charges.iter().map(|charge| self.lookup(charge)).collect();
         let mut locked = lock(self, &lookups);
-        let mut transaction = Transaction::new(self, &mut lookups, &mut locked, now);
-        let now = now.unwrap_or_else(|| self.clock.now());
+        let mut transaction = Transaction::new(self, &mut lookups, &mut locked);
+        // Read under the locks: with an earlier time, concurrent charges of other requests would be dated in the future
+        // and return too early.
+        let now = self.clock.now();
         let mut decisions = transaction.check(now);
         let granted = all_live_granted(charges, &decisions);
         transaction.charge_found(granted, &mut decisions, now);
@@ -157,28 +145,17 @@ impl Memory {
 
     /// Gives back granted charges, unless their permits have returned.
     pub fn give_back(&self, granted: &[Granted]) {
-        self.give_back_with(granted, None);
-    }
-
-    /// As [`give_back`](Self::give_back), at the time `now`.
-    pub fn give_back_at(&self, granted: &[Granted], now: Timestamp) {
-        self.give_back_with(granted, Some(now));
-    }
-
-    /// Reads the clock under the lock, unless `now` is given.
-    fn give_back_with(&self, granted: &[Granted], now: Option<Timestamp>) {
-        let present = || now.unwrap_or_else(|| self.clock.now());
         for Granted { charge, at, overflow } in granted {
             let mut lookup = self.lookup(charge);
             if *overflow {
                 let Some(limit_capacity) = self.capacity.get(&charge.limiter) else { continue };
                 let mut overflow = self.overflow.lock();
-                overflow.give_back(&limit_capacity, &lookup, *at, present());
+                overflow.give_back(&limit_capacity, &lookup, *at, self.clock.now());
                 continue;
             }
             let mut shard = self.shards[lookup.shard()].lock();
             if shard.find(&mut lookup) {
-                shard.give_back(&lookup, *at, present());
+                shard.give_back(&lookup, *at, self.clock.now());
             }
         }
     }

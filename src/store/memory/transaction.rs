@@ -34,15 +34,10 @@ pub(super) struct Transaction<'d, 'm, 'c> {
 
 impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// Finds the bucket of each charge. The shards of all lookups are locked.
-    pub(super) fn new(
-        memory: &'m Memory,
-        lookups: &'d mut Lookups<'c>,
-        locked: &'d mut Locked<'m>,
-        now: Option<Timestamp>,
-    ) -> Self {
+    pub(super) fn new(memory: &'m Memory, lookups: &'d mut Lookups<'c>, locked: &'d mut Locked<'m>) -> Self {
         let mut transaction = Self { memory, lookups, locked, overflow: None };
         if !transaction.find() {
-            transaction.reserve(now);
+            transaction.reserve();
         }
         transaction
     }
@@ -112,9 +107,8 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     }
 
     /// Reserves capacity for the missing buckets. Without capacity, a charge goes to the overflow bucket of its limit.
-    fn reserve(&mut self, now: Option<Timestamp>) {
-        let (capacity, clock) = (&self.memory.capacity, &self.memory.clock);
-        let now = now.unwrap_or_else(|| clock.now());
+    fn reserve(&mut self) {
+        let (capacity, now) = (&self.memory.capacity, self.memory.clock.now());
         let missing = |lookup: &&Lookup<'_>| matches!(lookup.location, Location::Unknown);
         for lookup in self.lookups.iter().filter(missing) {
             let shard = shard(self.locked, lookup);

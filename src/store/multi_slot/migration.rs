@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
-use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
@@ -20,14 +19,13 @@ use crate::store::negative_cache::{NegativeCache, Remote};
 pub(super) async fn take<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
-    now: Option<Timestamp>,
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
-    match cache.take(charges, now, deadline).await {
+    match cache.take(charges, deadline).await {
         Err(error) if error.is_migrating() => {
             let groups: Vec<Group> = (0..charges.len()).map(|position| vec![position]).collect();
             // Boxed, so that all other requests do not pay for this memory.
-            charge_in_sequence(charges, &groups, &PerBucketTarget { cache, now, deadline }).boxed().await
+            charge_in_sequence(charges, &groups, &PerBucketTarget { cache, deadline }).boxed().await
         }
         decided => decided,
     }
@@ -36,20 +34,19 @@ pub(super) async fn take<S: Remote>(
 /// Decides each charge of a request separately.
 struct PerBucketTarget<'s, S> {
     cache: &'s NegativeCache<S>,
-    now: Option<Timestamp>,
     deadline: Instant,
 }
 
 impl<S: Remote> ChargeTarget for PerBucketTarget<'_, S> {
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let [charge] = charges else { return Err(StoreError::UnexpectedReply) };
-        self.cache.take_one(charge, self.now, self.deadline).await
+        self.cache.take_one(charge, self.deadline).await
     }
 
     async fn give_back(&self, granted: Vec<Granted>) {
-        let (cache, now) = (self.cache.clone(), self.now);
+        let cache = self.cache.clone();
         give_back_until(self.deadline, async move {
-            join_all(granted.iter().map(|one| cache.give_back(from_ref(one), now))).await;
+            join_all(granted.iter().map(|one| cache.give_back(from_ref(one)))).await;
         })
         .await;
     }

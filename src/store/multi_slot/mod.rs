@@ -14,42 +14,36 @@ use tokio::time::Instant;
 use self::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
-use crate::clock::Timestamp;
 use crate::limit::{Charge, Granted, Outcome};
 
 /// Makes all charges or none.
 ///
 /// # Errors
 /// The store could not decide. Charges that were already made have been given back, if their nodes were reachable.
-pub(super) async fn take<S: Remote>(
-    cache: &NegativeCache<S>,
-    charges: &[Charge],
-    now: Option<Timestamp>,
-) -> Result<Outcome, StoreError> {
+pub(super) async fn take<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> Result<Outcome, StoreError> {
     let deadline = cache.store().deadline();
     let groups = groups(charges, |charge| cache.store().slot(charge));
     if groups.len() < 2 {
-        return shards::take(cache, charges, now, deadline).await;
+        return shards::take(cache, charges, deadline).await;
     }
     // Boxed, so that requests that need a single call do not pay for this memory.
-    charge_in_sequence(charges, &groups, &StoreTarget { cache, now, deadline }).boxed().await
+    charge_in_sequence(charges, &groups, &StoreTarget { cache, deadline }).boxed().await
 }
 
 /// Charges a store.
 struct StoreTarget<'s, S> {
     cache: &'s NegativeCache<S>,
-    now: Option<Timestamp>,
     deadline: Instant,
 }
 
 impl<S: Remote> ChargeTarget for StoreTarget<'_, S> {
     async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        shards::take(self.cache, charges, self.now, self.deadline).await
+        shards::take(self.cache, charges, self.deadline).await
     }
 
     async fn give_back(&self, granted: Vec<Granted>) {
-        let (cache, now) = (self.cache.clone(), self.now);
-        give_back_until(self.deadline, async move { _ = give_back(&cache, &granted, now).await }).await;
+        let cache = self.cache.clone();
+        give_back_until(self.deadline, async move { _ = give_back(&cache, &granted).await }).await;
     }
 }
 
@@ -57,20 +51,16 @@ impl<S: Remote> ChargeTarget for StoreTarget<'_, S> {
 ///
 /// # Errors
 /// A charge could not be given back; its permits return when their time has passed.
-pub(super) async fn give_back<S: Remote>(
-    cache: &NegativeCache<S>,
-    granted: &[Granted],
-    now: Option<Timestamp>,
-) -> Result<(), StoreError> {
+pub(super) async fn give_back<S: Remote>(cache: &NegativeCache<S>, granted: &[Granted]) -> Result<(), StoreError> {
     let charges: Vec<Charge> = granted.iter().map(|one| one.charge.clone()).collect();
     let groups = groups(&charges, |charge| cache.store().slot(charge));
     if groups.len() < 2 {
-        return cache.give_back(granted, now).await;
+        return cache.give_back(granted).await;
     }
     let group = |group: Group| group.into_iter().map(|position| granted[position].clone()).collect();
     let groups: Vec<Vec<Granted>> = groups.into_iter().map(group).collect();
     // All groups at once, so that a node that does not respond does not delay the others.
-    let given_back = join_all(groups.iter().map(|group| cache.give_back(group, now))).await;
+    let given_back = join_all(groups.iter().map(|group| cache.give_back(group))).await;
     given_back.into_iter().collect()
 }
 

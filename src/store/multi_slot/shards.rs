@@ -8,7 +8,6 @@ use futures_util::FutureExt;
 use tokio::time::Instant;
 
 use super::migration;
-use crate::clock::Timestamp;
 use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
@@ -41,20 +40,18 @@ struct ShardSearch<'c, S> {
 pub(super) async fn take<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
-    now: Option<Timestamp>,
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
     if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
-        return migration::take(cache, charges, now, deadline).await;
+        return migration::take(cache, charges, deadline).await;
     }
     // Boxed, so that limits without shards do not pay for this memory.
-    take_from_shards(cache, charges, now, deadline).boxed().await
+    take_from_shards(cache, charges, deadline).boxed().await
 }
 
 async fn take_from_shards<S: Remote>(
     cache: &NegativeCache<S>,
     charges: &[Charge],
-    now: Option<Timestamp>,
     deadline: Instant,
 ) -> Result<Outcome, StoreError> {
     let is_in_shards = |(_, charge): &(usize, &Charge)| !charge.limiter.shards().is_empty();
@@ -64,7 +61,7 @@ async fn take_from_shards<S: Remote>(
     let (mut asked, mut unreachable) = (charges.to_vec(), Ok(()));
     loop {
         searches.iter().for_each(|search| asked[search.position] = search.charge_on_shard());
-        let mut outcome = match migration::take(cache, &asked, now, deadline).await {
+        let mut outcome = match migration::take(cache, &asked, deadline).await {
             Ok(outcome) => outcome,
             // Nothing was sent. In a cluster, a charge on a limit in shards is alone in its call.
             Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && searches[0].advance() => {
@@ -79,7 +76,7 @@ async fn take_from_shards<S: Remote>(
             for search in &mut searches {
                 let decision = &mut outcome.decisions[search.position];
                 if !decision.granted {
-                    search.retry_shadow(decision, now, deadline).await;
+                    search.retry_shadow(decision, deadline).await;
                 }
             }
             return Ok(outcome);
@@ -135,10 +132,10 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
     }
 
     /// Tries further shards for a shadow whose first shard refused, after the live charges were made.
-    async fn retry_shadow(&mut self, decision: &mut Decision, now: Option<Timestamp>, deadline: Instant) {
+    async fn retry_shadow(&mut self, decision: &mut Decision, deadline: Instant) {
         while !decision.granted && self.advance() {
             // A failure does not matter: the request is admitted anyway.
-            let Ok(outcome) = migration::take(self.cache, &[self.charge_on_shard()], now, deadline).await else {
+            let Ok(outcome) = migration::take(self.cache, &[self.charge_on_shard()], deadline).await else {
                 return;
             };
             *decision = outcome.decisions[0];

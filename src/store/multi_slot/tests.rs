@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep_until;
 
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{ManualClock, Timestamp};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::metrics::Metrics;
 use crate::store::Memory;
@@ -146,21 +146,21 @@ impl Remote for MigratingStore {
         0
     }
 
-    async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
+    async fn take(&self, charges: &[Charge], _: Instant) -> Result<Outcome, StoreError> {
         match charges {
             [_] => self.memory.take(charges),
             _ => Err(StoreError::ErrorReply("TRYAGAIN".to_owned())),
         }
     }
 
-    async fn take_one(&self, charge: &Charge, _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
+    async fn take_one(&self, charge: &Charge, _: Instant) -> Result<Outcome, StoreError> {
         if charge.limiter.name == "later" {
             self.proceed.notified().await;
         }
         self.memory.take(std::slice::from_ref(charge))
     }
 
-    async fn give_back(&self, granted: &[Granted], _: Option<Timestamp>) -> Result<(), StoreError> {
+    async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         if self.is_silent {
             sleep_until(self.deadline()).await;
             return Err(StoreError::Timeout);
@@ -184,8 +184,8 @@ fn migrating(is_silent: bool) -> NegativeCache<MigratingStore> {
 async fn all_groups_are_given_back_within_one_deadline() {
     let (cache, begin) = (migrating(true), Instant::now());
     let charges = ["a", "b", "c"].map(|name| charge(name, 5, 1, false));
-    let outcome = take(&cache, &charges, None).await.expect("a decision");
-    let given_back = give_back(&cache, &outcome.granted_charges(charges.to_vec()), None).await;
+    let outcome = take(&cache, &charges).await.expect("a decision");
+    let given_back = give_back(&cache, &outcome.granted_charges(charges.to_vec())).await;
     assert_eq!((given_back, begin.elapsed()), (Err(StoreError::Timeout), Duration::from_secs(1)));
 }
 
@@ -193,7 +193,7 @@ async fn all_groups_are_given_back_within_one_deadline() {
 async fn refunds_do_not_delay_a_decision_past_its_deadline() {
     let (cache, begin) = (migrating(true), Instant::now());
     let charges = [charge("a", 5, 1, false), charge("b", 5, 1, false), charge("c", 1, 2, false)];
-    assert!(!take(&cache, &charges, None).await.expect("a decision").granted());
+    assert!(!take(&cache, &charges).await.expect("a decision").granted());
     assert_eq!(begin.elapsed(), Duration::from_secs(1));
 }
 
@@ -205,12 +205,12 @@ async fn permit_given_back_during_migration_is_free_immediately() {
     let charges = [charge("last", 1, 1, false), charge("later", 1, 2, false)];
     let only = &charges[..1];
     let in_between = async {
-        assert!(!take(&cache, only, None).await.expect("a decision").granted());
+        assert!(!take(&cache, only).await.expect("a decision").granted());
         assert!(cache.known_refusal(only).is_some());
         cache.store().proceed.notify_one();
     };
-    let (both, ()) = tokio::join!(take(&cache, &charges, None), in_between);
+    let (both, ()) = tokio::join!(take(&cache, &charges), in_between);
     assert!(!both.expect("a decision").granted());
     assert!(cache.known_refusal(only).is_none());
-    assert!(take(&cache, only, None).await.expect("a decision").granted());
+    assert!(take(&cache, only).await.expect("a decision").granted());
 }

@@ -38,34 +38,25 @@ pub trait Remote: Send + Sync + 'static {
     /// Returns the number of the clock that applies to a charge.
     fn clock(&self, charge: &Charge) -> usize;
 
+    /// Returns `true` if the clock is a manual one, on which decisions cannot be cached.
+    fn has_manual_clock(&self) -> bool {
+        false
+    }
+
     /// Returns the deadline of a decision that starts now.
     fn deadline(&self) -> Instant;
 
     /// Returns the number of departures of this worker's calls, from a random start.
     fn departures(&self) -> u64;
 
-    /// Makes all charges or none before the deadline; as if the clock showed `now`, if that is given.
-    fn take(
-        &self,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+    /// Makes all charges or none before the deadline.
+    fn take(&self, charges: &[Charge], deadline: Instant) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
     /// Makes one charge, whose bucket may be on either node while its hash slot migrates.
-    fn take_one(
-        &self,
-        charge: &Charge,
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+    fn take_one(&self, charge: &Charge, deadline: Instant) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
 
-    /// Gives back granted charges; as if the clock showed `now`, if that is given.
-    fn give_back(
-        &self,
-        granted: &[Granted],
-        now: Option<Timestamp>,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    /// Gives back granted charges.
+    fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the time of the clock that applies to this charge.
     fn time(&self, charge: &Charge) -> impl Future<Output = Result<Timestamp, StoreError>> + Send;
@@ -133,34 +124,23 @@ impl<S: Remote> NegativeCache<S> {
         self.known.entries.refuses(charge)
     }
 
-    /// Makes all charges or none, and caches refusals. Decisions at a given time are not cached.
-    pub(crate) async fn take(
-        &self,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
-        self.take_and_cache(charges, now, self.store.take(charges, now, deadline)).await
+    /// Makes all charges or none, and caches refusals.
+    pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
+        self.take_and_cache(charges, self.store.take(charges, deadline)).await
     }
 
     /// Makes one charge, whose hash slot may be migrating.
-    pub(crate) async fn take_one(
-        &self,
-        charge: &Charge,
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
-        self.take_and_cache(std::slice::from_ref(charge), now, self.store.take_one(charge, now, deadline)).await
+    pub(crate) async fn take_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
+        self.take_and_cache(std::slice::from_ref(charge), self.store.take_one(charge, deadline)).await
     }
 
-    /// Asks the store, and caches its refusals.
+    /// Asks the store, and caches its refusals unless its clock is a manual one.
     async fn take_and_cache(
         &self,
         charges: &[Charge],
-        now: Option<Timestamp>,
         ask: impl Future<Output = Result<Outcome, StoreError>> + Send,
     ) -> Result<Outcome, StoreError> {
-        if now.is_some() {
+        if self.store.has_manual_clock() {
             return ask.await;
         }
         let (generation, sent_at) = (self.known.entries.generation(), Instant::now());
@@ -181,10 +161,10 @@ impl<S: Remote> NegativeCache<S> {
 
     /// Gives back granted charges. Removes the entries before and after the call, since a concurrent request may be
     /// refused by either state of the bucket.
-    pub(crate) async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+    pub(crate) async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         let charges = || granted.iter().map(|one| &one.charge);
         self.known.entries.remove_refunded(charges());
-        let given_back = self.store.give_back(granted, now).await;
+        let given_back = self.store.give_back(granted).await;
         self.known.entries.remove_refunded(charges());
         given_back
     }

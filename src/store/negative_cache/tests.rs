@@ -234,15 +234,15 @@ impl Remote for RemoteMemory {
         0
     }
 
-    async fn take(&self, charges: &[Charge], _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
+    async fn take(&self, charges: &[Charge], _: Instant) -> Result<Outcome, StoreError> {
         self.memory.take(charges)
     }
 
-    async fn take_one(&self, charge: &Charge, _: Option<Timestamp>, _: Instant) -> Result<Outcome, StoreError> {
+    async fn take_one(&self, charge: &Charge, _: Instant) -> Result<Outcome, StoreError> {
         self.memory.take(std::slice::from_ref(charge))
     }
 
-    async fn give_back(&self, granted: &[Granted], _: Option<Timestamp>) -> Result<(), StoreError> {
+    async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         self.memory.give_back(granted);
         Ok(())
     }
@@ -264,7 +264,7 @@ async fn ask(cache: &NegativeCache<RemoteMemory>, charges: &[Charge]) -> (bool, 
     match cache.known_refusal(charges) {
         Some(_) => (false, false),
         None => {
-            let taken = cache.take(charges, None, cache.store().deadline()).await;
+            let taken = cache.take(charges, cache.store().deadline()).await;
             (taken.expect("a decision").granted(), true)
         }
     }

@@ -13,9 +13,6 @@ use crate::store::StoreError;
 use crate::store::limiters::{LimiterRef, SetRate};
 use crate::store::negative_cache::Remote as _;
 
-/// The decision time as an argument of the script: Redis's own clock.
-const NOW: &str = "";
-
 impl Redis {
     /// Sets the rate of a limiter. Returns `true` if the condition was met.
     pub(crate) async fn set_rate(
@@ -33,9 +30,8 @@ impl Redis {
         };
         let (rate, interval) = (config.rate().to_string(), config.quota().interval().to_string());
         let keep_alive = config.keep_alive().unwrap_or_default().as_millis().to_string();
-        let arguments =
-            ["set_rate", NOW, condition, &rate, &interval, redisson_mode(config.mode()), &keep_alive, usage];
-        self.operate(limiter, &arguments).await
+        let arguments = [condition, &rate, &interval, redisson_mode(config.mode()), &keep_alive, usage];
+        self.operate(limiter, "set_rate", &arguments).await
     }
 
     /// Returns the configuration, if the limiter has one.
@@ -60,7 +56,7 @@ impl Redis {
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
         let mut released = 0;
         while released < permits {
-            match self.operate::<u32>(limiter, &["release", NOW, &(permits - released).to_string()]).await {
+            match self.operate::<u32>(limiter, "release", &[&(permits - released).to_string()]).await {
                 Ok(0) => break,
                 Ok(more) => released += more,
                 // Permits that were put back before the error must be reported.
@@ -74,7 +70,7 @@ impl Redis {
     /// Sets the limiter's time to live in milliseconds; `None` removes it. Returns `true` if the limiter existed.
     pub(crate) async fn expire(&self, limiter: &LimiterRef, after: Option<u64>) -> Result<bool, StoreError> {
         let millis = after.map(|millis| millis.to_string()).unwrap_or_default();
-        self.operate(limiter, &["expire", NOW, &millis]).await
+        self.operate(limiter, "expire", &[&millis]).await
     }
 
     /// Returns the limiter's time to live in milliseconds; `None` if it does not expire.
@@ -91,11 +87,15 @@ impl Redis {
         Ok(removed > 0)
     }
 
-    async fn operate<T: FromRedisValue>(&self, limiter: &LimiterRef, arguments: &[&str]) -> Result<T, StoreError> {
-        let keys = keys_of(limiter);
-        let reply = self
-            .call_owner(hash_slot_of_key(limiter.name()), self.deadline(), &OperationCall { keys, arguments })
-            .await?;
+    async fn operate<T: FromRedisValue>(
+        &self,
+        limiter: &LimiterRef,
+        operation: &str,
+        arguments: &[&str],
+    ) -> Result<T, StoreError> {
+        let now = self.context.manual_now().map(|now| now.as_millis().to_string()).unwrap_or_default();
+        let call = OperationCall { keys: keys_of(limiter), operation: [operation, &now], arguments };
+        let reply = self.call_owner(hash_slot_of_key(limiter.name()), self.deadline(), &call).await?;
         from_redis_value(reply).map_err(|_| StoreError::UnexpectedReply)
     }
 }
@@ -103,6 +103,8 @@ impl Redis {
 /// A call of one of the script's operations.
 struct OperationCall<'a> {
     keys: [String; 6],
+    /// The name of the operation, and the time to decide at; empty for Redis's own time.
+    operation: [&'a str; 2],
     arguments: &'a [&'a str],
 }
 
@@ -110,7 +112,9 @@ impl Call for OperationCall<'_> {
     type Reply = Value;
 
     async fn run(&self, connection: &mut NodeConnection) -> Result<Value, StoreError> {
-        let add = |call: &mut Cmd| _ = call.arg(self.keys.len()).arg(&self.keys[..]).arg(self.arguments);
+        let add = |call: &mut Cmd| {
+            call.arg(self.keys.len()).arg(&self.keys[..]).arg(&self.operation).arg(self.arguments);
+        };
         connection.script.run(add).await
     }
 }

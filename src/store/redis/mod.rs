@@ -42,7 +42,7 @@ use super::adopted::AdoptedFailures;
 use super::fallback::Fallback;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
@@ -59,16 +59,20 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// Creates a store that connects at its first use.
+    /// Creates a store that connects at its first use. Decides by Redis's clock unless another clock is given.
     ///
     /// # Errors
     /// The URL is not a valid Redis URL.
-    pub fn new(settings: &RedisSettings, metrics: Arc<Metrics>) -> Result<Self, RedisError> {
+    pub fn new(
+        settings: &RedisSettings,
+        metrics: Arc<Metrics>,
+        manual_clock: Option<Arc<dyn Clock>>,
+    ) -> Result<Self, RedisError> {
         let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
-        let context = Arc::new(DispatcherContext::new(settings.timeout, random_start(), metrics));
+        let context = Arc::new(DispatcherContext::new(settings.timeout, manual_clock, random_start(), metrics));
         let pool_size = settings.pool_size.max(1);
         let dispatchers = Arc::new(Dispatchers::new(Arc::clone(&context), Arc::clone(&topology), pool_size));
         let url = settings.url.clone();
@@ -133,18 +137,13 @@ impl Redis {
         join_all(nodes.iter().map(ping)).await.into_iter().all(|is_up| is_up)
     }
 
-    async fn decide(
-        &self,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
+    async fn decide(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
         let Some(first) = charges.first() else {
-            return Ok(Outcome::with_granted(now.unwrap_or_else(|| self.context.clock.redis_now()), Vec::new(), true));
+            return Ok(Outcome::with_granted(self.context.estimated_now(), Vec::new(), true));
         };
         let since = Instant::now();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
-        let decided = self.decide_in_slot(slot, charges, now, deadline).await;
+        let decided = self.decide_in_slot(slot, charges, deadline).await;
         self.record_decision(charges, since, &decided);
         decided
     }
@@ -163,10 +162,10 @@ impl Redis {
     }
 
     /// Gives back permits to buckets of one hash slot.
-    async fn undo(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
+    async fn undo(&self, granted: &[Granted]) -> Result<(), StoreError> {
         let Some(first) = granted.first() else { return Ok(()) };
         let slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
-        self.call_owner(slot, self.deadline(), &Undo { granted, now }).await
+        self.call_owner(slot, self.deadline(), &Undo { granted, now: self.context.manual_now() }).await
     }
 }
 
@@ -179,6 +178,10 @@ impl Remote for Redis {
         self.slot(charge).map_or(0, |slot| self.topology.node_number(slot))
     }
 
+    fn has_manual_clock(&self) -> bool {
+        self.context.manual_clock.is_some()
+    }
+
     fn deadline(&self) -> Instant {
         Instant::now() + self.context.timeout
     }
@@ -187,24 +190,19 @@ impl Remote for Redis {
         self.dispatchers.departures()
     }
 
-    async fn take(&self, charges: &[Charge], now: Option<Timestamp>, deadline: Instant) -> Result<Outcome, StoreError> {
-        self.decide(charges, now, deadline).await
+    async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
+        self.decide(charges, deadline).await
     }
 
-    async fn take_one(
-        &self,
-        charge: &Charge,
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
+    async fn take_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
         let since = Instant::now();
-        let decided = self.decide_one(charge, now, deadline).await;
+        let decided = self.decide_one(charge, deadline).await;
         self.record_decision(std::slice::from_ref(charge), since, &decided);
         decided
     }
 
-    async fn give_back(&self, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
-        self.undo(granted, now).await
+    async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
+        self.undo(granted).await
     }
 
     async fn time(&self, charge: &Charge) -> Result<Timestamp, StoreError> {
@@ -321,21 +319,21 @@ mod tests {
         };
         let url = RedisUrl::new(format!("redis://127.0.0.1:{port}"));
         let settings = RedisSettings { timeout: Duration::from_secs(10), ..RedisSettings::new(url) };
-        let redis = Redis::new(&settings, Arc::new(Metrics::new())).expect("a store");
+        let redis = Redis::new(&settings, Arc::new(Metrics::new()), None).expect("a store");
         while !redis.is_up().await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
         for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
-            redis.context.clock.record(Timestamp::from_millis(guess));
-            let outcome = redis.take(&charges, None, redis.deadline()).await.expect("a decision");
+            redis.context.clock_offset.record(Timestamp::from_millis(guess));
+            let outcome = redis.take(&charges, redis.deadline()).await.expect("a decision");
             let decisions: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
             assert_eq!(decisions, [(true, left); 2]);
-            assert!(redis.context.clock.redis_now().millis_since(outcome.now) < 60_000, "not corrected");
-            redis.context.clock.record(Timestamp::from_millis(guess));
-            redis.give_back(&outcome.granted_charges(charges[..1].to_vec()), None).await.expect("given back");
-            redis.take(&charges[..1], None, redis.deadline()).await.expect("a decision");
+            assert!(redis.context.clock_offset.redis_now().millis_since(outcome.now) < 60_000, "not corrected");
+            redis.context.clock_offset.record(Timestamp::from_millis(guess));
+            redis.give_back(&outcome.granted_charges(charges[..1].to_vec())).await.expect("given back");
+            redis.take(&charges[..1], redis.deadline()).await.expect("a decision");
         }
     }
 }

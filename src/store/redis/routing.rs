@@ -13,7 +13,6 @@ use super::backoff::jittered;
 use super::dispatch::{DispatcherContext, decide_one};
 use super::hash_slots::hash_slot_of;
 use super::node::{Node, NodeConnection};
-use crate::clock::Timestamp;
 use crate::limit::{Charge, Outcome};
 use crate::store::StoreError;
 
@@ -34,7 +33,6 @@ pub(super) trait Call: Sync {
 /// A decision about one charge.
 struct DecideOne<'c> {
     charge: &'c Charge,
-    now: Option<Timestamp>,
     deadline: Instant,
     context: &'c DispatcherContext,
 }
@@ -45,12 +43,11 @@ impl Redis {
         &self,
         slot: u16,
         charges: &[Charge],
-        now: Option<Timestamp>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         let (mut node, mut hop) = (self.topology.node_of(slot, deadline).await?, 0);
         loop {
-            let decided = self.dispatchers.dispatcher_for(&node).take(charges, now, deadline).await;
+            let decided = self.dispatchers.dispatcher_for(&node).take(charges, deadline).await;
             match &decided {
                 Err(StoreError::Redirected { slot, address, is_ask: false }) if Instant::now() < deadline => {
                     let Some(other) = self.topology.redirect(*slot, address, false, &node) else { return decided };
@@ -63,14 +60,9 @@ impl Redis {
     }
 
     /// Decides one charge on the node of its bucket.
-    pub(super) async fn decide_one(
-        &self,
-        charge: &Charge,
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
+    pub(super) async fn decide_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
         let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
-        self.call_owner(slot, deadline, &DecideOne { charge, now, deadline, context: &self.context }).await
+        self.call_owner(slot, deadline, &DecideOne { charge, deadline, context: &self.context }).await
     }
 
     /// Calls the node of a hash slot, and follows redirections.
@@ -128,7 +120,7 @@ impl Call for DecideOne<'_> {
     type Reply = Outcome;
 
     async fn run(&self, connection: &mut NodeConnection) -> Result<Outcome, StoreError> {
-        decide_one(std::slice::from_ref(self.charge), self.now, self.deadline, connection, self.context).await
+        decide_one(std::slice::from_ref(self.charge), self.deadline, connection, self.context).await
     }
 }
 

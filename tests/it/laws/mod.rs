@@ -5,16 +5,14 @@ mod leaky_bucket;
 mod shards;
 mod token_bucket;
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use proptest::prelude::*;
-use tidegate::internals::StoreInternals;
+use tidegate::Timestamp;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Algorithm, Charge, Decision, Granted, Outcome, Quota, Wait};
-use tidegate::{ManualClock, Store, Timestamp};
 
 use crate::support::redis::{RedisServer, fresh_name};
-use crate::support::{charge_of, overall, per_client};
+use crate::support::{charge_of, overall, per_client, replay_memory};
 
 pub const START: u64 = 1_700_000_000_000;
 
@@ -45,7 +43,7 @@ struct Life {
 pub struct Stores {
     runtime: tokio::runtime::Runtime,
     /// The embedded store is the first.
-    pub all: Vec<Store>,
+    pub all: Vec<ReplayStore>,
     /// The server of the other store.
     pub redis: Option<RedisServer>,
 }
@@ -55,25 +53,24 @@ impl Stores {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let redis = RedisServer::start();
-        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(START)));
-        let mut all = vec![Store::memory_builder().clock(clock).open()];
-        all.extend(redis.iter().map(RedisServer::store));
+        let mut all = vec![replay_memory()];
+        all.extend(redis.iter().map(RedisServer::replay_store));
         Self { runtime, all, redis }
     }
 
-    pub fn take(&self, store: &Store, charges: &[Charge], now: u64) -> Outcome {
+    pub fn take(&self, store: &ReplayStore, charges: &[Charge], now: u64) -> Outcome {
         let now = Timestamp::from_millis(now);
         self.runtime.block_on(store.take_at(charges, now)).expect("a decision")
     }
 
     /// Decides each charge separately, all at the same time.
-    pub fn take_each(&self, store: &Store, charges: impl IntoIterator<Item = Charge>, now: u64) -> Vec<Decision> {
+    pub fn take_each(&self, store: &ReplayStore, charges: impl IntoIterator<Item = Charge>, now: u64) -> Vec<Decision> {
         let now = Timestamp::from_millis(now);
         let take = |charge| async move { store.take_at(&[charge], now).await.expect("a decision").decisions[0] };
         self.runtime.block_on(join_all(charges.into_iter().map(take)))
     }
 
-    pub fn give_back(&self, store: &Store, granted: &[Granted], now: u64) {
+    pub fn give_back(&self, store: &ReplayStore, granted: &[Granted], now: u64) {
         let now = Timestamp::from_millis(now);
         self.runtime.block_on(store.give_back_at(granted, now)).expect("given back");
     }

@@ -3,7 +3,6 @@
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::Timestamp;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Algorithm, Granted, Quota};
 
 use super::{Life, START, Stores, Subject};
@@ -50,7 +49,7 @@ fn request_undone_under_an_old_rate_frees_its_permits() {
 #[tokio::test]
 async fn log_with_a_replaced_entry_still_expires() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, mut redis) = (server.store(), server.connection());
+    let (store, mut redis) = (server.replay_store(), server.connection());
     let now = Timestamp::from_millis(START);
     let charge = |name, permits| [overall(name, 1_000, 10_000, permits)];
     let mut lives = |name| redis.pttl::<_, i64>(name).expect("a time to live") > 0;

@@ -17,13 +17,20 @@ pub mod wire;
 
 use std::sync::Arc;
 
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate::internals::store::settings::StoreSettings;
 use tidegate::{Mode, RateLimiter, RateLimiterError};
 
 /// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {
     limiter.try_acquire(permits).await.map(|taken| taken.granted)
+}
+
+/// Opens an embedded store with a manual clock.
+pub fn replay_memory() -> ReplayStore {
+    ReplayStore::open(&StoreSettings::Memory { key_secret: None }).expect("a store")
 }
 
 /// Creates a charge on an OVERALL bucket.

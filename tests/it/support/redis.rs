@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Metrics, Store};
 
 /// A running Redis. Dropping it kills the process.
@@ -167,6 +167,13 @@ impl RedisServer {
     pub fn store_at(url: String, timeout: Duration) -> Store {
         let settings = RedisSettings { timeout, ..RedisSettings::new(RedisUrl::new(url)) };
         Store::open(&StoreSettings::Redis(settings), Arc::new(Metrics::new())).expect("a store")
+    }
+
+    /// Opens a store in this Redis with a manual clock.
+    pub fn replay_store(&self) -> ReplayStore {
+        let settings =
+            RedisSettings { timeout: Duration::from_secs(10), ..RedisSettings::new(RedisUrl::new(self.url())) };
+        ReplayStore::open(&StoreSettings::Redis(settings)).expect("a store")
     }
 
     /// Sends a signal, for example `STOP` or `CONT`.

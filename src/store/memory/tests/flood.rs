@@ -138,8 +138,9 @@ fn given_back_permits_return_to_the_charged_bucket() {
     // Again, but before the charge is given back the client gets its own bucket, at the same time.
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
     let made = outcome.granted_charges(vec![charge.clone()]);
-    let other = Timestamp::from_millis(START + 2 * INTERVAL);
-    store.memory.take_at(&[of(&store.flooded, 5_000, false)], other).expect("a decision");
+    store.clock.set(Timestamp::from_millis(START + 2 * INTERVAL));
+    store.memory.take(&[of(&store.flooded, 5_000, false)]).expect("a decision");
+    store.clock.set(Timestamp::from_millis(START));
     let own = store.memory.take(std::slice::from_ref(&charge)).expect("a decision").decisions[0];
     assert!(own.granted && !own.overflow, "{own:?}");
     store.memory.give_back(&made);
@@ -195,12 +196,14 @@ proptest! {
 
     #[test]
     fn each_bucket_keeps_its_guarantee(life in lives(), rate in 1..5_u64) {
-        let memory = Memory::bounded(Arc::new(ManualClock::default()), None, 8);
+        let clock = Arc::new(ManualClock::default());
+            let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 8);
         let limiter = limiter("a", rate, Mode::PerClient);
         let (mut now, mut granted) = (START, HashMap::<Option<u32>, Vec<u64>>::new());
         for (passes, client) in life {
             now += passes / 8;
-            let outcome = memory.take_at(&[of(&limiter, client, false)], Timestamp::from_millis(now)).expect("decided");
+            clock.set(Timestamp::from_millis(now));
+            let outcome = memory.take(&[of(&limiter, client, false)]).expect("decided");
             let bucket = (!outcome.decisions[0].overflow).then_some(client);
             let before = granted.entry(bucket).or_default();
             let in_use = before.iter().filter(|at| **at + INTERVAL > now).count() as u64;

@@ -29,7 +29,7 @@ use super::super::script::batch::{Batch, DecisionTime, PendingDecision};
 use super::super::script::reply::{Outcomes, Reply};
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, departures};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Outcome};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
@@ -55,7 +55,9 @@ pub(crate) struct Dispatcher {
 #[derive(Debug)]
 pub(crate) struct DispatcherContext {
     pub(crate) timeout: Duration,
-    pub(crate) clock: ClockOffset,
+    pub(crate) clock_offset: ClockOffset,
+    /// Replaces Redis's clock in tests and benchmarks.
+    pub(crate) manual_clock: Option<Arc<dyn Clock>>,
     pub(crate) random: AtomicU64,
     pub(crate) metrics: Arc<Metrics>,
     /// Held during a call about shared limiters, so that a gateway sends one such call at a time. Other programs
@@ -92,14 +94,30 @@ struct EndedCall {
 // === impl DispatcherContext ===
 
 impl DispatcherContext {
-    pub(crate) fn new(timeout: Duration, random: u64, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        timeout: Duration,
+        manual_clock: Option<Arc<dyn Clock>>,
+        random: u64,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             timeout,
-            clock: ClockOffset::default(),
+            clock_offset: ClockOffset::default(),
+            manual_clock,
             random: random.into(),
             metrics,
             shared_call_lock: sync::Mutex::default(),
         }
+    }
+
+    /// Returns the time to decide at; `None` for Redis's own time.
+    pub(crate) fn manual_now(&self) -> Option<Timestamp> {
+        self.manual_clock.as_ref().map(|clock| clock.now())
+    }
+
+    /// Returns the time to decide at, or an estimate of Redis's own time.
+    pub(crate) fn estimated_now(&self) -> Timestamp {
+        self.manual_now().unwrap_or_else(|| self.clock_offset.redis_now())
     }
 
     /// Locks calls about shared limiters. Returns `None` if the lock takes too long.
@@ -136,15 +154,10 @@ impl Dispatcher {
         &self.core.connection
     }
 
-    /// Decides a request until the deadline, at Redis's time unless `now` is given.
-    pub(crate) async fn take(
-        &self,
-        charges: &[Charge],
-        now: Option<Timestamp>,
-        deadline: Instant,
-    ) -> Result<Outcome, StoreError> {
+    /// Decides a request until the deadline,
+    pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
-        let request = PendingDecision { charges: charges.to_vec(), now, deadline, decided };
+        let request = PendingDecision { charges: charges.to_vec(), deadline, decided };
         let sender = self.core.queue.lock().push(request);
         if let Some(sender) = sender {
             sender.wake();
@@ -280,14 +293,13 @@ async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<Dispat
 /// See [`StoreError`].
 pub(crate) async fn decide_one(
     charges: &[Charge],
-    now: Option<Timestamp>,
     deadline: Instant,
     connection: &mut NodeConnection,
     context: &DispatcherContext,
 ) -> Result<Outcome, StoreError> {
     loop {
         let (decided, decision) = oneshot::channel();
-        let batch = Batch::single(PendingDecision { charges: charges.to_vec(), now, deadline, decided });
+        let batch = Batch::single(PendingDecision { charges: charges.to_vec(), deadline, decided });
         let outcomes = decide(&batch, connection, context).await?;
         if batch.send_outcomes(&outcomes).is_empty() {
             return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::UnexpectedReply));
@@ -301,8 +313,8 @@ async fn decide(
     connection: &mut NodeConnection,
     context: &DispatcherContext,
 ) -> Result<Outcomes, StoreError> {
-    let now = batch.now();
-    let mut near = now.unwrap_or_else(|| context.clock.redis_now());
+    let now = context.manual_now();
+    let mut near = now.unwrap_or_else(|| context.clock_offset.redis_now());
     // Steps of an odd constant from a random start: no value repeats, and gateways have different sequences.
     let random = context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     for _ in 0..2 {
@@ -316,7 +328,7 @@ async fn decide(
                 return Ok(outcomes);
             }
             Reply::BoundariesNeeded(shown) => {
-                context.clock.record(shown);
+                context.clock_offset.record(shown);
                 near = shown;
             }
         }

@@ -277,7 +277,7 @@ mod tests {
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let (decided, decision) = oneshot::channel();
         let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false }];
-        (PendingDecision { charges, now: None, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
+        (PendingDecision { charges, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
     }
 
     fn sizes(calls: &[Batch]) -> Vec<usize> {

@@ -31,8 +31,6 @@ const MAX_REQUESTS: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct PendingDecision {
     pub(crate) charges: Vec<Charge>,
-    /// The decision time; `None` for Redis's own time.
-    pub(crate) now: Option<Timestamp>,
     pub(crate) deadline: Instant,
     pub(crate) decided: oneshot::Sender<Result<Outcome, StoreError>>,
 }
@@ -149,11 +147,13 @@ impl Batch {
     }
 
     fn has_capacity_for(&self, next: &PendingDecision) -> bool {
-        let Some(first) = self.requests.first() else { return true };
+        if self.requests.is_empty() {
+            return true;
+        }
         // Assumes new buckets. Buckets that are already in the call cost almost nothing, but rarely fill it.
         let work = self.work + next.charges.iter().map(work).sum::<usize>();
         let has_capacity = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
-        has_capacity && first.now == next.now && !self.buckets.conflicts_with(&next.charges)
+        has_capacity && !self.buckets.conflicts_with(&next.charges)
     }
 
     fn push(&mut self, request: PendingDecision) {
@@ -184,11 +184,6 @@ impl Batch {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.requests.is_empty()
-    }
-
-    /// Returns the decision time; `None` for Redis's own time.
-    pub(crate) fn now(&self) -> Option<Timestamp> {
-        self.requests.first().and_then(|first| first.now)
     }
 
     /// Returns the latest deadline of the requests.
