@@ -164,7 +164,7 @@ impl Service<Request<RequestBody>> for Forward {
             deadline.limit_body(&mut response, call, accepts_trailers);
             if let Some(connect) = connect {
                 response = connect.check_response(response, || {
-                    record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str())
+                    record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str());
                 });
             }
             response.extensions_mut().extend(take(request.extensions_mut())); // the server reuses its memory for the next request

@@ -146,7 +146,7 @@ impl HeaderBlocks {
                 self.end_field();
             }
             Representation::IndexedLiteral | Representation::Literal if value == 0 => {
-                self.expected = Expected::Length(StringPart::Name)
+                self.expected = Expected::Length(StringPart::Name);
             }
             Representation::IndexedLiteral | Representation::Literal => {
                 self.is_pseudo = self.is_pseudo_at(value);

@@ -38,7 +38,7 @@ pub async fn disturb(fleet: &mut Fleet, redis: &str, pause: Duration, end: Insta
             Disturbance::FlushScripts => send_command(redis, &["SCRIPT", "FLUSH"])?,
             Disturbance::SwitchRules => fleet.restart(round % gateways, true).await?,
             Disturbance::KillConnections => {
-                send_command(redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?
+                send_command(redis, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"])?;
             }
             Disturbance::Restart => fleet.restart((round + gateways / 2) % gateways, false).await?,
         }

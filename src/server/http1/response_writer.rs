@@ -145,7 +145,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
                 // On an upgraded connection, trailers mark the end of the upstream's direction. The client may
                 // continue.
                 (Framing::UntilClose, Some(Err(_))) if self.upstream_half.is_some() => {
-                    self.upstream_half = Some(UpstreamHalf::Closed)
+                    self.upstream_half = Some(UpstreamHalf::Closed);
                 }
                 (Framing::UntilClose, None | Some(Err(_))) => self.is_complete = true,
             }
