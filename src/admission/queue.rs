@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::limit::{Charge, ClientId};
+use crate::limit::{BucketId, Charge};
 
 /// The wait queues of one gateway.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Ticket<'l> {
     queues: &'l WaitQueues,
     number: u64,
     notify: Arc<Notify>,
-    buckets: Vec<Bucket>,
+    buckets: Vec<BucketId>,
 }
 
 /// The kind of a queue: of the client's own bucket, or of the overflow bucket, which clients beyond the store's capacity
@@ -40,12 +40,10 @@ pub(crate) enum QueueKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
-type Bucket = (String, Option<ClientId>);
-
 #[derive(Debug, Default)]
 struct Queues {
     next_number: u64,
-    queues: HashMap<Bucket, BTreeMap<u64, Arc<Notify>>>,
+    queues: HashMap<BucketId, BTreeMap<u64, Arc<Notify>>>,
 }
 
 // === impl WaitQueues ===
@@ -69,7 +67,7 @@ impl WaitQueues {
     /// Returns `true` if a request waits for this bucket.
     pub(crate) fn is_waited_for(&self, charge: &Charge) -> bool {
         let state = self.state.lock();
-        !state.queues.is_empty() && state.queues.contains_key(&own_bucket(charge))
+        !state.queues.is_empty() && state.queues.contains_key(&charge.bucket_id())
     }
 
     /// Creates a ticket that is in no queue yet.
@@ -86,7 +84,7 @@ impl Ticket<'_> {
     /// Joins a queue of at most `limit` requests, in the order of ticket numbers.
     pub(crate) fn join(&mut self, charge: &Charge, kind: QueueKind, limit: usize) -> Result<(), QueueFull> {
         let bucket = match kind {
-            QueueKind::Own => own_bucket(charge),
+            QueueKind::Own => charge.bucket_id(),
             QueueKind::Overflow => overflow_bucket(charge),
         };
         if self.buckets.contains(&bucket) {
@@ -107,7 +105,7 @@ impl Ticket<'_> {
 
     /// Returns `true` if the ticket is in a queue for this charge.
     pub(crate) fn waits_for(&self, charge: &Charge) -> bool {
-        self.buckets.contains(&own_bucket(charge)) || self.buckets.contains(&overflow_bucket(charge))
+        self.buckets.contains(&charge.bucket_id()) || self.buckets.contains(&overflow_bucket(charge))
     }
 
     /// Waits until this is the oldest ticket in each of its queues.
@@ -138,11 +136,7 @@ impl Drop for Ticket<'_> {
     }
 }
 
-fn own_bucket(charge: &Charge) -> Bucket {
-    (charge.limiter.name.clone(), charge.client.clone())
-}
-
-fn overflow_bucket(charge: &Charge) -> Bucket {
+fn overflow_bucket(charge: &Charge) -> BucketId {
     (charge.limiter.name.clone(), None)
 }
 

@@ -106,6 +106,9 @@ pub enum ClientId {
     Instance(Arc<str>),
 }
 
+/// The identity of a bucket: the name of its limiter, and its client. It does not change with the rule.
+pub(crate) type BucketId = (String, Option<ClientId>);
+
 /// A request for permits of one bucket.
 #[derive(Clone, Debug)]
 pub struct Charge {
@@ -220,6 +223,13 @@ impl Limiter {
 }
 
 // === impl Decision ===
+
+impl Charge {
+    /// Returns the identity of the bucket.
+    pub(crate) fn bucket_id(&self) -> BucketId {
+        (self.limiter.name.clone(), self.client.clone())
+    }
+}
 
 impl Decision {
     /// Creates the decision of a single bucket. It is granted if there is no wait.

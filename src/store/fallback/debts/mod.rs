@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::limit::{ClientId, Granted, Limiter};
+use crate::limit::{BucketId, ClientId, Granted, Limiter};
 
 /// The maximum number of buckets with debts. Further grants are counted as `uncharged` and never charged to the store.
 /// Only an outage with very many different clients reaches this bound.
@@ -28,7 +28,7 @@ const SWEEP_EVERY: u64 = 1_000;
 /// All debts of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
-    by_bucket: HashMap<Bucket, Debt>,
+    by_bucket: HashMap<BucketId, Debt>,
     /// The number of granted permits that were not recorded, for lack of capacity.
     pub(crate) uncharged: u64,
     next_sweep: Timestamp,
@@ -36,9 +36,6 @@ pub(crate) struct Debts {
     /// How often all debts were turned into payments.
     pub(crate) rounds: u64,
 }
-
-/// A limiter's name and a client.
-type Bucket = (String, Option<ClientId>);
 
 /// Debts that one call charges to the store. A payment may be sent again: the store recognizes its id and charges it
 /// once.
@@ -62,7 +59,7 @@ impl Debts {
     /// Records permits that were granted locally.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
-            let bucket = bucket(one);
+            let bucket = one.charge.bucket_id();
             if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
                 self.uncharged += u64::from(one.charge.permits);
                 continue;
@@ -81,7 +78,7 @@ impl Debts {
     /// Removes permits that were given back.
     pub(crate) fn take_out(&mut self, granted: &[Granted]) {
         for one in granted {
-            let bucket = bucket(one);
+            let bucket = one.charge.bucket_id();
             let Some(debt) = self.by_bucket.get_mut(&bucket) else { continue };
             debt.take_out(one.at, one.charge.permits);
             if debt.grants.is_empty() {
@@ -243,10 +240,6 @@ fn random_u64() -> u64 {
     let mut bytes = [0; 8];
     _ = getrandom::fill(&mut bytes);
     u64::from_le_bytes(bytes)
-}
-
-fn bucket(granted: &Granted) -> Bucket {
-    (granted.charge.limiter.name.clone(), granted.charge.client.clone())
 }
 
 #[cfg(test)]
