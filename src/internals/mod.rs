@@ -2,11 +2,15 @@
 
 mod extensions;
 #[cfg(feature = "gateway")]
+mod local_gateway;
+#[cfg(feature = "gateway")]
 mod pipeline;
 #[cfg(feature = "gateway")]
 mod probes;
 
 pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
+#[cfg(feature = "gateway")]
+pub use self::local_gateway::LocalGateway;
 #[cfg(feature = "gateway")]
 pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]

@@ -20,6 +20,7 @@ mod docs_examples;
 mod docs_links;
 mod explain;
 mod fields;
+mod forward;
 mod functions;
 mod gateway;
 mod ha;

@@ -56,8 +56,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
 const FORBIDDEN_PAIRS: [(&str, &str); 1] = [("admission", "config")];
 
 /// Files that may use a higher layer: the path, the module, the reason.
-const UPWARD: [(&str, &str, &str); 1] =
-    [("src/forward/tests", "server", "tests of forwarding need a server for real sockets")];
+const UPWARD: [(&str, &str, &str); 0] = [];
 
 /// Modules that `lib.rs` declares only for tests.
 const TEST_MODULES: [&str; 1] = ["wire"];
@@ -65,11 +64,10 @@ const TEST_MODULES: [&str; 1] = ["wire"];
 /// Tests that may sleep: the path, the reason. All other tests wait for a condition or use virtual time.
 const SLEEPERS: &[(&str, &str)] = &[
     ("src/admin/tests.rs", "sleeps in virtual time"),
-    ("src/forward/tests/failures.rs", "tests the pauses of a slow client"),
-    ("src/forward/tests/silence.rs", "sleeps in virtual time"),
-    ("src/forward/tests/slow.rs", "tests the pauses of a slow client"),
     ("src/server/tests", "tests the pauses of a slow client"),
     ("src/store/redis/mod.rs", "polls until Redis replies"),
+    ("tests/it/forward/failures.rs", "tests the pauses of a slow client, and sleeps in virtual time"),
+    ("tests/it/forward/uploads.rs", "tests the pauses of a slow client"),
     ("tests/it/http2_shutdown.rs", "lets a deadline pass while a client has sent half a frame"),
     ("tests/chaos/", "measures seconds with and without faults"),
     ("tests/it/http2_slow.rs", "tests the pauses of a slow client"),

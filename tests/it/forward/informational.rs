@@ -1,22 +1,22 @@
-//! Answers that only inform, and those that are none.
+//! Informational responses (1xx), and responses without a body.
 
 use super::*;
 
 const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
 
 #[tokio::test]
-async fn as_many_hints_as_anybody_needs_come_before_an_answer_and_no_more() {
+async fn at_most_16_informational_responses_are_accepted() {
     for (count, status) in [(0, 200), (1, 200), (16, 200), (17, 502), (1000, 502)] {
         let origin = Origin::start(move |mut conn: OriginConnection| async move {
             while conn.request().await.is_some() {
-                // Who has had enough of them closes.
+                // Fails if the gateway closes the connection.
                 conn.raw.stream.write_all((HINT.repeat(count) + OK).as_bytes()).await.ok();
             }
         })
         .await;
         let gateway = Settings::to(origin.address).start();
         let mut client = gateway.client().await;
-        // What its upstream did is no reason to send the client away.
+        // A fault of the upstream does not close the client's connection.
         for _ in 0..2 {
             client.send(get("/")).await;
             for _ in 0..count.min(16) {
@@ -28,31 +28,31 @@ async fn as_many_hints_as_anybody_needs_come_before_an_answer_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_answer_that_only_informs_has_no_body() {
+async fn informational_response_with_a_body_is_a_502() {
     for (field, status) in
         [("Content-Length: 0\r\n", 200), ("Content-Length: 5\r\n", 502), ("Transfer-Encoding: chunked\r\n", 502)]
     {
-        for inform in [100, 103, 199] {
+        for code in [100, 103, 199] {
             let origin = Origin::start(move |mut conn: OriginConnection| async move {
                 conn.request().await;
-                conn.raw.send(format!("HTTP/1.1 {inform} I\r\n{field}\r\n{OK}")).await;
+                conn.raw.send(format!("HTTP/1.1 {code} I\r\n{field}\r\n{OK}")).await;
                 conn.raw.rest().await.ok();
             })
             .await;
             let gateway = Settings::to(origin.address).start();
             let mut client = gateway.client().await;
             client.send(get("/")).await;
-            if status == 200 && inform != 100 {
+            if status == 200 && code != 100 {
                 let hint = client.head().await.unwrap();
-                assert_eq!((hint.status(), hint.field("content-length")), (inform, None));
+                assert_eq!((hint.status(), hint.field("content-length")), (code, None));
             }
-            assert_eq!(client.response(false).await.status(), status, "{inform} {field}");
+            assert_eq!(client.response(false).await.status(), status, "{code} {field}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_origin_that_only_informs_gives_no_answer() {
+async fn end_after_an_informational_response_is_a_502() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.head().await;
         conn.raw.send("HTTP/1.1 100 Continue\r\n\r\n").await;
@@ -61,15 +61,15 @@ async fn an_origin_that_only_informs_gives_no_answer() {
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     for asked in 1..=2 {
-        let answer = client.ask(get("/")).await;
-        assert_eq!((answer.status(), answer.field("x-not-sent"), origin.requests().len()), (502, None, asked));
+        let response = client.ask(get("/")).await;
+        assert_eq!((response.status(), response.field("x-not-sent"), origin.requests().len()), (502, None, asked));
     }
 }
 
 #[tokio::test]
-async fn a_hint_reaches_its_client_before_the_answer_without_what_was_for_one_connection() {
-    let go_on = Arc::new(Notify::new());
-    let wait = Arc::clone(&go_on);
+async fn hint_is_forwarded_without_hop_by_hop_fields() {
+    let proceed = Arc::new(Notify::new());
+    let wait = Arc::clone(&proceed);
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let wait = Arc::clone(&wait);
         async move {
@@ -87,13 +87,13 @@ async fn a_hint_reaches_its_client_before_the_answer_without_what_was_for_one_co
     let hint = client.head().await.unwrap();
     assert_eq!((hint.start.as_str(), hint.field("link").as_deref()), ("HTTP/1.1 103 Soon", Some("</a> | </b>")));
     assert_eq!((hint.field("connection"), hint.field("x"), hint.fields.len()), (None, None, 2));
-    go_on.notify_one();
+    proceed.notify_one();
     assert_eq!(client.head().await.unwrap().status(), 102);
     assert_eq!(client.response(false).await.status(), 200);
 }
 
 #[tokio::test]
-async fn a_client_of_http_1_0_is_told_the_answer_alone() {
+async fn http10_client_gets_no_informational_responses() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.request().await;
         conn.raw.send(format!("{HINT}{OK}")).await;
@@ -104,7 +104,7 @@ async fn a_client_of_http_1_0_is_told_the_answer_alone() {
 }
 
 #[tokio::test]
-async fn hints_and_the_question_for_a_body_do_not_mix() {
+async fn hints_and_100_continue_combine() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.head().await;
         conn.raw.send(format!("{HINT}HTTP/1.1 100 Continue\r\n\r\n{HINT}")).await;
@@ -116,19 +116,19 @@ async fn hints_and_the_question_for_a_body_do_not_mix() {
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
-    let mut asked = Vec::new();
-    while asked.len() < 3 {
-        asked.push(client.head().await.unwrap().status());
+    let mut statuses = Vec::new();
+    while statuses.len() < 3 {
+        statuses.push(client.head().await.unwrap().status());
     }
-    asked.sort_unstable();
-    assert_eq!(asked, [100, 103, 103]);
+    statuses.sort_unstable();
+    assert_eq!(statuses, [100, 103, 103]);
     client.send("body").await;
     assert_eq!(client.head().await.unwrap().status(), 103);
     assert_eq!(client.response(false).await.status(), 200);
 }
 
 #[tokio::test]
-async fn hints_that_nobody_could_need_are_let_go() {
+async fn hints_above_the_size_limit_are_dropped() {
     let large = format!("HTTP/1.1 103 Early Hints\r\nLink: {}\r\n\r\n", "x".repeat(20_000));
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let large = large.repeat(3);
@@ -149,7 +149,7 @@ async fn hints_that_nobody_could_need_are_let_go() {
 }
 
 #[tokio::test]
-async fn a_100_behind_an_answer_belongs_to_no_other() {
+async fn continue_after_a_response_is_not_used_for_the_next() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         while conn.request().await.is_some() {
             conn.raw.send(format!("{OK}HTTP/1.1 100 Continue\r\n\r\n")).await;
@@ -165,15 +165,14 @@ async fn a_100_behind_an_answer_belongs_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_client_whose_answer_came_with_the_100_is_told_the_answer_alone() {
+async fn continue_is_dropped_if_the_response_follows_at_once() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.head().await;
         conn.raw.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nha").await;
         conn.raw.rest().await.ok();
     })
     .await;
-    let adjust: fn(&mut UpstreamSettings) = |api| api.body_timeout = Duration::from_millis(200);
-    let gateway = Settings { adjust, ..Settings::to(origin.address) }.start();
+    let gateway = Settings::to(origin.address).set("body_timeout", "200ms").start();
     let mut client = gateway.client().await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
     assert_eq!(client.head().await.unwrap().status(), 200);
@@ -182,7 +181,7 @@ async fn a_client_whose_answer_came_with_the_100_is_told_the_answer_alone() {
 }
 
 #[tokio::test]
-async fn an_answer_with_both_framings_is_read_by_its_chunks_and_its_connection_left() {
+async fn response_with_both_framings_uses_chunks_and_closes() {
     let origin = Origin::with_response(
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
     )
@@ -190,29 +189,33 @@ async fn an_answer_with_both_framings_is_read_by_its_chunks_and_its_connection_l
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     for asked in 1..=2 {
-        let answer = client.ask(get("/")).await;
-        assert_eq!((answer.field("content-length"), answer.text().as_str()), (None, "ok"));
+        let response = client.ask(get("/")).await;
+        assert_eq!((response.field("content-length"), response.text().as_str()), (None, "ok"));
         assert_eq!(origin.connections(), asked);
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_has_no_body_is_told_without_one_whatever_its_origin_sends() {
-    for (method, answer) in [
+async fn body_of_a_bodiless_response_is_discarded() {
+    for (method, response) in [
         ("GET", "HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\nno"),
         ("GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"),
         ("GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\nno"),
         ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno"),
         ("HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"),
     ] {
-        let origin = Origin::with_response(answer).await;
+        let origin = Origin::with_response(response).await;
         let gateway = Settings::to(origin.address).start();
         let mut client = gateway.client().await;
         for asked in 1..=2 {
-            let told = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-            let status: u16 = answer.split(' ').nth(1).unwrap().parse().unwrap();
-            assert_eq!((told.status(), told.body.len(), origin.connections()), (status, 0, asked), "{answer:?}");
-            assert!(status != 204 || told.field("content-length").is_none(), "{answer:?}");
+            let forwarded = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            let status: u16 = response.split(' ').nth(1).unwrap().parse().unwrap();
+            assert_eq!(
+                (forwarded.status(), forwarded.body.len(), origin.connections()),
+                (status, 0, asked),
+                "{response:?}"
+            );
+            assert!(status != 204 || forwarded.field("content-length").is_none(), "{response:?}");
         }
     }
 }

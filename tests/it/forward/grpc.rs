@@ -1,12 +1,12 @@
-//! Calls of gRPC: what goes wrong is told in their words, and their deadline ends them.
+//! gRPC calls: errors are gRPC errors, and deadlines end calls.
 
-use super::http2::{H2Body, http2};
+use super::http2_client::{H2Body, http2};
 use super::*;
 
 const MESSAGE: &[u8] = &[0, 0, 0, 0, 1, 7];
 
-/// Answers with the beginning of a stream of messages, and no more until its peer is gone.
-async fn unending(gone: &Arc<Notify>) -> Origin {
+/// Starts an origin whose response has one message and does not end. Notifies `gone` when its peer disconnects.
+async fn endless_origin(gone: &Arc<Notify>) -> Origin {
     let signal = gone.clone();
     Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
@@ -23,7 +23,8 @@ async fn unending(gone: &Arc<Notify>) -> Origin {
     .await
 }
 
-async fn silent(gone: &Arc<Notify>) -> Origin {
+/// Starts an origin that does not respond. Notifies `gone` when its peer disconnects.
+async fn silent_origin(gone: &Arc<Notify>) -> Origin {
     let signal = gone.clone();
     Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
@@ -42,52 +43,52 @@ fn call(content_type: &str, timeout: Option<&str>) -> Request<H2Body> {
     call.body(H2Body::new(Full::from(MESSAGE))).unwrap()
 }
 
-/// The status, `grpc-status` of the head, and whether no upstream had it.
-async fn told(gateway: &Gateway, call: Request<H2Body>) -> (u16, String, bool) {
-    let answer = soon(http2(gateway.address).await.send_request(call)).await.unwrap();
-    let status = answer.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
-    (answer.status().as_u16(), status.unwrap_or_default(), answer.headers().contains_key("x-not-sent"))
+/// Returns the status, the `grpc-status` of the head, and whether the call was not sent.
+async fn outcome(gateway: &Gateway, call: Request<H2Body>) -> (u16, String, bool) {
+    let response = soon(http2(gateway.address).await.send_request(call)).await.unwrap();
+    let status = response.headers().get("grpc-status").map(|status| status.to_str().unwrap().to_owned());
+    (response.status().as_u16(), status.unwrap_or_default(), response.headers().contains_key("x-not-sent"))
 }
 
 #[tokio::test]
-async fn a_call_without_an_answer_has_a_status_of_grpc() {
+async fn failed_call_has_a_grpc_status() {
     let closed = "127.0.0.1:1".parse().unwrap();
     let unreachable = Settings::to(closed).start();
-    assert_eq!(told(&unreachable, call("application/grpc", None)).await, (200, "14".to_owned(), true));
-    assert_eq!(told(&unreachable, call("application/grpc-web+proto", None)).await, (200, "14".to_owned(), true));
-    assert_eq!(told(&unreachable, call("application/json", None)).await, (502, String::new(), true));
+    assert_eq!(outcome(&unreachable, call("application/grpc", None)).await, (200, "14".to_owned(), true));
+    assert_eq!(outcome(&unreachable, call("application/grpc-web+proto", None)).await, (200, "14".to_owned(), true));
+    assert_eq!(outcome(&unreachable, call("application/json", None)).await, (502, String::new(), true));
 
     let gone = Arc::default();
-    let slow = silent(&gone).await;
-    let slow = Settings { response_timeout: Duration::from_millis(50), ..Settings::to(slow.address) }.start();
-    assert_eq!(told(&slow, call("application/grpc", None)).await, (200, "4".to_owned(), false));
+    let slow = silent_origin(&gone).await;
+    let slow = Settings::to(slow.address).set("response_timeout", "50ms").start();
+    assert_eq!(outcome(&slow, call("application/grpc", None)).await, (200, "4".to_owned(), false));
 
     let broken = Origin::with_response("nonsense\r\n\r\n").await;
     let broken = Settings::to(broken.address).start();
-    assert_eq!(told(&broken, call("application/grpc", None)).await, (200, "14".to_owned(), false));
+    assert_eq!(outcome(&broken, call("application/grpc", None)).await, (200, "14".to_owned(), false));
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_before_the_answer_is_told_by_fields_alone_and_ends_the_request() {
+async fn grpc_deadline_before_response_is_an_error_in_fields() {
     let gone = Arc::default();
-    let origin = silent(&gone).await;
+    let origin = silent_origin(&gone).await;
     let gateway = Settings::to(origin.address).start();
-    assert_eq!(told(&gateway, call("application/grpc", Some("50m"))).await, (200, "4".to_owned(), false));
+    assert_eq!(outcome(&gateway, call("application/grpc", Some("50m"))).await, (200, "4".to_owned(), false));
     soon(gone.notified()).await;
     assert_eq!(origin.last_request().field("grpc-timeout").as_deref(), Some("50m"));
     let series = r#"tidegate_upstream_requests_total{upstream="api",outcome="timed_out"} 1"#;
-    assert!(gateway.metrics.render().contains(series));
+    assert!(gateway.has_metric(series));
 }
 
 #[tokio::test]
-async fn a_deadline_that_passes_within_the_answer_is_told_by_trailers_and_ends_the_request() {
+async fn grpc_deadline_during_response_ends_it_with_trailers() {
     let gone = Arc::default();
-    let origin = unending(&gone).await;
+    let origin = endless_origin(&gone).await;
     let gateway = Settings::to(origin.address).start();
     let mut sender = http2(gateway.address).await;
-    let answer = soon(sender.send_request(call("application/grpc", Some("100m")))).await.unwrap();
-    assert!(!answer.headers().contains_key("grpc-status"));
-    let body = soon(answer.into_body().collect()).await.unwrap();
+    let response = soon(sender.send_request(call("application/grpc", Some("100m")))).await.unwrap();
+    assert!(!response.headers().contains_key("grpc-status"));
+    let body = soon(response.into_body().collect()).await.unwrap();
     let trailers = body.trailers().unwrap();
     assert_eq!(
         (&trailers["grpc-status"], &trailers["grpc-message"]),
@@ -98,18 +99,18 @@ async fn a_deadline_that_passes_within_the_answer_is_told_by_trailers_and_ends_t
 }
 
 #[tokio::test]
-async fn the_answer_to_a_call_of_grpc_web_breaks_off_at_its_deadline() {
+async fn grpc_web_response_breaks_off_at_its_deadline() {
     let gone = Arc::default();
-    let origin = unending(&gone).await;
+    let origin = endless_origin(&gone).await;
     let gateway = Settings::to(origin.address).start();
     let mut sender = http2(gateway.address).await;
-    let answer = soon(sender.send_request(call("application/grpc-web", Some("100m")))).await.unwrap();
-    assert!(soon(answer.into_body().collect()).await.is_err());
+    let response = soon(sender.send_request(call("application/grpc-web", Some("100m")))).await.unwrap();
+    assert!(soon(response.into_body().collect()).await.is_err());
     soon(gone.notified()).await;
 }
 
 #[tokio::test]
-async fn an_answer_that_is_in_time_is_left_alone_and_other_requests_have_no_deadline() {
+async fn response_before_the_grpc_deadline_is_unchanged() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         while conn.request().await.is_some() {
             conn.raw
@@ -122,8 +123,8 @@ async fn an_answer_that_is_in_time_is_left_alone_and_other_requests_have_no_dead
     for (content_type, timeout) in [("application/grpc", "50S"), ("application/grpc", "nonsense"), ("text/plain", "1n")]
     {
         let mut sender = http2(gateway.address).await;
-        let answer = soon(sender.send_request(call(content_type, Some(timeout)))).await.unwrap();
-        let body = soon(answer.into_body().collect()).await.unwrap();
+        let response = soon(sender.send_request(call(content_type, Some(timeout)))).await.unwrap();
+        let body = soon(response.into_body().collect()).await.unwrap();
         assert_eq!(body.trailers().unwrap()["grpc-status"], "0", "{content_type} {timeout}");
         assert_eq!(body.to_bytes(), "ok");
     }

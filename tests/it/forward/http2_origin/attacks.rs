@@ -1,105 +1,101 @@
-//! Origins that misbehave.
+//! Misbehaving HTTP/2 origins.
 
-use super::refused::{go_away, spelled};
+use super::repeats::{goaway_payload, scripted_frames};
 use super::*;
 
-const SHORT: Duration = Duration::from_millis(200);
-
-/// A gateway that waits shortly.
-fn hasty(address: SocketAddr) -> Gateway {
-    let adjust: fn(&mut UpstreamSettings) = |api| (api.protocol, api.connect_timeout) = (Protocol::Http2, SHORT);
-    Settings { adjust, response_timeout: SHORT, ..Settings::to(address) }.start()
+/// Starts a gateway with short timeouts.
+fn impatient_gateway(address: SocketAddr) -> Gateway {
+    to(address).set("connect_timeout", "200ms").set("response_timeout", "200ms").start()
 }
 
 fn setting(number: u8, value: u32) -> Vec<u8> {
     [&[0, number][..], &value.to_be_bytes()].concat()
 }
 
-/// An answer to the first request of each connection, spelled out.
-async fn answering(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
-    let script = move |mut conn: RawFrames, _| {
+/// Starts an origin that sends these bytes after the first request of each connection.
+async fn origin_sending(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) -> SocketAddr {
+    let script = move |mut conn: Frames, _| {
         let bytes = bytes.clone();
         async move {
-            let asked = conn.find(|frame| frame.kind == frames::HEADERS).await;
-            conn.try_send(bytes(asked.stream)).await;
+            let request = conn.find(|frame| frame.kind == frames::HEADERS).await;
+            conn.try_send(bytes(request.stream)).await;
             while conn.next().await.is_ok() {}
         }
     };
-    spelled(script).await.0
+    scripted_frames(script).await.0
 }
 
-async fn is_not_sent(address: SocketAddr) {
-    let answer = hasty(address).ask(get("/")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent").as_deref()), (502, Some("yes")));
+async fn assert_not_sent(address: SocketAddr) {
+    let response = impatient_gateway(address).ask(get("/")).await;
+    assert_eq!((response.status(), response.field("x-not-sent").as_deref()), (502, Some("yes")));
 }
 
-async fn is_no_answer(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) {
-    let gateway = to(answering(bytes).await).start();
-    let answer = gateway.ask(get("/")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
+async fn assert_invalid_response(bytes: impl Fn(u32) -> Vec<u8> + Clone + Send + 'static) {
+    let gateway = to(origin_sending(bytes).await).start();
+    let response = gateway.ask(get("/")).await;
+    assert_eq!((response.status(), response.field("x-not-sent")), (502, None));
 }
 
 #[tokio::test]
-async fn an_origin_that_sends_everybody_away_at_once_was_sent_nothing() {
-    let (address, connections) = spelled(|mut conn, _| async move {
-        conn.frame(frames::GOAWAY, 0, 0, &go_away(0)).await;
+async fn immediate_goaway_counts_as_not_sent() {
+    let (address, connections) = scripted_frames(|mut conn, _| async move {
+        conn.frame(frames::GOAWAY, 0, 0, &goaway_payload(0)).await;
         while conn.next().await.is_ok() {}
     })
     .await;
-    is_not_sent(address).await;
+    assert_not_sent(address).await;
     assert!(*connections.lock() <= 3);
 }
 
 #[tokio::test]
-async fn an_origin_that_takes_no_streams_or_says_nothing_was_sent_nothing() {
+async fn origin_without_streams_or_settings_counts_as_not_sent() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
-        let mut conn = RawFrames::accept(listener.accept().await.unwrap().0, &setting(3, 0)).await;
+        let mut conn = Frames::accept(listener.accept().await.unwrap().0, &setting(3, 0)).await;
         while conn.next().await.is_ok() {}
         let mut silent = listener.accept().await.unwrap().0;
         silent.read_to_end(&mut Vec::new()).await.ok();
     });
-    is_not_sent(address).await;
-    is_not_sent(address).await;
+    assert_not_sent(address).await;
+    assert_not_sent(address).await;
 }
 
 #[tokio::test]
-async fn an_origin_of_http1_was_sent_nothing() {
+async fn http1_origin_counts_as_not_sent() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.raw.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
         conn.raw.rest().await.ok();
     })
     .await;
-    is_not_sent(origin.address).await;
+    assert_not_sent(origin.address).await;
 }
 
 #[tokio::test]
-async fn a_target_that_cannot_be_used_leaves_its_place_to_the_next() {
-    let origin = H2Origin::saying_ok().await;
-    let mut settings = to(origin.address);
-    settings.targets.insert(0, target(Origin::closed_port().await));
-    let gateway = settings.start();
+async fn next_target_replaces_an_unreachable_one() {
+    let origin = H2Origin::with_ok().await;
+    let targets = [Origin::closed_port().await, origin.address];
+    let gateway = Settings::to_all(targets).set("protocol", "http2").start();
     for _ in 0..2 {
         assert_eq!(gateway.ask(chunked("body")).await.status(), 200);
     }
 }
 
 #[tokio::test]
-async fn an_origin_that_opens_no_window_is_waited_for_as_long_as_for_an_answer() {
+async fn origin_without_a_window_gets_the_response_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let gateway = hasty(listener.local_addr().unwrap());
+    let gateway = impatient_gateway(listener.local_addr().unwrap());
     tokio::spawn(async move {
-        let mut conn = RawFrames::accept(listener.accept().await.unwrap().0, &setting(4, 0)).await;
+        let mut conn = Frames::accept(listener.accept().await.unwrap().0, &setting(4, 0)).await;
         while conn.next().await.is_ok() {}
     });
-    let answer = gateway.ask(chunked("body")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent")), (504, None));
+    let response = gateway.ask(chunked("body")).await;
+    assert_eq!((response.status(), response.field("x-not-sent")), (504, None));
 }
 
 #[tokio::test]
-async fn an_origin_that_only_informs_gives_no_answer() {
-    is_no_answer(|stream| {
+async fn endless_informational_responses_are_a_502() {
+    assert_invalid_response(|stream| {
         let block = frames::fields([(":status", "103")]);
         frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &block).repeat(1000)
     })
@@ -107,11 +103,11 @@ async fn an_origin_that_only_informs_gives_no_answer() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_long_is_no_answer() {
+async fn too_large_response_head_is_a_502() {
     let long = "x".repeat(1000);
     let block =
         frames::fields([(":status", "200")].into_iter().chain(std::iter::repeat_n(("x-a", long.as_str()), 100)));
-    is_no_answer(move |stream| {
+    assert_invalid_response(move |stream| {
         let mut pieces = block.chunks(16_000);
         let mut bytes = frames::Frame::bytes(frames::HEADERS, 0, stream, pieces.next().unwrap());
         let count = pieces.len();
@@ -125,8 +121,8 @@ async fn a_head_that_is_too_long_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_head_that_never_ends_is_no_answer() {
-    is_no_answer(|stream| {
+async fn endless_response_head_is_a_502() {
+    assert_invalid_response(|stream| {
         let first = frames::Frame::bytes(frames::HEADERS, 0, stream, &[0x88]);
         let more = frames::Frame::bytes(frames::CONTINUATION, 0, stream, &frames::fields([("x-a", "b")]));
         [first, more.repeat(100_000)].concat()
@@ -135,9 +131,9 @@ async fn a_head_that_never_ends_is_no_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_is_told_from_one() {
+async fn invalid_response_heads_are_a_502() {
     for status in ["", "abc", "101", "99"] {
-        is_no_answer(move |stream| {
+        assert_invalid_response(move |stream| {
             let block =
                 if status.is_empty() { frames::fields([("x-a", "b")]) } else { frames::fields([(":status", status)]) };
             frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, stream, &block)
@@ -145,7 +141,7 @@ async fn an_answer_that_is_none_is_told_from_one() {
         .await;
     }
     for field in ["connection", "transfer-encoding", "X-Capital"] {
-        is_no_answer(move |stream| {
+        assert_invalid_response(move |stream| {
             let block = frames::fields([(":status", "200"), (field, "chunked")]);
             frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS | frames::END_STREAM, stream, &block)
         })
@@ -154,10 +150,10 @@ async fn an_answer_that_is_none_is_told_from_one() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_as_long_as_it_says_is_cut_off() {
-    for (told, sent) in [("9", 4), ("2", 4)] {
-        let address = answering(move |stream| {
-            let block = frames::fields([(":status", "200"), ("content-length", told)]);
+async fn response_with_wrong_content_length_is_broken_off() {
+    for (announced, sent) in [("9", 4), ("2", 4)] {
+        let address = origin_sending(move |stream| {
+            let block = frames::fields([(":status", "200"), ("content-length", announced)]);
             let head = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &block);
             [head, frames::Frame::bytes(frames::DATA, frames::END_STREAM, stream, &vec![b'x'; sent])].concat()
         })
@@ -166,14 +162,14 @@ async fn an_answer_that_is_not_as_long_as_it_says_is_cut_off() {
         let mut client = gateway.client().await;
         client.send(get("/")).await;
         if let Ok(head) = client.head().await {
-            assert!(head.status() == 502 || client.exactly(told.parse().unwrap()).await.is_err(), "{told}");
+            assert!(head.status() == 502 || client.exactly(announced.parse().unwrap()).await.is_err(), "{announced}");
         }
     }
 }
 
 #[tokio::test]
-async fn small_frames_that_one_client_does_not_read_end_no_connection() {
-    let (address, connections) = spelled(|mut conn, _| async move {
+async fn unread_small_frames_do_not_end_the_connection() {
+    let (address, connections) = scripted_frames(|mut conn, _| async move {
         while let Ok(frame) = conn.next().await {
             if frame.kind != frames::HEADERS {
                 continue;
@@ -181,14 +177,14 @@ async fn small_frames_that_one_client_does_not_read_end_no_connection() {
             let ends = if frame.stream > 1 { frames::END_STREAM } else { 0 };
             conn.frame(frames::HEADERS, frames::END_HEADERS | ends, frame.stream, &[0x88]).await;
             if frame.stream == 1 {
-                // As many bytes as there is a window for.
+                // Fills the window of the stream.
                 conn.send(frames::Frame::bytes(frames::DATA, 0, 1, b"x").repeat(256 * 1024)).await;
             }
         }
     })
     .await;
     let gateway = to(address).start();
-    let mut stuck = RawFrames::connect(gateway.address, &setting(4, 0)).await;
+    let mut stuck = Frames::connect(gateway.address, &setting(4, 0)).await;
     stuck.get(1, "/").await;
     assert_eq!(stuck.status(1).await, 200);
     for _ in 0..3 {
@@ -198,11 +194,11 @@ async fn small_frames_that_one_client_does_not_read_end_no_connection() {
 }
 
 #[tokio::test]
-async fn resets_in_numbers_end_nothing_but_their_streams() {
-    let origin = H2Origin::start(|mut asked| async move {
-        match asked.head.uri.path() {
-            "/reset" => asked.respond.send_reset(Reason::CANCEL),
-            _ => asked.say("ok").await,
+async fn many_resets_end_only_their_streams() {
+    let origin = H2Origin::start(|mut request| async move {
+        match request.head.uri.path() {
+            "/reset" => request.respond.send_reset(Reason::CANCEL),
+            _ => request.respond_with("ok").await,
         }
     })
     .await;
@@ -215,12 +211,13 @@ async fn resets_in_numbers_end_nothing_but_their_streams() {
     assert_eq!(origin.connections(), 1);
 }
 
-/// How a request to an origin that never answers ends, and after how many seconds.
-async fn unanswered(address: SocketAddr) -> (Vec<u8>, u64) {
-    let gateway = Settings { response_timeout: 10 * LONG, ..to(address) }.start();
+/// Sends a request to an origin that does not respond. Returns the start of the gateway's response, and after how many
+/// seconds it came.
+async fn timed_out_request(address: SocketAddr) -> (Vec<u8>, u64) {
+    let gateway = to(address).set("response_timeout", "10m").start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
-    until(|| gateway.metrics.render().contains(r#"tidegate_upstream_connections{upstream="api"} 1"#)).await;
+    until(|| gateway.has_metric(r#"tidegate_upstream_connections{upstream="api"} 1"#)).await;
     tokio::time::pause();
     let begin = tokio::time::Instant::now();
     let mut status = vec![0; 12];
@@ -230,29 +227,29 @@ async fn unanswered(address: SocketAddr) -> (Vec<u8>, u64) {
 }
 
 #[tokio::test]
-async fn an_origin_that_does_not_answer_pings_is_gone() {
-    let (address, _) = spelled(|mut conn, _| async move {
+async fn origin_without_pong_is_given_up() {
+    let (address, _) = scripted_frames(|mut conn, _| async move {
         conn.stream.read_to_end(&mut Vec::new()).await.ok();
     })
     .await;
-    let (status, after) = unanswered(address).await;
+    let (status, after) = timed_out_request(address).await;
     assert_eq!(status, b"HTTP/1.1 502");
     assert!((38..=42).contains(&after), "{after}");
 }
 
 #[tokio::test]
-async fn an_origin_that_answers_pings_is_waited_for_as_long_as_may_be() {
-    let origin = H2Origin::start(|asked| async move {
+async fn origin_with_pongs_gets_the_full_response_timeout() {
+    let origin = H2Origin::start(|request| async move {
         std::future::pending::<()>().await;
-        drop(asked);
+        drop(request);
     })
     .await;
-    let (status, after) = unanswered(origin.address).await;
+    let (status, after) = timed_out_request(origin.address).await;
     assert_eq!(status, b"HTTP/1.1 504");
     assert!((599..=601).contains(&after), "{after}");
 }
 
-/// Regression test: the gateway passed such trailers on, without the pseudo-header fields (RFC 9113 section 8.1).
+/// Regression test: the gateway forwarded such trailers without the pseudo-header fields (RFC 9113 section 8.1).
 #[tokio::test]
 async fn pseudo_header_in_trailers_breaks_the_response_off() {
     let head = |stream| {
@@ -260,7 +257,7 @@ async fn pseudo_header_in_trailers_breaks_the_response_off() {
         let head = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &block);
         [head, frames::Frame::bytes(frames::DATA, 0, stream, b"ok")].concat()
     };
-    for (trailers, is_whole) in [
+    for (trailers, is_complete) in [
         (frames::fields([("x-sum", "1")]), true),
         (frames::fields([(":status", "200")]), false),
         (frames::fields([(":path", "/"), ("x-sum", "1")]), false),
@@ -269,23 +266,23 @@ async fn pseudo_header_in_trailers_breaks_the_response_off() {
         let ending = frames::END_HEADERS | frames::END_STREAM;
         let bytes =
             move |stream| [head(stream), frames::Frame::bytes(frames::HEADERS, ending, stream, &trailers)].concat();
-        let gateway = to(answering(bytes).await).start();
+        let gateway = to(origin_sending(bytes).await).start();
         let mut client = gateway.client().await;
         client.send(get("/")).await;
-        let answer = client.try_message(false, true).await;
-        assert_eq!(answer.is_ok(), is_whole, "{answer:?}");
+        let response = client.try_message(false, true).await;
+        assert_eq!(response.is_ok(), is_complete, "{response:?}");
     }
 }
 
-/// A head behind an informational one, with no body, is no trailers.
+/// HEADERS after an informational response are the final response, not trailers.
 #[tokio::test]
 async fn bodiless_response_follows_an_informational_one() {
-    let gateway = to(answering(|stream| {
-        let informed = frames::fields([(":status", "103")]);
-        let informed = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &informed);
+    let gateway = to(origin_sending(|stream| {
+        let informational = frames::fields([(":status", "103")]);
+        let informational = frames::Frame::bytes(frames::HEADERS, frames::END_HEADERS, stream, &informational);
         let ending = frames::END_HEADERS | frames::END_STREAM;
         let last = frames::Frame::bytes(frames::HEADERS, ending, stream, &frames::fields([(":status", "204")]));
-        [informed, last].concat()
+        [informational, last].concat()
     })
     .await)
     .start();

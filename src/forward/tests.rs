@@ -1,18 +1,24 @@
-//! Whatever fields a request has, what is written to its origin has one meaning, and that of what was sent.
+//! Properties of rewritten request heads, and the size of request futures.
 
 use std::collections::BTreeMap;
 
-use http_body::{Body, SizeHint};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use http_body::{Body, Frame, SizeHint};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
+use tower::Layer;
 
 use super::*;
 use crate::http1::{Framing, ParsedRequest, read_request, write_request};
-use crate::sanitize::{hop_by_hop, name};
+use crate::layer::RateLimitLayer;
+use crate::metrics::Metrics;
+use crate::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
 
 const PEER: &str = "192.0.2.7";
 
-/// Names in all spellings: what frames, routes, belongs to a connection, is believed, and what is nothing special.
+/// Field names in several spellings: framing, routing, hop-by-hop and forwarding fields, and fields without a special
+/// meaning.
 const NAMES: [&str; 40] = [
     "Host",
     "Content-Length",
@@ -92,10 +98,10 @@ fn fields() -> impl Strategy<Value = Vec<(&'static str, Vec<u8>)>> {
     prop::collection::vec((prop::sample::select(NAMES.to_vec()), value()), 0..10)
 }
 
-/// A body of which only the length is looked at.
-struct Sized(Option<u64>);
+/// A body with a length and no content.
+struct EmptyBody(Option<u64>);
 
-impl Body for Sized {
+impl Body for EmptyBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -112,9 +118,9 @@ impl Body for Sized {
     }
 }
 
-/// What an origin is sent of a request; nothing if it goes no further.
-fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec<u8>> {
-    let mut request = request.map(|()| RequestBody::new(Sized(body)));
+/// Returns the head that is written to the origin. Returns `None` if the request is rejected.
+fn rewritten_head(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec<u8>> {
+    let mut request = request.map(|()| RequestBody::new(EmptyBody(body)));
     let field_filter = FieldFilter::default();
     let context = RequestContext { version: request.version(), trusted, next: NextHop::Origin };
     let kinds = field_filter.apply(request.headers_mut(), context).ok()?;
@@ -132,8 +138,8 @@ fn written(request: Request<()>, body: Option<u64>, trusted: bool) -> Option<Vec
 
 type Fields = BTreeMap<String, Vec<Vec<u8>>>;
 
-/// The fields of a head, read by another reader, of a head that nobody could read in another way.
-fn read_strictly(bytes: &[u8]) -> Fields {
+/// Parses a head with `httparse`. Panics if other parsers could parse it in a different way.
+fn parse_strictly(bytes: &[u8]) -> Fields {
     let lines = bytes.strip_suffix(b"\r\n\r\n").unwrap();
     for line in lines.split(|byte| *byte == b'\r').enumerate().map(|(i, line)| if i == 0 { line } else { &line[1..] }) {
         assert!(!line.is_empty() && !line.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)), "{line:?}");
@@ -149,9 +155,9 @@ fn read_strictly(bytes: &[u8]) -> Fields {
     fields
 }
 
-/// Holds what was written against what was sent.
-fn hold(sent: &HeaderMap, written: &[u8], body: Option<u64>, trusted: bool) {
-    let fields = read_strictly(written);
+/// Compares the fields that a client has sent with the rewritten head.
+fn check_rewritten(sent: &HeaderMap, written: &[u8], body: Option<u64>, trusted: bool) {
+    let fields = parse_strictly(written);
     let texts = |name: &str| {
         let values = fields.get(name).into_iter().flatten();
         values.map(|value| String::from_utf8_lossy(value).into_owned()).collect::<Vec<_>>()
@@ -188,7 +194,7 @@ fn hold(sent: &HeaderMap, written: &[u8], body: Option<u64>, trusted: bool) {
         );
         assert!(text == "te" || !named(text), "{name}");
     }
-    // Whatever is none of these arrives as it was sent.
+    // All other fields are forwarded unchanged.
     for name in sent.keys().filter(|name| {
         !hop_by_hop::is_hop_by_hop(name) && !name::has_unusual_chars(name.as_str()) && !named(name.as_str())
     }) {
@@ -205,46 +211,52 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn a_head_of_http1_is_sent_on_with_one_meaning(fields in fields(), version in 0..2_u8, trusted: bool) {
+    fn rewritten_http1_head_is_unambiguous(fields in fields(), version in 0..2_u8, trusted: bool) {
         let mut bytes = format!("POST /a HTTP/1.{version}\r\nHost: a\r\n").into_bytes();
         for (name, value) in &fields {
             bytes.extend([name.as_bytes(), b": ", value, b"\r\n"].concat());
         }
         bytes.extend(b"\r\n");
-        if let Ok(Some(ParsedRequest { request, framing_fields, .. })) = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100) {
+        let parsed = read_request(&Bytes::from(bytes), &mut HeaderMap::new(), 100);
+        if let Ok(Some(ParsedRequest { request, framing_fields, .. })) = parsed {
             let body = match Framing::of_request(framing_fields) {
                 Framing::Length(length) => Some(length),
                 _ => None,
             };
             let sent = request.headers().clone();
-            if let Some(written) = written(request, body, trusted) {
-                hold(&sent, &written, body, trusted);
+            if let Some(written) = rewritten_head(request, body, trusted) {
+                check_rewritten(&sent, &written, body, trusted);
             }
         }
     }
 
     #[test]
-    fn a_head_of_http2_is_sent_on_with_one_meaning(fields in fields(), length in prop::option::of(0..9_u64), trusted: bool) {
+    fn rewritten_http2_head_is_unambiguous(
+        fields in fields(),
+        length in prop::option::of(0..9_u64),
+        trusted: bool,
+    ) {
         let mut request = Request::post("http://a/").version(Version::HTTP_2).body(()).unwrap();
-        for (name, value) in fields.iter().filter(|(name, _)| !hop_by_hop::is_hop_by_hop(&HeaderName::from_bytes(name.as_bytes()).unwrap())) {
+        let is_end_to_end = |name: &str| !hop_by_hop::is_hop_by_hop(&name.parse().unwrap());
+        for (name, value) in fields.iter().filter(|(name, _)| is_end_to_end(name)) {
             if let Ok(value) = HeaderValue::from_bytes(value) {
                 request.headers_mut().append(*name, value);
             }
         }
         let sent = request.headers().clone();
-        // Without a field that tells it, no length but that of nothing is known.
+        // Without `Content-Length`, only the length of an empty body is known.
         let length = length.filter(|length| *length == 0 || sent.contains_key("content-length"));
-        if let Some(written) = written(request, length, trusted) {
-            hold(&sent, &written, length, trusted);
+        if let Some(written) = rewritten_head(request, length, trusted) {
+            check_rewritten(&sent, &written, length, trusted);
         }
     }
 }
 
 #[test]
-fn most_of_these_heads_go_on() {
+fn most_generated_heads_are_forwarded() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let count = 500;
-    let gone_on = (0..count).filter(|_| {
+    let forwarded = (0..count).filter(|_| {
         let fields = fields().new_tree(&mut runner).unwrap().current();
         let mut request = Request::post("http://a/").version(Version::HTTP_11).body(()).unwrap();
         for (name, value) in &fields {
@@ -252,7 +264,28 @@ fn most_of_these_heads_go_on() {
                 request.headers_mut().append(*name, value);
             }
         }
-        written(request, None, false).is_some()
+        rewritten_head(request, None, false).is_some()
     });
-    assert!(gone_on.count() > count / 4, "the property is held against too little");
+    assert!(forwarded.count() > count / 4, "too few generated heads are forwarded");
+}
+
+/// The largest allocation that the allocator serves from its size classes.
+const SMALL_ALLOCATION: usize = 1024;
+
+#[tokio::test]
+async fn request_future_fits_into_a_small_allocation() {
+    let mut forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
+    let mut limited =
+        RateLimitLayer::from_yaml("routes: [{ name: all, match: { path: /** } }]").unwrap().layer(forward.clone());
+    let request = || Request::new(RequestBody::none());
+    let sizes = [size_of_val(&*limited.call(request())), size_of_val(&*forward.call(request()))];
+    assert!(sizes.iter().all(|size| *size <= SMALL_ALLOCATION), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn request_without_a_permit_is_not_forwarded() {
+    let mut forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
+    let response = forward.call(Request::new(RequestBody::none())).await.unwrap_or_else(|never| match never {});
+    assert_eq!(response.status(), 500);
+    assert!(response.extensions().get::<NotSent>().is_some());
 }

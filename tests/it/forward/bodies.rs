@@ -1,9 +1,9 @@
-//! Bodies and trailers stream, in both directions.
+//! Bodies and trailers are streamed in both directions.
 
 use super::*;
 
 #[tokio::test]
-async fn trailers_pass_in_both_directions_without_those_that_frame() {
+async fn trailers_are_forwarded_without_framing_fields() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         while conn.request().await.is_some() {
             let fields = "Transfer-Encoding: chunked\r\nTrailer: X-Sum, Transfer-Encoding\r\n";
@@ -13,24 +13,24 @@ async fn trailers_pass_in_both_directions_without_those_that_frame() {
     })
     .await;
     let gateway = Settings::to(origin.address).start();
-    let answer = gateway
+    let response = gateway
         .ask(
             "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: X-Sent, Host\r\nTransfer-Encoding: chunked\r\n\r\n\
          2\r\nhi\r\n0\r\nX-Sent: 1\r\nHost: evil\r\n\r\n",
         )
         .await;
-    assert_eq!(answer.field("trailer").as_deref(), Some("x-sum"));
-    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(response.field("trailer").as_deref(), Some("x-sum"));
+    assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
     assert_eq!(origin.last_request().field("trailer").as_deref(), Some("x-sent"));
     assert_eq!(origin.last_request().trailers, [("x-sent".to_owned(), "1".to_owned())]);
     let plain = gateway.ask(get("/")).await;
-    assert_eq!((plain.field("trailer"), plain.trailers.len()), (None, 0), "a client that takes none is promised none");
+    assert_eq!((plain.field("trailer"), plain.trailers.len()), (None, 0), "the client accepts no trailers");
 }
 
 #[tokio::test]
-async fn what_was_removed_from_the_head_does_not_come_again_as_a_trailer() {
+async fn fields_removed_from_the_head_are_removed_from_trailers() {
     let origin = Origin::with_response(OK).await;
-    let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
+    let gateway = Settings::to(origin.address).trust_clients().start();
     let head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n";
     for name in
         ["X-Forwarded-For", "X-Real-IP", "Proxy", "X_Real_IP", "x.sum", "Authorization", "X-HTTP-Method-Override"]
@@ -42,11 +42,11 @@ async fn what_was_removed_from_the_head_does_not_come_again_as_a_trailer() {
     }
     let with_length = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nTrailer: X-Sum\r\n\r\nhi";
     assert_eq!(gateway.ask(with_length).await.status(), 200);
-    assert_eq!(origin.last_request().field("trailer"), None, "there is no place for trailers");
+    assert_eq!(origin.last_request().field("trailer"), None, "a body of known length has no trailers");
 }
 
 #[tokio::test]
-async fn a_body_is_passed_on_as_it_comes() {
+async fn body_is_streamed_chunk_by_chunk() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.head().await;
         conn.raw.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await;
@@ -73,7 +73,7 @@ async fn a_body_is_passed_on_as_it_comes() {
 
 const LARGE: usize = 256 << 20;
 
-/// Sends back what it is sent, by the megabyte, in a thread of its own so that its speed is not ours.
+/// Sends the request body back.
 async fn mirror(mut conn: OriginConnection) {
     conn.raw.head().await.unwrap();
     conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
@@ -106,7 +106,7 @@ async fn large_bodies_stream_in_both_directions_at_once() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_its_origin_back() {
+async fn slow_reader_slows_its_origin_down() {
     let (stalled, mut result) = tokio::sync::mpsc::unbounded_channel();
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let stalled = stalled.clone();
@@ -115,7 +115,7 @@ async fn a_client_that_does_not_read_holds_its_origin_back() {
             conn.raw.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {LARGE}\r\n\r\n")).await;
             let part = vec![7; 1 << 16];
             let mut sent = 0;
-            // The way is full for good when it has taken nothing for a while.
+            // All buffers are full once a write takes this long.
             let patience = Duration::from_millis(300);
             while let Ok(Ok(count)) = tokio::time::timeout(patience, conn.raw.stream.write(&part)).await {
                 sent += count;
@@ -129,7 +129,18 @@ async fn a_client_that_does_not_read_holds_its_origin_back() {
     client.send(get("/")).await;
     client.head().await.unwrap();
     let sent = soon(result.recv()).await.unwrap();
-    assert!(sent < LARGE / 4, "{sent} bytes went somewhere");
-    // What the origin could not send never comes, and the client is told.
+    assert!(sent < LARGE / 4, "{sent} bytes were buffered");
+    // The origin sends no more, so that the response breaks off.
     assert!(client.exactly(LARGE).await.is_err());
+}
+
+#[tokio::test]
+async fn builtin_echo_returns_the_body_or_describes_the_request() {
+    let gateway = Settings::with_targets(["builtin:echo".to_owned()]).start();
+    let page = gateway.ask("GET /a?b HTTP/1.1\r\nHost: a\r\nAuthorization: x\r\n\r\n").await;
+    let page: serde_json::Value = serde_json::from_slice(&page.body).unwrap();
+    assert_eq!((&page["method"], &page["path"]), (&"GET".into(), &"/a?b".into()));
+    assert_eq!((&page["headers"]["host"], &page["headers"]["authorization"]), (&"a".into(), &"***".into()));
+    let echo = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Type: text/x\r\nContent-Length: 2\r\n\r\nhi").await;
+    assert_eq!((echo.text().as_str(), echo.field("content-type").as_deref()), ("hi", Some("text/x")));
 }

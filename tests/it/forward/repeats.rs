@@ -1,9 +1,10 @@
-//! Kept connections that the origin closes just when the next request is sent on them.
+//! Requests on idle connections that the origin closes at the same time.
 
 use super::*;
 
-/// Answers the first request of its first connection, and ends it when the next one is there; later connections last.
-async fn ends_its_first(mut conn: OriginConnection, end: impl Fn(&OriginConnection)) {
+/// Answers the first request of its first connection, and closes it after the head of the second. Later connections
+/// stay open.
+async fn close_first_connection(mut conn: OriginConnection, end: impl Fn(&OriginConnection)) {
     if conn.index > 0 {
         while conn.request().await.is_some() {
             conn.raw.send(OK).await;
@@ -22,39 +23,39 @@ fn reset(conn: &OriginConnection) {
     conn.raw.stream.set_zero_linger().unwrap();
 }
 
-/// A client whose first request has been answered.
-async fn client_of(gateway: &Gateway) -> Raw {
+/// Returns a client whose first request has a response.
+async fn client_with_response(gateway: &Gateway) -> Raw {
     let mut client = gateway.client().await;
     assert_eq!(client.ask(get("/")).await.status(), 200);
     client
 }
 
 #[tokio::test]
-async fn what_may_arrive_twice_is_sent_once_more_if_a_kept_connection_ends_before_it_answers() {
+async fn idempotent_request_is_repeated_if_its_connection_ends() {
     for end in [close, reset] {
         for method in ["GET", "HEAD", "OPTIONS", "PUT", "DELETE"] {
-            let origin = Origin::start(move |conn| ends_its_first(conn, end)).await;
+            let origin = Origin::start(move |conn| close_first_connection(conn, end)).await;
             let gateway = Settings::to(origin.address).start();
-            let mut client = client_of(&gateway).await;
-            let answer = client.ask(format!("{method} /again HTTP/1.1\r\nHost: a\r\nX-Kept: yes\r\n\r\n")).await;
-            assert_eq!(answer.status(), 200, "{method}");
+            let mut client = client_with_response(&gateway).await;
+            let response = client.ask(format!("{method} /again HTTP/1.1\r\nHost: a\r\nX-Own: yes\r\n\r\n")).await;
+            assert_eq!(response.status(), 200, "{method}");
             let requests = origin.requests();
             assert_eq!((origin.connections(), requests.len()), (2, 3), "{method}");
             assert_eq!((&requests[1].start, &requests[1].fields), (&requests[2].start, &requests[2].fields));
-            assert!(gateway.metrics.render().contains(r#"tidegate_upstream_repeats_total{upstream="api"} 1"#));
+            assert!(gateway.has_metric(r#"tidegate_upstream_repeats_total{upstream="api"} 1"#));
         }
     }
 }
 
 #[tokio::test]
-async fn what_may_not_arrive_twice_is_sent_once() {
+async fn non_idempotent_request_is_not_repeated() {
     for end in [close, reset] {
         for method in ["POST", "PATCH", "ANYTHING"] {
-            let origin = Origin::start(move |conn| ends_its_first(conn, end)).await;
+            let origin = Origin::start(move |conn| close_first_connection(conn, end)).await;
             let gateway = Settings::to(origin.address).start();
-            let mut client = client_of(&gateway).await;
-            let answer = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")).await;
-            assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None), "{method}");
+            let mut client = client_with_response(&gateway).await;
+            let response = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n")).await;
+            assert_eq!((response.status(), response.field("x-not-sent")), (502, None), "{method}");
             assert_eq!((origin.connections(), origin.requests().len()), (1, 2), "{method}");
             assert_eq!(client.ask(get("/")).await.status(), 200);
         }
@@ -62,10 +63,10 @@ async fn what_may_not_arrive_twice_is_sent_once() {
 }
 
 #[tokio::test]
-async fn a_body_of_which_nothing_was_taken_is_sent_on_the_next_connection() {
-    let origin = Origin::start(|conn| ends_its_first(conn, close)).await;
+async fn request_with_unread_body_is_repeated() {
+    let origin = Origin::start(|conn| close_first_connection(conn, close)).await;
     let gateway = Settings::to(origin.address).start();
-    let mut client = client_of(&gateway).await;
+    let mut client = client_with_response(&gateway).await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n").await;
     until(|| origin.connections() == 2).await;
     client.send("body").await;
@@ -74,7 +75,7 @@ async fn a_body_of_which_nothing_was_taken_is_sent_on_the_next_connection() {
 }
 
 #[tokio::test]
-async fn a_body_that_has_begun_is_not_sent_again() {
+async fn request_with_started_body_is_not_repeated() {
     for rest in ["", "dy"] {
         let origin = Origin::start(|mut conn: OriginConnection| async move {
             conn.request().await;
@@ -84,16 +85,16 @@ async fn a_body_that_has_begun_is_not_sent_again() {
         })
         .await;
         let gateway = Settings::to(origin.address).start();
-        let mut client = client_of(&gateway).await;
+        let mut client = client_with_response(&gateway).await;
         client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbo{rest}")).await;
-        let answer = client.response(false).await;
-        assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
+        let response = client.response(false).await;
+        assert_eq!((response.status(), response.field("x-not-sent")), (502, None));
         assert_eq!((origin.connections(), origin.requests().len()), (1, 2));
     }
 }
 
 #[tokio::test]
-async fn a_new_connection_that_ends_unanswered_is_the_last() {
+async fn request_on_a_new_connection_is_not_repeated() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         if conn.index == 0 {
             conn.request().await;
@@ -103,7 +104,7 @@ async fn a_new_connection_that_ends_unanswered_is_the_last() {
     })
     .await;
     let gateway = Settings::to(origin.address).start();
-    let mut client = client_of(&gateway).await;
+    let mut client = client_with_response(&gateway).await;
     assert_eq!(client.ask(get("/")).await.status(), 502);
     assert_eq!((origin.connections(), origin.requests().len()), (2, 3));
     assert_eq!(client.ask(get("/")).await.status(), 502);
@@ -111,28 +112,28 @@ async fn a_new_connection_that_ends_unanswered_is_the_last() {
 }
 
 #[tokio::test]
-async fn an_answer_that_has_begun_or_does_not_come_in_time_is_no_reason_to_ask_again() {
-    for (answer, status) in [("HTTP/1.1 2", 502), ("HTTP/1.1 103 Early Hints\r\n\r\n", 502), ("", 504)] {
+async fn started_or_late_response_is_not_repeated() {
+    for (response, status) in [("HTTP/1.1 2", 502), ("HTTP/1.1 103 Early Hints\r\n\r\n", 502), ("", 504)] {
         let origin = Origin::start(move |mut conn: OriginConnection| async move {
             conn.request().await;
             conn.raw.send(OK).await;
             conn.request().await;
-            conn.raw.send(answer).await;
-            if answer.is_empty() {
+            conn.raw.send(response).await;
+            if response.is_empty() {
                 conn.raw.closed().await.ok();
             }
         })
         .await;
-        let gateway = Settings { response_timeout: Duration::from_millis(200), ..Settings::to(origin.address) }.start();
-        let mut client = client_of(&gateway).await;
-        let refusal = client.ask(get("/")).await;
-        assert_eq!((refusal.status(), refusal.field("x-not-sent")), (status, None), "{answer:?}");
-        assert_eq!((origin.connections(), origin.requests().len()), (1, 2), "{answer:?}");
+        let gateway = Settings::to(origin.address).set("response_timeout", "200ms").start();
+        let mut client = client_with_response(&gateway).await;
+        let rejection = client.ask(get("/")).await;
+        assert_eq!((rejection.status(), rejection.field("x-not-sent")), (status, None), "{response:?}");
+        assert_eq!((origin.connections(), origin.requests().len()), (1, 2), "{response:?}");
     }
 }
 
-/// An origin that answers once, takes another request, and is gone with all that it has.
-async fn goes_away() -> (SocketAddr, tokio::task::JoinHandle<Message>) {
+/// Starts an origin that answers once, reads a second request, and closes all its sockets.
+async fn dies_after_second_request() -> (SocketAddr, tokio::task::JoinHandle<Message>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let gone = tokio::spawn(async move {
@@ -146,10 +147,10 @@ async fn goes_away() -> (SocketAddr, tokio::task::JoinHandle<Message>) {
 }
 
 #[tokio::test]
-async fn what_was_sent_to_a_target_that_is_gone_is_sent_to_the_next() {
-    let ((address, gone), other) = (goes_away().await, Origin::with_response(OK).await);
-    let gateway = Settings::targets(vec![target(address), target(other.address)]).start();
-    let mut client = client_of(&gateway).await;
+async fn request_of_a_dead_target_is_repeated_on_the_next() {
+    let ((address, gone), other) = (dies_after_second_request().await, Origin::with_response(OK).await);
+    let gateway = Settings::to_all([address, other.address]).start();
+    let mut client = client_with_response(&gateway).await;
     for _ in 0..2 {
         assert_eq!(client.ask(get("/")).await.status(), 200);
     }
@@ -157,17 +158,17 @@ async fn what_was_sent_to_a_target_that_is_gone_is_sent_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_was_sent_once_and_could_not_be_sent_again_was_sent() {
-    let (address, gone) = goes_away().await;
+async fn failed_repeat_counts_as_sent() {
+    let (address, gone) = dies_after_second_request().await;
     let gateway = Settings::to(address).start();
-    let mut client = client_of(&gateway).await;
-    let answer = client.ask(get("/")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent")), (502, None));
+    let mut client = client_with_response(&gateway).await;
+    let response = client.ask(get("/")).await;
+    assert_eq!((response.status(), response.field("x-not-sent")), (502, None));
     gone.await.unwrap();
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_closed_when_anything_comes_on_it() {
+async fn idle_connection_is_closed_when_it_receives_bytes() {
     let (signal, mut gone) = tokio::sync::mpsc::unbounded_channel();
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();
@@ -189,7 +190,7 @@ async fn an_idle_connection_is_closed_when_anything_comes_on_it() {
 }
 
 #[tokio::test]
-async fn what_comes_behind_an_answer_is_never_taken_for_the_next() {
+async fn surplus_bytes_are_not_taken_for_the_next_response() {
     let surplus = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
     for (method, body) in [
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
@@ -207,8 +208,8 @@ async fn what_comes_behind_an_answer_is_never_taken_for_the_next() {
         let gateway = Settings::to(origin.address).start();
         let mut client = gateway.client().await;
         for _ in 0..3 {
-            let answer = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-            assert!(!answer.text().contains("poison"), "{body:?}");
+            let response = client.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            assert!(!response.text().contains("poison"), "{body:?}");
         }
         assert_eq!(origin.connections(), 3, "{body:?}");
     }

@@ -1,4 +1,4 @@
-//! Many requests on few connections.
+//! Many concurrent requests on few connections.
 
 use super::*;
 
@@ -7,11 +7,11 @@ async fn requests_share_a_connection_until_its_streams_run_out() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let (opened, mut builder) = (gate.clone(), Builder::new());
     builder.max_concurrent_streams(3);
-    let origin = H2Origin::with(builder, move |asked: Asked| {
+    let origin = H2Origin::with(builder, move |request: OriginRequest| {
         let opened = opened.clone();
         async move {
             opened.acquire().await.unwrap().forget();
-            asked.say("ok").await;
+            request.respond_with("ok").await;
         }
     })
     .await;
@@ -31,26 +31,23 @@ async fn requests_share_a_connection_until_its_streams_run_out() {
 }
 
 #[tokio::test]
-async fn as_many_requests_as_may_be_under_way_are_and_the_next_waits() {
+async fn concurrent_requests_are_limited() {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let opened = gate.clone();
-    let origin = H2Origin::start(move |asked: Asked| {
+    let origin = H2Origin::start(move |request: OriginRequest| {
         let opened = opened.clone();
         async move {
             opened.acquire().await.unwrap().forget();
-            asked.say("ok").await;
+            request.respond_with("ok").await;
         }
     })
     .await;
-    let adjust: fn(&mut UpstreamSettings) = |api| {
-        (api.protocol, api.max_connections, api.queue_timeout) = (Protocol::Http2, 1, LONG);
-    };
-    let gateway = Settings { adjust, ..Settings::to(origin.address) }.start();
+    let gateway = to(origin.address).set("max_connections", 1).set("queue_timeout", "1m").start();
     let (mut first, mut second) = (gateway.client().await, gateway.client().await);
     first.send(get("/")).await;
     until(|| origin.requests() == 1).await;
     second.send(get("/")).await;
-    until(|| gateway.metrics.render().contains(r#"tidegate_upstream_waiting{upstream="api"} 1"#)).await;
+    until(|| gateway.has_metric(r#"tidegate_upstream_waiting{upstream="api"} 1"#)).await;
     assert_eq!(origin.requests(), 1);
     gate.add_permits(2);
     assert_eq!(first.response(false).await.status(), 200);
@@ -59,50 +56,50 @@ async fn as_many_requests_as_may_be_under_way_are_and_the_next_waits() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_read_holds_up_no_other() {
-    let origin = H2Origin::start(|mut asked| async move {
-        let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
-        let mut left = if asked.head.uri.path() == "/small" { 100_000 } else { 64 << 20 };
+async fn unread_response_delays_no_other_request() {
+    let origin = H2Origin::start(|mut request| async move {
+        let mut stream = request.respond.send_response(Response::new(()), false).unwrap();
+        let mut left = if request.head.uri.path() == "/small" { 100_000 } else { 64 << 20 };
         while left > 0 {
-            to.reserve_capacity(left.min(16 * 1024));
-            let Some(Ok(some)) = std::future::poll_fn(|cx| to.poll_capacity(cx)).await else { return };
+            stream.reserve_capacity(left.min(16 * 1024));
+            let Some(Ok(some)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else { return };
             let some = some.min(left);
             left -= some;
-            if to.send_data(Bytes::from(vec![b'x'; some]), left == 0).is_err() {
+            if stream.send_data(Bytes::from(vec![b'x'; some]), left == 0).is_err() {
                 return;
             }
         }
     })
     .await;
     let gateway = origin.gateway();
-    // All but one of a connection's streams are stuck, and the last one goes on.
-    let mut stuck = Vec::new();
+    // All streams of the connection but one are blocked by clients that do not read.
+    let mut blocked = Vec::new();
     for _ in 0..99 {
         let mut client = gateway.client().await;
         client.send(get("/large")).await;
-        stuck.push(client);
+        blocked.push(client);
     }
     until(|| origin.requests() == 99).await;
     let mut client = gateway.client().await;
     for _ in 0..20 {
-        let answer = client.ask(get("/small")).await;
-        assert_eq!((answer.status(), answer.body.len()), (200, 100_000));
+        let response = client.ask(get("/small")).await;
+        assert_eq!((response.status(), response.body.len()), (200, 100_000));
     }
     assert_eq!(origin.connections(), 1);
-    for mut client in stuck {
+    for mut client in blocked {
         assert_eq!(client.head().await.unwrap().status(), 200);
     }
 }
 
 #[tokio::test]
-async fn both_directions_flow_at_once_and_neither_waits_for_the_other() {
-    let origin = H2Origin::start(|mut asked| async move {
-        let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
-        while let Some(Ok(data)) = asked.body.data().await {
-            asked.body.flow_control().release_capacity(data.len()).unwrap();
-            to.send_data(data, false).unwrap();
+async fn both_directions_stream_independently() {
+    let origin = H2Origin::start(|mut request| async move {
+        let mut stream = request.respond.send_response(Response::new(()), false).unwrap();
+        while let Some(Ok(data)) = request.body.data().await {
+            request.body.flow_control().release_capacity(data.len()).unwrap();
+            stream.send_data(data, false).unwrap();
         }
-        to.send_data(Bytes::from("end"), true).unwrap();
+        stream.send_data(Bytes::from("end"), true).unwrap();
     })
     .await;
     let gateway = origin.gateway();
@@ -121,17 +118,17 @@ async fn both_directions_flow_at_once_and_neither_waits_for_the_other() {
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_uses_is_closed() {
-    let origin = H2Origin::saying_ok().await;
+async fn idle_connection_is_closed() {
+    let origin = H2Origin::with_ok().await;
     let gateway = origin.gateway();
     assert_eq!(gateway.ask(get("/")).await.status(), 200);
     let connections = |count| {
         let series = format!(r#"tidegate_upstream_connections{{upstream="api"}} {count}"#);
-        move |gateway: &Gateway| gateway.metrics.render().lines().any(|line| line == series)
+        move |gateway: &Gateway| gateway.has_line(&series)
     };
     assert!(connections(1)(&gateway));
     tokio::time::pause();
-    until_within(2 * LONG, || connections(0)(&gateway)).await;
+    until_within(Duration::from_secs(120), || connections(0)(&gateway)).await;
     tokio::time::resume();
     assert_eq!(gateway.ask(get("/")).await.status(), 200);
     assert_eq!(origin.connections(), 2);

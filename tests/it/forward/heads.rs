@@ -1,9 +1,9 @@
-//! What is sent on of a request's head, what comes back of an answer's, and what is answered on the way.
+//! Heads of requests and responses: rewritten fields, ambiguous framing, and methods for the gateway itself.
 
 use super::*;
 
 #[tokio::test]
-async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tells_of_the_way() {
+async fn request_gets_forwarding_fields_and_loses_hop_by_hop_fields() {
     let origin = Origin::with_response(
         "HTTP/1.1 200 Fine\r\nContent-Length: 0\r\nConnection: x-hop\r\nX-Hop: 1\r\nVia: 1.1 o\r\n\r\n",
     )
@@ -12,7 +12,7 @@ async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tel
     let request = "GET /a/b?q=1 HTTP/1.1\r\nHost: api.example\r\nConnection: x-hop, keep-alive\r\nX-Hop: 1\r\n\
                    Keep-Alive: 5\r\nProxy-Connection: x\r\nTE: gzip, trailers\r\nUpgrade: websocket\r\n\
                    X-Forwarded-For: 192.0.2.1\r\nX-End: 1\r\n\r\n";
-    let answer = gateway.ask(request).await;
+    let response = gateway.ask(request).await;
     let sent = origin.last_request();
     assert_eq!(sent.start, "GET /a/b?q=1 HTTP/1.1");
     for (name, value) in [
@@ -33,22 +33,22 @@ async fn a_request_arrives_without_what_was_for_one_connection_and_with_what_tel
     ] {
         assert_eq!(sent.field(name).as_deref(), value, "{name}");
     }
-    assert_eq!(answer.start, "HTTP/1.1 200 Fine");
-    assert_eq!(answer.field("x-hop"), None);
-    assert_eq!(answer.field("via").as_deref(), Some("1.1 o | 1.1 tidegate"));
+    assert_eq!(response.start, "HTTP/1.1 200 Fine");
+    assert_eq!(response.field("x-hop"), None);
+    assert_eq!(response.field("via").as_deref(), Some("1.1 o | 1.1 tidegate"));
 }
 
 #[tokio::test]
-async fn a_trusted_peer_continues_the_chain() {
+async fn trusted_peer_continues_the_chain() {
     let origin = Origin::with_response(OK).await;
-    let gateway = Settings { trusted_peer: true, ..Settings::to(origin.address) }.start();
+    let gateway = Settings::to(origin.address).trust_clients().start();
     gateway.ask("GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n\r\n").await;
     assert_eq!(origin.last_request().field("x-forwarded-for").as_deref(), Some("192.0.2.1, 127.0.0.1"));
     assert_eq!(origin.last_request().field("x-forwarded-proto").as_deref(), Some("https"));
 }
 
 #[tokio::test]
-async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
+async fn ambiguous_framing_is_normalized_or_rejected() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let chunk = "1\r\nx\r\n0\r\n\r\n";
@@ -62,8 +62,8 @@ async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
         ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
     ] {
         let before = origin.requests().len();
-        let answer = gateway.ask(format!("{head}{chunk}")).await;
-        assert_eq!(answer.status(), status, "{head:?}: {}", answer.text());
+        let response = gateway.ask(format!("{head}{chunk}")).await;
+        assert_eq!(response.status(), status, "{head:?}: {}", response.text());
         assert_eq!(origin.requests().len() - before, usize::from(status == 200), "{head:?}");
         if status == 200 {
             let sent = origin.last_request();
@@ -77,61 +77,63 @@ async fn what_could_be_read_in_two_ways_arrives_in_one_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_length_is_sent_on_as_everybody_reads_it_and_one_that_is_repeated_not_at_all() {
+async fn content_length_is_canonical_and_not_repeated() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     for lengths in ["5, 5\r\n", "5,\r\n", "5\r\nContent-Length: 5\r\n", "5\r\nContent-Length: 05\r\n"] {
-        let answer = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {lengths}\r\nhello")).await;
-        assert_eq!((answer.status(), answer.field("connection").as_deref()), (400, Some("close")), "{lengths:?}");
+        let response = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {lengths}\r\nhello")).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (400, Some("close")), "{lengths:?}");
     }
     assert!(origin.requests().is_empty());
     let body = "0123456789";
-    let answer = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 010\r\n\r\n{body}")).await;
-    assert_eq!(answer.status(), 200);
+    let response = gateway.ask(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 010\r\n\r\n{body}")).await;
+    assert_eq!(response.status(), 200);
     let sent = origin.last_request();
-    assert_eq!((sent.field("content-length").as_deref(), sent.text().as_str()), (Some("10"), body), "eight, to some");
+    assert_eq!((sent.field("content-length").as_deref(), sent.text().as_str()), (Some("10"), body), "octal 010 is 8");
 }
 
 #[tokio::test]
-async fn a_length_of_an_answer_is_told_as_everybody_reads_it() {
-    for (length, told) in [("002", Some("2")), ("2, 2", None), ("2\r\nContent-Length: 2", None)] {
-        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nok");
-        let origin = Origin::with_response(answer.leak()).await;
+async fn response_content_length_is_canonical() {
+    for (length, forwarded) in [("002", Some("2")), ("2, 2", None), ("2\r\nContent-Length: 2", None)] {
+        let response = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nok");
+        let origin = Origin::with_response(response.leak()).await;
         let gateway = Settings::to(origin.address).start();
         for method in ["GET", "HEAD"] {
-            let answer = gateway.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-            match told {
-                Some(_) => assert_eq!((answer.status(), answer.field("content-length").as_deref()), (200, told)),
-                None => assert_eq!(answer.status(), 502, "{length}"),
+            let response = gateway.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
+            match forwarded {
+                Some(_) => {
+                    assert_eq!((response.status(), response.field("content-length").as_deref()), (200, forwarded))
+                }
+                None => assert_eq!(response.status(), 502, "{length}"),
             }
         }
     }
 }
 
 #[tokio::test]
-async fn a_request_that_goes_in_a_circle_is_told_so_and_goes_no_further() {
+async fn request_loop_is_rejected_with_508() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
-    let passed = async |times: usize| {
+    let status = async |times: usize| {
         let via = vec!["1.1 tidegate"; times].join(", ");
         gateway.ask(format!("GET / HTTP/1.1\r\nHost: a\r\nVia: {via}\r\n\r\n")).await.status()
     };
-    assert_eq!((passed(5).await, passed(6).await), (200, 508));
+    assert_eq!((status(5).await, status(6).await), (200, 508));
     assert_eq!(origin.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn an_upstream_cannot_have_removed_what_is_for_its_client() {
+async fn upstream_cannot_name_end_to_end_fields_as_hop_by_hop() {
     let fields =
         "Connection: set-cookie, cache-control, x-own\r\nSet-Cookie: a\r\nCache-Control: no-store\r\nX-Own: 1\r\n";
     let origin = Origin::with_response(format!("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{fields}\r\n").leak()).await;
-    let answer = Settings::to(origin.address).start().ask(get("/")).await;
-    assert_eq!((answer.field("set-cookie").as_deref(), answer.field("x-own")), (Some("a"), None));
-    assert_eq!(answer.field("cache-control").as_deref(), Some("no-store"));
+    let response = Settings::to(origin.address).start().ask(get("/")).await;
+    assert_eq!((response.field("set-cookie").as_deref(), response.field("x-own")), (Some("a"), None));
+    assert_eq!(response.field("cache-control").as_deref(), Some("no-store"));
 }
 
 #[tokio::test]
-async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
+async fn methods_for_the_gateway_do_not_reach_the_origin() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     for (head, status) in [
@@ -152,7 +154,7 @@ async fn methods_for_the_gateway_itself_do_not_reach_the_origin() {
 }
 
 #[tokio::test]
-async fn answers_without_a_body_leave_the_connection_in_step() {
+async fn bodiless_responses_keep_the_connection_usable() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         while let Some(request) = conn.request().await {
             conn.raw
@@ -180,8 +182,8 @@ async fn answers_without_a_body_leave_the_connection_in_step() {
 }
 
 #[tokio::test]
-async fn answers_that_could_be_read_in_two_ways_are_refused() {
-    for answer in [
+async fn ambiguous_responses_are_rejected() {
+    for response in [
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
         "HTTP/1.1 304 Not Modified\r\nContent-Length: +1\r\n\r\n",
@@ -189,16 +191,16 @@ async fn answers_that_could_be_read_in_two_ways_are_refused() {
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         "no http\r\n\r\n",
     ] {
-        let origin = Origin::with_response(answer).await;
+        let origin = Origin::with_response(response).await;
         let gateway = Settings::to(origin.address).start();
-        let refusal = gateway.ask(get("/")).await;
-        assert_eq!((refusal.status(), refusal.field("x-not-sent")), (502, None), "{answer:?}");
+        let rejection = gateway.ask(get("/")).await;
+        assert_eq!((rejection.status(), rejection.field("x-not-sent")), (502, None), "{response:?}");
         assert_eq!(origin.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn an_origin_of_http_1_0_is_understood() {
+async fn http10_origin_is_supported() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.request().await;
         conn.raw.send("HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
@@ -207,9 +209,9 @@ async fn an_origin_of_http_1_0_is_understood() {
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     for _ in 0..2 {
-        let answer = client.ask(get("/")).await;
-        assert_eq!((answer.start.as_str(), answer.text().as_str()), ("HTTP/1.1 200 OK", "until the end"));
-        assert_eq!(answer.field("via").as_deref(), Some("1.0 tidegate"));
+        let response = client.ask(get("/")).await;
+        assert_eq!((response.start.as_str(), response.text().as_str()), ("HTTP/1.1 200 OK", "until the end"));
+        assert_eq!(response.field("via").as_deref(), Some("1.0 tidegate"));
     }
     assert_eq!(origin.connections(), 2);
 }

@@ -1,9 +1,9 @@
-//! Connections are used again, and requests sent once.
+//! Connections are reused, and requests are sent once.
 
 use super::*;
 
 #[tokio::test]
-async fn connections_are_used_again() {
+async fn connections_are_reused() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
@@ -12,13 +12,11 @@ async fn connections_are_used_again() {
     }
     gateway.ask(get("/")).await;
     assert_eq!((origin.connections(), origin.requests().len()), (1, 11));
-    assert!(
-        gateway.metrics.render().contains(r#"tidegate_upstream_requests_total{upstream="api",outcome="answered"} 11"#)
-    );
+    assert!(gateway.has_metric(r#"tidegate_upstream_requests_total{upstream="api",outcome="answered"} 11"#));
 }
 
 #[tokio::test]
-async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
+async fn closed_idle_connection_is_replaced_without_a_repeat() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.request().await;
         conn.raw.send(OK).await;
@@ -34,7 +32,7 @@ async fn a_request_that_meets_a_closed_connection_goes_out_once_on_a_new_one() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to_another() {
+async fn unread_response_prevents_reuse_of_its_connection() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.request().await;
         conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
@@ -53,18 +51,18 @@ async fn an_answer_that_was_not_read_to_its_end_does_not_leave_its_connection_to
 }
 
 #[tokio::test]
-async fn no_connection_is_an_answer_of_its_own_and_nothing_was_sent() {
+async fn unreachable_upstream_is_a_502_and_not_sent() {
     let gateway = Settings::to(Origin::closed_port().await).start();
-    let answer = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
-    assert_eq!((answer.status(), answer.field("x-not-sent").as_deref()), (502, Some("yes")));
-    assert!(gateway.metrics.render().contains(r#"outcome="unreachable"} 1"#));
+    let response = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
+    assert_eq!((response.status(), response.field("x-not-sent").as_deref()), (502, Some("yes")));
+    assert!(gateway.has_metric(r#"outcome="unreachable"} 1"#));
 }
 
 #[tokio::test]
-async fn a_target_that_is_down_leaves_its_turn_to_the_next() {
+async fn next_target_replaces_an_unreachable_one() {
     let (one, two) = (Origin::with_response(OK).await, Origin::with_response(OK).await);
-    let targets = vec![target(one.address), target(Origin::closed_port().await), target(two.address)];
-    let gateway = Settings::targets(targets).start();
+    let targets = [one.address, Origin::closed_port().await, two.address];
+    let gateway = Settings::to_all(targets).start();
     for _ in 0..6 {
         assert_eq!(gateway.ask(get("/")).await.status(), 200);
     }
@@ -72,7 +70,7 @@ async fn a_target_that_is_down_leaves_its_turn_to_the_next() {
 }
 
 #[tokio::test]
-async fn idle_connections_are_closed_before_common_origins_close_them() {
+async fn idle_connections_are_closed_before_servers_close_them() {
     let (signal, mut gone) = tokio::sync::mpsc::unbounded_channel();
     let origin = Origin::start(move |mut conn: OriginConnection| {
         let signal = signal.clone();

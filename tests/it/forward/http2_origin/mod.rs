@@ -1,8 +1,8 @@
-//! Origins of HTTP/2.
+//! HTTP/2 origins.
 
 mod attacks;
-mod leaving;
-mod refused;
+mod disconnects;
+mod repeats;
 mod streams;
 
 use h2::server::{Builder, SendResponse};
@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::wire::frames::{self, Frames as RawFrames};
+use crate::support::wire::frames::{self, Frames};
 
-/// An origin of HTTP/2 that does what a test tells it, and remembers the heads it was sent.
+/// A scripted HTTP/2 origin that records the heads of requests.
 #[derive(Clone)]
 struct H2Origin {
     address: SocketAddr,
@@ -21,18 +21,18 @@ struct H2Origin {
     connections: Arc<Mutex<usize>>,
 }
 
-/// One request to it.
-struct Asked {
+/// A request to the origin.
+struct OriginRequest {
     head: http::request::Parts,
     body: RecvStream,
     respond: SendResponse<Bytes>,
 }
 
 impl H2Origin {
-    /// Runs `script` for every request.
+    /// Starts an origin that runs `script` for every request.
     async fn start<F, S>(script: S) -> Self
     where
-        S: Fn(Asked) -> F + Clone + Send + 'static,
+        S: Fn(OriginRequest) -> F + Clone + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         Self::with(Builder::new(), script).await
@@ -40,7 +40,7 @@ impl H2Origin {
 
     async fn with<F, S>(builder: Builder, script: S) -> Self
     where
-        S: Fn(Asked) -> F + Clone + Send + 'static,
+        S: Fn(OriginRequest) -> F + Clone + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -52,11 +52,11 @@ impl H2Origin {
                 let (builder, script, heads) = (builder.clone(), script.clone(), heads.clone());
                 *connections.lock() += 1;
                 tokio::spawn(async move {
-                    let Ok(mut greeted) = builder.handshake::<_, Bytes>(stream).await else { return };
-                    while let Some(Ok((request, respond))) = greeted.accept().await {
+                    let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else { return };
+                    while let Some(Ok((request, respond))) = connection.accept().await {
                         let (head, body) = request.into_parts();
                         heads.lock().push(head.clone());
-                        tokio::spawn(script(Asked { head, body, respond }));
+                        tokio::spawn(script(OriginRequest { head, body, respond }));
                     }
                 });
             }
@@ -64,9 +64,9 @@ impl H2Origin {
         origin
     }
 
-    /// Answers every request with `ok`.
-    async fn saying_ok() -> Self {
-        Self::start(|asked| async move { asked.say("ok").await }).await
+    /// Starts an origin that answers every request with `ok`.
+    async fn with_ok() -> Self {
+        Self::start(|request| async move { request.respond_with("ok").await }).await
     }
 
     fn gateway(&self) -> Gateway {
@@ -82,16 +82,16 @@ impl H2Origin {
     }
 }
 
-impl Asked {
-    /// Reads the request to its end, and answers.
-    async fn say(mut self, answer: &'static str) {
-        self.all().await.ok();
-        let mut to = self.respond.send_response(Response::new(()), false).unwrap();
-        to.send_data(Bytes::from(answer), true).ok();
+impl OriginRequest {
+    /// Reads the whole request, and responds.
+    async fn respond_with(mut self, response: &'static str) {
+        self.read_all().await.ok();
+        let mut stream = self.respond.send_response(Response::new(()), false).unwrap();
+        stream.send_data(Bytes::from(response), true).ok();
     }
 
-    /// The whole body, and how its stream ended.
-    async fn all(&mut self) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
+    /// Reads the whole body and the trailers.
+    async fn read_all(&mut self) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
         let mut all = Vec::new();
         while let Some(data) = self.body.data().await {
             let data = data?;
@@ -102,9 +102,9 @@ impl Asked {
     }
 }
 
-/// A gateway before an origin of HTTP/2.
+/// Returns the settings of a gateway for an HTTP/2 origin.
 fn to(address: SocketAddr) -> Settings {
-    Settings { adjust: |upstream| upstream.protocol = Protocol::Http2, ..Settings::to(address) }
+    Settings::to(address).set("protocol", "http2")
 }
 
 fn chunked(body: &str) -> String {
@@ -112,29 +112,30 @@ fn chunked(body: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_of_http1_reaches_an_origin_of_http2_and_its_answer_comes_back() {
-    let origin = H2Origin::start(|asked| async move {
-        let mut asked = asked;
-        let (body, _) = asked.all().await.unwrap();
+async fn http1_request_reaches_an_http2_origin() {
+    let origin = H2Origin::start(|request| async move {
+        let mut request = request;
+        let (body, _) = request.read_all().await.unwrap();
         let head = Response::builder().status(201).header("x-one", "1").header("content-length", body.len());
-        let mut to = asked.respond.send_response(head.body(()).unwrap(), false).unwrap();
-        to.send_data(Bytes::from(body), true).unwrap();
+        let mut stream = request.respond.send_response(head.body(()).unwrap(), false).unwrap();
+        stream.send_data(Bytes::from(body), true).unwrap();
     })
     .await;
     let gateway = origin.gateway();
-    let asked = "POST /a/b?c=d HTTP/1.1\r\nHost: api.example:8080\r\nContent-Length: 4\r\nConnection: x-drop\r\nX-Drop: 1\r\nX-Kept: 2\r\nCookie: a=1\r\n\r\nbody";
+    let request = "POST /a/b?c=d HTTP/1.1\r\nHost: api.example:8080\r\nContent-Length: 4\r\nConnection: x-drop\r\n\
+                   X-Drop: 1\r\nX-Own: 2\r\nCookie: a=1\r\n\r\nbody";
     let mut client = gateway.client().await;
     for _ in 0..3 {
-        let answer = client.ask(asked).await;
-        assert_eq!((answer.status(), answer.text().as_str()), (201, "body"));
-        assert_eq!(answer.field("x-one").as_deref(), Some("1"));
-        assert_eq!(answer.field("content-length").as_deref(), Some("4"));
-        assert_eq!(answer.field("via").as_deref(), Some("2 tidegate"));
+        let response = client.ask(request).await;
+        assert_eq!((response.status(), response.text().as_str()), (201, "body"));
+        assert_eq!(response.field("x-one").as_deref(), Some("1"));
+        assert_eq!(response.field("content-length").as_deref(), Some("4"));
+        assert_eq!(response.field("via").as_deref(), Some("2 tidegate"));
     }
     assert_eq!((origin.connections(), origin.requests()), (1, 3));
     let head = origin.heads.lock()[0].clone();
     assert_eq!((head.method.as_str(), head.uri.to_string().as_str()), ("POST", "http://api.example:8080/a/b?c=d"));
-    for (name, value) in [("x-kept", Some("2")), ("cookie", Some("a=1")), ("content-length", Some("4"))] {
+    for (name, value) in [("x-own", Some("2")), ("cookie", Some("a=1")), ("content-length", Some("4"))] {
         assert_eq!(head.headers.get(name).map(|value| value.to_str().unwrap()), value, "{name}");
     }
     for name in ["host", "connection", "x-drop", "transfer-encoding", "te"] {
@@ -143,54 +144,55 @@ async fn a_request_of_http1_reaches_an_origin_of_http2_and_its_answer_comes_back
 }
 
 #[tokio::test]
-async fn chunks_and_trailers_pass_in_both_directions() {
-    let origin = H2Origin::start(|mut asked| async move {
-        let (body, trailers) = asked.all().await.unwrap();
+async fn chunks_and_trailers_are_forwarded_in_both_directions() {
+    let origin = H2Origin::start(|mut request| async move {
+        let (body, trailers) = request.read_all().await.unwrap();
         let head = Response::builder().header("trailer", "x-sum");
-        let mut to = asked.respond.send_response(head.body(()).unwrap(), false).unwrap();
-        to.send_data(Bytes::from(body), false).unwrap();
+        let mut stream = request.respond.send_response(head.body(()).unwrap(), false).unwrap();
+        stream.send_data(Bytes::from(body), false).unwrap();
         let mut back = HeaderMap::new();
         back.insert("x-sum", trailers.map_or(HeaderValue::from_static("none"), |all| all["x-sent"].clone()));
         back.insert("content-length", HeaderValue::from_static("9"));
-        to.send_trailers(back).unwrap();
+        stream.send_trailers(back).unwrap();
     })
     .await;
     let gateway = origin.gateway();
-    let asked = "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: te\r\nTransfer-Encoding: chunked\r\nTrailer: x-sent\r\n\r\n3\r\nabc\r\n0\r\nx-sent: 7\r\n\r\n";
-    let answer = gateway.ask(asked).await;
-    assert_eq!((answer.status(), answer.text().as_str()), (200, "abc"));
-    assert_eq!(answer.trailers, [("x-sum".to_owned(), "7".to_owned())]);
-    assert_eq!(answer.field("trailer").as_deref(), Some("x-sum"));
+    let request = "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: te\r\nTransfer-Encoding: chunked\r\n\
+                   Trailer: x-sent\r\n\r\n3\r\nabc\r\n0\r\nx-sent: 7\r\n\r\n";
+    let response = gateway.ask(request).await;
+    assert_eq!((response.status(), response.text().as_str()), (200, "abc"));
+    assert_eq!(response.trailers, [("x-sum".to_owned(), "7".to_owned())]);
+    assert_eq!(response.field("trailer").as_deref(), Some("x-sum"));
     assert_eq!(origin.heads.lock()[0].headers["te"], "trailers");
 }
 
 #[tokio::test]
-async fn an_answer_without_a_body_has_none() {
+async fn bodiless_responses_have_no_body() {
     for (method, status) in [("HEAD", 200), ("GET", 204), ("GET", 304), ("GET", 200)] {
-        let origin = H2Origin::start(move |mut asked| async move {
+        let origin = H2Origin::start(move |mut request| async move {
             let length = if status == 204 || method == "GET" && status == 200 { "0" } else { "9" };
             let head = Response::builder().status(status).header("content-length", length);
-            asked.respond.send_response(head.body(()).unwrap(), true).unwrap();
+            request.respond.send_response(head.body(()).unwrap(), true).unwrap();
         })
         .await;
         let gateway = origin.gateway();
         let mut client = gateway.client().await;
         for _ in 0..2 {
             client.send(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-            let answer = client.response(method == "HEAD").await;
-            assert_eq!((answer.status(), answer.body.len()), (status, 0), "{method} {status}");
+            let response = client.response(method == "HEAD").await;
+            assert_eq!((response.status(), response.body.len()), (status, 0), "{method} {status}");
         }
         assert_eq!(origin.requests(), 2);
     }
 }
 
 #[tokio::test]
-async fn an_origin_that_informs_is_waited_for_and_a_body_that_waits_is_asked_for() {
-    let origin = H2Origin::start(|mut asked| async move {
+async fn informational_responses_and_100_are_forwarded() {
+    let origin = H2Origin::start(|mut request| async move {
         for status in [103, 100] {
-            asked.respond.send_informational(Response::builder().status(status).body(()).unwrap()).unwrap();
+            request.respond.send_informational(Response::builder().status(status).body(()).unwrap()).unwrap();
         }
-        asked.say("ok").await;
+        request.respond_with("ok").await;
     })
     .await;
     let gateway = origin.gateway();
@@ -202,16 +204,16 @@ async fn an_origin_that_informs_is_waited_for_and_a_body_that_waits_is_asked_for
 }
 
 #[tokio::test]
-async fn an_answer_that_its_origin_cuts_off_is_cut_off_to_the_client() {
+async fn response_that_the_origin_resets_is_broken_off() {
     let arrived = Arc::new(Notify::new());
     let cut = arrived.clone();
-    let origin = H2Origin::start(move |mut asked: Asked| {
+    let origin = H2Origin::start(move |mut request: OriginRequest| {
         let cut = cut.clone();
         async move {
-            let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
-            to.send_data(Bytes::from("half"), false).unwrap();
+            let mut stream = request.respond.send_response(Response::new(()), false).unwrap();
+            stream.send_data(Bytes::from("half"), false).unwrap();
             cut.notified().await;
-            to.send_reset(Reason::INTERNAL_ERROR);
+            stream.send_reset(Reason::INTERNAL_ERROR);
         }
     })
     .await;
@@ -222,49 +224,43 @@ async fn an_answer_that_its_origin_cuts_off_is_cut_off_to_the_client() {
     assert_eq!(client.chunk().await.unwrap(), b"half");
     arrived.notify_one();
     assert!(client.chunk().await.is_err());
-    assert!(
-        gateway.metrics.render().contains(r#"tidegate_upstream_broken_off_total{upstream="api",cause="closed"} 1"#)
-    );
+    assert!(gateway.has_metric(r#"tidegate_upstream_broken_off_total{upstream="api",cause="closed"} 1"#));
 }
 
 #[tokio::test]
-async fn an_origin_that_is_silent_too_long_is_given_up_before_and_within_its_answer() {
-    let origin = H2Origin::start(|mut asked| async move {
-        if asked.head.uri.path() == "/half" {
-            let mut to = asked.respond.send_response(Response::new(()), false).unwrap();
-            to.send_data(Bytes::from("half"), false).unwrap();
-            std::future::poll_fn(|cx| to.poll_reset(cx)).await.unwrap();
+async fn silent_origin_times_out_before_and_within_its_response() {
+    let origin = H2Origin::start(|mut request| async move {
+        if request.head.uri.path() == "/half" {
+            let mut stream = request.respond.send_response(Response::new(()), false).unwrap();
+            stream.send_data(Bytes::from("half"), false).unwrap();
+            std::future::poll_fn(|cx| stream.poll_reset(cx)).await.unwrap();
             return;
         }
-        std::future::poll_fn(|cx| asked.respond.poll_reset(cx)).await.unwrap();
+        std::future::poll_fn(|cx| request.respond.poll_reset(cx)).await.unwrap();
     })
     .await;
-    let adjust: fn(&mut UpstreamSettings) = |api| {
-        (api.protocol, api.body_timeout) = (Protocol::Http2, Duration::from_millis(200));
-    };
-    let response_timeout = Duration::from_millis(200);
-    let gateway = Settings { adjust, response_timeout, ..Settings::to(origin.address) }.start();
-    let answer = gateway.ask(get("/none")).await;
-    assert_eq!((answer.status(), answer.field("x-not-sent")), (504, None));
+    let gateway = to(origin.address).set("body_timeout", "200ms").set("response_timeout", "200ms").start();
+    let response = gateway.ask(get("/none")).await;
+    assert_eq!((response.status(), response.field("x-not-sent")), (504, None));
     let mut client = gateway.client().await;
     client.send(get("/half")).await;
     assert_eq!(client.head().await.unwrap().status(), 200);
     assert_eq!(client.chunk().await.unwrap(), b"half");
     assert!(client.chunk().await.is_err());
-    assert_eq!(origin.connections(), 1, "only the streams are over");
+    assert_eq!(origin.connections(), 1, "only the streams have ended");
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_has_its_stream_reset() {
+async fn disconnect_of_the_client_resets_the_stream() {
     let (signal, mut reset) = tokio::sync::mpsc::unbounded_channel();
-    let origin = H2Origin::start(move |mut asked: Asked| {
+    let origin = H2Origin::start(move |mut request: OriginRequest| {
         let signal = signal.clone();
         async move {
-            let begun = asked.head.uri.path() == "/begun";
-            let mut to = begun.then(|| asked.respond.send_response(Response::new(()), false).unwrap());
-            let reason = match &mut to {
-                Some(to) => std::future::poll_fn(|cx| to.poll_reset(cx)).await,
-                None => std::future::poll_fn(|cx| asked.respond.poll_reset(cx)).await,
+            let has_response = request.head.uri.path() == "/begun";
+            let mut stream = has_response.then(|| request.respond.send_response(Response::new(()), false).unwrap());
+            let reason = match &mut stream {
+                Some(stream) => std::future::poll_fn(|cx| stream.poll_reset(cx)).await,
+                None => std::future::poll_fn(|cx| request.respond.poll_reset(cx)).await,
             };
             signal.send(reason.unwrap()).unwrap();
         }

@@ -1,0 +1,90 @@
+//! A gateway on the current Tokio runtime, for tests in virtual time.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Request, Response};
+use tower::{Layer, Service};
+
+use crate::config::Config;
+use crate::forward::Forward;
+use crate::layer::{LayerError, NotSent, RateLimitLayer};
+use crate::metrics::Metrics;
+use crate::sanitize::NextHop;
+use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
+use crate::tls::CertificateWatcher;
+use crate::upstream::tls::UpstreamTlsConfigs;
+use crate::upstream::{RequestBody, ResponseBody, TargetStates, Upstreams};
+
+/// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.
+#[derive(Debug)]
+pub struct LocalGateway {
+    /// The address of the listener.
+    pub address: SocketAddr,
+    /// The metrics of the gateway.
+    pub metrics: Arc<Metrics>,
+    watchers: Vec<CertificateWatcher>,
+    _trigger: DrainTrigger,
+}
+
+/// Adds the field `x-not-sent` to the responses to requests that were not sent to an upstream.
+#[derive(Clone, Debug)]
+struct MarkNotSent(Forward);
+
+impl LocalGateway {
+    /// Starts a gateway.
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    ///
+    /// # Panics
+    /// The gateway has no TCP listener, or cannot listen on its address.
+    pub fn start(config: &Config) -> Result<Self, LayerError> {
+        let metrics = Arc::new(Metrics::new());
+        let settings = || config.upstreams.values();
+        let (targets, tls_configs) = (TargetStates::new(settings(), &metrics), UpstreamTlsConfigs::read(settings()));
+        let upstreams = Upstreams::with_shared_state(settings(), 1, &metrics, &tls_configs, &targets);
+        let layer =
+            RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
+        let service = layer.layer(MarkNotSent(Forward::new(Arc::new(upstreams))));
+
+        let listen = &config.listen[0];
+        let address = listen.address.tcp().expect("a TCP address");
+        let socket = bind(address, 1, Vec::new()).expect("a free port").remove(0);
+        let address = socket.local_addr().ok().and_then(|address| address.as_socket()).expect("an address");
+        let (trigger, drain) = Drain::new();
+        let connections = GatewayConnections::new(usize::MAX, config.rules.addresses.clone(), Arc::clone(&metrics));
+        let server = Server::with_connections(&connections, listen, None, drain, |_| {});
+        tokio::spawn(server.serve(socket, service));
+        Ok(Self { address, watchers: tls_configs.watchers(&metrics), metrics, _trigger: trigger })
+    }
+
+    /// Reloads the certificate files of upstreams that have changed.
+    pub fn check_certificates(&mut self) {
+        self.watchers.iter_mut().for_each(CertificateWatcher::check);
+    }
+}
+
+impl Service<Request<RequestBody>> for MarkNotSent {
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
+        let response = self.0.call(request);
+        Box::pin(async move {
+            let mut response = response.await?;
+            if response.extensions().get::<NotSent>().is_some() {
+                response.headers_mut().insert("x-not-sent", HeaderValue::from_static("yes"));
+            }
+            Ok(response)
+        })
+    }
+}
