@@ -120,7 +120,7 @@ impl<'r> RequestGuard<'r> {
         self.is_finished = true;
         let (counters, took) = (self.rules.metrics(self.record.route), self.stopwatch.elapsed());
         match status {
-            Some(status) => counters.answered(status.as_u16(), took),
+            Some(status) => counters.responded(status.as_u16(), took),
             None => {
                 counters.abandoned(took);
                 self.metrics.rejected("client_gone");

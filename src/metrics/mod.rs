@@ -375,7 +375,7 @@ mod tests {
         let (limit, route) = (metrics.limit("api", "per-ip"), metrics.route("api"));
         limit.limited();
         metrics.limit("api", "per-ip").limited();
-        route.answered(429, Duration::from_micros(1500));
+        route.responded(429, Duration::from_micros(1500));
         let text = metrics.render();
         let has = |line: &str| assert!(text.lines().any(|other| other == line), "no `{line}` in\n{text}");
         has(r#"tidegate_decisions_total{route="api",limit="per-ip",outcome="limited"} 2"#);
@@ -391,7 +391,7 @@ mod tests {
         let metrics = Metrics::new();
         let count = |name: &str| {
             let handles = (metrics.route(name), metrics.limit(name, "all"));
-            handles.0.answered(200, Duration::from_micros(1500));
+            handles.0.responded(200, Duration::from_micros(1500));
             handles.1.allowed();
             handles.1.overflowed();
             handles
@@ -413,7 +413,7 @@ mod tests {
         let (metrics, mut registry) = (Metrics::new(), Registry::default());
         metrics.register(&mut registry);
         let route = metrics.route("api");
-        route.answered(200, Duration::from_micros(1500));
+        route.responded(200, Duration::from_micros(1500));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         assert_eq!(text, metrics.render());
@@ -428,7 +428,7 @@ mod tests {
         let handles: Vec<_> = routes.iter().map(|name| (metrics.route(name), metrics.limit(name, "l"))).collect();
         let untouched = metrics.render();
         assert!(untouched.len() < 10_000 && !untouched.contains("route-"), "{untouched}");
-        handles[7].0.answered(200, Duration::from_micros(1500));
+        handles[7].0.responded(200, Duration::from_micros(1500));
         handles[7].1.allowed();
         let text = metrics.render();
         let route_lines: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();

@@ -108,7 +108,7 @@ impl Default for RouteResponses {
 
 impl RouteMetrics {
     /// Records a response, and the time from the head of the request to the head of the response.
-    pub(crate) fn answered(&self, status: u16, took: Duration) {
+    pub(crate) fn responded(&self, status: u16, took: Duration) {
         self.responses.count(status);
         let class = usize::from(status / 100).clamp(1, 5) - 1;
         self.classes[class].observe(took);
@@ -146,7 +146,7 @@ mod tests {
     fn responses_have_their_exact_code() {
         let metrics = Metrics::new();
         let route = metrics.route("api");
-        [200, 429, 429, 503].into_iter().for_each(|code| route.answered(code, Duration::ZERO));
+        [200, 429, 429, 503].into_iter().for_each(|code| route.responded(code, Duration::ZERO));
         route.abandoned(Duration::ZERO);
         let text = metrics.render();
         for (code, count) in [(200, 1), (429, 2), (499, 1), (503, 1)] {

@@ -236,9 +236,9 @@ impl AttemptOutcome {
 
 impl UpstreamMetrics {
     /// Counts a response, and the time until its head.
-    pub(crate) fn answered(&self, took: Duration) {
+    pub(crate) fn responded(&self, duration: Duration) {
         self.answered.inc();
-        self.response.observe(took);
+        self.response.observe(duration);
     }
 
     /// Counts a request that was not sent, because no connection could be opened.

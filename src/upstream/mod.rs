@@ -245,7 +245,7 @@ impl Upstream {
         let begin = Instant::now();
         let result = self.try_targets(request, client, trace, begin).await;
         match &result {
-            Ok(_) => self.metrics.answered(begin.elapsed()),
+            Ok(_) => self.metrics.responded(begin.elapsed()),
             Err(UpstreamError::Unreachable | UpstreamError::UpgradeUnsupported) => self.metrics.unreachable(),
             Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
             Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),

@@ -61,7 +61,7 @@ pub(super) fn check_trust_anchors(tls: &RedisTls, at: Location, problems: &mut P
         return Ok(());
     }
     let help = "set `tls: { ca: FILE }`, or install the authorities of the system (Debian: `ca-certificates`)";
-    Err(problems.add(at, "TLS to the store needs an authority, and the system trusts none", help))
+    Err(problems.add(at, "cannot verify the store's certificate: the system trusts no authority", help))
 }
 
 #[cfg(not(feature = "gateway"))]

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! Before RELEASE, the old gateway may send REFUSE to a successor that must not serve, because a newer one has
-//! connected or because it has taken too long. If the connection ends without RELEASE or REFUSE, the old process has
+//! connected or this one has taken too long. If the connection ends without RELEASE or REFUSE, the old process has
 //! ended, and the successor serves.
 //!
 //! **Files of Unix sockets** ([`SocketFile`](super::socket_file::SocketFile)) belong to the successor from the first
