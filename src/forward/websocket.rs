@@ -3,6 +3,8 @@
 use http::HeaderValue;
 use sha1_smol::Sha1;
 
+use crate::random::random;
+
 /// The suffix that is hashed with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
@@ -10,10 +12,7 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 
 /// Generates a random key. Returns the key and the expected `Sec-WebSocket-Accept`.
 pub(super) fn generate_key() -> (HeaderValue, HeaderValue) {
-    let mut nonce = [0; 16];
-    // Cannot fail: the process does not start without a source of randomness.
-    _ = getrandom::fill(&mut nonce);
-    let key = base64(&nonce);
+    let key = base64(&random::<16>());
     (value(&key), value(&accept(&key)))
 }
 

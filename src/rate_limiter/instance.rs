@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::random::random;
+
 /// The maximum length of an id.
 const MAX_LENGTH: usize = 128;
 
@@ -20,9 +22,8 @@ pub struct InstanceIdError;
 impl InstanceId {
     /// Generates a random id: a UUID of version 4, as Java formats it.
     pub fn random() -> Self {
-        let mut bytes = [0; 16];
         // Without randomness, instances would share a bucket: less would be granted, never more.
-        _ = getrandom::fill(&mut bytes);
+        let mut bytes: [u8; 16] = random();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

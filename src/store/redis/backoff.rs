@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::random::random;
+
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// After a connection that lasted this long, the pauses start again at zero.
@@ -37,9 +39,8 @@ impl Backoff {
 
 /// Returns a random duration from half of the pause to all of it, so that gateways do not reconnect at the same time.
 pub(super) fn jittered(pause: Duration) -> Duration {
-    let mut byte = [0; 1];
-    _ = getrandom::fill(&mut byte);
-    pause / 2 + pause * u32::from(byte[0]) / 512
+    let [byte] = random();
+    pause / 2 + pause * u32::from(byte) / 512
 }
 
 #[cfg(test)]

@@ -45,6 +45,7 @@ use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
+use crate::random::random;
 
 /// A store with its buckets in Redis.
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl Redis {
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
-        let context = Arc::new(DispatcherContext::new(settings.timeout, manual_clock, random_start(), metrics));
+        let context =
+            Arc::new(DispatcherContext::new(settings.timeout, manual_clock, u64::from_le_bytes(random()), metrics));
         let pool_size = settings.pool_size.max(1);
         let dispatchers = Arc::new(Dispatchers::new(Arc::clone(&context), Arc::clone(&topology), pool_size));
         let url = settings.url.clone();
@@ -257,17 +259,6 @@ async fn undo(connection: &mut NodeConnection, granted: &[Granted], now: Option<
         call.arg(now.map(|now| now.as_millis().to_string()));
     };
     connection.script.run(add).await.map(|_| ())
-}
-
-fn random_byte() -> u8 {
-    let [byte, ..] = random_start().to_le_bytes();
-    byte
-}
-
-fn random_start() -> u64 {
-    let mut bytes = [0; 8];
-    _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

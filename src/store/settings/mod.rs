@@ -8,6 +8,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::random::random;
+
 pub use self::url::BadRedisUrl;
 
 /// The kind of a store, and its settings.
@@ -181,10 +183,8 @@ impl KeySecret {
 
     /// Generates a random secret.
     pub fn random() -> Self {
-        let mut bytes = [0; 32];
         // Without system randomness the keyed hash is still a hash. No permit depends on it.
-        _ = getrandom::fill(&mut bytes);
-        Self(bytes)
+        Self(random())
     }
 
     /// Returns the secret as it is stored in Redis for other gateways.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use crate::clock::Timestamp;
 use crate::limit::{BucketId, ClientId, Granted, Limiter};
+use crate::random::random;
 
 /// The maximum number of buckets with debts. Further grants are counted as `uncharged` and never charged to the store.
 /// Only an outage with very many different clients reaches this bound.
@@ -138,7 +139,7 @@ impl Debts {
         }
         for debts in by_hash_tag.into_values().flat_map(Debt::divide_by_shards) {
             if debts.iter().any(|debt| debt.is_owed_to(owns)) {
-                let payment = |debts: &[Debt]| Payment { id: random_u64(), debts: debts.to_vec() };
+                let payment = |debts: &[Debt]| Payment { id: u64::from_le_bytes(random()), debts: debts.to_vec() };
                 self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
             } else {
                 // Debts to other shards, whose node may be unreachable for long.
@@ -233,13 +234,7 @@ impl Debt {
 
 /// Returns a random id for a gateway.
 pub(crate) fn random_id() -> String {
-    format!("{:016x}", random_u64())
-}
-
-fn random_u64() -> u64 {
-    let mut bytes = [0; 8];
-    _ = getrandom::fill(&mut bytes);
-    u64::from_le_bytes(bytes)
+    format!("{:016x}", u64::from_le_bytes(random()))
 }
 
 #[cfg(test)]

@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::super::backoff::{Backoff, jittered};
 use super::super::locator::Address;
 use super::super::node::{Membership, Node, OwnedHashSlots, UpGauge, no_slots};
-use super::super::random_byte;
 use super::super::script::keys::SharedSecret;
 use super::slot_map::{SlotMap, SlotRange};
 use crate::metrics::NodeSeries;
+use crate::random::random;
 use crate::store::StoreError;
 use crate::store::settings::RedisSettings;
 
@@ -194,7 +194,7 @@ impl Cluster {
         let map = self.known_map();
         let mut nodes: Vec<&Arc<Node>> = map.iter().flat_map(|map| map.nodes()).collect();
         if !nodes.is_empty() {
-            let first = usize::from(random_byte()) % nodes.len();
+            let first = usize::from_le_bytes(random()) % nodes.len();
             nodes.rotate_left(first);
         }
         nodes.sort_by_key(|node| node.outage().is_some());
