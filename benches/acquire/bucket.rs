@@ -61,9 +61,9 @@ impl MeasuredBucket {
     }
 
     /// Records the cost of a call that requests more permits than are left.
-    pub async fn ask_for_all(&mut self, server: &mut Server) -> Result<()> {
+    pub async fn request_all(&mut self, server: &mut Server) -> Result<()> {
         server.start_counting()?;
-        self.subject.ask_for_all(self.now()).await?;
+        self.subject.request_all(self.now()).await?;
         self.refusals.push(server.cost_of(1)?.longest);
         Ok(())
     }

@@ -62,7 +62,7 @@ async fn main() -> Result<()> {
     }
     for bucket in &mut buckets {
         for _ in 0..EXPIRIES {
-            bucket.ask_for_all(&mut server).await?;
+            bucket.request_all(&mut server).await?;
             bucket.expire(&mut server).await?;
             bucket.fill().await?;
             check_duration(&stopwatch)?;
@@ -88,7 +88,7 @@ fn buckets(server: &Server) -> Result<Vec<MeasuredBucket>> {
     ];
     let token_buckets = RATES.iter().map(|rate| Quota::new(*rate, INTERVAL, Algorithm::TokenBucket));
     let others = algorithms.into_iter().map(|algorithm| Quota::new(RATE, INTERVAL, algorithm));
-    let ours = token_buckets.chain(others).map(|quota| Subject::tidegate(server, quota?));
+    let tidegate = token_buckets.chain(others).map(|quota| Subject::tidegate(server, quota?));
     let redisson = std::iter::once_with(|| Subject::redisson(server, REDISSON_RATE, INTERVAL));
-    ours.chain(redisson).map(|subject| Ok(MeasuredBucket::new(subject?, INTERVAL))).collect()
+    tidegate.chain(redisson).map(|subject| Ok(MeasuredBucket::new(subject?, INTERVAL))).collect()
 }

@@ -63,7 +63,7 @@ impl Subject {
     }
 
     /// Requests all permits at once, and ignores the outcome.
-    pub async fn ask_for_all(&mut self, at: u64) -> Result<()> {
+    pub async fn request_all(&mut self, at: u64) -> Result<()> {
         let (key, all) = (self.key(), u32::try_from(self.rate)?);
         match &mut self.backend {
             Backend::Tidegate { store, limiter } => {

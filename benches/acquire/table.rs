@@ -23,7 +23,7 @@ impl fmt::Display for Table<'_> {
         }
         writeln!(f, "us/acquire: Redis's time per decision, the median of the rounds; ratio: to the first line")?;
         writeln!(f, "longest: the longest single call of all rounds; typical: the median of the rounds' longest")?;
-        writeln!(f, "for all: a call that asks for the whole rate while most is in use, the longest of several")?;
+        writeln!(f, "for all: a call that requests the whole rate while most is in use, the longest of several")?;
         writeln!(f, "expired: the first call after all permits have expired together, the longest of several")?;
         write!(f, "Redis {}; {} seconds", self.redis, self.seconds)
     }

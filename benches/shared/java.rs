@@ -78,9 +78,10 @@ impl JavaAndGateway {
 /// Starts a gateway with a limit that adopts the limiter. Returns its process, its address and its log.
 async fn start_gateway(server: &Redis) -> Result<(Child, String, Lines<BufReader<ChildStderr>>)> {
     let rules = format!(
-        "store: {}\nlisten: {{ address: '127.0.0.1:0', max_requests: 1000000000 }}\nadmin: off\naccess_log: off\nupstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
-         routes:\n  - name: all\n    match: {{ path: /** }}\n    upstream: echo\n    limits:\n      - {{ name: shared, key: {NAME}, \
-         adopt: true, on_store_failure: deny }}\n",
+        "store: {}\nlisten: {{ address: '127.0.0.1:0', max_requests: 1000000000 }}\nadmin: off\naccess_log: off\n\
+         upstreams: {{ echo: {{ targets: [builtin:echo] }} }}\n\
+         routes:\n  - name: all\n    match: {{ path: /** }}\n    upstream: echo\n    limits:\n\
+         \x20     - {{ name: shared, key: {NAME}, adopt: true, on_store_failure: deny }}\n",
         server.url()
     );
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("shared.yaml");

@@ -44,7 +44,9 @@ impl fmt::Display for Page {
         writeln!(f, "Measured by `cargo bench --bench shared` with Redis {}.\n", self.version)?;
         writeln!(
             f,
-            "The CPU time of Redis for a whole call for one permit, in microseconds, and for an `acquire` of Redisson's script in\nthe same run. Both logs have an entry for each permit. The ratio is the median of the rounds.\n"
+            "The CPU time of Redis for a whole call for one permit, in microseconds, and for an `acquire` of \
+             Redisson's script in\nthe same run. Both logs have an entry for each permit. \
+             The ratio is the median of the rounds.\n"
         )?;
         writeln!(f, "| rate | granted: Redisson | Tidegate | ratio | rejected: Redisson | Tidegate | ratio |")?;
         writeln!(f, "|--:|--:|--:|--:|--:|--:|--:|")?;

@@ -89,7 +89,8 @@ pub async fn take_permits(url: &str) -> Result<()> {
 }
 
 /// Returns the most grants that certainly lie within one window of `length` microseconds. These are the grants that
-/// ended before the end of the window, without those that started before it. No call takes as long as the window.
+/// ended before the end of the window, without those that started before it. Assumes that no call takes as long as
+/// the window.
 fn fullest_window(grants: &[Grant], length: u64) -> usize {
     let mut begins: Vec<u64> = grants.iter().map(|grant| grant.0).collect();
     let mut ends: Vec<u64> = grants.iter().map(|grant| grant.1).collect();

@@ -19,7 +19,7 @@ pub struct RedisUsage {
     pub cpu: f64,
     /// The number of script calls.
     pub scripts: u64,
-    /// The number of `ZADD` commands; Redisson's script sends one per permit.
+    /// The number of `ZADD` commands; Redisson's script sends one per grant.
     pub entries: u64,
 }
 

@@ -42,7 +42,7 @@ impl Histogram {
 fn bucket_of(duration: Duration) -> usize {
     let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).max(1 << PRECISION_BITS);
     let octave = nanos.ilog2() - PRECISION_BITS;
-    // The first 32 buckets hold the values below 64, two values each; each later power of two has as many buckets.
+    // Durations below 32 ns count as 32 ns. From there on, each power of two has 32 buckets.
     usize::try_from((u64::from(octave) << PRECISION_BITS) + ((nanos >> octave) - (1 << PRECISION_BITS)))
         .unwrap_or(usize::MAX)
 }

@@ -41,8 +41,8 @@ impl fmt::Display for Page<'_> {
         writeln!(
             f,
             "Redisson's script is called by `redis-benchmark` (50 connections, pipelines of 16), Tidegate by\n\
-             {COMPARISON_TASKS} tasks in each process, in alternating slices. The ratio is the median of at least {pairs}\n\
-             pairs of slices.\n"
+             {COMPARISON_TASKS} tasks in each process, in alternating slices. The ratio is the median of at least \
+             {pairs}\npairs of slices.\n"
         )?;
         windows(f, measured)?;
         for subject in measured.curves.iter().filter(|_| *has_curves) {

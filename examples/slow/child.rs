@@ -77,8 +77,8 @@ pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns rules with the default settings. The honest client has its own upstream, because slow clients use up
-/// `max_connections` of theirs and keep its process busy. The upstream of `/short` has a higher `max_connections`, so
-/// that the responses of all streams wait.
+/// the `max_connections` of their upstream and keep its process busy. The upstream of `/short` has a higher
+/// `max_connections`, so that the responses of all streams wait.
 fn rules(slow: SocketAddr, honest: SocketAddr) -> String {
     format!(
         "listen: 127.0.0.1:0

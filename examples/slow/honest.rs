@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 
 const REQUEST: &[u8] = b"GET /honest HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\n\r\n";
 
-/// The response results, and the number of failed requests.
+/// The response times, and the number of failed requests.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
     pub response_times: Vec<Duration>,

@@ -1,6 +1,6 @@
 //! Opens 10,000 slow connections of each kind, from one address and from 250, while an honest client sends 50 requests
-//! per second. Measures whether all honest requests succeed, their response results compared with a calm gateway, and the
-//! memory of the gateway. Of the HTTP/2 clients that leave the responses of 100 streams in the socket, there are 100.
+//! per second. Measures whether all honest requests succeed, their response times compared with a calm gateway, and the
+//! memory of the gateway. The kind `unread` has only 100 connections, each with 100 HTTP/2 streams.
 //!
 //! ```text
 //! cargo run --release --example slow
@@ -131,7 +131,8 @@ async fn measure(only: Option<Kind>, connections: usize, hold: Duration) -> Resu
 
 fn table(rows: &[Row]) {
     println!(
-        "| slow connections | open | refused or closed | requests | succeeded | p50 | p99 | p99 / calm p99 | slowest during and shortly after opening | memory |"
+        "| slow connections | open | refused or closed | requests | succeeded | p50 | p99 | p99 / calm p99 \
+         | slowest during and shortly after opening | memory |"
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     let calm = rows.first().map_or(Duration::ZERO, |row| row.results.percentile(99));

@@ -61,7 +61,8 @@ fn head(measured: &Measured) -> String {
          values.</desc>\n<style>{STYLE}</style>\n\
          <rect class=\"ground\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n\
          <text class=\"head\" x=\"14\" y=\"24\">{title}</text>\n\
-         <text class=\"row\" x=\"{}\" y=\"24\">by the number of tasks in each process</text>\n<text class=\"name\" x=\"14\" y=\"48\">",
+         <text class=\"row\" x=\"{}\" y=\"24\">by the number of tasks in each process</text>\n\
+         <text class=\"name\" x=\"14\" y=\"48\">",
         width - 14.0
     );
     for (class, subject) in measured.curves.iter().enumerate() {

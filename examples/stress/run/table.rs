@@ -133,7 +133,8 @@ impl Limit {
         let mode = if self.per_client { "PER_CLIENT, client: path" } else { "OVERALL" };
         let algorithm = algorithm.keys(interval);
         format!(
-            "{{ name: {}, mode: {mode}, rate: {rate}, interval: {interval}ms, algorithm: {algorithm}, on_store_failure: deny }}",
+            "{{ name: {}, mode: {mode}, rate: {rate}, interval: {interval}ms, algorithm: {algorithm}, \
+             on_store_failure: deny }}",
             self.name
         )
     }
