@@ -61,6 +61,11 @@ impl Timestamp {
     pub const fn millis_since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
+
+    /// Returns the milliseconds since `other`, negative if `other` is later; `i64::MIN` if they do not fit.
+    pub(crate) fn signed_millis_since(self, other: Self) -> i64 {
+        i64::try_from(i128::from(self.0) - i128::from(other.0)).unwrap_or(i64::MIN)
+    }
 }
 
 // === impl SystemClock ===

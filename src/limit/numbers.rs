@@ -60,7 +60,7 @@ pub(super) fn amount(amount: u64) -> i64 {
 
 /// A time as a number.
 pub(super) fn time(at: Timestamp, now: Timestamp) -> i64 {
-    at.as_millis().checked_signed_diff(now.as_millis()).unwrap_or(i64::MIN)
+    at.signed_millis_since(now)
 }
 
 /// The reference of the times of calendar windows.

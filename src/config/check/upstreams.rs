@@ -83,13 +83,11 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
     let (message, help) = match url.split_once(':') {
         Some(("builtin", "echo")) => return Ok(Target::Echo),
         Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "use `builtin:echo`"),
-        Some((scheme @ ("http" | "https"), rest)) if let Some(rest) = rest.strip_prefix("//") => {
-            match authority(rest) {
-                Ok(authority) if scheme == "https" => return Ok(Target::Https(authority)),
-                Ok(authority) => return Ok(Target::Http(authority)),
-                Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
-            }
-        }
+        Some((scheme @ ("http" | "https"), rest)) if rest.starts_with("//") => match authority(&rest[2..]) {
+            Ok(authority) if scheme == "https" => return Ok(Target::Https(authority)),
+            Ok(authority) => return Ok(Target::Http(authority)),
+            Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
+        },
         Some(("unix", path)) => match socket_path(path) {
             Ok(path) => return Ok(Target::Unix(path)),
             Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),

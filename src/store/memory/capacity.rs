@@ -96,8 +96,8 @@ impl BucketCapacity {
             counts.reserved += 1;
             return true;
         }
-        let borrows =
-            !shadow && self.common.try_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+        let borrows = !shadow
+            && self.common.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
         counts.borrowed += usize::from(borrows);
         borrows
     }

@@ -100,7 +100,7 @@ impl WrittenPayment {
 
 impl WrittenDebt {
     fn of(debt: &Debt, now: Timestamp) -> Self {
-        let ago = |at: Timestamp| at.as_millis().checked_signed_diff(now.as_millis()).unwrap_or(i64::MIN);
+        let ago = |at: Timestamp| at.signed_millis_since(now);
         let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
         Self { client: debt.client.as_ref().map(WrittenClient::of), grants }
     }

@@ -78,7 +78,9 @@ impl Queue {
         let now = Instant::now();
         let (queue, in_flight, depth) = self.queue_of(&request);
         // While Redis is unreachable, no call removes overdue requests.
-        while let Some(overdue) = queue.pop_front_if(|first| first.deadline <= now) {
+        while queue.front().is_some_and(|first| first.deadline <= now)
+            && let Some(overdue) = queue.pop_front()
+        {
             overdue.fail(&StoreError::Timeout);
         }
         queue.push_back(request);

@@ -136,7 +136,10 @@ impl Batch {
     /// request.
     pub(crate) fn take_from(&mut self, queue: &mut VecDeque<PendingDecision>, at_most: usize, now: Instant) -> bool {
         for _ in 0..at_most {
-            let Some(next) = queue.pop_front_if(|next| self.has_capacity_for(next)) else { return !queue.is_empty() };
+            if queue.front().is_some_and(|next| !self.has_capacity_for(next)) {
+                return true;
+            }
+            let Some(next) = queue.pop_front() else { return false };
             if next.is_waited_for(now) {
                 self.push(next);
             } else {
