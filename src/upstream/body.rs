@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
 use super::informational::InformationalSender;
+use super::target_error::TargetError;
 use super::trace::Trace;
 use super::upload_progress::UploadProgress;
+use super::{AttemptError, MAX_INFORMATIONAL};
 use crate::sanitize::{self, FieldFilter, trailers};
 
 /// The error of a body that ends early.
@@ -25,7 +28,9 @@ pub struct RequestBody {
     max_bytes: u64,
     /// Filters the trailers.
     field_filter: Option<Arc<FieldFilter>>,
-    /// Forwards informational responses to the client.
+    /// The number of informational responses of the upstream in this attempt.
+    informational_count: u8,
+    /// Forwards informational responses to the client. `None` if the client uses HTTP/1.0.
     informational_sender: Option<InformationalSender>,
 }
 
@@ -49,7 +54,14 @@ impl RequestBody {
 
     /// Creates an empty body.
     pub fn none() -> Self {
-        Self { stream: None, progress: None, max_bytes: u64::MAX, field_filter: None, informational_sender: None }
+        Self {
+            stream: None,
+            progress: None,
+            max_bytes: u64::MAX,
+            field_filter: None,
+            informational_count: 0,
+            informational_sender: None,
+        }
     }
 
     /// Sets the sender of informational responses (1xx) to the client.
@@ -57,9 +69,27 @@ impl RequestBody {
         Self { informational_sender: Some(sender), ..self }
     }
 
-    /// Returns the sender of informational responses. `None` if the client uses HTTP/1.0.
-    pub(super) fn informational_sender(&mut self) -> Option<&mut InformationalSender> {
-        self.informational_sender.as_mut()
+    /// Handles an informational response of the upstream: forwards it to the client, and releases the body after 100.
+    ///
+    /// # Errors
+    /// There are too many informational responses, or this one is not valid.
+    pub(super) fn on_informational(&mut self, response: Response<()>, is_valid: bool) -> Result<(), AttemptError> {
+        self.informational_count += 1;
+        if self.informational_count > MAX_INFORMATIONAL || !is_valid {
+            return Err(AttemptError::Broken(TargetError::invalid(&"invalid informational responses")));
+        }
+        if let Some(progress) = self.progress.as_ref().filter(|_| response.status() == StatusCode::CONTINUE) {
+            progress.release();
+        }
+        if let Some(sender) = &mut self.informational_sender {
+            sender.forward(response);
+        }
+        Ok(())
+    }
+
+    /// Returns `true` if the upstream has sent an informational response in this attempt.
+    pub(super) fn has_informational(&self) -> bool {
+        self.informational_count > 0
     }
 
     /// Takes the body and leaves an empty one.
@@ -94,9 +124,10 @@ impl RequestBody {
         self.field_filter = field_filter;
     }
 
-    /// Starts to track the progress of the body. Returns `None` if there is no body. If `is_held`, the body is held
+    /// Starts an attempt, and tracks the progress of the body. Returns `None` if there is no body. If `is_held`, the body is held
     /// back until the upstream requests it (100).
-    pub(crate) fn track_progress(&mut self, is_held: bool) -> Option<Arc<UploadProgress>> {
+    pub(crate) fn start_attempt(&mut self, is_held: bool) -> Option<Arc<UploadProgress>> {
+        self.informational_count = 0;
         if self.is_end_stream() {
             return None;
         }

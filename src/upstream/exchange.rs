@@ -20,7 +20,7 @@ use super::target_error::TargetError;
 use super::tunnel::Tunnel;
 use super::upload::{Upload, UploadError};
 use super::upload_progress::{UploadProgress, expects_continue};
-use super::{AttemptError, MAX_INFORMATIONAL, UpstreamError};
+use super::{AttemptError, UpstreamError};
 use crate::http1::{Framing, ParsedResponse, StatusLine};
 use crate::upgrade::{TunnelLimits, Upgrade};
 
@@ -34,16 +34,9 @@ pub(super) async fn exchange(
     limit: Duration,
 ) -> Result<ResponseHead, AttemptError> {
     let is_held = !request.body().is_end_stream() && expects_continue(request.headers());
-    let progress = request.body_mut().track_progress(is_held);
-    let started = Upload::start(connection, request).map_err(|_| AttemptError::Failed(UpstreamError::ClientBroken));
-    let mut upload = Some(started?);
-    let mut pending = PendingResponse {
-        request,
-        upload: &mut upload,
-        progress: progress.as_deref(),
-        has_begun: false,
-        informational_count: 0,
-    };
+    let progress = request.body_mut().start_attempt(is_held);
+    let mut upload = Some(Upload::start(connection, request).map_err(AttemptError::Failed)?);
+    let mut pending = PendingResponse { request, upload: &mut upload, progress: progress.as_deref(), has_begun: false };
     let response = match &progress {
         Some(progress) => {
             let response = poll_fn(|cx| pending.poll(connection, cx));
@@ -140,8 +133,6 @@ struct PendingResponse<'a> {
     /// Whether a response has begun. The request's fields are gone then: its header map holds the fields of the
     /// response.
     has_begun: bool,
-    /// The number of informational responses so far.
-    informational_count: u8,
 }
 
 impl PendingResponse<'_> {
@@ -153,9 +144,7 @@ impl PendingResponse<'_> {
     ) -> Poll<Result<ParsedResponse, AttemptError>> {
         let error = self.poll_send(connection, cx);
         match error {
-            Some(UploadError::Client) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientBroken))),
-            Some(UploadError::Stalled) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientStalled))),
-            Some(UploadError::TooLong) => return Poll::Ready(Err(AttemptError::Failed(UpstreamError::ClientTooLong))),
+            Some(UploadError::Client(error)) => return Poll::Ready(Err(AttemptError::Failed(error))),
             Some(_) if !connection.has_written && self.is_complete() => {
                 return Poll::Ready(Err(AttemptError::NotSent(TargetError::send())));
             }
@@ -205,21 +194,10 @@ impl PendingResponse<'_> {
             }
             // An informational response has no body (RFC 9110 section 15.2). If it announces one, the following bytes
             // are ambiguous.
-            self.informational_count += 1;
-            if self.informational_count > MAX_INFORMATIONAL || response.framing_fields.announces_body() {
-                return Poll::Ready(Err(AttemptError::Broken(TargetError::invalid(
-                    &"invalid informational responses",
-                ))));
-            }
+            let is_valid = !response.framing_fields.announces_body();
             let fields = take(request.headers_mut());
-            if let Some(sender) = request.body_mut().informational_sender() {
-                sender.forward(response.line.into_response(fields, Extensions::new(), ()));
-            }
-            if status == StatusCode::CONTINUE
-                && let Some(progress) = self.progress
-            {
-                progress.release();
-            }
+            let informational = response.line.into_response(fields, Extensions::new(), ());
+            request.body_mut().on_informational(informational, is_valid)?;
         }
     }
 

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 use http::{HeaderMap, Request, header};
 use http_body::Body;
 
+use super::UpstreamError;
 use super::body::{BoxError, RequestBody, TooLong};
 use super::connection::Connection;
 use crate::http1::{self, Framing};
@@ -27,17 +28,13 @@ pub(crate) struct Upload {
 pub(crate) enum UploadError {
     /// The upstream does not take the rest.
     Upstream,
-    /// The client's body is malformed or incomplete.
-    Client,
-    /// The body exceeds its limit.
-    TooLong,
-    /// The client sends the body too slowly.
-    Stalled,
+    /// The client's body cannot be read.
+    Client(UpstreamError),
 }
 
 impl Upload {
     /// Starts to send a request: puts its head into the write buffer.
-    pub(super) fn start(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UploadError> {
+    pub(super) fn start(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UpstreamError> {
         let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
         http1::write_request(connection.outgoing.bytes(), request);
@@ -84,7 +81,8 @@ impl Upload {
             self.has_taken = true;
             match (&mut self.framing, frame) {
                 (Framing::Length(left), Ok(data)) => {
-                    *left = left.checked_sub(data.len() as u64).ok_or(UploadError::Client)?;
+                    *left =
+                        left.checked_sub(data.len() as u64).ok_or(UploadError::Client(UpstreamError::ClientBroken))?;
                     self.is_complete = *left == 0;
                     outgoing.push(data);
                 }
@@ -92,7 +90,7 @@ impl Upload {
                 (Framing::Length(left), Err(_)) => {
                     self.is_complete = *left == 0;
                     if !self.is_complete {
-                        return Poll::Ready(Err(UploadError::Client));
+                        return Poll::Ready(Err(UploadError::Client(UpstreamError::ClientBroken)));
                     }
                 }
                 (_, Ok(data)) => outgoing.push_chunk(data),
@@ -109,19 +107,19 @@ impl Upload {
 impl UploadError {
     pub(super) fn from_body_error(error: &BoxError) -> Self {
         let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        match kind {
-            Some(io::ErrorKind::TimedOut) => Self::Stalled,
-            _ if error.is::<TooLong>() => Self::TooLong,
-            _ => Self::Client,
-        }
+        Self::Client(match kind {
+            Some(io::ErrorKind::TimedOut) => UpstreamError::ClientStalled,
+            _ if error.is::<TooLong>() => UpstreamError::ClientTooLong,
+            _ => UpstreamError::ClientBroken,
+        })
     }
 }
 
 /// Returns the framing of a body that is not empty, from the rewritten head.
-fn framing(headers: &HeaderMap) -> Result<Framing, UploadError> {
+fn framing(headers: &HeaderMap) -> Result<Framing, UpstreamError> {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(Framing::Chunked);
     }
     let length = http1::length(headers).ok().flatten();
-    length.map(Framing::Length).ok_or(UploadError::Client)
+    length.map(Framing::Length).ok_or(UpstreamError::ClientBroken)
 }

@@ -18,7 +18,7 @@ use super::super::slots::UpstreamSlot;
 use super::super::target_error::TargetError;
 use super::super::upload::UploadError;
 use super::super::upload_progress::{UploadProgress, expects_continue};
-use super::super::{AttemptError, MAX_INFORMATIONAL, UpstreamError};
+use super::super::{AttemptError, UpstreamError};
 use super::connection::StreamSlot;
 use super::download::Download;
 use super::upload::{Upload, UploadTask};
@@ -38,15 +38,13 @@ pub(super) async fn exchange(
     let opened = slot.sender.send_request(head::build(request, scheme), is_empty);
     let Ok((response, stream)) = opened else { return Err(AttemptError::NotSent(TargetError::send())) };
     slot.stream_opened();
-    let progress = request.body_mut().track_progress(is_held);
+    let progress = request.body_mut().start_attempt(is_held);
     let upload = (!is_empty).then(|| Upload::new(stream));
-    let mut pending = PendingResponse { request, upload, response, progress: progress.clone(), informational_count: 0 };
+    let mut pending = PendingResponse { request, upload, response, progress: progress.clone() };
     let response = poll_fn(|cx| pending.poll(cx));
     let result = match &progress {
-        Some(progress) => {
-            progress.await_response(response, limit).await.unwrap_or_else(|error| Err(ExchangeError::Failed(error)))
-        }
-        None => timeout(limit, response).await.unwrap_or(Err(ExchangeError::Failed(UpstreamError::TimedOut))),
+        Some(progress) => progress.await_response(response, limit).await.unwrap_or_else(|error| Err(error.into())),
+        None => timeout(limit, response).await.unwrap_or_else(|_| Err(UpstreamError::TimedOut.into())),
     };
     slot.record_received();
     match result {
@@ -75,15 +73,18 @@ struct PendingResponse<'a> {
     upload: Option<Upload>,
     response: ResponseFuture,
     progress: Option<Arc<UploadProgress>>,
-    /// The number of informational responses so far.
-    informational_count: u8,
 }
 
 /// The reason why there is no response.
 enum ExchangeError {
-    Failed(UpstreamError),
-    InvalidInformational,
+    Attempt(AttemptError),
     Stream(h2::Error),
+}
+
+impl From<UpstreamError> for ExchangeError {
+    fn from(error: UpstreamError) -> Self {
+        Self::Attempt(AttemptError::Failed(error))
+    }
 }
 
 impl ResponseHead {
@@ -103,25 +104,16 @@ impl PendingResponse<'_> {
     /// Sends more of the request, and reads the response.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response<RecvStream>, ExchangeError>> {
         if let Some(upload) = &mut self.upload
-            && let Poll::Ready(Err(error)) = upload.poll(self.request.body_mut(), cx)
-            && let Some(error) = client_error(error)
+            && let Poll::Ready(Err(UploadError::Client(error))) = upload.poll(self.request.body_mut(), cx)
         {
-            return Poll::Ready(Err(ExchangeError::Failed(error)));
+            return Poll::Ready(Err(error.into()));
         }
         // An upstream that takes no more of the request has sent a response or a reset.
         while let Poll::Ready(Some(informational)) = self.response.poll_informational(cx) {
             let informational = informational.map_err(ExchangeError::Stream)?;
-            let status = informational.status();
-            self.informational_count += 1;
-            if self.informational_count > MAX_INFORMATIONAL || status == StatusCode::SWITCHING_PROTOCOLS {
-                return Poll::Ready(Err(ExchangeError::InvalidInformational));
-            }
-            if let Some(sender) = self.request.body_mut().informational_sender() {
-                sender.forward(informational);
-            }
-            if let Some(progress) = self.progress.as_ref().filter(|_| status == StatusCode::CONTINUE) {
-                progress.release();
-            }
+            let is_valid = informational.status() != StatusCode::SWITCHING_PROTOCOLS;
+            let handled = self.request.body_mut().on_informational(informational, is_valid);
+            handled.map_err(ExchangeError::Attempt)?;
         }
         let response = ready!(Pin::new(&mut self.response).poll(cx));
         Poll::Ready(response.map_err(ExchangeError::Stream))
@@ -140,13 +132,10 @@ impl PendingResponse<'_> {
     /// Returns the error of the attempt. If the request may be sent again, restores its body.
     fn into_error(self, error: ExchangeError, is_reused: bool) -> AttemptError {
         let error = match error {
-            ExchangeError::Failed(error) => return AttemptError::Failed(error),
-            ExchangeError::InvalidInformational => {
-                return AttemptError::Broken(TargetError::invalid(&"invalid informational responses"));
-            }
+            ExchangeError::Attempt(error) => return error,
             ExchangeError::Stream(error) => error,
         };
-        let (was_refused, was_cut) = (is_refused(&error), error.is_io() && self.informational_count == 0);
+        let (was_refused, was_cut) = (is_refused(&error), error.is_io() && !self.request.body().has_informational());
         let can_repeat = was_cut && is_reused && self.request.method().is_idempotent();
         let target_error = if was_refused { TargetError::refused(&error) } else { TargetError::stream(&error) };
         let body = self.request.body_mut();
@@ -166,15 +155,6 @@ impl PendingResponse<'_> {
 fn is_refused(error: &h2::Error) -> bool {
     let is_reset = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_reset || error.is_go_away())
-}
-
-fn client_error(error: UploadError) -> Option<UpstreamError> {
-    match error {
-        UploadError::Client => Some(UpstreamError::ClientBroken),
-        UploadError::Stalled => Some(UpstreamError::ClientStalled),
-        UploadError::TooLong => Some(UpstreamError::ClientTooLong),
-        UploadError::Upstream => None,
-    }
 }
 
 /// Returns the length of the body, if it is known.
