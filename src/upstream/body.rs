@@ -97,12 +97,13 @@ impl RequestBody {
         std::mem::replace(self, Self::none())
     }
 
-    /// Replaces the body by one that `with` builds from it.
+    /// Replaces the body by one that `with` builds from it. Keeps the sender of informational responses.
     pub(crate) fn replace<B>(&mut self, with: impl FnOnce(Self) -> B)
     where
         B: Body<Data = Bytes, Error = BoxError> + Send + 'static,
     {
-        *self = Self::new(with(self.take()));
+        let informational_sender = self.informational_sender.take();
+        *self = Self { informational_sender, ..Self::new(with(self.take())) };
     }
 
     /// Limits the body to `max_bytes` bytes.

@@ -34,6 +34,31 @@ async fn refused_stream_is_repeated_with_its_body() {
     }
 }
 
+/// Regression test: the gateway did not forward informational responses to a repeated request with a body.
+#[tokio::test]
+async fn repeated_request_gets_informational_responses() {
+    let first = Arc::new(std::sync::atomic::AtomicBool::new(true));
+    let origin = H2Origin::start(move |mut request: OriginRequest| {
+        let is_first = first.swap(false, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            if is_first {
+                request.body.data().await.unwrap().unwrap();
+                return reset(request, Reason::REFUSED_STREAM);
+            }
+            let hint = Response::builder().status(103).body(()).unwrap();
+            request.respond.send_informational(hint).unwrap();
+            request.respond_with("ok").await;
+        }
+    })
+    .await;
+    let gateway = origin.gateway();
+    let mut client = gateway.client().await;
+    client.send(chunked("body")).await;
+    assert_eq!(client.head().await.unwrap().status(), 103);
+    assert_eq!(client.response(false).await.status(), 200);
+    assert_eq!(origin.requests(), 2);
+}
+
 #[tokio::test]
 async fn refused_stream_is_tried_three_times() {
     let origin = H2Origin::start(|request| async move { reset(request, Reason::REFUSED_STREAM) }).await;
