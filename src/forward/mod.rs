@@ -91,7 +91,8 @@ impl Forward {
         request: &mut Request<RequestBody>,
     ) -> Result<PreparedRequest<'_>, Box<Response<ResponseBody>>> {
         let call = GrpcCall::detect(request.method(), request.headers());
-        let context = request.extensions_mut().remove::<ForwardContext>(); // removed, so that one permit serves one request
+        // Removed, so that one permit serves one request.
+        let context = request.extensions_mut().remove::<ForwardContext>();
         let trace = request.extensions_mut().remove::<Trace>();
         let Some(context) = context else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         let ForwardContext {
@@ -167,7 +168,8 @@ impl Service<Request<RequestBody>> for Forward {
                     record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str());
                 });
             }
-            response.extensions_mut().extend(take(request.extensions_mut())); // the server reuses its memory for the next request
+            // The server reuses the memory of the request's extensions for the next request.
+            response.extensions_mut().extend(take(request.extensions_mut()));
             Ok(response)
         })
     }

@@ -42,6 +42,7 @@ impl LocalGateway {
     ///
     /// # Panics
     /// The gateway has no TCP listener, or cannot listen on its address.
+    #[expect(clippy::expect_used, reason = "only tests use it")]
     pub fn start(config: &Config) -> Result<Self, LayerError> {
         let metrics = Arc::new(Metrics::new());
         let settings = || config.upstreams.values();

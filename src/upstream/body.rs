@@ -125,8 +125,8 @@ impl RequestBody {
         self.field_filter = field_filter;
     }
 
-    /// Starts an attempt, and tracks the progress of the body. Returns `None` if there is no body. If `is_held`, the body is held
-    /// back until the upstream requests it (100).
+    /// Starts an attempt, and tracks the progress of the body. Returns `None` if there is no body. If `is_held`, the
+    /// body is held back until the upstream requests it (100).
     pub(crate) fn start_attempt(&mut self, is_held: bool) -> Option<Arc<UploadProgress>> {
         self.informational_count = 0;
         if self.is_end_stream() {

@@ -138,7 +138,9 @@ proptest! {
             let mut free = size - held.len();
             loop {
                 let next = (0..waiting.len()).min_by_key(|place| counts(&held, waiting[*place].client));
-                let Some(next) = next.filter(|next| slots.0.usage.lock().share.allows(counts(&held, waiting[*next].client), free)) else { break };
+                let share = slots.0.usage.lock().share;
+                let allowed = |next: &usize| share.allows(counts(&held, waiting[*next].client), free);
+                let Some(next) = next.filter(allowed) else { break };
                 let Waiting { client, mut request } = waiting.remove(next);
                 let slot = request.slot.try_recv();
                 prop_assert!(slot.is_ok(), "{client:?} is not served");

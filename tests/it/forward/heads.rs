@@ -102,7 +102,7 @@ async fn response_content_length_is_canonical() {
             let response = gateway.ask(format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n")).await;
             match forwarded {
                 Some(_) => {
-                    assert_eq!((response.status(), response.field("content-length").as_deref()), (200, forwarded))
+                    assert_eq!((response.status(), response.field("content-length").as_deref()), (200, forwarded));
                 }
                 None => assert_eq!(response.status(), 502, "{length}"),
             }

@@ -68,8 +68,8 @@ impl Settings {
     }
 
     /// Sets a key of the upstream.
-    fn set(mut self, key: &'static str, value: impl ToString) -> Self {
-        self.upstream.insert(key, value.to_string());
+    fn set(mut self, key: &'static str, value: &str) -> Self {
+        self.upstream.insert(key, value.to_owned());
         self
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// Allows one connection, and a queue in which one client may have two positions.
 fn with_one_connection(settings: Settings) -> Settings {
-    settings.set("max_connections", 1).set("queue", 4).set("queue_timeout", "1m")
+    settings.set("max_connections", "1").set("queue", "4").set("queue_timeout", "1m")
 }
 
 /// Starts an origin that answers one request for each permit of the semaphore.
@@ -75,7 +75,7 @@ async fn full_queue_rejects_a_request_unsent() {
 #[tokio::test]
 async fn queue_timeout_rejects_a_request_unsent() {
     let (origin, gate) = gated_origin().await;
-    let gateway = Settings::to(origin.address).set("max_connections", 1).set("queue_timeout", "50ms").start();
+    let gateway = Settings::to(origin.address).set("max_connections", "1").set("queue_timeout", "50ms").start();
     let mut first = gateway.client().await;
     first.send(get("/")).await;
     until(|| origin.requests().len() == 1).await;
@@ -146,7 +146,7 @@ async fn statuses_of(requests: impl Iterator<Item = impl Future<Output = Message
 #[tokio::test]
 async fn open_connections_stay_within_the_limit() {
     let (origin, gate) = gated_origin().await;
-    let gateway = Settings::to(origin.address).set("max_connections", 3).set("queue_timeout", "1m").start();
+    let gateway = Settings::to(origin.address).set("max_connections", "3").set("queue_timeout", "1m").start();
     gate.add_permits(20);
     assert_eq!(statuses_of((0..20).map(|_| gateway.ask(get("/")))).await, [200; 20]);
     assert!(origin.connections() <= 3, "{}", origin.connections());

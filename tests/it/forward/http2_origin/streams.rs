@@ -42,7 +42,7 @@ async fn concurrent_requests_are_limited() {
         }
     })
     .await;
-    let gateway = to(origin.address).set("max_connections", 1).set("queue_timeout", "1m").start();
+    let gateway = to(origin.address).set("max_connections", "1").set("queue_timeout", "1m").start();
     let (mut first, mut second) = (gateway.client().await, gateway.client().await);
     first.send(get("/")).await;
     until(|| origin.requests() == 1).await;
