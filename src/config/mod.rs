@@ -100,7 +100,7 @@ impl Config {
     pub const DEFAULT_ADMIN: ListenAddress =
         ListenAddress::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901)));
 
-    /// The default of [`max_connections`](Self::max_connections), which Envoy recommends for edge proxies.
+    /// The default of `max_connections`, which Envoy recommends for edge proxies.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 50_000;
 
     /// Parses a rule file for a Tower layer: `listen` and the routes' `upstream` are optional.
