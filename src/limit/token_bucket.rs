@@ -4,8 +4,8 @@
 //! length at most `rate` permits are granted. The wait of a refused request is exact to the millisecond: without other
 //! requests, it is refused at `now + wait - 1` and granted at `now + wait`.
 //!
-//! **State.** A log of grants, oldest first, with at most about 512 entries for any rate. Above a rate of
-//! [`MAX_ENTRIES`], grants within one merge step share an entry, dated at the latest grant. So permits may return up to one
+//! **State.** A log of grants, oldest first, with at most about 512 entries for any rate. Grants of the same millisecond
+//! share an entry. Above a rate of [`MAX_ENTRIES`], grants within one merge step share an entry, dated at the latest grant. So permits may return up to one
 //! merge step late, and never early.
 //!
 //! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in use
@@ -226,7 +226,7 @@ impl State {
             (first..=last).contains(&at)
         };
         match self.log.back_mut() {
-            Some(newest) if shares_entries(quota, horizon) && (newest.at == now || in_slot(newest.at)) => {
+            Some(newest) if in_slot(newest.at) => {
                 newest.at = now;
                 newest.permits += permits;
             }
