@@ -2,8 +2,8 @@
 
 use super::*;
 
-#[tokio::test]
-async fn response_timeout_cancels_the_upstream_request() {
+/// Starts an origin that never responds. It notifies when a connection with a request is closed.
+async fn silent_origin() -> (Origin, Arc<Notify>) {
     let gone = Arc::new(Notify::new());
     let signal = gone.clone();
     let origin = Origin::start(move |mut conn: OriginConnection| {
@@ -13,8 +13,13 @@ async fn response_timeout_cancels_the_upstream_request() {
             conn.raw.closed().await.ok();
             signal.notify_one();
         }
-    })
-    .await;
+    });
+    (origin.await, gone)
+}
+
+#[tokio::test]
+async fn response_timeout_cancels_the_upstream_request() {
+    let (origin, gone) = silent_origin().await;
     let gateway = Settings::to(origin.address).set("response_timeout", "50ms").start();
     let response = gateway.ask(get("/")).await;
     assert_eq!((response.status(), response.field("x-not-sent")), (504, None));
@@ -38,17 +43,7 @@ async fn slow_upload_is_no_slow_origin() {
 
 #[tokio::test]
 async fn disconnect_of_the_client_cancels_the_request() {
-    let gone = Arc::new(Notify::new());
-    let signal = gone.clone();
-    let origin = Origin::start(move |mut conn: OriginConnection| {
-        let signal = signal.clone();
-        async move {
-            conn.request().await;
-            conn.raw.closed().await.ok();
-            signal.notify_one();
-        }
-    })
-    .await;
+    let (origin, gone) = silent_origin().await;
     let gateway = Settings::to(origin.address).start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
