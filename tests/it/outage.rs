@@ -15,7 +15,7 @@ use crate::support::proxy::FaultyProxy;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::script;
 use crate::support::wire::raw::{Message, Raw};
-use crate::support::wire::soon;
+use crate::support::wire::{soon, until};
 
 /// Returns rules with a PER_CLIENT limit of ten with these further settings.
 fn rules(redis: &RedisServer, limit: &str) -> String {
@@ -105,9 +105,11 @@ async fn local_grants_are_charged_once_redis_has_memory() {
     // A long timeout, so that a late reply on a busy machine is not an outage.
     let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", redis.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
+    let mut control = redis.connection();
+    until(|| announcements(&mut control) >= 3).await; // A connection that opens without memory would be an outage.
     soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     let charged = async || gateway.counter("tidegate_store_charged_afterwards_total").await;
-    let (before, mut control) = (charged().await, redis.connection());
+    let before = charged().await;
     cmd("CONFIG").arg(&["SET", "maxmemory", "1"]).exec(&mut control).expect("set");
     let mut alone = 0;
     soon(granted_until(&gateway, &mut alone, |response| response.status() == 429)).await;
@@ -115,6 +117,14 @@ async fn local_grants_are_charged_once_redis_has_memory() {
     assert_eq!(gateway.counter("tidegate_store_up").await, 1);
     cmd("CONFIG").arg(&["SET", "maxmemory", "0"]).exec(&mut control).expect("set");
     soon(async { while charged().await - before < u64::from(alone) {} }).await;
+}
+
+/// Returns how often gateways have announced themselves. Each connection does so before it decides: those of two
+/// workers, and that of the control thread.
+fn announcements(control: &mut Connection) -> u64 {
+    let statistics: String = cmd("INFO").arg("commandstats").query(control).expect("statistics");
+    let calls = statistics.split_once("cmdstat_zadd:calls=").map(|(_, rest)| rest.split(',').next().expect("a number"));
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
 /// A decision before the charge could grant the same permits again.
