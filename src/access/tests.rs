@@ -90,7 +90,7 @@ fn get(path: &str) -> String {
 }
 
 #[tokio::test]
-async fn panic_is_responseed_with_500_and_keeps_the_connection() {
+async fn panic_gets_500_and_keeps_the_connection() {
     let server = start();
     let mut client = Raw::connect(server.address).await;
     for path in ["/panic", "/panic/at-once"] {

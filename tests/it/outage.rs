@@ -119,8 +119,8 @@ async fn local_grants_are_charged_once_redis_has_memory() {
     soon(async { while charged().await - before < u64::from(alone) {} }).await;
 }
 
-/// Returns how often gateways have announced themselves. Each connection does so before it decides: those of two
-/// workers, and that of the control thread.
+/// Returns how often gateways have announced themselves. A gateway with two workers has three connections, with its
+/// control thread's, and each connection announces the gateway before it decides.
 fn announcements(control: &mut Connection) -> u64 {
     let statistics: String = cmd("INFO").arg("commandstats").query(control).expect("statistics");
     let calls = statistics.split_once("cmdstat_zadd:calls=").map(|(_, rest)| rest.split(',').next().expect("a number"));
