@@ -1,7 +1,7 @@
 //! Boxes futures in place.
 //!
-//! `Box::pin` creates its argument first and then copies all of it into the box, including uninitialized space for later
-//! states of the future. For the future of a request this is most of 1,000 bytes.
+//! `Box::pin` creates its argument first and then copies all of it into the box, including uninitialized space for
+//! later states of the future. For the future of a request this is most of 1,000 bytes.
 
 use std::pin::Pin;
 

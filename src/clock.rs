@@ -1,7 +1,7 @@
 //! Time as a value: no other module of this crate reads a clock.
 //!
-//! Decisions get their [`Timestamp`] as an argument. With Redis it is the server's `TIME`; in the embedded store it comes
-//! from a [`Clock`], which is read once for each decision.
+//! Decisions get their [`Timestamp`] as an argument. With Redis it is the server's `TIME`; in the embedded store it
+//! comes from a [`Clock`], which is read once for each decision.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

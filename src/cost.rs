@@ -1,7 +1,7 @@
 //! The cost of a request: a number in the rule file, or a number in a header field of the request.
 //!
-//! Clients control header fields, so an invalid cost is a bad request and is never replaced by a guess. A low guess would
-//! bypass the limit; with a high guess, a typing error could use up the quota of all clients.
+//! Clients control header fields, so an invalid cost is a bad request and is never replaced by a guess. A low guess
+//! would bypass the limit; with a high guess, a typing error could use up the quota of all clients.
 
 use http::HeaderName;
 
@@ -23,7 +23,8 @@ pub struct HeaderCost {
     pub name: HeaderName,
     /// The cost of a request without the field.
     pub default: u32,
-    /// The maximal cost; `None` accepts any number. A limit refuses costs that it can never grant, without `Retry-After`.
+    /// The maximal cost; `None` accepts any number. A limit refuses costs that it can never grant, without
+    /// `Retry-After`.
     pub max: Option<u32>,
 }
 

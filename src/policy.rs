@@ -28,8 +28,8 @@ impl Default for RateLimitHeaders {
     }
 }
 
-/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, and the `w` seconds after which all of them
-/// are available again. So `r` is at most `q`, and `t` at most `w`.
+/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, and the `w` seconds after which all of
+/// them are available again. So `r` is at most `q`, and `t` at most `w`.
 #[derive(Debug)]
 pub(crate) enum Policy {
     /// The same for all responses, so it is made at load.

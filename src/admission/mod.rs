@@ -2,9 +2,9 @@
 //!
 //! Only this module creates permits, and no request is forwarded without one.
 //!
-//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in a [queue](mod@queue) and
-//! retries when its permits have returned. It is charged when it is admitted; a request whose client disconnects before is
-//! not charged.
+//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in a [queue](mod@queue)
+//! and retries when its permits have returned. It is charged when it is admitted; a request whose client disconnects
+//! before is not charged.
 
 mod queue;
 mod receipt;
@@ -90,8 +90,8 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
     }
 }
 
-/// Decides if the store needs I/O or the request may wait. Retries without the adopted limits if Java has not configured
-/// one of them.
+/// Decides if the store needs I/O or the request may wait. Retries without the adopted limits if Java has not
+/// configured one of them.
 async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     match admit_from_queue(store, queues, charges).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
@@ -169,8 +169,9 @@ pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Optio
     charges.iter().find(|one| !one.limit.shadow && denies(one))
 }
 
-/// Returns the cached refusals if one of them is by a limit that does not let requests wait: then the request is rejected
-/// without asking the store. Otherwise the store must decide, since the request may wait if all refusing limits allow it.
+/// Returns the cached refusals if one of them is by a limit that does not let requests wait: then the request is
+/// rejected without asking the store. Otherwise the store must decide, since the request may wait if all refusing
+/// limits allow it.
 fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
     let known = store.known_refusal(charges.as_slice())?;
     let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
@@ -183,7 +184,8 @@ fn applies_to(one: &LimitCharge<'_>, error: &StoreError) -> bool {
     is_adopted(one) || !error.is_about_adopted()
 }
 
-/// Returns `true` if this limit may need more than one decision: it lets requests wait, assigns time slots, or is adopted.
+/// Returns `true` if this limit may need more than one decision: it lets requests wait, assigns time slots, or is
+/// adopted.
 pub(crate) fn may_wait(limit: &Limit) -> bool {
     let quota = &limit.limiter.quota;
     limit.wait_policy.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()

@@ -1,8 +1,8 @@
 //! Wait queues: the order in which waiting requests retry. There is one queue for each bucket.
 //!
-//! A waiting request has a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it. It
-//! retries when its ticket is the oldest in each of these queues. So requests are served first come, first served on every
-//! bucket, without deadlocks. A dropped ticket leaves its queues.
+//! A waiting request has a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it.
+//! It retries when its ticket is the oldest in each of these queues. So requests are served first come, first served on
+//! every bucket, without deadlocks. A dropped ticket leaves its queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ pub(crate) struct Ticket<'l> {
     buckets: Vec<BucketId>,
 }
 
-/// The kind of a queue: of the client's own bucket, or of the overflow bucket, which clients beyond the store's capacity
-/// share.
+/// The kind of a queue: of the client's own bucket, or of the overflow bucket, which clients beyond the store's
+/// capacity share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueueKind {
     Own,

@@ -15,7 +15,8 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
-    /// Creates the receipt of a request that was admitted with these charges. `status` has the decisions of their limits.
+    /// Creates the receipt of a request that was admitted with these charges. `status` has the decisions of their
+    /// limits.
     pub(crate) fn new(charges: Charges<'_>, status: LimitStatus) -> Self {
         let (positions, asked) = charges.into_parts();
         Self { positions, asked, status }

@@ -124,8 +124,8 @@ impl<'w> Waiting<'w> {
         Ok(())
     }
 
-    /// Rejects a request that may not wait in these queues, without charging it. The wait is the time until the next permit
-    /// returns. If the store fails, the request continues instead, and is decided without the store.
+    /// Rejects a request that may not wait in these queues, without charging it. The wait is the time until the next
+    /// permit returns. If the store fails, the request continues instead, and is decided without the store.
     async fn reject_from_queue(&self, queues: &[usize]) -> Result<(), Denial> {
         let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
         let asked: Vec<Charge> = self.charges.as_slice().iter().map(ask).collect();

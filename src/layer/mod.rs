@@ -190,7 +190,8 @@ impl RateLimitLayer {
         self.state.store.run_maintenance();
     }
 
-    /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the counters.
+    /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
+    /// counters.
     pub fn replace_rules(&self, config: &Config) {
         let rules = RuleSet::new(config.rules.clone(), &self.state.metrics);
         self.state.store.set_active_limits(rules.limiters(), self.state.rules.load().limiters());

@@ -35,8 +35,8 @@ pub struct RequestReport {
     pub reason: Option<&'static str>,
 }
 
-/// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call [`get`](Self::get)
-/// after the response, or after the request was aborted.
+/// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call
+/// [`get`](Self::get) after the response, or after the request was aborted.
 #[derive(Clone, Debug, Default)]
 pub struct ReportHandle(Arc<OnceLock<RequestReport>>);
 

@@ -11,7 +11,8 @@ use http_body_util::Full;
 
 use crate::local_response::{GrpcCall, LocalResponse};
 
-/// A request that the layer rejects, for the hook of [`RateLimitLayerBuilder::on_reject`](super::RateLimitLayerBuilder::on_reject).
+/// A request that the layer rejects, for the hook of
+/// [`RateLimitLayerBuilder::on_reject`](super::RateLimitLayerBuilder::on_reject).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejection<'a> {

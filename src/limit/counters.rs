@@ -1,8 +1,9 @@
-//! Permit counters: one counter for each segment or window, identified by the moment at which the segment or window ends.
+//! Permit counters: one counter for each segment or window, identified by the moment at which the segment or window
+//! ends.
 //!
 //! Every permit in a counter was granted before this moment, even if the limit has other segments or windows today. So
-//! changing them never frees a permit too early. A counter that ends after the present segment shows that the clock went
-//! back or that segments were longer before; its permits are moved to the present segment.
+//! changing them never frees a permit too early. A counter that ends after the present segment shows that the clock
+//! went back or that segments were longer before; its permits are moved to the present segment.
 //!
 //! In Redis, `lua/shared.lua` stores the counters as a log.
 
@@ -53,8 +54,8 @@ impl Counters {
         }
     }
 
-    /// Removes `permits` from the counter that ends at `ends`. If it is missing or has fewer permits, they have returned or
-    /// were moved to another counter, and nothing changes.
+    /// Removes `permits` from the counter that ends at `ends`. If it is missing or has fewer permits, they have
+    /// returned or were moved to another counter, and nothing changes.
     pub(super) fn remove(&mut self, permits: u64, ends: Timestamp) {
         let position = self.0.partition_point(|counter| counter.ends < ends);
         let Some(counter) = self.0.get_mut(position).filter(|found| found.ends == ends && found.permits >= permits)
@@ -83,13 +84,13 @@ impl Counters {
         }
     }
 
-    /// These counters as numbers, with their ends relative to `now`.
+    /// Returns these counters as numbers, with their ends relative to `now`.
     #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.iter().flat_map(|one| [numbers::time(one.ends, now), numbers::amount(one.permits)]).collect()
     }
 
-    /// The counters that these numbers describe; `None` if they describe none.
+    /// Returns the counters that these numbers describe, or `None` if the numbers are invalid.
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         numbers.entries(|ends, permits| Counter { ends, permits }).map(Self)

@@ -6,9 +6,9 @@
 //! **State.** The counters of the present and of the previous window; the previous counter counts again if the clock is
 //! set back over the boundary. After a change to a longer unit, the counters of up to two shorter windows.
 //!
-//! **Changes.** A new rate applies immediately. After a change of the unit or the time zone, every counter that ends after
-//! the start of the present window counts fully in the present window, and expires with it. No counted permit is forgiven,
-//! but the counter of an hour does not include earlier grants of the month.
+//! **Changes.** A new rate applies immediately. After a change of the unit or the time zone, every counter that ends
+//! after the start of the present window counts fully in the present window, and expires with it. No counted permit is
+//! forgiven, but the counter of an hour does not include earlier grants of the month.
 //!
 //! **Clock jumps.** If the clock went back, counters can end after the present window. Their permits are moved into the
 //! present window, and expire with it.

@@ -36,8 +36,8 @@ impl Quota {
         BucketState::EMPTY.check(self, 0, Timestamp::default()).remaining
     }
 
-    /// Returns the maximal time in milliseconds until a bucket is full again after all its permits were charged at once. For
-    /// a fixed window, this is the length of the window that contains `now`.
+    /// Returns the maximal time in milliseconds until a bucket is full again after all its permits were charged at
+    /// once. For a fixed window, this is the length of the window that contains `now`.
     pub fn refill(&self, now: Timestamp) -> u64 {
         match self.algorithm() {
             Algorithm::FixedWindow(calendar) => {
@@ -52,8 +52,8 @@ impl Quota {
         }
     }
 
-    /// Returns `true` if [`refill`](Self::refill) depends on the time: for fixed windows of a day or longer that differ in
-    /// length.
+    /// Returns `true` if [`refill`](Self::refill) depends on the time: for fixed windows of a day or longer that differ
+    /// in length.
     pub fn refill_time_varies(&self) -> bool {
         match self.algorithm() {
             Algorithm::FixedWindow(calendar) => calendar.varies(),
@@ -65,8 +65,8 @@ impl Quota {
         }
     }
 
-    /// Returns the longest wait of a request for `permits` after all permits of its bucket were charged at once: at `now`
-    /// for a fixed window, otherwise at the worst moment.
+    /// Returns the longest wait of a request for `permits` after all permits of its bucket were charged at once: at
+    /// `now` for a fixed window, otherwise at the worst moment.
     pub fn wait_when_drained(&self, permits: u32, now: Timestamp) -> Wait {
         let now = match self.algorithm() {
             Algorithm::FixedWindow(_) => now,

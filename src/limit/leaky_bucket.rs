@@ -1,17 +1,19 @@
 //! `leaky_bucket`: evenly spaced time slots, first come, first served across all gateways.
 //!
 //! **Guarantee.** Requests are forwarded at time slots at least `interval / rate` apart, rounded up to milliseconds. A
-//! request is assigned the next free time slot immediately, and waits for it (`delay`). It is refused if more than `queue`
-//! permits would wait, including its own, or if it would wait longer than `max_wait`. The wait of a refused request is exact
-//! to the millisecond: without other requests, it is refused at `now + wait - 1` and granted at `now + wait`. A request for
-//! n permits takes n time slots and is forwarded at the first. A request that finds the bucket empty does not wait,
-//! regardless of the queue.
+//! request is assigned the next free time slot immediately, and waits for it (`delay`). It is refused if more than
+//! `queue` permits would wait, including its own, or if it would wait longer than `max_wait`. The wait of a refused
+//! request is exact to the millisecond: without other requests, it is refused at `now + wait - 1` and granted at
+//! `now + wait`. A request for n permits takes n time slots and is forwarded at the first. A request that finds the
+//! bucket empty does not wait, regardless of the queue.
 //!
-//! **State.** The permits in the bucket, which leak out at the rate, with the arithmetic of [`gcra`]. There the bucket holds
-//! permits in use, here it holds permits that wait. The next time slot is the moment when all of them have leaked out.
+//! **State.** The permits in the bucket, which leak out at the rate, with the arithmetic of [`gcra`]. There the bucket
+//! holds permits in use, here it holds permits that wait. The next time slot is the moment when all of them have leaked
+//! out.
 //!
-//! **Changed quotas.** Waiting permits stay in the bucket and leak at the new rate. Assigned time slots do not change, so a
-//! request under the old and a request under the new rate can get the same time slot while requests of the old rate wait.
+//! **Changed quotas.** Waiting permits stay in the bucket and leak at the new rate. Assigned time slots do not change,
+//! so a request under the old and a request under the new rate can get the same time slot while requests of the old
+//! rate wait.
 //!
 //! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now.
 //!

@@ -1,5 +1,5 @@
-//! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and time.
-//! `lua/` contains translations for Redis; property tests check that both decide equally.
+//! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and
+//! time. `lua/` contains translations for Redis; property tests check that both decide equally.
 
 pub mod calendar;
 mod counters;
@@ -254,8 +254,8 @@ impl fmt::Display for Mode {
 // === impl Quota ===
 
 impl Quota {
-    /// Creates a quota of `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds. The
-    /// calendar defines the interval of a fixed window.
+    /// Creates a quota of `rate` permits, 1 to [`MAX_RATE`], in each `interval`, 1 to [`MAX_INTERVAL`] milliseconds.
+    /// The calendar defines the interval of a fixed window.
     ///
     /// # Errors
     /// A number is out of range.
@@ -319,8 +319,8 @@ impl Quota {
         self.interval
     }
 
-    /// Returns how long a grant must be remembered, in milliseconds: at least as long as it counts in a bucket that is not
-    /// above its limit.
+    /// Returns how long a grant must be remembered, in milliseconds: at least as long as it counts in a bucket that is
+    /// not above its limit.
     pub(crate) fn retention_millis(&self) -> u64 {
         let slots = |permits: u32| self.interval.max((u64::from(permits) * self.interval).div_ceil(self.rate.into()));
         match self.algorithm {

@@ -1,15 +1,16 @@
-//! A bucket as a list of numbers, in which a handover transfers it to another process.
+//! A bucket as a list of numbers: the form in which a handover transfers it to another process.
 //!
-//! Times are milliseconds relative to the sender's present, so that the clocks of two processes need not agree. Calendar
-//! windows are the exception: they end at the same moment in every process, so their ends are sent as they are.
+//! Times are milliseconds relative to the sender's present, so that the clocks of two processes need not agree.
+//! Calendar windows are the exception: they end at the same moment in every process, so their ends are sent as they
+//! are.
 
 use super::entries::Entries;
 use crate::clock::Timestamp;
 
-/// The most numbers of one bucket. The longest log has two for each of about 512 grants.
+/// The maximum length of the list of a bucket. The longest log has two numbers for each of about 512 grants.
 pub(crate) const MAX_NUMBERS: usize = 2_048;
 
-/// Larger amounts are in no bucket.
+/// The upper bound of amounts. No bucket contains a larger one.
 const MAX_AMOUNT: u64 = 1 << 52;
 
 /// Numbers that are read one after the other.
@@ -23,12 +24,12 @@ impl<'n> Numbers<'n> {
         Self { left: numbers.iter(), now }
     }
 
-    /// The next number as an amount; `None` at the end.
+    /// Returns the next number as an amount, or `None` at the end.
     pub(super) fn amount(&mut self) -> Option<u64> {
         u64::try_from(*self.left.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)
     }
 
-    /// The next number as a time.
+    /// Returns the next number as a time.
     pub(super) fn time(&mut self) -> Option<Timestamp> {
         let relative = *self.left.next()?;
         Some(Timestamp::from_millis(self.now.as_millis().saturating_add_signed(relative)))
@@ -38,7 +39,7 @@ impl<'n> Numbers<'n> {
         self.left.as_slice().is_empty()
     }
 
-    /// The rest as entries of a time and an amount above 0 each; `None` unless their times ascend.
+    /// Returns the rest as entries, each with a time and an amount above 0. Returns `None` unless their times ascend.
     pub(super) fn entries<T>(mut self, entry: impl Fn(Timestamp, u64) -> T) -> Option<Entries<T>> {
         let (mut entries, mut last) = (Entries::default(), Timestamp::default());
         while !self.is_empty() {
@@ -53,15 +54,15 @@ impl<'n> Numbers<'n> {
     }
 }
 
-/// An amount as a number.
+/// Converts an amount to a number.
 pub(super) fn amount(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-/// A time as a number.
+/// Converts a time to a number.
 pub(super) fn time(at: Timestamp, now: Timestamp) -> i64 {
     at.signed_millis_since(now)
 }
 
-/// The reference of the times of calendar windows.
+/// The moment to which times of calendar windows are relative.
 pub(super) const CALENDAR: Timestamp = Timestamp::from_millis(0);

@@ -1,17 +1,18 @@
-//! How two gateways divide one share of a limit while one of them drains: a quarter, and the rest.
+//! Divides one share of a limit between two gateways while one of them drains: it keeps a quarter, the other has the
+//! rest.
 
 use super::{Algorithm, Quota, leaky_bucket};
 
-/// A gateway that drains keeps one of this number of parts of a share.
+/// The number of parts of a share. A gateway that drains keeps one part.
 const PARTS: u32 = 4;
 
 impl Quota {
-    /// A quarter of it, rounded down; `None` below one permit.
+    /// Returns a quarter of this quota, rounded down, or `None` if that is less than one permit.
     pub(crate) fn quarter(&self) -> Option<Self> {
         self.scaled(|permits| permits / PARTS)
     }
 
-    /// The rest of it without a [`quarter`](Self::quarter).
+    /// Returns this quota without its [`quarter`](Self::quarter).
     pub(crate) fn without_quarter(&self) -> Self {
         self.scaled(|permits| permits - permits / PARTS).unwrap_or(*self)
     }

@@ -36,8 +36,8 @@ pub enum RateConfigError {
 }
 
 impl RateConfig {
-    /// Creates a configuration of `rate` permits, 1 to 2^31, in each `interval` of 1 ms to 366 days in whole milliseconds.
-    /// The limiter does not expire.
+    /// Creates a configuration of `rate` permits, 1 to 2^31, in each `interval` of 1 ms to 366 days in whole
+    /// milliseconds. The limiter does not expire.
     ///
     /// # Errors
     /// A number is out of range.
@@ -49,8 +49,8 @@ impl RateConfig {
         Ok(Self { mode, quota, keep_alive: 0 })
     }
 
-    /// Makes the limiter expire this long after its last grant. It must be at least one interval, so that no permit in use
-    /// is lost. Refusals extend it only to the end of the wait that they returned.
+    /// Makes the limiter expire this long after its last grant. It must be at least one interval, so that no permit in
+    /// use is lost. Refusals extend it only to the end of the wait that they returned.
     ///
     /// # Errors
     /// The time is shorter than the interval, or longer than 732 days.

@@ -1,21 +1,22 @@
 //! `sliding_window`: counters of segments.
 //!
 //! **Guarantee.** Time is divided into segments of `ceil(interval / segments)` milliseconds, aligned to the epoch. The
-//! window is the current segment and the segments that ended within the last interval; it has at most `rate` permits. So a
-//! permit returns one interval after the end of its segment, which is at most one segment later than an interval after its
-//! grant. In any `interval` at most `rate` permits are granted, and the wait of a refused request is exact to the
-//! millisecond.
+//! window is the current segment and the segments that ended within the last interval; it has at most `rate` permits.
+//! So a permit returns one interval after the end of its segment, which is at most one segment later than an interval
+//! after its grant. In any `interval` at most `rate` permits are granted, and the wait of a refused request is exact to
+//! the millisecond.
 //!
-//! If the window were the segments that *began* within the interval, permits granted late in a segment would return early,
-//! and up to twice the rate could be granted around its end.
+//! If the window were the segments that *began* within the interval, permits granted late in a segment would return
+//! early, and up to twice the rate could be granted around its end.
 //!
 //! **State.** At most `segments + 1` counters, for any rate.
 //!
-//! **Changes.** A new rate, interval or number of segments immediately applies to the permits in use. Longer segments of an
-//! old rule count as ending with the present one. A longer interval does not restore counters that have been dropped.
+//! **Changes.** A new rate, interval or number of segments immediately applies to the permits in use. Longer segments
+//! of an old rule count as ending with the present one. A longer interval does not restore counters that have been
+//! dropped.
 //!
-//! **Clock jumps.** If the clock went back, counters can end after the present segment. Their permits are moved into the
-//! present segment, and return one interval after its end.
+//! **Clock jumps.** If the clock went back, counters can end after the present segment. Their permits are moved into
+//! the present segment, and return one interval after its end.
 //!
 //! `lua/sliding_window.lua` is a translation of this file.
 
@@ -72,8 +73,8 @@ impl State {
         }
     }
 
-    /// Removes `permits` that were granted at `granted_at` from their segment, unless they have returned or were moved to
-    /// another segment.
+    /// Removes `permits` that were granted at `granted_at` from their segment, unless they have returned or were moved
+    /// to another segment.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
         self.0.remove(u64::from(permits), segment_end(quota, granted_at));
     }

@@ -1,5 +1,5 @@
-//! Distributes the buckets of a limiter over hash tags, so that the nodes of a cluster share its load: all keys with one
-//! hash tag are on one node. A store in memory ignores this.
+//! Distributes the buckets of a limiter over hash tags, so that the nodes of a cluster share its load: all keys with
+//! one hash tag are on one node. A store in memory ignores this.
 
 use std::sync::Arc;
 
@@ -77,9 +77,9 @@ impl Limiter {
         }
     }
 
-    /// Returns a number for each part, so that their hash tags are distributed evenly over the hash slots. For each part it
-    /// is the first number with a hash slot in the middle of the part's own range of hash slots. For example, three nodes
-    /// with equal shares get 3, 3 and 2 of 8 parts; with the numbers 0 to 7, one node would get 4.
+    /// Returns a number for each part, so that their hash tags are distributed evenly over the hash slots. For each
+    /// part it is the first number with a hash slot in the middle of the part's own range of hash slots. For example,
+    /// three nodes with equal shares get 3, 3 and 2 of 8 parts; with the numbers 0 to 7, one node would get 4.
     fn part_numbers(&self, parts: u32) -> impl Iterator<Item = u32> {
         let (mut numbers, mut missing) = (vec![None; usize::try_from(parts).unwrap_or_default()], parts);
         for number in 0..NUMBERS {
@@ -117,8 +117,8 @@ impl Limiter {
     }
 }
 
-/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `slot`, if there is one. So
-/// for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
+/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `slot`, if there is one.
+/// So for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
 fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
     let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(slot) * u64::from(ranges));
     let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;

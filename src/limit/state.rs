@@ -7,8 +7,8 @@ use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
-/// The state of a bucket. All quotas that it is used with must have the same algorithm. Most buckets were used only once;
-/// their state is packed and needs no heap memory.
+/// The state of a bucket. All quotas that it is used with must have the same algorithm. Most buckets were used only
+/// once; their state is packed and needs no heap memory.
 #[derive(Clone, Debug)]
 pub struct BucketState(Repr);
 
@@ -58,7 +58,8 @@ impl BucketState {
         self.change(quota, |unpacked| unpacked.on_refusal(quota, now));
     }
 
-    /// Gives back `permits` that were granted at `granted_at`, as if they had never been granted, unless they have returned.
+    /// Gives back `permits` that were granted at `granted_at`, as if they had never been granted, unless they have
+    /// returned.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         self.change(quota, |unpacked| unpacked.give_back(quota, permits, granted_at, now));
     }
@@ -71,7 +72,7 @@ impl BucketState {
         }
     }
 
-    /// This bucket as numbers, for another process.
+    /// Returns this bucket as numbers, for another process.
     #[cfg(feature = "gateway")]
     pub(crate) fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
         match &self.0 {
@@ -80,7 +81,7 @@ impl BucketState {
         }
     }
 
-    /// The bucket that another process has described by these numbers. Returns `None` if they describe no bucket of this
+    /// Returns the bucket that another process has sent as these numbers, or `None` if they are invalid for this
     /// algorithm.
     #[cfg(feature = "gateway")]
     pub(crate) fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
@@ -270,7 +271,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// On a clock that is `ahead` of the sender's, it decides as the sender would have. Calendars need one clock.
+        /// The receiver decides as the sender would have, although its clock is `ahead`. Calendar windows need equal
+        /// clocks.
         #[test]
         fn transferred_bucket_decides_like_the_original(
             life in lives(), index in 0..5_usize, rate in 1..8_u64, ahead in 0..100_000_u64,

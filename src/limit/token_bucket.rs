@@ -1,15 +1,15 @@
 //! `token_bucket`: Redisson's RRateLimiter.
 //!
-//! **Guarantee.** A permit becomes available again exactly one `interval` after it was granted. So in any window of this
-//! length at most `rate` permits are granted. The wait of a refused request is exact to the millisecond: without other
-//! requests, it is refused at `now + wait - 1` and granted at `now + wait`.
+//! **Guarantee.** A permit becomes available again exactly one `interval` after it was granted. So in any window of
+//! this length at most `rate` permits are granted. The wait of a refused request is exact to the millisecond: without
+//! other requests, it is refused at `now + wait - 1` and granted at `now + wait`.
 //!
-//! **State.** A log of grants, oldest first, with at most about 512 entries for any rate. Grants of the same millisecond
-//! share an entry. Above a rate of [`MAX_ENTRIES`], grants within one merge step share an entry, dated at the latest grant. So permits may return up to one
-//! merge step late, and never early.
+//! **State.** A log of grants, oldest first, with at most about 512 entries for any rate. Grants of the same
+//! millisecond share an entry. Above a rate of [`MAX_ENTRIES`], grants within one merge step share an entry, dated at
+//! the latest grant. So permits may return up to one merge step late, and never early.
 //!
-//! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in use
-//! for one more interval.
+//! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in
+//! use for one more interval.
 //!
 //! `lua/token_bucket.lua` is a translation of this file.
 
@@ -23,7 +23,8 @@ use crate::clock::Timestamp;
 /// Above this rate, grants share log entries.
 pub const MAX_ENTRIES: u32 = 512;
 
-/// The longest interval of another rule that is respected, as a multiple of this rule's interval. It bounds the log.
+/// The longest interval of another rule for which entries are kept, as a multiple of this rule's interval. It bounds
+/// the log.
 const MOST_LONGER: u64 = 64;
 
 /// A bucket: its permits in use.
@@ -66,8 +67,9 @@ impl State {
         self.at_present(quota, now)
     }
 
-    /// Updates the bucket after a refusal at `now`: only if the clock went back, or if rules with a shorter interval would
-    /// soon drop entries that this rule counts, and then grant too much. The latter happens at most once per interval.
+    /// Updates the bucket after a refusal at `now`: only if the clock went back, or if rules with a shorter interval
+    /// would soon drop entries that this rule counts, and then grant too much. The latter happens at most once per
+    /// interval.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let (horizon, until) = self.longest(quota, now);
         let is_ahead = self.log.back().is_some_and(|newest| newest.at > now);
@@ -147,7 +149,7 @@ impl State {
         }
     }
 
-    /// This bucket as numbers: the remembered interval, until when, and the grants.
+    /// Returns this bucket as numbers: the longest interval, the end of its use, and the grants.
     #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
@@ -155,7 +157,7 @@ impl State {
         remembered.into_iter().chain(grants).collect()
     }
 
-    /// The bucket that these numbers describe; `None` if they describe none.
+    /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let (longest, longest_until) = (numbers.amount()?, numbers.time()?);
@@ -200,9 +202,9 @@ impl State {
         self.log.iter().take(live).map(|grant| grant.permits).sum()
     }
 
-    /// Returns how long entries are kept, and until when that is respected. It is the longest interval that any rule has
-    /// used recently: while gateways with an old and a new rule run side by side, the shorter interval must not drop
-    /// entries that the longer one still counts.
+    /// Returns how long entries are kept, and until when that is respected. It is the longest interval that any rule
+    /// has used recently: while gateways with an old and a new rule run side by side, the shorter interval must not
+    /// drop entries that the longer one still counts.
     fn longest(&self, quota: &Quota, now: Timestamp) -> (u64, Timestamp) {
         let interval = quota.interval();
         let longest = self.longest.min(MOST_LONGER * interval);
@@ -258,7 +260,8 @@ impl State {
             return Wait::Never;
         }
         let live = self.live_from(quota, now);
-        // After a lowered rate more permits can be in use than it allows, so the missing permits depend on the used ones.
+        // After a lowered rate more permits can be in use than it allows, so the missing permits depend on the used
+        // ones.
         let missing = self.used_from(live) + u64::from(permits) - u64::from(quota.rate());
         let mut returned = 0;
         let last = self.log.iter().skip(live).find(|grant| {
@@ -349,7 +352,8 @@ mod tests {
     fn shorter_interval_drops_no_entries_of_a_refused_longer_one() {
         let (mut state, short, long) = (State::default(), quota(9, 300), quota(15, 600));
         take(&mut state, &long, 1, 0);
-        // From its second interval on, the short rule charges 18 permits in each interval of the long rule with rate 15.
+        // From its second interval on, the short rule charges 18 permits in each interval of the long rule with rate
+        // 15.
         for now in 0..10_000 {
             while take(&mut state, &short, 1, now).granted {}
             let granted = take(&mut state, &long, 1, now).granted;

@@ -33,8 +33,8 @@ pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathErro
     Ok(normal)
 }
 
-/// Converts the result of [`decode`] to a unique encoding, so that paths that are equal to origins are equal. It encodes
-/// exactly the characters that are not allowed in a segment.
+/// Converts the result of [`decode`] to a unique encoding, so that paths that are equal to origins are equal. It
+/// encodes exactly the characters that are not allowed in a segment.
 pub(super) fn encode_canonically(normal: &str) -> String {
     let mut spelt = String::with_capacity(normal.len());
     let mut rest = normal.as_bytes();
@@ -66,7 +66,8 @@ pub(super) fn push(byte: u8, spelt: &mut String) {
     }
 }
 
-/// Returns `true` if the byte needs no encoding in the name of a segment (RFC 3986 section 3.3). A semicolon ends the name.
+/// Returns `true` if the byte needs no encoding in the name of a segment (RFC 3986 section 3.3). A semicolon ends the
+/// name.
 pub(super) const fn needs_no_encoding(byte: u8) -> bool {
     is_unreserved(byte)
         || matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b'=' | b':' | b'@')

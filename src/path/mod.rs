@@ -1,9 +1,9 @@
 //! The normal form of a path (RFC 3986 section 6.2.2), and rejection of ambiguous paths.
 //!
-//! `/a//b`, `/a/./b`, `/a/x/../b` and `/%61/b` all have the normal form `/a/b`, which the gateway forwards. Routes and client
-//! keys use [`Path::matched`]: the normal form without the parameters of segments (`;v=1`), in which only characters that
-//! need it are percent-encoded. If servers disagree about the meaning of a path (`..;`, `..%2f`, a backslash, an encoded NUL,
-//! bytes that are not UTF-8), it has no normal form.
+//! `/a//b`, `/a/./b`, `/a/x/../b` and `/%61/b` all have the normal form `/a/b`, which the gateway forwards. Routes and
+//! client keys use [`Path::matched`]: the normal form without the parameters of segments (`;v=1`), in which only
+//! characters that need it are percent-encoded. If servers disagree about the meaning of a path (`..;`, `..%2f`, a
+//! backslash, an encoded NUL, bytes that are not UTF-8), it has no normal form.
 
 use std::borrow::Cow;
 
@@ -45,7 +45,8 @@ pub enum PathError {
     /// A percent sign is not followed by two hexadecimal digits.
     #[error("broken percent-encoding")]
     Encoding,
-    /// A backslash, a byte that is not ASCII, an encoded control character, or encoded bytes that are not UTF-8 (RFC 3629).
+    /// A backslash, a byte that is not ASCII, an encoded control character, or encoded bytes that are not UTF-8 (RFC
+    /// 3629).
     #[error("ambiguous character")]
     Character,
     /// A slash or backslash that is encoded once or several times, unless the rules keep or decode it.

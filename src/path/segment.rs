@@ -1,7 +1,7 @@
 //! Path segments: names, parameters, and dot segments, including disguised ones.
 //!
-//! Servlet containers remove parameters before they resolve dot segments, so they treat `..;` and `..;x=1` as `..`. Other
-//! servers treat them as names. An encoded semicolon also starts parameters, since a proxy may decode it.
+//! Servlet containers remove parameters before they resolve dot segments, so they treat `..;` and `..;x=1` as `..`.
+//! Other servers treat them as names. An encoded semicolon also starts parameters, since a proxy may decode it.
 
 use super::{EncodedSlash, PathError};
 
@@ -14,7 +14,8 @@ pub(super) struct Segment<'p> {
     pub(super) name: &'p str,
 }
 
-/// Resolves dot segments and removes empty segments of a decoded path. An empty last segment represents a trailing slash.
+/// Resolves dot segments and removes empty segments of a decoded path. An empty last segment represents a trailing
+/// slash.
 pub(super) fn resolve(path: &str, slash: EncodedSlash) -> Result<Vec<Segment<'_>>, PathError> {
     let mut segments: Vec<Segment<'_>> = Vec::new();
     let mut parts = path.split('/').skip(1).peekable();

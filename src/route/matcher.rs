@@ -26,8 +26,8 @@ impl Matcher {
         self.unmet(facts).is_none()
     }
 
-    /// Returns `true` if this matcher matches all requests that `other` matches. Then a later route with `other` is never
-    /// reached.
+    /// Returns `true` if this matcher matches all requests that `other` matches. Then a later route with `other` is
+    /// never reached.
     pub fn covers(&self, other: &Matcher) -> bool {
         covers(&self.host, &other.host, HostPattern::covers)
             && covers(&self.path, &other.path, PathPattern::covers)
@@ -36,8 +36,8 @@ impl Matcher {
             && self.headers.iter().all(|header| other.headers.contains(header))
     }
 
-    /// Returns the exact host and the literal first segment, if there are any. If this matcher has one of them, it covers
-    /// only matchers with the same value.
+    /// Returns the exact host and the literal first segment, if there are any. If this matcher has one of them, it
+    /// covers only matchers with the same value.
     pub(crate) fn lookup_key(&self) -> (Option<&str>, Option<&str>) {
         let host = match &self.host {
             Some(HostPattern::Exact(host)) => Some(host.as_str()),

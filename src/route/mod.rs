@@ -101,8 +101,8 @@ impl Routes {
         if self.fields.iter().any(has_two) { Err(BadRequest::TwoValues) } else { Ok(()) }
     }
 
-    /// Returns the first route that matches, with its position. It checks only the routes that the table lists for the host
-    /// and the path of the request.
+    /// Returns the first route that matches, with its position. It checks only the routes that the table lists for the
+    /// host and the path of the request.
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
         let meets_other_conditions = |position: usize| {
             self.conditional.get(position) == Some(&false)

@@ -31,8 +31,8 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// Becomes ready when there is data or the end to read. Over TLS it may be only a protocol message; then the next read
-    /// waits.
+    /// Becomes ready when there is data or the end to read. Over TLS it may be only a protocol message; then the next
+    /// read waits.
     pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(cx),
@@ -41,8 +41,8 @@ impl Transport {
         }
     }
 
-    /// Returns `true` if there is neither data nor the end to read. Asks the kernel, or with `use_runtime_state` the runtime,
-    /// which avoids a system call but is only as recent as its last poll.
+    /// Returns `true` if there is neither data nor the end to read. Asks the kernel, or with `use_runtime_state` the
+    /// runtime, which avoids a system call but is only as recent as its last poll.
     pub(crate) fn has_nothing_to_read(&mut self, use_runtime_state: bool) -> bool {
         let peeked = match self {
             _ if !use_runtime_state => peek(&*self),
@@ -65,7 +65,8 @@ impl Transport {
         }
     }
 
-    /// Makes the peer see an error instead of the end when this is dropped. Has no effect on Unix sockets, which have no reset.
+    /// Makes the peer see an error instead of the end when this is dropped. Has no effect on Unix sockets, which have
+    /// no reset.
     pub(crate) fn reset_on_drop(&mut self) {
         if let Self::Tls(stream) = self {
             stream.skip_close_notify();

@@ -11,7 +11,8 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 
-/// Returns the client's and the server's end of a TLS 1.3 connection. The client has not received its session tickets yet.
+/// Returns the client's and the server's end of a TLS 1.3 connection. The client has not received its session tickets
+/// yet.
 async fn pair() -> (Transport, Transport) {
     let rcgen::CertifiedKey { cert, signing_key } = rcgen::generate_simple_self_signed(["localhost".into()]).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());

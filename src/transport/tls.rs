@@ -14,8 +14,8 @@ use tokio_rustls::TlsStream;
 
 use crate::facts::TlsPeer;
 
-/// A TLS connection after its handshake. It is boxed to keep [`Transport`](super::Transport) small, since most connections
-/// do not use TLS. On drop it sends `close_notify`, if the socket accepts it immediately.
+/// A TLS connection after its handshake. It is boxed to keep [`Transport`](super::Transport) small, since most
+/// connections do not use TLS. On drop it sends `close_notify`, if the socket accepts it immediately.
 #[derive(Debug)]
 pub(crate) struct Tls(Box<Inner>);
 
@@ -56,8 +56,8 @@ impl Tls {
         if self.state().wants_read() { self.tcp().poll_read_ready(cx) } else { Poll::Ready(Ok(())) }
     }
 
-    /// As [`Transport::has_nothing_to_read`](super::Transport::has_nothing_to_read); ignores messages of TLS itself, such as
-    /// session tickets.
+    /// As [`Transport::has_nothing_to_read`](super::Transport::has_nothing_to_read); ignores messages of TLS itself,
+    /// such as session tickets.
     pub(super) fn has_nothing_to_read(&mut self, peeked: io::Result<usize>) -> bool {
         match peeked {
             _ if !self.state().wants_read() => false,

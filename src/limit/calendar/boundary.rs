@@ -23,8 +23,8 @@ pub(super) fn window_bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Time
     known.filter(|(start, end)| (*start..*end).contains(&at)).unwrap_or(equal)
 }
 
-/// Returns the boundaries of units up to an hour. Boundaries are where the zone's clocks show a whole unit, and where they
-/// are set by anything but whole units.
+/// Returns the boundaries of units up to an hour. A boundary is a moment at which the zone's clocks show a whole unit,
+/// or at which they are set by an amount other than whole units.
 fn clock_bounds(unit: Unit, zone: &TimeZone, at: jiff::Timestamp) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
     let length = i64::try_from(unit.millis() / 1000).ok()?;
     let phase = |at: jiff::Timestamp| i64::from(zone.to_offset(at).seconds()).rem_euclid(length);
@@ -70,8 +70,8 @@ fn next_after(unit: Unit, first: Date) -> Option<Date> {
     first.checked_add(length).ok()
 }
 
-/// Returns the moment of midnight. If a date has two midnights, it is the earlier one; if clocks skip midnight, it is the
-/// moment when they are set.
+/// Returns the moment of midnight. If a date has two midnights, it is the earlier one; if clocks skip midnight, it is
+/// the moment when they are set.
 fn start_of_date(zone: &TimeZone, date: Date) -> Option<jiff::Timestamp> {
     zone.to_timestamp(date.at(0, 0, 0, 0)).ok()
 }

@@ -1,11 +1,11 @@
 //! Calendar windows: seconds, minutes, hours, days, weeks and months of a named time zone.
 //!
-//! A calendar is an infinite list of boundaries; windows are the spans between them. Days, weeks (from Monday) and months
-//! begin at the start of a date, so their length depends on changes of the zone's clocks. Hours and shorter units follow
-//! the zone's clocks: setting the clocks by whole units changes nothing, any other change adds a boundary.
+//! A calendar is an infinite list of boundaries; windows are the spans between them. Days, weeks (from Monday) and
+//! months begin at the start of a date, so their length depends on changes of the zone's clocks. Hours and shorter
+//! units follow the zone's clocks: setting the clocks by whole units changes nothing, any other change adds a boundary.
 //!
-//! The rules of all zones are compiled in. Each calendar caches the window that was requested last, so that decisions need
-//! no calendar arithmetic.
+//! The rules of all zones are compiled in. Each calendar caches the window that was requested last, so that decisions
+//! need no calendar arithmetic.
 
 mod boundary;
 mod span;
@@ -41,8 +41,8 @@ pub enum Unit {
     Month,
 }
 
-/// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with the
-/// same calendar share its cache.
+/// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with
+/// the same calendar share its cache.
 #[derive(Clone, Copy)]
 pub struct Calendar(&'static CalendarData);
 

@@ -39,7 +39,8 @@ const TABLE: [(Unit, &str, &str, &str, &str); 31] = [
     (Unit::Day, "Europe/Rome", "2026-10-25T12:00:00Z", "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"),
     (Unit::Day, "Australia/Lord_Howe", "2025-10-04T20:00:00Z", "2025-10-04T13:30:00Z", "2025-10-05T13:00:00Z"),
     (Unit::Day, "Australia/Lord_Howe", "2026-04-04T20:00:00Z", "2026-04-04T13:00:00Z", "2026-04-05T13:30:00Z"),
-    // A date without midnight, a date with two midnights, a date that repeats after its end, and a date that is skipped.
+    // A date without midnight, a date with two midnights, a date that repeats after its end, and a date that is
+    // skipped.
     (Unit::Day, "America/Sao_Paulo", "2018-11-04T03:00:00Z", "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"),
     (Unit::Day, "America/Havana", "2026-11-01T05:30:00Z", "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"),
     (Unit::Day, "America/St_Johns", "2010-11-07T02:45:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z"),

@@ -4,18 +4,18 @@
 //! request is exact to the millisecond: without other requests, it is refused at `now + wait - 1` and granted at
 //! `now + wait`. More than `burst` permits at once are never granted.
 //!
-//! **State.** The permits in use, in parts; `interval` parts make a permit. `rate` parts return in each millisecond, and a
-//! request is granted if at most `burst` permits are in use afterwards. This is the generic cell rate algorithm as a leaky
-//! bucket (ITU-T I.371), measured in permits instead of time, so that all numbers are integers.
+//! **State.** The permits in use, in parts; `interval` parts make a permit. `rate` parts return in each millisecond,
+//! and a request is granted if at most `burst` permits are in use afterwards. This is the generic cell rate algorithm
+//! as a leaky bucket (ITU-T I.371), measured in permits instead of time, so that all numbers are integers.
 //!
 //! **Changed quotas.** Permits in use stay in use. They return by the new rate, counted from the last grant. Under a
 //! lower burst no request is granted until enough permits have returned. A new interval rounds the last part up.
 //!
-//! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now: nothing returns for the
-//! time that repeats, then permits return at the usual rate.
+//! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now: nothing returns for
+//! the time that repeats, then permits return at the usual rate.
 //!
-//! **Giving back.** Permits that have returned since their grant are not given back again. So a bucket never has more free
-//! permits than without the undone request, and exactly as many if it was undone immediately or was the only one.
+//! **Giving back.** Permits that have returned since their grant are not given back again. So a bucket never has more
+//! free permits than without the undone request, and exactly as many if it was undone immediately or was the only one.
 //!
 //! `lua/gcra.lua` is a translation of this file.
 
@@ -71,8 +71,8 @@ impl State {
         }
     }
 
-    /// Gives back the `permits` granted at `granted_at` that have not returned. If the clock went back since then, their
-    /// number is unknown, and nothing is given back.
+    /// Gives back the `permits` granted at `granted_at` that have not returned. If the clock went back since then,
+    /// their number is unknown, and nothing is given back.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let left = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
         if granted_at <= now && left > 0 {
@@ -102,7 +102,8 @@ impl State {
         }
     }
 
-    /// This bucket as numbers: when, the interval, whole permits in use, and the parts of one more.
+    /// Returns this bucket as numbers: its time, the interval, the whole permits in use, and the parts of one more
+    /// permit.
     #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let of_permit = u128::from(self.interval.max(1));
@@ -111,7 +112,7 @@ impl State {
         vec![numbers::time(self.at, now), numbers::amount(self.interval), whole, parts]
     }
 
-    /// The bucket that these numbers describe; `None` if they describe none.
+    /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let (at, interval, whole, parts) = (numbers.time()?, numbers.amount()?, numbers.amount()?, numbers.amount()?);

@@ -1,9 +1,9 @@
 //! The lookup table of routes: by host first, then by path, segment by segment.
 //!
-//! The routes of each host pattern form a [tree](Trees). A request is looked up in the tree of its host, in the trees of the
-//! parent domains, and in the tree of the routes for all hosts. The trees contain candidates that match host and path. The
-//! caller checks all other conditions, and the lowest position that meets them is the result. So the order of the rule file
-//! decides, as if the routes were tried one after the other.
+//! The routes of each host pattern form a [tree](Trees). A request is looked up in the tree of its host, in the trees
+//! of the parent domains, and in the tree of the routes for all hosts. The trees contain candidates that match host and
+//! path. The caller checks all other conditions, and the lowest position that meets them is the result. So the order of
+//! the rule file decides, as if the routes were tried one after the other.
 //!
 //! A lookup visits no node twice, and skips nodes whose routes all come after a route already found. So a lookup never
 //! costs more than trying all routes, for any client input.
@@ -46,8 +46,8 @@ impl Table {
         table
     }
 
-    /// Returns the lowest position of a route that matches this host, in lower case, and this path, in its normal form, and
-    /// that meets its other conditions.
+    /// Returns the lowest position of a route that matches this host, in lower case, and this path, in its normal form,
+    /// and that meets its other conditions.
     pub(super) fn find(&self, host: &str, path: &str, meets_other_conditions: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best = BestMatch::new(meets_other_conditions);
         let path = Some(trim_slashes(path)).filter(|path| !path.is_empty());

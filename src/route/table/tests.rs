@@ -124,7 +124,8 @@ fn many_sibling_segments_are_all_found() {
 
 #[test]
 fn lookup_visits_each_node_at_most_once() {
-    // All patterns of ten segments that are `a` or any: 1,024 patterns that match the same path, in a tree of 2,047 nodes.
+    // All patterns of ten segments that are `a` or any: 1,024 patterns that match the same path, in a tree of 2,047
+    // nodes.
     let ways = |way: u32| -> String { (0..10).map(|at| if way >> at & 1 == 0 { "/a" } else { "/{x}" }).collect() };
     let matchers: Vec<Matcher> = (0..1 << 10).map(|way| on("", &ways(way))).collect();
     let table = Table::new(matchers.iter());

@@ -1,7 +1,7 @@
 //! Decides during an outage of the store, by this gateway's share of each limit.
 //!
-//! With N gateways the share is 1 / N of the rate, but at least one permit in an interval. Local grants are recorded
-//! as [debts]. They are charged to the store when it owns recovered, before its first decision.
+//! With N gateways the share is 1 / N of the rate, but at least one permit in an interval. Local grants are recorded as
+//! [debts]. When the store has recovered, the gateway charges it with the debts before its first decision.
 
 pub(crate) mod debts;
 mod share;
@@ -31,7 +31,7 @@ pub(crate) struct Fallback {
     buckets: Memory,
     clock: Arc<dyn Clock>,
     shares: Mutex<Shares>,
-    /// The number of gateways that the store owns reported; `None` until then.
+    /// The number of gateways that the store has reported; `None` before the first report.
     counted: watch::Sender<Option<u32>>,
     debts: Mutex<Debts>,
     /// Changes whenever there are new debts.
@@ -141,7 +141,7 @@ impl Fallback {
     /// Makes all charges or none, by this gateway's shares of the limits.
     ///
     /// # Errors
-    /// An adopted limiter, whose rate only the store owns.
+    /// A limiter is adopted, so only the store has its rate.
     pub(crate) fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
@@ -161,7 +161,7 @@ impl Fallback {
         Ok(outcome)
     }
 
-    /// Gives back what [`take`](Self::take) granted.
+    /// Gives back permits that [`take`](Self::take) granted.
     pub(crate) fn give_back(&self, granted: &[Granted]) {
         let limiter = |one: &Granted| self.shares.lock().limiter(&one.charge.limiter);
         let share =
@@ -171,7 +171,7 @@ impl Fallback {
         self.debts.lock().take_out(granted);
     }
 
-    /// Changes whenever there are new debts.
+    /// Returns a receiver that changes whenever there are new debts.
     pub(crate) fn new_debts(&self) -> watch::Receiver<()> {
         self.new_debts_sender.subscribe()
     }

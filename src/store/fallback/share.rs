@@ -1,7 +1,7 @@
-//! This gateway's share of each limit: one part in the number of gateways.
+//! This gateway's share of each limit: the limit divided by the number of gateways.
 //!
 //! During a handover two gateways divide one share. The old gateway drains with a quarter of the share, rounded down;
-//! the new one owns the rest until the old one owns ended. Both start with the buckets in use at the handover, so
+//! the new gateway has the rest until the old one has ended. Both start with the buckets in use at the handover, so
 //! together they grant no more than the share.
 
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ pub(super) struct Shares {
     /// The number of predecessors that still drain.
     #[cfg(feature = "gateway")]
     predecessors: u8,
-    /// Whether this gateway drains and owns a successor.
+    /// Whether this gateway drains and has a successor.
     #[cfg(feature = "gateway")]
     has_successor: bool,
     by_name: HashMap<String, Share>,
@@ -56,13 +56,13 @@ impl Shares {
         self.known.max(self.least)
     }
 
-    /// Sets the number of known gateways. Returns `true` if it owns changed.
+    /// Sets the number of known gateways. Returns `true` if the number has changed.
     pub(super) fn set_known(&mut self, gateways: u32) -> bool {
         let before = std::mem::replace(&mut self.known, gateways.max(1));
         self.reset_if(before != self.known)
     }
 
-    /// Returns the charge on this gateway's share; `None` if the share is less than a permit. A shadow always owns a
+    /// Returns the charge on this gateway's share; `None` if the share is less than a permit. A shadow always has a
     /// share, since it must not reject a request.
     pub(super) fn of(&mut self, charge: &Charge) -> Option<Charge> {
         let share = self.share(&charge.limiter);
@@ -107,7 +107,8 @@ impl Shares {
     }
 }
 
-/// Handovers.
+/// The methods for handovers.
+
 #[cfg(feature = "gateway")]
 impl Shares {
     /// Returns the number of gateways that divide the share with a successor: this gateway, and predecessors that
@@ -122,8 +123,8 @@ impl Shares {
         self.reset_if(before != self.predecessors);
     }
 
-    /// Records that this gateway owns a successor. A draining gateway keeps its quarter when its predecessor ends,
-    /// since its successor relies on that.
+    /// Records that this gateway has a successor. A draining gateway keeps its quarter when its predecessor ends, since
+    /// its successor relies on that.
     pub(super) fn set_has_successor(&mut self) {
         let before = std::mem::replace(&mut self.has_successor, true);
         self.reset_if(!before);

@@ -49,7 +49,7 @@ impl Fallback {
 
 /// For the successor.
 impl Fallback {
-    /// Assumes this number of gateways, until the store owns reported it.
+    /// Assumes this number of gateways, until the store has reported their number.
     pub(crate) fn assume(&self, gateways: u32) {
         if self.counted.borrow().is_none() {
             self.shares.lock().set_known(gateways);
@@ -65,7 +65,7 @@ impl Fallback {
         self.shares.lock().set_predecessors(state.predecessors);
     }
 
-    /// Starts to decide by the whole share, since the predecessor owns ended.
+    /// Starts to decide by the whole share, since the predecessor has ended.
     pub(crate) fn end_predecessors(&self) {
         self.shares.lock().end_predecessors();
     }

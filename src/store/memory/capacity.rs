@@ -1,8 +1,9 @@
 //! The store's capacity: how many buckets each limit may have.
 //!
 //! One half of the capacity is divided evenly among the limits and reserved for them. The other half is common: a limit
-//! whose share is used up borrows from it, unless the limit is a shadow. So a limit with many new clients can use its share
-//! and the common half, but never the share of another limit. An OVERALL limit has one bucket, which is not counted.
+//! whose share is used up borrows from it, unless the limit is a shadow. So a limit with many new clients can use its
+//! share and the common half, but never the share of another limit. An OVERALL limit has one bucket, which is not
+//! counted.
 
 use std::collections::HashMap;
 use std::mem::{Discriminant, discriminant};
@@ -108,8 +109,8 @@ impl BucketCapacity {
             || (!shadow && self.common.load(Ordering::Relaxed) > 0)
     }
 
-    /// Returns `true` if an eighth of the share or of the common half is free, so that the limit does not overflow again
-    /// immediately.
+    /// Returns `true` if an eighth of the share or of the common half is free, so that the limit does not overflow
+    /// again immediately.
     pub(super) fn has_ample_capacity(&self, limit_capacity: &LimitCapacity, shadow: bool) -> bool {
         let share = self.share_of(limit_capacity);
         let borrows = !shadow && self.common.load(Ordering::Relaxed) > self.half / 8;

@@ -40,7 +40,7 @@ impl<'c> Lookup<'c> {
         Self::with_owner(charge, Owner::new(charge.client.as_ref(), secret), hasher)
     }
 
-    /// The bucket of this owner.
+    /// Creates the lookup of the bucket of this owner.
     pub(super) fn with_owner(charge: &'c Charge, owner: Owner, hasher: &DefaultHashBuilder) -> Self {
         let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
         let mut of_name = hasher.build_hasher();

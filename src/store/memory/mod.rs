@@ -1,11 +1,11 @@
 //! The embedded store: buckets in this process.
 //!
-//! Buckets are divided into shards, each with its own lock. A decision locks all shards that it needs, in ascending order
-//! so that two decisions cannot deadlock, then the overflow buckets if it needs one. Only then it reads the clock, so the
-//! decision times of a bucket never decrease.
+//! Buckets are divided into shards, each with its own lock. A decision locks all shards that it needs, in ascending
+//! order so that two decisions cannot deadlock, then the overflow buckets if it needs one. Only then it reads the
+//! clock, so the decision times of a bucket never decrease.
 //!
-//! The number of buckets is bounded: growing shards remove full buckets. Each limit has a share of the [`capacity`]. If the
-//! share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
+//! The number of buckets is bounded: growing shards remove full buckets. Each limit has a share of the [`capacity`]. If
+//! the share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
 mod lookup;
@@ -56,7 +56,7 @@ pub struct Memory {
     clock: Arc<dyn Clock>,
     /// Randomly seeded, so that clients cannot produce collisions in the tables.
     hasher: DefaultHashBuilder,
-    /// Made when it is first used, unless it is given.
+    /// Created at first use, unless the rule file has one.
     secret: OnceLock<KeySecret>,
     limiters: Mutex<Registry>,
 }
@@ -83,7 +83,7 @@ impl Memory {
         self.secret().hash(value)
     }
 
-    /// The secret that clients are hashed with.
+    /// Returns the secret that clients are hashed with.
     #[inline]
     pub(super) fn secret(&self) -> &KeySecret {
         self.secret.get_or_init(KeySecret::random)
@@ -94,8 +94,8 @@ impl Memory {
         Self::bounded(clock, secret, Self::MAX_BUCKETS)
     }
 
-    /// Creates an empty store of at most `max_buckets` buckets: half of them divided evenly among the limits, half for any
-    /// limit that needs more. The buckets of OVERALL limits are not counted.
+    /// Creates an empty store of at most `max_buckets` buckets: half of them divided evenly among the limits, half for
+    /// any limit that needs more. The buckets of OVERALL limits are not counted.
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, max_buckets: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.map_or_else(OnceLock::new, OnceLock::from);
@@ -112,8 +112,8 @@ impl Memory {
         }
     }
 
-    /// Reserves capacity for these limits, and releases it for the limits that `were` active before. A limit in neither list
-    /// gets its share when it is first used.
+    /// Reserves capacity for these limits, and releases it for the limits that `were` active before. A limit in neither
+    /// list gets its share when it is first used.
     pub fn set_active_limits<'l>(
         &self,
         limiters: impl IntoIterator<Item = &'l Limiter>,
@@ -160,8 +160,8 @@ impl Memory {
         }
     }
 
-    /// Ends overflows of limits that have capacity again. A request for a new bucket does the same, so this is for limits
-    /// without new requests.
+    /// Ends overflows of limits that have capacity again. A request for a new bucket does the same, so this is for
+    /// limits without new requests.
     pub fn run_maintenance(&self) {
         if self.overflow.lock().is_empty() {
             return;
@@ -210,8 +210,8 @@ impl Memory {
         self.len() == 0
     }
 
-    /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After an
-    /// unsuccessful round it pauses, so that a flood of new clients does not cause permanent sweeping.
+    /// Sweeps other shards, one after the other, until there is capacity or [`MAX_VISITED`] buckets were visited. After
+    /// an unsuccessful round it pauses, so that a flood of new clients does not cause permanent sweeping.
     fn sweep_other_shards(&self, limit_capacity: &LimitCapacity, shadow: bool, now: Timestamp) {
         let mut visited = 0;
         while visited < MAX_VISITED && now.as_millis() >= self.no_sweep_until.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
 //! Overflow buckets: one for each limit that is out of capacity, with the limit's own rate. New clients share it.
 //!
-//! So every request is counted, and no bucket in use is evicted. Each bucket keeps its guarantee. A client can move from the
-//! overflow bucket to its own bucket, or back after its own bucket was full and removed. Then it can get the permits of
-//! both: at most twice the rate in an interval.
+//! So every request is counted, and no bucket in use is evicted. Each bucket keeps its guarantee. A client can move
+//! from the overflow bucket to its own bucket, or back after its own bucket was full and removed. Then it can get the
+//! permits of both: at most twice the rate in an interval.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use crate::clock::Timestamp;
 use crate::limit::{BucketState, Decision, Limiter};
 
-/// The overflow buckets, by the address of the limit's limit_capacity.
+/// The overflow buckets, by the address of the limit's [`LimitCapacity`].
 #[derive(Debug, Default)]
 pub(super) struct Overflow(HashMap<usize, Bucket>);
 

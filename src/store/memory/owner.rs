@@ -21,8 +21,8 @@ const VALUE: u8 = 4;
 const INSTANCE: u8 = 5;
 
 impl Owner {
-    /// Creates the owner of a client. An address is stored as it is, if it fits. Other identities are hashed with a secret,
-    /// so that clients cannot produce collisions.
+    /// Creates the owner of a client. An address is stored as it is, if it fits. Other identities are hashed with a
+    /// secret, so that clients cannot produce collisions.
     pub(super) fn new(client: Option<&ClientId>, secret: &KeySecret) -> Self {
         let Some(client) = client else { return Self::default() };
         match client {

@@ -14,13 +14,15 @@ use crate::clock::Timestamp;
 use crate::limit::Limiter;
 use crate::limit::{BucketState, Charge, Decision};
 
-/// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent sweeps.
+/// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent
+/// sweeps.
 pub(super) const SWEEP_PAUSE: u64 = 250;
 
 /// Shards with fewer buckets are not swept.
 pub(super) const MIN_SWEEP_SIZE: usize = 256;
 
-/// The limits with buckets in this shard. Aligned to a cache line, so that locking one shard does not slow down its neighbour.
+/// The limits with buckets in this shard. Aligned to a cache line, so that locking one shard does not slow down its
+/// neighbour.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Shard {
@@ -129,8 +131,8 @@ impl Shard {
         Some(self.state_mut(lookup)?.charge(&limiter.quota, *permits, now))
     }
 
-    /// Makes a granted charge on a new bucket. Adds no bucket if an earlier charge of the decision has added it, or if the
-    /// charge has no permits.
+    /// Makes a granted charge on a new bucket. Adds no bucket if an earlier charge of the decision has added it, or if
+    /// the charge has no permits.
     pub(super) fn charge_new(
         &mut self,
         lookup: &mut Lookup<'_>,

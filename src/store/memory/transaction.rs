@@ -56,8 +56,8 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         decisions
     }
 
-    /// Charges the existing buckets, or updates them after a refusal. Runs before `charge_new`, since adding buckets moves
-    /// existing ones.
+    /// Charges the existing buckets, or updates them after a refusal. Runs before `charge_new`, since adding buckets
+    /// moves existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
             let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));

@@ -1,5 +1,5 @@
-//! Buckets that a handover moves to the embedded store of another process. Both stores hash clients with the same secret,
-//! so a bucket needs no more than its owner and its numbers. Overflow buckets stay behind.
+//! Buckets that a handover moves to the embedded store of another process. Both stores hash clients with the same
+//! secret, so a bucket is sent as its owner and its numbers. Overflow buckets are not sent.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::store::settings::KeySecret;
 /// Buckets are sorted by the sixteenths of their capacity that are in use.
 const LEVELS: usize = 17;
 
-/// The part of the budget for the owner and for each number of a bucket.
+/// The bytes of the budget that the owner of a bucket takes.
 const OWNER_BYTES: usize = 48;
 const NUMBER_BYTES: usize = 14;
 
 impl Memory {
-    /// Hashes clients with the secret of the process that buckets come from, unless this store has a secret already. Returns
-    /// whether both have the same.
+    /// Hashes clients with the secret of the process that sends buckets, unless this store has a secret already.
+    /// Returns `true` if both have the same secret.
     pub(in crate::store) fn share_secret(&self, secret: KeySecret) -> bool {
         *self.secret.get_or_init(|| secret) == secret
     }
 
-    /// Passes the limiter, the owner and the numbers of each bucket in use to `each`. If all of them would take more than
-    /// about `budget` bytes, passes those that are used most, and returns how many it left out. Locks one shard after the
-    /// other.
+    /// Passes the limiter, the owner and the numbers of each bucket in use to `each`. If all of them would take more
+    /// than about `budget` bytes, passes those that are used most, and returns how many it left out. Locks one shard
+    /// after the other.
     pub(in crate::store) fn export(&self, budget: usize, mut each: impl FnMut(&Limiter, [u8; 16], &[i64])) -> usize {
         let now = self.clock.now();
         let mut sizes = [0_usize; LEVELS];
@@ -67,7 +67,8 @@ impl Memory {
         self.shards[lookup.shard()].lock().insert(&mut lookup, &state, &self.capacity, &self.hasher)
     }
 
-    /// Makes a charge that another process has granted, whatever this bucket still has. Without capacity it does nothing.
+    /// Makes a charge that another process has granted, even if this bucket lacks the permits. Without capacity for the
+    /// bucket, does nothing.
     pub(in crate::store) fn charge_granted(&self, charge: &Charge) {
         let mut lookup = self.lookup(charge);
         let mut shard = self.shards[lookup.shard()].lock();
@@ -83,7 +84,7 @@ impl Memory {
     }
 }
 
-/// How many sixteenths of a bucket are in use.
+/// Returns the number of sixteenths of a bucket that are in use.
 fn level(state: &BucketState, quota: &Quota, now: Timestamp) -> usize {
     let (capacity, left) = (u64::from(quota.capacity()), u64::from(state.check(quota, 0, now).remaining));
     let used = capacity.saturating_sub(left) * 16 / capacity.max(1);

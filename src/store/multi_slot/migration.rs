@@ -1,5 +1,5 @@
-//! Requests to a hash slot that migrates from one node to another. Each node has some of its keys, and both nodes reject a
-//! call that needs several keys. So the buckets of a request are decided one by one, each on its own node.
+//! Requests to a hash slot that migrates from one node to another. Each node has some of its keys, and both nodes
+//! reject a call that needs several keys. So the buckets of a request are decided one by one, each on its own node.
 
 use std::slice::from_ref;
 

@@ -1,5 +1,6 @@
-//! Charges that span several hash slots, so that no single call can decide them. They are made group by group, and given
-//! back if a later group refuses. In the meantime, other requests may be refused for permits that are given back later.
+//! Charges that span several hash slots, so that no single call can decide them. They are made group by group, and
+//! given back if a later group refuses. In the meantime, other requests may be refused for permits that are given back
+//! later.
 
 mod migration;
 mod sequence;
@@ -64,8 +65,9 @@ pub(super) async fn give_back<S: Remote>(cache: &NegativeCache<S>, granted: &[Gr
     given_back.into_iter().collect()
 }
 
-/// Divides charges into groups: charges in one hash slot share a group, and a charge on a limit in shards has its own group,
-/// since it may try several hash slots. Groups with live charges come first. Returns no groups if there are no hash slots.
+/// Divides charges into groups: charges in one hash slot share a group, and a charge on a limit in shards has its own
+/// group, since it may try several hash slots. Groups with live charges come first. Returns no groups if there are no
+/// hash slots.
 fn groups(charges: &[Charge], slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Group> {
     let mut groups: Vec<(Option<u16>, Group)> = Vec::new();
     for (position, charge) in charges.iter().enumerate() {

@@ -121,8 +121,8 @@ impl SequenceState {
     }
 }
 
-/// Projects a decision about no permits to the permits of the charge: it is granted if enough permits remain. For a limit in
-/// shards the decision stays granted, since only one shard was read and another may have more permits.
+/// Projects a decision about no permits to the permits of the charge: it is granted if enough permits remain. For a
+/// limit in shards the decision stays granted, since only one shard was read and another may have more permits.
 fn project_decision(decision: &mut Decision, charge: &Charge) {
     if charge.permits > decision.remaining && charge.limiter.shards().is_empty() {
         decision.granted = false;

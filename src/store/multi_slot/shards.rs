@@ -1,6 +1,6 @@
-//! Charges on limits in shards: each charge is made on one shard. The shards are tried one after the other until one grants;
-//! shards with a cached refusal are skipped. In a cluster, shards on unreachable nodes are skipped as well: the store has
-//! decided only if another shard grants, or if all shards refuse.
+//! Charges on limits in shards: each charge is made on one shard. The shards are tried one after the other until one
+//! grants; shards with a cached refusal are skipped. In a cluster, shards on unreachable nodes are skipped as well: the
+//! store has decided only if another shard grants, or if all shards refuse.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,9 +12,9 @@ use crate::limit::{Charge, Decision, Outcome};
 use crate::store::StoreError;
 use crate::store::negative_cache::{NegativeCache, Remote};
 
-/// The number of calls after which requests start at another shard. While requests start at the same shard, they share calls
-/// to its node; starting at several shards would make the calls smaller. A large call counts as several, so that a slow node
-/// is relieved sooner.
+/// The number of calls after which requests start at another shard. While requests start at the same shard, they share
+/// calls to its node; starting at several shards would make the calls smaller. A large call counts as several, so that
+/// a slow node is relieved sooner.
 const CALLS_PER_SHARD: u64 = 16;
 
 /// The search for a shard that grants a charge.
@@ -159,8 +159,8 @@ fn shard_count(charge: &Charge) -> u16 {
     u16::try_from(charge.limiter.shards().len()).unwrap_or_default()
 }
 
-/// Returns the shard to start at, which stays the same for several calls. Steps of the golden ratio visit all shards, for
-/// any number of charges in a request.
+/// Returns the shard to start at, which stays the same for several calls. Steps of the golden ratio visit all shards,
+/// for any number of charges in a request.
 fn choose_first_shard(shards: u16, requests_per_shard: u32, departures: u64) -> u16 {
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(requests_per_shard);

@@ -197,8 +197,8 @@ async fn refunds_do_not_delay_a_decision_past_its_deadline() {
     assert_eq!(begin.elapsed(), Duration::from_secs(1));
 }
 
-/// Regression test: a request in between was refused for a permit that was given back, and the cached refusal also rejected
-/// all later requests.
+/// Regression test: a request in between was refused for a permit that was given back, and the cached refusal also
+/// rejected all later requests.
 #[tokio::test(start_paused = true)]
 async fn permit_given_back_during_migration_is_free_immediately() {
     let cache = migrating(false);

@@ -12,8 +12,8 @@ use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
 use crate::store::fallback::debts::{Debt, Payment};
 
-/// The longest name of a limiter, the most partitions of a limiter, debts of a payment and grants of a debt: more than any
-/// gateway has.
+/// The upper bounds of a limiter's name, a limiter's partitions, a payment's debts and a debt's grants. No gateway has
+/// more.
 const MAX_NAME: usize = 1_024;
 const MAX_PARTITIONS: u32 = 1_024;
 const MAX_DEBTS: usize = 1_024;
@@ -80,8 +80,8 @@ impl WrittenPayment {
         Some(Self { id: payment.id, limiter, debts })
     }
 
-    /// The payment, with times by the clock that shows `now`. Returns `None` if no gateway writes such a payment. It keeps the
-    /// sender's limiter, even if the rules of this gateway do not have it.
+    /// Returns the payment, with times by the clock that shows `now`, or `None` if the payment is invalid. The payment
+    /// keeps the sender's limiter, even if the rules of this gateway do not have it.
     pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
         let known = limiters.get(self.limiter.name.as_str());
         let limiter = match known.filter(|known| WrittenLimiter::of(known).is_some_and(|known| known == self.limiter)) {
@@ -203,14 +203,14 @@ impl WrittenClient {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
-/// The bytes of hexadecimal digits.
+/// Decodes hexadecimal digits.
 pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
     let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let (pairs, rest) = hex.as_bytes().as_chunks();

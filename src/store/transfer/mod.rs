@@ -1,8 +1,9 @@
-//! The state of a store that a handover moves to the next gateway: how many gateways there are, the buckets in use of this
+//! The state of a store that a handover moves to the next gateway: the number of gateways, the buckets in use of this
 //! process, and the permits that are owed to Redis.
 //!
-//! The state is lines of JSON: first the header, then payments, limits, and after each limit its buckets. A reader ignores
-//! lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the sender's present.
+//! The state is lines of JSON: first the header, then payments, limits, and after each limit its buckets. A reader
+//! ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
+//! sender's present.
 
 mod limiter;
 #[cfg(test)]
@@ -20,13 +21,14 @@ use super::settings::KeySecret;
 use super::{Backend, Memory, Store};
 use crate::limit::Limiter;
 
-/// The most bytes of a state. Buckets and payments beyond are left out, the least used buckets first.
+/// The maximum size of a state in bytes. If it would be larger, buckets and payments are left out, the least used
+/// buckets first.
 pub(crate) const MAX_STATE: usize = 64 << 20;
-/// How many of these payments may take.
+/// The maximum size of all payments of a state in bytes.
 const MAX_PAYMENTS: usize = MAX_STATE / 2;
 /// The version of the format. Other versions are ignored.
 const VERSION: u32 = 1;
-/// More gateways than this do not share a store.
+/// The maximum number of gateways in a valid state.
 const MAX_GATEWAYS: u32 = 1 << 16;
 
 /// The state of a store, as another gateway has sent it.
@@ -36,7 +38,7 @@ pub(crate) struct StoreState {
     lines: Vec<u8>,
 }
 
-/// The state that a gateway sends, and what is its part of it.
+/// The state that a gateway sends.
 #[derive(Debug)]
 pub(crate) struct SentState {
     pub(crate) bytes: Vec<u8>,
@@ -66,7 +68,7 @@ enum Line {
     Bucket(String, Vec<i64>),
 }
 
-/// How many lines of a state were used, and how many were ignored.
+/// The numbers of lines of a state that were used and that were ignored.
 #[derive(Clone, Copy, Debug, Default)]
 struct Imported {
     buckets: usize,
@@ -171,8 +173,8 @@ impl Line {
 // === impl Store ===
 
 impl Store {
-    /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted them. Logs
-    /// the number, and where it comes from.
+    /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted
+    /// them. Logs the number, and where it comes from.
     pub(crate) fn assume_gateways(&self, remembered: Option<u32>) {
         let Backend::Redis(redis) = &self.0 else { return };
         let fallback = redis.store().fallback();
@@ -186,7 +188,7 @@ impl Store {
         tracing::info!(gateways, source, "assumes a number of gateways until Redis has counted them");
     }
 
-    /// Takes over the number of gateways, the debts, and the buckets of these limits from the gateway before this one.
+    /// Takes over the number of gateways, the debts, and the buckets of these limits from the predecessor.
     pub(crate) fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
         let buckets = match &self.0 {
             Backend::Memory(memory) => memory,
@@ -206,7 +208,8 @@ impl Store {
         tracing::info!(buckets, payments, owed, ignored, "took over the limits in use");
     }
 
-    /// The gateway before this one has ended, and has sent what it granted while it drained, unless it was killed.
+    /// Starts to use full shares, since the predecessor has ended, and takes over its last debts. `last` is `None` if
+    /// it was killed.
     pub(crate) fn predecessor_ended(&self, last: Option<&StoreState>) {
         let Backend::Redis(redis) = &self.0 else { return };
         let fallback = redis.store().fallback();
@@ -219,7 +222,7 @@ impl Store {
         fallback.end_predecessors();
     }
 
-    /// Decides by a part of each share, since another gateway takes this one's place; returns the state for it.
+    /// Starts to decide by a part of each share, since a successor takes over. Returns the state for the successor.
     pub(crate) fn begin_handover(&self) -> SentState {
         let (state, buckets) = match &self.0 {
             Backend::Memory(memory) => (None, &**memory),
@@ -234,7 +237,7 @@ impl Store {
         sent
     }
 
-    /// The other gateway serves: it charges the debts that were sent.
+    /// Forgets the debts that were sent: the successor serves, and charges them.
     pub(crate) fn finish_handover(&self, sent: &SentState) {
         if let Backend::Redis(redis) = &self.0 {
             redis.store().fallback().forget_payments(&sent.payments);
@@ -249,7 +252,7 @@ impl Store {
         (!sent.payments.is_empty()).then_some(sent)
     }
 
-    /// How many gateways Redis has counted, now and whenever that changes.
+    /// Returns the number of gateways that Redis has counted, and its changes. Returns `None` for an embedded store.
     pub(crate) fn counted_gateways(&self) -> Option<watch::Receiver<Option<u32>>> {
         match &self.0 {
             Backend::Memory(_) => None,

@@ -100,7 +100,7 @@ impl Debts {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// Returns the next payment that owns a debt to a bucket that matches `owns` and is not postponed. It returns the
+    /// Returns the next payment that has a debt to a bucket that matches `owns` and is not postponed. It returns the
     /// same payment until that is [`paid`](Self::paid).
     pub(crate) fn next_payment(
         &mut self,

@@ -1,4 +1,4 @@
-//! More clients than capacity: which bucket decides, and which limit uses which capacity.
+//! Tests of more clients than capacity: the bucket that decides, and the capacity that each limit uses.
 
 use std::collections::HashMap;
 use std::sync::Arc;

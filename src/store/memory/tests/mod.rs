@@ -79,8 +79,8 @@ impl Clock for Watching {
     }
 }
 
-/// Regression test: a delay between reading the clock and locking set a bucket back in time, and permits that had returned
-/// in between returned twice.
+/// Regression test: a delay between reading the clock and locking set a bucket back in time, and permits that had
+/// returned in between returned twice.
 #[test]
 fn clock_is_read_only_under_a_lock() {
     let clock = Arc::new(Watching::default());

@@ -336,8 +336,8 @@ async fn decide(
     Err(StoreError::UnexpectedReply)
 }
 
-/// Waits until the deadline. Output that is ready at the deadline counts, even if the task that passes it on has not run
-/// yet.
+/// Waits until the deadline. Output that is ready at the deadline counts, even if the task that passes it on has not
+/// run yet.
 async fn until<F: Future>(deadline: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     if let Ok(output) = timeout_at(deadline, &mut future).await {

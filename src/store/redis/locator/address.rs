@@ -83,8 +83,8 @@ impl Address {
         }
     }
 
-    /// Opens a connection. Each has its own pool and is taken out of it for good, so that the end of a connection can be
-    /// attributed to it. The caller sets the deadline.
+    /// Opens a connection. Each has its own pool and is taken out of it for good, so that the end of a connection can
+    /// be attributed to it. The caller sets the deadline.
     ///
     /// # Errors
     /// See [`resolve`](Self::resolve). Or the server is unreachable or rejects the login.
