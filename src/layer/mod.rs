@@ -96,7 +96,7 @@ pub struct RateLimited<S> {
 /// The response body of [`RateLimited`]: the body of the inner service, or the body of a rejection.
 pub type RateLimitedBody<B> = Either<B, Full<Bytes>>;
 
-/// Marks a response, in its extensions, to a request that caused no work. The layer returns the permits of the request.
+/// Marks a response, in its extensions, to a request that caused no work. The layer refunds the permits of the request.
 ///
 /// The gateway inserts it if no upstream has received the request. An inner service of your own can insert it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

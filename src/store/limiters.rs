@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Puts permits back. Returns how many were in use.
+    /// Releases permits in use. Returns the number of released permits.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
         match &self.0 {
             Backend::Memory(memory) => {

@@ -310,7 +310,7 @@ impl Store {
         }
     }
 
-    /// Gives back what [`take_locally`](Self::take_locally) granted.
+    /// Gives back permits that [`take_locally`](Self::take_locally) granted.
     pub(crate) fn give_back_locally(&self, granted: &[Granted]) {
         if let Backend::Redis(redis) = &self.0 {
             redis.store().fallback().give_back(granted);

@@ -51,15 +51,15 @@ impl Redis {
             .ok_or(StoreError::UnexpectedReply)
     }
 
-    /// Puts permits back. Returns how many were in use. One call puts back at most 512 entries, so this may need
-    /// several.
+    /// Releases permits in use. Returns the number of released permits. One call releases at most 512 entries, so this
+    /// may need several calls.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
         let mut released = 0;
         while released < permits {
             match self.operate::<u32>(limiter, "release", &[&(permits - released).to_string()]).await {
                 Ok(0) => break,
                 Ok(more) => released += more,
-                // Permits that were put back before the error must be reported.
+                // Permits that were released before the error must be reported.
                 Err(_) if released > 0 => break,
                 Err(error) => return Err(error),
             }

@@ -1,10 +1,8 @@
-//! Decides requests on a node: a queue, and a task that sends the queued requests.
-//!
-//! Two calls are in flight at a time. Requests that arrive in the meantime are sent together in the next call. There
-//! is no timer: an idle dispatcher sends a request after all other tasks that are ready have run, and a busy
-//! dispatcher collects requests until Redis has replied. So calls grow if Redis or the worker is slow, up to the
-//! bounds of a [`Batch`]. On a slow network path to Redis, more calls are in flight, so that requests do not wait too
-//! long for the next call.
+//! Decides requests on a node: a queue, and a task that sends the queued requests. At most two calls are in flight at a
+//! time. Requests that arrive in the meantime are sent together in the next call. There is no timer: an idle dispatcher
+//! sends a request after all other tasks that are ready have run, and a busy dispatcher collects requests until Redis
+//! has replied. So calls grow if Redis or the worker is slow, up to the bounds of a [`Batch`]. On a slow network path
+//! to Redis, more calls are in flight, so that requests do not wait too long for the next call.
 //!
 //! A request has one deadline for waiting in the queue, for the connection and for the reply. A call that may have run
 //! is never sent again.
@@ -154,7 +152,8 @@ impl Dispatcher {
         &self.core.connection
     }
 
-    /// Decides a request until the deadline,
+    /// Decides a request before the deadline.
+
     pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
         let request = PendingDecision { charges: charges.to_vec(), deadline, decided };
@@ -206,7 +205,7 @@ impl DispatcherTask {
         }
     }
 
-    /// Completes ended calls. Ready if a request can be sent.
+    /// Completes ended calls. Returns `Ready` if a request can be sent.
     fn poll_ready(&mut self, status: &ConnectionStatus, cx: &mut Context<'_>) -> Poll<()> {
         self.poll_calls(cx);
         match status {

@@ -118,7 +118,7 @@ impl Queue {
         self.depth.div_ceil(2)
     }
 
-    /// Ready if a request can be sent. Otherwise wakes this task when one can be.
+    /// Returns `Ready` if a request can be sent. Otherwise wakes this task when a request can be sent.
     pub(super) fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<()> {
         if self.is_ready() {
             return Poll::Ready(());

@@ -29,6 +29,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// Creates the address of the server at this URL.
+    ///
     /// # Errors
     /// The URL is not a valid Redis URL.
     pub(crate) fn new(redis_url: &RedisUrl, tls: &RedisTls, password_file: Option<&Path>) -> RedisResult<Self> {

@@ -38,6 +38,8 @@ pub(super) struct Locator {
 // === impl Locator ===
 
 impl Locator {
+    /// Creates the locator of the server or master of a store.
+    ///
     /// # Errors
     /// A URL is not valid.
     pub(super) fn new(settings: &RedisSettings) -> RedisResult<Self> {
@@ -73,9 +75,8 @@ impl Locator {
     }
 
     /// If there are sentinels, verifies that this server is a master.
-    ///
     /// # Errors
-    /// It is not, or it does not reply.
+    /// The server is not a master, or does not reply.
     pub(super) async fn verify(&self, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         if self.sentinels.is_none() {
             return Ok(());
@@ -128,7 +129,7 @@ impl Locator {
         self.master.borrow().clone()
     }
 
-    /// Changes whenever a master was verified at another address.
+    /// Returns a receiver that changes whenever a master was verified at another address.
     pub(super) fn moves(&self) -> watch::Receiver<Option<String>> {
         self.master.subscribe()
     }

@@ -57,6 +57,8 @@ pub(super) struct Subscription<'s> {
 // === impl Sentinels ===
 
 impl Sentinels {
+    /// Creates the sentinels of a master, which have not been queried yet.
+    ///
     /// # Errors
     /// A URL is not valid, there are no URLs, or the master has no name.
     pub(super) fn new(settings: &SentinelSettings, master: Address) -> RedisResult<Self> {

@@ -91,6 +91,8 @@ pub(super) enum ConnectionStatus {
 // === impl Node ===
 
 impl Node {
+    /// Creates the only node of a store without a cluster.
+    ///
     /// # Errors
     /// The URL is not a valid Redis URL.
     pub(super) fn new(
@@ -242,7 +244,7 @@ impl Node {
         Ok(connection)
     }
 
-    /// Changes whenever another connection is open again after an outage.
+    /// Returns a receiver that changes whenever another connection is open again after an outage.
     fn reconnected(&self) -> watch::Receiver<()> {
         self.reconnected.subscribe()
     }

@@ -20,12 +20,12 @@ pub(crate) struct OwnedHashSlots {
 }
 
 impl OwnedHashSlots {
-    /// All hash slots, for a Redis without a cluster.
+    /// Creates the set of all hash slots, for a Redis without a cluster.
     pub(crate) fn all() -> Self {
         Self { set: Mutex::default(), additions: watch::Sender::new(()), refresh_requests: Arc::default() }
     }
 
-    /// No hash slots yet: for a new node of a cluster.
+    /// Creates an empty set, for a new node of a cluster.
     pub(crate) fn none(refresh_requests: Arc<Notify>) -> Self {
         Self { set: Mutex::new(Some(no_slots())), additions: watch::Sender::new(()), refresh_requests }
     }
@@ -66,7 +66,7 @@ impl OwnedHashSlots {
         self.set.lock().as_ref().is_none_or(|set| set[usize::from(hash_slot_of(limiter, client))])
     }
 
-    /// Changes whenever the node gains hash slots.
+    /// Returns a receiver that changes whenever the node gains hash slots.
     pub(crate) fn additions(&self) -> watch::Receiver<()> {
         self.additions.subscribe()
     }

@@ -67,6 +67,8 @@ enum SlotMapState {
 }
 
 impl Cluster {
+    /// Creates a cluster whose slot map is not known yet.
+    ///
     /// # Errors
     /// A URL is not a valid Redis URL.
     pub(super) fn new(

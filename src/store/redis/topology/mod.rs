@@ -23,6 +23,8 @@ pub(super) enum Topology {
 }
 
 impl Topology {
+    /// Creates the topology of a store, without connecting.
+    ///
     /// # Errors
     /// A URL is not a valid Redis URL.
     pub(super) fn new(
