@@ -22,7 +22,7 @@ const RULES: &str = "
 routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, rate: 100, interval: 1h }] }]
 ";
 
-/// A service that responses or panics, depending on the path.
+/// A service that responds or panics, depending on the path.
 #[derive(Clone)]
 struct Panicking;
 

@@ -102,10 +102,7 @@ async fn healthz() -> &'static str {
 
 /// Reports whether load balancers should send requests to this gateway. An unreachable store fails the check only with
 /// `fail_readiness`, because it is usually unreachable for all gateways. Probes may send any `Host`, so the body
-/// contains no addresses. `/api/v1/config` contains the cause of an outage. should send requests here. An unreachable
-/// store is reported, and fails the check only if the rule file says so: mostly it is unreachable for the other
-/// gateways as well. Probes may send any `Host`, so the body has no addresses; `/api/v1/config` has the cause of an
-/// outage.
+/// contains no addresses. `/api/v1/config` contains the cause of an outage.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
     let is_up = admin.probe.is_up().await && admin.store.outage().is_none();
     match admin.readiness.is_ready() {

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 
 use crate::store::Store;
 
-/// How long an answer is repeated.
+/// How long a result is reused.
 const MAX_AGE: Duration = Duration::from_secs(1);
 
-/// The last answer of a store. Clones share it.
+/// The last result of a store. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Probe(Arc<Shared>);
 

@@ -46,8 +46,7 @@ fn decrement_max_forwards(headers: &mut HeaderMap) -> bool {
 }
 
 /// Echoes the received request. Contains only `Host`, `Via` and `Max-Forwards`: other fields may be secret (RFC 9110
-/// section
-/// 9.3.8).
+/// section 9.3.8).
 fn trace(request: &Request<RequestBody>) -> Response<ResponseBody> {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let version = if request.version() == Version::HTTP_10 { "1.0" } else { "1.1" };

@@ -74,7 +74,7 @@ impl WriteBuffer {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Writes as much as possible. Ready when all data is written and flushed.
+    /// Writes as much as possible. Returns `Ready` when all data is written and flushed.
     pub(crate) fn poll_write(
         &mut self,
         stream: &mut (impl AsyncWrite + Unpin),

@@ -79,7 +79,7 @@ impl RateLimiter {
     /// applies again with the next grant.
     ///
     /// # Errors
-    /// See [`RateLimiterError`]. See [`RateLimiterError`].
+    /// See [`RateLimiterError`].
     pub async fn expire(&self, after: Duration) -> Result<bool, RateLimiterError> {
         self.with_context(self.store.expire(&self.limiter, Some(after)).await)
     }

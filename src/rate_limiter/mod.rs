@@ -117,12 +117,12 @@ impl RateLimiter {
         Ok(self.with_context(cancel_safe::take(&self.store, &self.limiter, 0).await)?.remaining)
     }
 
-    /// Puts `permits`, at least 1, back before they return with time. The newest grants return first, of any caller.
-    /// Returns how many were in use; more cannot be put back. Wakes the waiters of this instance.
+    /// Releases `permits`, at least 1, before they return with time: the newest grants first, of any caller. Returns
+    /// the number of released permits, which is lower if fewer permits were in use. Wakes the waiters of this instance.
     ///
     /// # Errors
     /// See [`RateLimiterError`]. The call is never repeated; after a failure of the store, the permits may have been
-    /// put back.
+    /// released.
     pub async fn release(&self, permits: u32) -> Result<u32, RateLimiterError> {
         let released = self.with_context(self.store.release(&self.limiter, at_least_one(permits)?).await)?;
         self.waiters.notify_released();

@@ -26,8 +26,7 @@ pub(crate) struct HeadLimits {
 }
 
 impl HeadLimits {
-    /// Returns a rejection if the head is too large. Each protocol also has its own limits, slightly
-    /// above these.
+    /// Returns a rejection if the head is too large. Each protocol also has its own limits, slightly above these.
     pub(crate) fn check_request<B>(&self, request: &Request<B>) -> Option<LocalResponse> {
         if is_too_long(request.method()) {
             return Some(LocalResponse::MethodNotImplemented);

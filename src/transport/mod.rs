@@ -139,7 +139,7 @@ impl AsyncWrite for Transport {
         each!(self, poll_write_vectored(cx, slices))
     }
 
-    /// All streams accept several slices at once.
+    /// Returns `true`: all streams accept several slices at once.
     fn is_write_vectored(&self) -> bool {
         true
     }

@@ -91,7 +91,8 @@ impl Download {
         }
     }
 
-    /// Ready if the upstream has been silent for `body_timeout`, while the reader of the response waited all that time.
+    /// Returns `Ready` if the upstream has been silent for `body_timeout`, while the reader of the response waited all
+    /// that time.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(lease) = &mut self.lease else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
         let since = *self.silent_since.get_or_insert_with(Instant::now);

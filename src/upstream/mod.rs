@@ -121,7 +121,7 @@ enum Backend {
 /// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
 
-/// The reason why an attempt at one target failed. Tells whether the gateway may try again.
+/// The reason why an attempt at one target failed. It determines whether the gateway may try again.
 #[derive(Debug)]
 enum AttemptError {
     /// Nothing was sent. The request is still complete.

@@ -143,7 +143,7 @@ impl Lease {
         &mut self.connection
     }
 
-    /// Ready once `body_timeout` has passed since `since`.
+    /// Returns `Ready` once `body_timeout` has passed since `since`.
     pub(crate) fn poll_body_timeout(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
         self.connection.timer.poll(since + self.pool.0.body_timeout, cx)
     }

@@ -20,23 +20,23 @@ pub(crate) struct TargetError {
 }
 
 impl TargetError {
-    /// A host name could not be resolved.
+    /// Creates the error of a host name that could not be resolved.
     pub(super) fn resolve(host: &str, error: &io::Error) -> Self {
         Self::new(AttemptOutcome::ResolveFailed, "resolve", format!("cannot resolve `{host}`: {error}"))
     }
 
-    /// A connection could not be opened.
+    /// Creates the error of a connection that could not be opened.
     pub(super) fn connect(error: &io::Error) -> Self {
         Self::new(AttemptOutcome::ConnectFailed, "connect", error.to_string())
     }
 
-    /// A TLS handshake failed.
+    /// Creates the error of a failed TLS handshake.
     pub(super) fn tls(error: &io::Error) -> Self {
         let is_unsupported = error.kind() == io::ErrorKind::Unsupported;
         Self { is_unsupported, ..Self::new(AttemptOutcome::TlsFailed, "tls", error.to_string()) }
     }
 
-    /// The HTTP/2 handshake on a connection failed.
+    /// Creates the error of a failed HTTP/2 handshake.
     pub(super) fn http2(error: &io::Error) -> Self {
         let outcome = match error.kind() {
             io::ErrorKind::TimedOut => AttemptOutcome::Timeout,
@@ -45,12 +45,12 @@ impl TargetError {
         Self::new(outcome, "http2", error.to_string())
     }
 
-    /// The connection was closed before any byte of the request was written.
+    /// Creates the error of a connection that was closed before any byte of the request was written.
     pub(super) fn send() -> Self {
         Self::new(AttemptOutcome::Closed, "send", "the connection was closed before the request was sent".to_owned())
     }
 
-    /// A response did not begin, or its head is invalid.
+    /// Creates the error of a response that did not begin, or whose head is invalid.
     pub(super) fn response(error: &io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::InvalidData => Self::invalid(error),
@@ -59,22 +59,22 @@ impl TargetError {
         }
     }
 
-    /// An HTTP/2 stream failed before its response.
+    /// Creates the error of an HTTP/2 stream that failed before its response.
     pub(super) fn stream(error: &h2::Error) -> Self {
         if error.is_remote() || error.is_io() { Self::closed(&error.to_string()) } else { Self::invalid(error) }
     }
 
-    /// The target reported that it did not process the request (HTTP/2).
+    /// Creates the error of a target that reported that it did not process the request (HTTP/2).
     pub(super) fn refused(error: &h2::Error) -> Self {
         Self::new(AttemptOutcome::Refused, "send", error.to_string())
     }
 
-    /// A response is invalid.
+    /// Creates the error of an invalid response.
     pub(super) fn invalid(error: &impl ToString) -> Self {
         Self::new(AttemptOutcome::InvalidResponse, "response", error.to_string())
     }
 
-    /// A response body broke off.
+    /// Creates the error of a response body that broke off.
     pub(super) fn body(error: &impl ToString) -> Self {
         Self::new(AttemptOutcome::Closed, "body", error.to_string())
     }

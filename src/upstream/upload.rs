@@ -45,7 +45,7 @@ impl Upload {
         self.has_taken
     }
 
-    /// Sends more. Ready when all is written.
+    /// Sends more. Returns `Ready` when all is written.
     pub(super) fn poll(
         &mut self,
         connection: &mut Connection,
@@ -65,7 +65,7 @@ impl Upload {
         }
     }
 
-    /// Moves the body into the write buffer until that is full. Pending if the client has sent no more.
+    /// Moves the body into the write buffer until that is full. Returns `Pending` if the client has sent no more.
     fn poll_fill(
         &mut self,
         connection: &mut Connection,

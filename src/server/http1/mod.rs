@@ -216,7 +216,8 @@ impl<S: HttpService> Http1<S> {
         requests < max
     }
 
-    /// Rejects bytes that are not a valid request, and closes: where the next request begins is unknown.
+    /// Rejects bytes that are not a valid request, and closes the connection, because the start of the next request is
+    /// unknown.
     fn reject(&mut self, local_response: LocalResponse) -> Poll<Step> {
         self.context.metrics.rejected(rejection_cause(&local_response));
         (self.context.on_rejection)(&Rejection::bytes(&local_response, self.peer.address));

@@ -38,7 +38,7 @@ pub(super) struct RequestReader {
     accepts_informational: bool,
     /// Informational responses that are not written yet. Boxed, because they are rare.
     informational: Option<Box<WriteBuffer>>,
-    /// The body was incomplete or malformed, so where the next request begins is unknown.
+    /// The body was incomplete or malformed, so the start of the next request is unknown.
     is_broken: bool,
     /// The body timed out.
     is_timed_out: bool,

@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 use super::send_queue::SendQueue;
 use crate::http2::MalformedStreams;
 
-/// How many more streams may be reset than get a response. A client that resets every other request can continue for
-/// ever; one that resets all of them is disconnected.
+/// The maximum number of resets minus responses of a connection. A client that resets every second request never
+/// reaches it. A client that resets all requests is disconnected.
 pub(super) const MAX_RESETS: u32 = 100;
 
 /// The counters of one connection.

@@ -106,8 +106,8 @@ impl Download {
         }
     }
 
-    /// Ready if the upstream has been silent for `body_timeout`, while the reader of the response waited all that time.
-    /// An upstream that reads the request is not silent.
+    /// Returns `Ready` if the upstream has been silent for `body_timeout`, while the reader of the response waited all
+    /// that time. An upstream that reads the request is not silent.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<BrokenResponse> {
         let mut since = *self.silent_since.get_or_insert_with(Instant::now);
         if let Some((_, progress)) = self.stream.as_ref().and_then(|open| open.upload.as_ref()) {

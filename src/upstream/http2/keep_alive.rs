@@ -48,8 +48,8 @@ impl KeepAlive {
         }
     }
 
-    /// Ready once the connection is to be closed. `streams` is the number of requests in flight; `received` grows with
-    /// each event from the upstream.
+    /// Returns `Ready` once the connection is to be closed. `streams` is the number of requests in flight; `received`
+    /// grows with each event from the upstream.
     pub(super) fn poll(&mut self, streams: usize, received: u64, cx: &mut Context<'_>) -> Poll<CloseReason> {
         loop {
             if self.awaits_pong && self.pings.as_mut().is_none_or(|pings| pings.poll_pong(cx).is_ready()) {

@@ -47,7 +47,7 @@ impl Upload {
         self.replay.unwrap_or_default()
     }
 
-    /// Sends more. Ready once the whole body is sent.
+    /// Sends more. Returns `Ready` once the whole body is sent.
     pub(super) fn poll(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), UploadError>> {
         while !self.is_complete {
             if !self.piece.is_empty() {
