@@ -278,3 +278,29 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::RuleFile;
+    use crate::metrics::Metrics;
+
+    /// The rule files use every key, which `config/tests/every_key.rs` checks.
+    #[test]
+    fn config_shows_every_key_and_no_secret() {
+        let metrics = Metrics::default().into();
+        let store = Store::open(&StoreSettings::Memory { key_secret: None }, metrics).expect("a store");
+        for name in ["cluster", "defaults", "memory", "redis", "sentinel"] {
+            let file = RuleFile::Path(PathBuf::from(format!("tests/fixtures/every_key/{name}.yaml")));
+            let config = file.load_without_referenced_files().expect("a valid rule file");
+            let shown = serde_json::to_string_pretty(&show(&config, &store)).expect("JSON");
+            assert!(!shown.contains("hunter2"), "{shown}");
+            let snapshots = "../../tests/fixtures/every_key";
+            insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => snapshots }, {
+                insta::assert_snapshot!(name, shown);
+            });
+        }
+    }
+}

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 mod bounds;
+mod every_key;
 mod fields;
 mod misspelt;
 

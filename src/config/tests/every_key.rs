@@ -1,0 +1,51 @@
+//! The rule files whose `/api/v1/config` is pinned use every key.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use super::super::keys::{Kind, Shape};
+use super::super::node::{Node, Value};
+use super::super::problem::Problems;
+use super::super::{file, tree};
+
+type Keys = BTreeSet<(&'static str, &'static str)>;
+
+/// Adds the keys in the value of a key of this kind.
+fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
+    match kind {
+        Kind::Map(shape) | Kind::Short(_, shape) | Kind::OrMap(_, shape) => add_keys_of(node, shape, keys),
+        Kind::List(kind) | Kind::Many(kind) | Kind::OneOrMany(kind) => {
+            node.items().iter().for_each(|node| add_keys(node, kind, keys));
+        }
+        Kind::Named(kind) => node.entries().iter().for_each(|entry| add_keys(&entry.value, kind, keys)),
+        _ => {}
+    }
+}
+
+fn add_keys_of(node: &Node, shape: &Shape, keys: &mut Keys) {
+    for entry in node.entries() {
+        let key = shape.key(&entry.key).expect("a known key");
+        keys.insert((shape.title, key.name));
+        add_keys(&entry.value, &key.kind, keys);
+    }
+}
+
+#[test]
+fn pinned_rule_files_use_every_key() {
+    let mut used = Keys::new();
+    for entry in fs::read_dir("tests/fixtures/every_key").expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|ending| ending == "yaml") {
+            let text = fs::read_to_string(&path).expect("a rule file");
+            let root = tree::read(&text, &mut Problems::default()).expect("a tree");
+            assert!(matches!(root.value, Value::Map(_)), "{}", path.display());
+            add_keys_of(&root, &file::FILE, &mut used);
+        }
+    }
+    let keys = file::SHAPES.iter().flat_map(|shape| shape.keys().map(|key| (shape.title, key)));
+    let unused: Vec<_> = keys
+        .filter(|(title, key)| !matches!(key.kind, Kind::Unsupported) && !used.contains(&(title, key.name)))
+        .map(|(title, key)| format!("{} of {title}", key.name))
+        .collect();
+    assert!(unused.is_empty(), "add these keys to tests/fixtures/every_key/: {unused:?}");
+}
