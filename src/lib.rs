@@ -15,7 +15,7 @@
 //! | 3 meaning | `admission` admits or rejects a request · `rate_limiter` permits for programs · `config` the rule file |
 //! | 2 machinery | `store` buckets · `upstream` connections to upstreams · `http1` the HTTP/1.1 codec · `http2` checks of HTTP/2 trailers · `transport` byte streams · `tls` certificates |
 //! | 1 vocabulary | `facts` properties of a request · `path` normalized paths · `client` identifies clients · `cost` the cost of a request · `reason` reason phrases · `rule` a limit · `route` routes · `condition` conditions of routes · `policy` rate limit policies for clients · `rules` all rules, and the charges of a request · `sanitize` removes unsafe fields · `upgrade` protocol upgrades |
-//! | 0 core | `clock` time · `limit` the algorithms · `metrics` the counters · `timer` timers with moving deadlines · `boxed` boxed futures · `random` random bytes |
+//! | 0 core | `clock` time · `limit` the algorithms · `metrics` the counters · `timer` timers with moving deadlines · `boxed` boxed futures · `random` random bytes · `words` enums of the rule file's words |
 
 // Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code))]
@@ -27,6 +27,7 @@ mod limit;
 mod metrics;
 mod random;
 mod timer;
+mod words;
 // 1 vocabulary
 mod client;
 mod condition;

@@ -12,6 +12,17 @@ use http::HeaderValue;
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Quota};
 use crate::rule::Limit;
+use crate::words::words;
+
+words! {
+    /// Response fields that report the remaining permits.
+    pub enum RateLimitFields {
+        /// `RateLimit-Policy` and `RateLimit`.
+        Ietf = "ietf",
+        /// `X-RateLimit-*`.
+        Legacy = "legacy",
+    }
+}
 
 /// The rate limit headers of responses: the `headers` of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

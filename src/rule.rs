@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::client::ClientSource;
 use crate::cost::Cost;
 use crate::limit::{Limiter, Mode};
+use crate::words::words;
 
 /// One entry of a route's `limits:`.
 #[derive(Clone, Debug)]
@@ -38,28 +39,28 @@ pub struct WaitPolicy {
     pub queue: usize,
 }
 
-/// The action for a request without the value that identifies its client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnMissingClient {
-    /// Responds with 400.
-    #[default]
-    Deny,
-    /// Does not count the request.
-    Skip,
-    /// Uses its address as the client.
-    Ip,
+words! {
+    /// How a limit handles a request without a client key.
+    pub enum OnMissingClient, default Deny {
+        /// The request is rejected with 400.
+        Deny = "deny",
+        /// The limit does not apply.
+        Skip = "skip",
+        /// The client's address is the key.
+        Ip = "ip",
+    }
 }
 
-/// The action of a limit while the store does not decide.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStoreFailure {
-    /// Each gateway decides alone, by its share of the limit.
-    #[default]
-    Local,
-    /// Admits requests without counting them.
-    Allow,
-    /// Responds with 503.
-    Deny,
+words! {
+    /// How a limit decides while the store is unreachable.
+    pub enum OnStoreFailure, default Local {
+        /// Each gateway enforces its share of the limit.
+        Local = "local",
+        /// Requests are admitted.
+        Allow = "allow",
+        /// Requests are rejected with 503.
+        Deny = "deny",
+    }
 }
 
 impl WaitPolicy {

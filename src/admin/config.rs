@@ -6,9 +6,9 @@ use crate::client::ClientSource;
 use crate::config::{AccessLog, Config, Listen};
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
-use crate::policy::RateLimitHeaders;
+use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Matcher, Route};
-use crate::rule::{Limit, OnMissingClient, OnStoreFailure};
+use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules};
 use crate::store::Store;
 use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
@@ -37,8 +37,8 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
 
 fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, .. }: &Rules) -> Value {
     json!({
-        "encoded_slash": requests.encoded_slash.as_str(),
-        "underscores": underscores.as_str(),
+        "encoded_slash": requests.encoded_slash.name(),
+        "underscores": underscores.name(),
         "strip": strip.patterns().collect::<Vec<_>>(),
         "keep": strip.kept().collect::<Vec<_>>(),
     })
@@ -177,7 +177,7 @@ fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
 }
 
 fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
-    [("ietf", headers.ietf), ("legacy", headers.legacy)]
+    [(RateLimitFields::Ietf.name(), headers.ietf), (RateLimitFields::Legacy.name(), headers.legacy)]
         .into_iter()
         .filter(|(_, is_sent)| *is_sent)
         .map(|(word, _)| word)
@@ -219,16 +219,8 @@ fn show_limit(limit: &Limit) -> Value {
         "segments": segments(&quota.algorithm()),
         "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
-        "on_missing_client": match limit.on_missing_client {
-            OnMissingClient::Deny => "deny",
-            OnMissingClient::Skip => "skip",
-            OnMissingClient::Ip => "ip",
-        },
-        "on_store_failure": match limit.on_store_failure {
-            OnStoreFailure::Local => "local",
-            OnStoreFailure::Allow => "allow",
-            OnStoreFailure::Deny => "deny",
-        },
+        "on_missing_client": limit.on_missing_client.name(),
+        "on_store_failure": limit.on_store_failure.name(),
     })
 }
 

@@ -3,6 +3,8 @@
 //! The descriptions are in [`file`](super::file). [`shape`](super::shape) validates rule files against them, and
 //! [`reference`](mod@super::reference) generates `docs/rules.md` from them.
 
+use crate::words::Word;
+
 /// The type of a value.
 #[derive(Debug)]
 pub(crate) enum Kind {
@@ -15,7 +17,7 @@ pub(crate) enum Kind {
     /// A name, which is used in keys and labels.
     Name,
     /// One of these words.
-    Word(&'static Words),
+    Word(&'static [Word]),
     /// `true` or `false`.
     Flag,
     /// A whole number in this range.
@@ -44,14 +46,6 @@ pub(crate) enum Kind {
     OrMap(&'static Kind, &'static Shape),
     /// No value: the key is not supported.
     Unsupported,
-}
-
-/// The words that a key accepts.
-#[derive(Debug)]
-pub(crate) struct Words {
-    pub(crate) supported: &'static [&'static str],
-    /// The meaning of each supported word.
-    pub(crate) descriptions: &'static [&'static str],
 }
 
 /// A key of a map.
@@ -177,35 +171,4 @@ macro_rules! shape {
     };
 }
 
-/// Defines an enum of the words that a key accepts, each with its description.
-macro_rules! words {
-    (
-        $(#[doc = $about:literal])+
-        $name:ident { $($(#[doc = $description:literal])+ $variant:ident = $word:literal,)+ }
-    ) => {
-        $(#[doc = $about])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
-        pub(crate) enum $name {
-            $($(#[doc = $description])+ #[serde(rename = $word)] $variant,)+
-        }
-
-        impl $name {
-            /// The kind of a key with this type.
-            pub(crate) const KIND: $crate::config::keys::Kind =
-                $crate::config::keys::Kind::Word(&$crate::config::keys::Words {
-                    supported: &[$($word),+],
-                    descriptions: &[$(concat!($($description),+)),+],
-                });
-
-            /// Returns the word in the rule file.
-            #[allow(dead_code, reason = "some words appear in no message")]
-            pub(crate) const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $word,)+
-                }
-            }
-        }
-    };
-}
-
-pub(crate) use {shape, words};
+pub(crate) use shape;

@@ -72,11 +72,7 @@ fn value(kind: &Kind) -> String {
         Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
         Kind::Name => "a name".to_owned(),
         Kind::Word(words) => {
-            let words = words
-                .supported
-                .iter()
-                .zip(words.descriptions)
-                .map(|(word, text)| format!("{}: {}", quote(word), clause(text)));
+            let words = words.iter().map(|word| format!("{}: {}", quote(word.name), clause(word.description)));
             words.collect::<Vec<_>>().join("; ")
         }
         Kind::Flag => "`true`, `false`".to_owned(),
@@ -84,7 +80,7 @@ fn value(kind: &Kind) -> String {
         Kind::Duration(min, max) => format!("a duration, {} to {}", Millis::show(*min), Millis::show(*max)),
         Kind::Size(min, max) => format!("a size, {} to {}", Bytes::show(*min), Bytes::show(*max)),
         Kind::Interval(min, max) => {
-            let units: Vec<_> = Unit::ALL.into_iter().map(|unit| quote(unit.name())).collect();
+            let units: Vec<_> = Unit::WORDS.iter().map(|unit| quote(unit.name)).collect();
             format!("{}, or {}", value(&Kind::Duration(*min, *max)), units.join(", "))
         }
         Kind::Map(shape) => format!("a map: {}", link(shape)),

@@ -33,7 +33,7 @@ impl<'n> KeyValue<'n> {
             Kind::Address => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
-            Kind::Word(words) => Ok(self.word(words.supported, problems)?.into()),
+            Kind::Word(words) => Ok(self.word(words, problems)?.into()),
             Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(min, max) => Ok(self.whole(*min, *max, problems)?.into()),
             Kind::Duration(min, max) => Ok(self.duration(*min, *max, problems)?.into()),

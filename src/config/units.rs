@@ -113,13 +113,8 @@ impl<'de> Deserialize<'de> for Interval {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let length = || Millis::parse(&text).map(Self::Length);
-        unit(&text).map(Self::Unit).or_else(length).ok_or_else(|| D::Error::custom("not an interval"))
+        Unit::from_name(&text).map(Self::Unit).or_else(length).ok_or_else(|| D::Error::custom("not an interval"))
     }
-}
-
-/// Returns the calendar unit with this name.
-pub(crate) fn unit(name: &str) -> Option<Unit> {
-    Unit::ALL.into_iter().find(|unit| unit.name() == name)
 }
 
 #[cfg(test)]

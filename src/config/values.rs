@@ -5,8 +5,9 @@ use super::node::Value;
 use super::problem::{Problems, Reported, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::suggest::nearest;
-use super::units::{Bytes, Millis, unit};
+use super::units::{Bytes, Millis};
 use crate::limit::calendar::Unit;
+use crate::words::Word;
 
 pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
 
@@ -66,13 +67,14 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    pub(super) fn word(self, words: &[&str], problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn word(self, words: &[Word], problems: &mut Problems) -> Result<&'n str, Reported> {
         let text = self.text(problems)?;
-        if words.contains(&text) {
+        let names = || words.iter().map(|word| word.name);
+        if names().any(|name| name == text) {
             return Ok(text);
         }
-        let all = quote_all(words.iter().copied());
-        let help = match nearest(text, words.iter().copied()) {
+        let all = quote_all(names());
+        let help = match nearest(text, names()) {
             Some(word) => format!("did you mean {}?", quote(word)),
             None => format!("use one of {all}"),
         };
@@ -154,10 +156,10 @@ impl<'n> KeyValue<'n> {
     /// Returns a duration or a calendar unit.
     pub(super) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) if unit(text).is_some() => Ok(text),
+            Some(Scalar { text, kind: ScalarKind::Text }) if Unit::from_name(text).is_some() => Ok(text),
             Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
                 let near = Millis::guess(text)
-                    .or_else(|| nearest(text, Unit::ALL.into_iter().map(Unit::name)).map(str::to_owned));
+                    .or_else(|| nearest(text, Unit::WORDS.iter().map(|word| word.name)).map(str::to_owned));
                 let help = near.map_or(UNITS_HELP.to_owned(), |near| format!("did you mean {}?", quote(&near)));
                 Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems))
             }

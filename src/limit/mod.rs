@@ -34,6 +34,7 @@ use self::redisson::Sharing;
 pub use self::spread::Spread;
 pub use self::state::BucketState;
 use crate::clock::Timestamp;
+use crate::words::words;
 
 /// The largest rate: 2^31 permits, so that sums of permits stay exact in every store.
 pub const MAX_RATE: u32 = 1 << 31;
@@ -41,14 +42,31 @@ pub const MAX_RATE: u32 = 1 << 31;
 /// The longest interval: 366 days, in milliseconds.
 pub const MAX_INTERVAL: u64 = 366 * 24 * 60 * 60 * 1000;
 
-/// Whether a limit has one bucket for all clients or one for each client (Redisson's `RateType`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// One bucket for all clients; Redisson's type 0.
-    Overall,
-    /// One bucket for each client; Redisson's type 1.
-    PerClient,
+words! {
+    /// Whether all clients of a limit share one bucket (Redisson's `RateType`).
+    #[non_exhaustive]
+    pub enum Mode {
+        /// One bucket for all clients.
+        Overall = "OVERALL",
+        /// One bucket for each client.
+        PerClient = "PER_CLIENT",
+    }
+}
+
+words! {
+    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `src/limit/` and `lua/`.
+    pub enum AlgorithmName, default TokenBucket {
+        /// One interval after it was granted.
+        TokenBucket = "token_bucket",
+        /// Evenly, one at a time.
+        Gcra = "gcra",
+        /// Evenly, and requests wait for their time slot.
+        LeakyBucket = "leaky_bucket",
+        /// When the next calendar window starts.
+        FixedWindow = "fixed_window",
+        /// When the segment in which it was granted leaves the window.
+        SlidingWindow = "sliding_window",
+    }
 }
 
 /// The algorithm by which permits become available again.
@@ -195,16 +213,17 @@ pub enum QuotaError {
 }
 
 impl Algorithm {
-    /// Returns the name in rule files, which is also the name of its files in `src/limit/` and `lua/`.
+    /// Returns the name of the algorithm in metrics, logs and the admin interface.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::TokenBucket => "token_bucket",
-            Self::Gcra { .. } => "gcra",
-            Self::LeakyBucket(_) => "leaky_bucket",
-            Self::Redisson(_) => "redisson",
-            Self::SlidingWindow { .. } => "sliding_window",
-            Self::FixedWindow(_) => "fixed_window",
-        }
+        let name = match self {
+            Self::TokenBucket => AlgorithmName::TokenBucket,
+            Self::Gcra { .. } => AlgorithmName::Gcra,
+            Self::LeakyBucket(_) => AlgorithmName::LeakyBucket,
+            Self::SlidingWindow { .. } => AlgorithmName::SlidingWindow,
+            Self::FixedWindow(_) => AlgorithmName::FixedWindow,
+            Self::Redisson(_) => return "redisson", // the rule file writes `key` instead
+        };
+        name.name()
     }
 }
 
@@ -244,10 +263,7 @@ impl Decision {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Overall => "OVERALL",
-            Mode::PerClient => "PER_CLIENT",
-        })
+        f.write_str(self.name())
     }
 }
 

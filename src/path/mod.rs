@@ -15,6 +15,7 @@ mod segment;
 mod tests;
 
 pub(crate) use self::readings::{Readings, readings};
+use crate::words::words;
 
 /// A path in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +25,17 @@ pub struct Path<'a> {
     matched: Option<String>,
 }
 
-/// How to treat an encoded slash or backslash in a path: `%2F`, `%5C`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EncodedSlash {
-    /// Reject the request with 400: origins disagree whether it is a separator.
-    #[default]
-    Reject,
-    /// Treat it as data within a segment.
-    Keep,
-    /// Treat it as a separator, and forward it as `/`.
-    Decode,
+words! {
+    /// How to interpret an encoded slash or backslash in a path: `%2F`, `%5C`.
+    pub enum EncodedSlash, default Reject {
+        // Origins disagree whether it is a separator.
+        /// Rejected with 400.
+        Reject = "reject",
+        /// Kept as part of its segment.
+        Keep = "keep",
+        /// Decoded to a slash.
+        Decode = "decode",
+    }
 }
 
 /// Why a path has no normal form.
@@ -119,14 +121,3 @@ impl From<String> for Path<'_> {
 }
 
 // === impl EncodedSlash ===
-
-impl EncodedSlash {
-    /// Returns the value in the rule file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Reject => "reject",
-            Self::Keep => "keep",
-            Self::Decode => "decode",
-        }
-    }
-}

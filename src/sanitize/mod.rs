@@ -18,6 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 pub(crate) use self::kinds::{FieldKind, FieldKinds};
 pub use self::strip::{BadPattern, Pattern, Strip};
+use crate::words::words;
 
 /// The largest number of `Connection` options that are read. A request has at most this many fields by default.
 const MAX_OPTIONS: usize = 100;
@@ -33,17 +34,18 @@ pub(crate) struct FieldFilter {
     untrusted: Vec<HeaderName>,
 }
 
-/// How to treat fields whose names have a character other than letters, digits and hyphens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Underscores {
-    /// Removes the fields.
-    #[default]
-    Drop,
-    /// Rejects requests with such fields, with status 400.
-    Reject,
-    /// Forwards the fields. A field is still removed if its name resembles a field that the rules read, that frames,
-    /// routes or authorises the message, or that is removed itself.
-    Keep,
+words! {
+    /// How to handle fields whose names have a character other than letters, digits and hyphens.
+    pub enum Underscores, default Drop {
+        /// The fields are removed.
+        Drop = "drop",
+        /// The request is rejected with 400.
+        Reject = "reject",
+        // A field is still removed if its name resembles a field that the rules read, that frames, routes or authorises
+        // the message, or that is removed itself.
+        /// The fields are kept.
+        Keep = "keep",
+    }
 }
 
 /// The fields of a request that its rules may read.
@@ -200,17 +202,6 @@ impl FieldFilter {
         }
         remove(trailers, |name| self.is_forbidden_trailer(name));
         Ok(())
-    }
-}
-
-impl Underscores {
-    /// Returns the value of the setting in the rule file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Drop => "drop",
-            Self::Reject => "reject",
-            Self::Keep => "keep",
-        }
     }
 }
 

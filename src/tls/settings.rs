@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::words::words;
+
 /// TLS settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenTls {
@@ -37,13 +39,14 @@ pub struct CertificateFiles {
     pub ocsp: Option<PathBuf>,
 }
 
-/// A TLS version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TlsVersion {
-    /// TLS 1.2 (RFC 5246).
-    Tls12,
-    /// TLS 1.3 (RFC 8446).
-    Tls13,
+words! {
+    /// A version of TLS.
+    pub enum TlsVersion, default Tls12 {
+        /// TLS 1.2 and newer.
+        Tls12 = "1.2",
+        /// TLS 1.3 only.
+        Tls13 = "1.3",
+    }
 }
 
 /// Settings of client certificates.
@@ -53,14 +56,4 @@ pub struct ClientAuth {
     pub ca: PathBuf,
     /// Whether clients without a certificate are rejected.
     pub required: bool,
-}
-
-impl TlsVersion {
-    /// Returns the name of the version in the rule file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Tls12 => "1.2",
-            Self::Tls13 => "1.3",
-        }
-    }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use http::uri::Authority;
 
 use crate::tls::settings::FILE_CHECK_INTERVAL;
+use crate::words::words;
 
 /// One entry of `upstreams:`.
 #[derive(Clone, Debug)]
@@ -48,15 +49,16 @@ pub enum Target {
     Echo,
 }
 
-/// The HTTP version that the gateway uses with an upstream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Over TLS, the version that the target chooses (ALPN, RFC 7301). In plaintext, HTTP/1.1.
-    Auto,
-    /// HTTP/1.1: one request at a time on a connection.
-    Http1,
-    /// HTTP/2. In plaintext, with prior knowledge (RFC 9113 section 3.3).
-    Http2,
+words! {
+    /// The protocol between the gateway and an upstream.
+    pub enum Protocol, default Auto {
+        /// Over TLS the protocol that the target selects (ALPN), in plaintext HTTP/1.1.
+        Auto = "auto",
+        /// HTTP/1.1.
+        Http1 = "http1",
+        /// HTTP/2, in plaintext without negotiation (prior knowledge).
+        Http2 = "http2",
+    }
 }
 
 /// The trusted authorities and the client certificate of TLS connections. All files are PEM.
@@ -99,17 +101,6 @@ impl fmt::Display for Target {
 impl Default for UpstreamTls {
     fn default() -> Self {
         Self { ca: None, server_name: None, identity: None, verify: true, check_interval: FILE_CHECK_INTERVAL }
-    }
-}
-
-impl Protocol {
-    /// Returns the name in the rule file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Http1 => "http1",
-            Self::Http2 => "http2",
-        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use super::matcher::header_name;
 use super::{Checked, needed, number, part};
-use crate::config::file::{Algorithm, HeaderPermits, Limit, Permits};
+use crate::config::file::{HeaderPermits, Limit, Permits};
 use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::cost::{Cost, HeaderCost};
+use crate::limit::AlgorithmName;
 
 /// Converts `permits`.
 pub(super) fn cost(written: &Limit, node: &Node, problems: &mut Problems) -> Checked<Cost> {
@@ -58,7 +59,7 @@ fn capacity(written: &Limit, node: &Node) -> Capacity {
     let (key, permits) = match written.algorithm {
         // If `algorithm` has an error, the key of the capacity is unknown.
         None if node.has("algorithm") => ("rate", None),
-        Some(Algorithm::Gcra) if node.has("burst") => ("burst", written.burst),
+        Some(AlgorithmName::Gcra) if node.has("burst") => ("burst", written.burst),
         None | Some(_) => ("rate", written.rate),
     };
     Capacity { key, permits, shards: written.shards.filter(|shards| *shards > 1) }

@@ -19,15 +19,7 @@ pub(super) fn fields(file: &File, root: &Node, problems: &mut Problems) -> Check
     let Some(written) = part(&file.requests, root, "requests", problems)? else { return Ok(FieldRules::default()) };
     let underscores = part(&written.underscores, node, "underscores", problems);
     let strip = strip(written, node, problems);
-    Ok(FieldRules {
-        strip: strip?,
-        underscores: match underscores? {
-            None => Underscores::default(),
-            Some(file::Underscores::Drop) => Underscores::Drop,
-            Some(file::Underscores::Reject) => Underscores::Reject,
-            Some(file::Underscores::Keep) => Underscores::Keep,
-        },
-    })
+    Ok(FieldRules { strip: strip?, underscores: underscores?.copied().unwrap_or_default() })
 }
 
 fn strip(written: &file::Requests, node: &Node, problems: &mut Problems) -> Checked<Strip> {

@@ -11,9 +11,9 @@ use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
-use crate::limit::Limiter;
+use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::route::Route;
-use crate::rule::{Limit, OnMissingClient, OnStoreFailure, WaitPolicy};
+use crate::rule::{Limit, OnStoreFailure, WaitPolicy};
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
      `extension` in a layer, or a list of these";
@@ -65,12 +65,7 @@ fn limit(written: &file::Limit, node: &Node, group: &str, problems: &mut Problem
         limiter: Arc::new(spread?.apply(Limiter::new(key, mode, quota))),
         client: client?,
         permits: permits?,
-        on_missing_client: match on_missing_client? {
-            None => OnMissingClient::default(),
-            Some(file::OnMissingClient::Deny) => OnMissingClient::Deny,
-            Some(file::OnMissingClient::Skip) => OnMissingClient::Skip,
-            Some(file::OnMissingClient::Ip) => OnMissingClient::Ip,
-        },
+        on_missing_client: on_missing_client?.copied().unwrap_or_default(),
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         shadow: shadow?.copied().unwrap_or_default(),
@@ -82,20 +77,17 @@ fn on_store_failure(written: &file::Limit, node: &Node, problems: &mut Problems)
     let adopts = written.adopt == Some(true);
     match part(&written.on_store_failure, node, "on_store_failure", problems)? {
         None if adopts => Ok(OnStoreFailure::Allow),
-        None => Ok(OnStoreFailure::default()),
-        Some(file::OnStoreFailure::Local) if adopts => {
+        Some(OnStoreFailure::Local) if adopts => {
             let message = "`local` needs a rate, and a limit with `adopt` has none while the store is unreachable";
             Err(problems.add(node.at("on_store_failure").location, message, "use `allow` or `deny`"))
         }
-        Some(file::OnStoreFailure::Local) => Ok(OnStoreFailure::Local),
-        Some(file::OnStoreFailure::Allow) => Ok(OnStoreFailure::Allow),
-        Some(file::OnStoreFailure::Deny) => Ok(OnStoreFailure::Deny),
+        written => Ok(written.copied().unwrap_or_default()),
     }
 }
 
 /// Converts `max_wait` and `queue`.
 fn wait_policy(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
-    if matches!(written.algorithm, Some(file::Algorithm::LeakyBucket)) {
+    if matches!(written.algorithm, Some(AlgorithmName::LeakyBucket)) {
         return Ok(None); // its requests wait for time slots, which the algorithm assigns
     }
     let max_wait = part(&written.max_wait, node, "max_wait", problems);
@@ -129,7 +121,7 @@ pub(super) fn reject_extension(route: &file::Route, node: &Node, problems: &mut 
 /// Converts `client`, which PER_CLIENT requires and OVERALL rejects.
 fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<ClientSource> {
     let sources = part(&written.client, node, "client", problems);
-    if let Some(file::Mode::Overall) = written.mode {
+    if let Some(Mode::Overall) = written.mode {
         let needs_client = |key: &str| ["client", "on_missing_client"].contains(&key);
         for entry in node.entries().iter().filter(|entry| needs_client(&entry.key)) {
             let message = format!("{} has no effect on an OVERALL limit", quote(&entry.key));
@@ -138,11 +130,11 @@ fn client(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checke
     }
     let Some(sources) = sources? else {
         return match written.mode {
-            Some(file::Mode::PerClient) => {
+            Some(Mode::PerClient) => {
                 let message = "a PER_CLIENT limit needs `client`".to_owned();
                 Err(problems.add_missing(node.location, "client", message, "for example `client: ip`"))
             }
-            Some(file::Mode::Overall) | None => Ok(ClientSource::Ip),
+            Some(Mode::Overall) | None => Ok(ClientSource::Ip),
         };
     };
     let mut checked = Vec::with_capacity(sources.len());

@@ -5,9 +5,7 @@ use crate::config::file;
 use crate::config::node::Node;
 use crate::config::problem::Problems;
 use crate::config::referenced_files::ReferencedFiles;
-use crate::tls::settings::{
-    CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls, TlsVersion,
-};
+use crate::tls::settings::{CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls};
 
 pub(super) fn tls(
     of: &file::Listen,
@@ -20,10 +18,7 @@ pub(super) fn tls(
     let certificates = certificates(written, node, files, problems);
     let min_version = part(&written.min_version, node, "min_version", problems);
     let client_auth = client_auth(written, node, files, problems);
-    let min_version = match min_version? {
-        Some(file::TlsVersion::Tls13) => TlsVersion::Tls13,
-        Some(file::TlsVersion::Tls12) | None => TlsVersion::Tls12,
-    };
+    let min_version = min_version?.copied().unwrap_or_default();
     let (rate, default) = (written.max_handshake_rate, DEFAULT_MAX_HANDSHAKE_RATE);
     let max_handshake_rate = number(rate, default, node.at("max_handshake_rate"), problems)?;
     let (certificates, client_auth) = (certificates?, client_auth?);

@@ -6,13 +6,13 @@ use crate::config::node::Node;
 use crate::config::problem::{Problems, quote};
 use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
-use crate::limit::{Algorithm, Quota};
+use crate::limit::{Algorithm, AlgorithmName, Quota};
 
-/// Keys that apply to one algorithm only, with the algorithm and its name.
-const OWN_KEYS: [(&str, file::Algorithm, &str); 3] = [
-    ("burst", file::Algorithm::Gcra, "gcra"),
-    ("segments", file::Algorithm::SlidingWindow, "sliding_window"),
-    ("timezone", file::Algorithm::FixedWindow, "fixed_window"),
+/// Keys that apply to one algorithm only.
+const OWN_KEYS: [(&str, AlgorithmName); 3] = [
+    ("burst", AlgorithmName::Gcra),
+    ("segments", AlgorithmName::SlidingWindow),
+    ("timezone", AlgorithmName::FixedWindow),
 ];
 
 pub(super) fn quota(
@@ -25,29 +25,30 @@ pub(super) fn quota(
         return redisson::quota(written, sharing, node, problems);
     }
     let kind = part(&written.algorithm, node, "algorithm", problems)?.copied();
-    let kind = kind.unwrap_or(file::Algorithm::TokenBucket);
+    let kind = kind.unwrap_or_default();
     reject_other_keys(kind, node, problems);
     let (burst, interval) = (part(&written.burst, node, "burst", problems), needed(&written.interval, node, problems));
     let windows = match kind {
-        file::Algorithm::SlidingWindow => Some(windows::sliding(written, node, problems)?),
-        file::Algorithm::FixedWindow => Some(windows::fixed(written, node, problems)?),
+        AlgorithmName::SlidingWindow => Some(windows::sliding(written, node, problems)?),
+        AlgorithmName::FixedWindow => Some(windows::fixed(written, node, problems)?),
         _ => None,
     };
     let (rate, interval) = (needed(&written.rate, node, problems)?, interval?);
     let interval = windows::length(interval, windows.as_ref(), kind, node, problems)?;
     let burst = number(burst?.copied().or(Some(*rate)), 1, node.at("burst"), problems)?;
     let algorithm = match kind {
-        file::Algorithm::Gcra => Algorithm::Gcra { burst },
-        file::Algorithm::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval, node, problems)?),
-        file::Algorithm::TokenBucket => Algorithm::TokenBucket,
-        file::Algorithm::SlidingWindow | file::Algorithm::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
+        AlgorithmName::Gcra => Algorithm::Gcra { burst },
+        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(queue(written, *rate, interval, node, problems)?),
+        AlgorithmName::TokenBucket => Algorithm::TokenBucket,
+        AlgorithmName::SlidingWindow | AlgorithmName::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
     };
     parsed(Quota::new(*rate, interval, algorithm), "use values in these ranges", node, problems)
 }
 
 /// Reports keys that apply only to other algorithms.
-fn reject_other_keys(algorithm: file::Algorithm, node: &Node, problems: &mut Problems) {
-    for (key, _, name) in OWN_KEYS.iter().filter(|(_, owner, _)| *owner != algorithm) {
+fn reject_other_keys(algorithm: AlgorithmName, node: &Node, problems: &mut Problems) {
+    for (key, owner) in OWN_KEYS.iter().filter(|(_, owner)| *owner != algorithm) {
+        let name = owner.name();
         let Some(entry) = node.entries().iter().find(|entry| entry.key == *key) else { continue };
         let message = format!("{} has no effect without `algorithm: {name}`", quote(key));
         problems.add(entry.location, message, format!("leave it out, or add `algorithm: {name}`"));

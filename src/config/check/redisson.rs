@@ -7,7 +7,7 @@ use crate::config::file::{self, File};
 use crate::config::node::{MERGE_KEY, Node};
 use crate::config::problem::{Problems, quote};
 use crate::limit::redisson::Sharing;
-use crate::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota};
+use crate::limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 use crate::store::settings::StoreSettings;
 
 /// Keys that only a limit with `adopt` may omit, with examples.
@@ -23,7 +23,7 @@ pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problem
         require_quota_keys(node, problems);
     }
     let key = key?;
-    if key.is_some() && !matches!(written.algorithm, None | Some(file::Algorithm::TokenBucket)) {
+    if key.is_some() && !matches!(written.algorithm, None | Some(AlgorithmName::TokenBucket)) {
         let message = "a limit with `key` must use the algorithm `token_bucket`, as Redisson does";
         return Err(problems.add(node.at("algorithm").location, message, "leave out `algorithm` or `key`"));
     }
@@ -48,10 +48,7 @@ pub(super) fn mode(
     match (written.mode, sharing) {
         (None, Some(Sharing::Adopt(None))) => Ok(Mode::PerClient),
         (None, Some(Sharing::Adopt(Some(mode)))) => Ok(mode),
-        _ => match needed(&written.mode, node, problems)? {
-            file::Mode::Overall => Ok(Mode::Overall),
-            file::Mode::PerClient => Ok(Mode::PerClient),
-        },
+        _ => needed(&written.mode, node, problems).copied(),
     }
 }
 
@@ -60,7 +57,7 @@ pub(super) fn quota(written: &file::Limit, sharing: Sharing, node: &Node, proble
     let rate = part(&written.rate, node, "rate", problems);
     let interval = part(&written.interval, node, "interval", problems);
     let interval = match interval? {
-        Some(interval) => windows::length(interval, None, file::Algorithm::TokenBucket, node, problems)?,
+        Some(interval) => windows::length(interval, None, AlgorithmName::TokenBucket, node, problems)?,
         None => MAX_INTERVAL,
     };
     let rate = rate?.copied().unwrap_or(u64::from(MAX_RATE));
@@ -99,9 +96,9 @@ fn reject_duplicate_keys(limits: &[(&file::Limit, &Node)], problems: &mut Proble
 
 fn expected_mode(written: &file::Limit) -> Option<Mode> {
     match (written.mode, &written.client) {
-        (Some(file::Mode::PerClient), _) => Some(Mode::PerClient),
+        (Some(mode), _) => Some(mode),
         // Without a client, only OVERALL is possible.
-        (Some(file::Mode::Overall), _) | (None, None) => Some(Mode::Overall),
+        (None, None) => Some(Mode::Overall),
         (None, Some(_)) => None,
     }
 }

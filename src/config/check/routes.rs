@@ -6,13 +6,14 @@ use super::matcher::matcher;
 use super::names::duplicates;
 use super::{Checked, limits, needed, part, reach, spread, upgrades};
 use crate::config::Purpose;
-use crate::config::file::{self, Fields, File};
+use crate::config::file::{self, File};
 use crate::config::node::Node;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::policy::RateLimitHeaders;
+use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Matcher, Route, Routes};
 use crate::rules::Requests;
+use crate::upstream::settings::Protocol;
 
 /// The parts of the configuration that routes depend on.
 #[derive(Clone, Copy)]
@@ -87,7 +88,7 @@ fn route(
 /// Returns `false` if the route's upstream always uses HTTP/2, which has no `Upgrade`.
 fn carries_upgrades(file: &File, route: &Route) -> bool {
     let upstream = route.upstream.as_deref().and_then(|name| file.upstreams.as_ref()?.get(name)?.as_ref());
-    upstream.is_none_or(|upstream| upstream.protocol != Some(file::Protocol::Http2))
+    upstream.is_none_or(|upstream| upstream.protocol != Some(Protocol::Http2))
 }
 
 /// Converts `headers`. An empty list sends no fields.
@@ -95,10 +96,10 @@ fn rate_limit_headers(written: &file::Route, node: &Node, problems: &mut Problem
     let Some(fields) = part(&written.headers, node, "headers", problems)? else {
         return Ok(RateLimitHeaders::default());
     };
-    let has = |fields: &[Fields], one| fields.contains(&one);
-    let fields: Vec<Fields> =
+    let has = |fields: &[RateLimitFields], one| fields.contains(&one);
+    let fields: Vec<RateLimitFields> =
         fields.iter().map(|field| needed(field, node, problems).copied()).collect::<Checked<_>>()?;
-    Ok(RateLimitHeaders { ietf: has(&fields, Fields::Ietf), legacy: has(&fields, Fields::Legacy) })
+    Ok(RateLimitHeaders { ietf: has(&fields, RateLimitFields::Ietf), legacy: has(&fields, RateLimitFields::Legacy) })
 }
 
 fn upstream(

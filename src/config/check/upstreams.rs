@@ -12,7 +12,7 @@ use crate::config::node::{Entry, Node};
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
-use crate::upstream::settings::{Protocol, Target, UpstreamSettings};
+use crate::upstream::settings::{Target, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
@@ -59,11 +59,7 @@ fn upstream(
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
-        protocol: match written.protocol {
-            None | Some(file::Protocol::Auto) => Protocol::Auto,
-            Some(file::Protocol::Http1) => Protocol::Http1,
-            Some(file::Protocol::Http2) => Protocol::Http2,
-        },
+        protocol: written.protocol.unwrap_or_default(),
         connect_timeout: duration(written.connect_timeout, default.connect_timeout),
         response_timeout: duration(written.response_timeout, default.response_timeout),
         body_timeout: duration(written.body_timeout, default.body_timeout),

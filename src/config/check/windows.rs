@@ -7,7 +7,7 @@ use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::config::units::{Interval, Millis};
 use crate::limit::calendar::{Calendar, Unit};
-use crate::limit::{Algorithm, sliding_window};
+use crate::limit::{Algorithm, AlgorithmName, sliding_window};
 
 /// Units that can also be written as a duration.
 const DURATIONS: [Unit; 4] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day];
@@ -36,7 +36,7 @@ pub(super) fn fixed(written: &file::Limit, node: &Node, problems: &mut Problems)
 pub(super) fn length(
     interval: &Interval,
     windows: Option<&Algorithm>,
-    kind: file::Algorithm,
+    kind: AlgorithmName,
     node: &Node,
     problems: &mut Problems,
 ) -> Checked<u64> {
@@ -59,7 +59,7 @@ fn unit(interval: Interval, node: &Node, problems: &mut Problems) -> Checked<Uni
         Interval::Length(Millis(millis)) => DURATIONS.into_iter().find(|unit| unit.millis() == millis),
     };
     found.ok_or_else(|| {
-        let help = format!("use one of {}, or another algorithm", quote_all(Unit::ALL.into_iter().map(Unit::name)));
+        let help = format!("use one of {}, or another algorithm", quote_all(Unit::WORDS.iter().map(|word| word.name)));
         problems.add(node.at("interval").location, "`interval` of `fixed_window` must be a calendar unit", help)
     })
 }

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
-use super::words::TlsVersion;
-use super::{HOUR, Protocol, SECOND};
+use super::{HOUR, SECOND};
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size, Text, Whole,
+    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size, Text, Whole, Word,
 };
 use crate::config::keys::shape;
 use crate::config::units::{Bytes, Millis};
+use crate::tls::settings::TlsVersion;
+use crate::upstream::settings::Protocol;
 
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
@@ -112,7 +113,7 @@ shape! {
         certificates: Vec<Option<Certificate>> =
             OneOrMany(&Map(&CERTIFICATE)), Required("certificates: [{ cert: api.pem, key: api.key }]");
         /// The oldest TLS version that is accepted, in quotes.
-        min_version: TlsVersion = TlsVersion::KIND, Default("1.2");
+        min_version: TlsVersion = Word(TlsVersion::WORDS), Default("1.2");
         /// Verifies client certificates.
         client_auth: ClientAuth = Map(&CLIENT_AUTH), Optional;
         /// The highest number of TLS handshakes of one client per second, averaged over ten seconds; further
@@ -224,7 +225,7 @@ shape! {
         /// The servers of the upstream; requests are distributed round-robin.
         targets: Vec<Option<Target>> = OneOrMany(&Short("url", &TARGET)), Required("targets: [http://127.0.0.1:9000]");
         /// The protocol between the gateway and the targets.
-        protocol: Protocol = Protocol::KIND, Default("auto");
+        protocol: Protocol = Word(Protocol::WORDS), Default("auto");
         /// TLS to targets with `https://`.
         tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
         /// The longest time to open a connection, including the TLS handshake.

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Algorithm, EncodedSlash, Fields, HOUR, Mode, OnMissingClient, OnStoreFailure, Underscores};
+use super::HOUR;
 use crate::config::keys::Kind::{
-    self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Text, Whole,
+    self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Text, Whole, Word,
 };
 use crate::config::keys::{Key, Presence, Shape, shape};
 use crate::config::units::{Bytes, Interval, Millis};
 use crate::limit::sliding_window::MAX_SEGMENTS;
-use crate::limit::{MAX_INTERVAL, MAX_RATE};
+use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
+use crate::policy::RateLimitFields;
+use crate::rule::{OnMissingClient, OnStoreFailure};
+use crate::rules::{EncodedSlash, Underscores};
 
 const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
@@ -34,9 +37,9 @@ shape! {
     /// `sanitize(true)`.
     REQUESTS: Requests = "`requests`" {
         /// How to interpret an encoded slash in a path.
-        encoded_slash: EncodedSlash = EncodedSlash::KIND, Default("reject");
+        encoded_slash: EncodedSlash = Word(EncodedSlash::WORDS), Default("reject");
         /// How to handle fields whose names contain other characters than letters, digits and hyphens.
-        underscores: Underscores = Underscores::KIND, Default("drop");
+        underscores: Underscores = Word(Underscores::WORDS), Default("drop");
         /// Fields to remove unless a trusted proxy sent them. `default` stands for the list in
         /// [security.md](security.md); a `*` at the end matches any suffix.
         strip: Vec<Option<String>> = List(&Text), Default("[default]");
@@ -62,11 +65,9 @@ shape! {
         /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
         upgrades: Upgrades = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
         /// The response fields that report the remaining permits to clients.
-        headers: Vec<Option<Fields>> = List(&FIELDS), Default("[ietf]");
+        headers: Vec<Option<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
     }
 }
-
-static FIELDS: Kind = Fields::KIND;
 
 /// Protocols that clients may switch to.
 #[derive(Deserialize)]
@@ -110,7 +111,7 @@ shape! {
         /// The name of the limit in metrics, logs, keys and response fields.
         name: String = Name, Required("name: per-client");
         /// Whether all clients share one bucket. Required unless `adopt` is set.
-        mode: Mode = Mode::KIND, Optional;
+        mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
         /// `path`, `tls:subject`, `tls:san`, in a layer `extension` (the `ClientKey` in the request's extensions), or a
         /// list of these. Required for `PER_CLIENT`.
@@ -120,7 +121,7 @@ shape! {
         /// The interval of the rate. Required unless `adopt` is set. Calendar units are only for `fixed_window`.
         interval: Interval = IntervalKind(1, MAX_INTERVAL), Optional;
         /// When a permit becomes available again.
-        algorithm: Algorithm = Algorithm::KIND, Default("token_bucket");
+        algorithm: AlgorithmName = Word(AlgorithmName::WORDS), Default("token_bucket");
         /// Permits in a full bucket; only for `gcra`. By default, the rate.
         burst: u64 = Whole(1, MAX_PERMITS), Optional;
         /// The highest number of waiting requests. For `leaky_bucket` the default is the rate; with `max_wait` it is
@@ -144,9 +145,9 @@ shape! {
         max_wait: Millis = Duration(1, HOUR), Optional;
         /// How to decide while the store is unreachable. For a limit with `adopt` the default is `allow`, because its
         /// rate is unknown then.
-        on_store_failure: OnStoreFailure = OnStoreFailure::KIND, Default("local");
+        on_store_failure: OnStoreFailure = Word(OnStoreFailure::WORDS), Default("local");
         /// How to handle a request without a client key.
-        on_missing_client: OnMissingClient = OnMissingClient::KIND, Default("deny");
+        on_missing_client: OnMissingClient = Word(OnMissingClient::WORDS), Default("deny");
         /// Evaluates and counts requests without rejecting any.
         shadow: bool = Flag, Default("false");
         /// The name of a Redisson limiter that is shared with Java services.

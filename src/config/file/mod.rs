@@ -5,7 +5,6 @@
 
 mod gateway;
 mod limits;
-mod words;
 
 pub(crate) use self::gateway::{
     CERTIFICATE, CLIENT_AUTH, Certificate, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, PROXY_PROTOCOL,
@@ -14,9 +13,6 @@ pub(crate) use self::gateway::{
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
     UPGRADES, Upgrades,
-};
-pub(crate) use self::words::{
-    Algorithm, EncodedSlash, Fields, Mode, OnMissingClient, OnStoreFailure, Protocol, TlsVersion, Underscores,
 };
 use super::keys::Shape;
 

@@ -23,22 +23,24 @@ use parking_lot::Mutex;
 use self::boundary::window_bounds;
 pub use self::span::{Span, Window};
 use crate::clock::Timestamp;
+use crate::words::words;
 
-/// A natural unit of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// A second.
-    Second,
-    /// A minute.
-    Minute,
-    /// An hour on the clocks of the zone.
-    Hour,
-    /// A day, from midnight.
-    Day,
-    /// A week, from Monday.
-    Week,
-    /// A month, from the first.
-    Month,
+words! {
+    /// A unit of the calendar, from the shortest to the longest.
+    pub enum Unit {
+        /// A second.
+        Second = "second",
+        /// A minute.
+        Minute = "minute",
+        /// An hour on the clocks of the zone.
+        Hour = "hour",
+        /// A day, from midnight.
+        Day = "day",
+        /// A week, from Monday.
+        Week = "week",
+        /// A month, from the first.
+        Month = "month",
+    }
 }
 
 /// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with
@@ -64,21 +66,6 @@ static CALENDARS: LazyLock<Mutex<HashMap<(Unit, String), Calendar>>> = LazyLock:
 // === impl Unit ===
 
 impl Unit {
-    /// All units, from the shortest to the longest.
-    pub const ALL: [Self; 6] = [Self::Second, Self::Minute, Self::Hour, Self::Day, Self::Week, Self::Month];
-
-    /// Returns the name of the unit in rule files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Second => "second",
-            Self::Minute => "minute",
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Week => "week",
-            Self::Month => "month",
-        }
-    }
-
     /// Returns the length in milliseconds without clock changes; for a month, the length of the longest month.
     pub const fn millis(self) -> u64 {
         const HOUR: u64 = 60 * 60 * 1000;

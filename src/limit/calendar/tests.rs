@@ -100,7 +100,7 @@ fn windows_have_no_gaps() {
 #[test]
 fn windows_contain_moments_outside_the_calendar_range() {
     for zone in ["UTC", "Pacific/Kiritimati", "Pacific/Niue", "Africa/Monrovia"] {
-        for unit in Unit::ALL {
+        for unit in Unit::ALL.iter().copied() {
             let calendar = Calendar::new(unit, zone).expect("a calendar");
             for moment in [0, 1, 62_167_219_199_999, 253_402_207_199_999, 253_402_300_799_999, (1 << 53) - 1] {
                 let at = Timestamp::from_millis(moment);

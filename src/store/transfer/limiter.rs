@@ -152,7 +152,7 @@ impl WrittenLimiter {
             WrittenAlgorithm::Redisson => Algorithm::Redisson(Sharing::Configure),
             WrittenAlgorithm::SlidingWindow { segments } => Algorithm::SlidingWindow { segments },
             WrittenAlgorithm::FixedWindow { unit, zone } => {
-                let unit = Unit::ALL.into_iter().find(|known| known.name() == unit)?;
+                let unit = Unit::from_name(&unit)?;
                 Algorithm::FixedWindow(Calendar::new(unit, &zone).ok()?)
             }
         };

@@ -1,0 +1,58 @@
+//! Settings that are one of several fixed words in the rule file: each enum defines its words and their meanings.
+
+/// A word of the rule file.
+#[derive(Debug)]
+pub(crate) struct Word {
+    pub(crate) name: &'static str,
+    /// The meaning of the word, as docs/rules.md describes it.
+    pub(crate) description: &'static str,
+}
+
+/// Defines an enum with one word for each variant. The doc comments of the variants become the text of docs/rules.md.
+macro_rules! words {
+    (
+        $(#[$attribute:meta])+
+        pub enum $name:ident $(, default $default:ident)? {
+            $($(#[doc = $description:literal])+ $variant:ident = $word:literal,)+
+        }
+    ) => {
+        $(#[$attribute])+
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+        pub enum $name {
+            $($(#[doc = $description])+ #[serde(rename = $word)] $variant,)+
+        }
+
+        #[allow(dead_code, reason = "not every enum needs all of this")]
+        impl $name {
+            /// All values, in the order of their words in docs/rules.md.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub(crate) const WORDS: &'static [$crate::words::Word] = &[
+                $($crate::words::Word { name: $word, description: concat!($($description),+) },)+
+            ];
+
+            /// Returns the word in the rule file.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// Returns the value of a word. Returns `None` for other texts.
+            pub(crate) fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+        }
+
+        $(impl Default for $name {
+            fn default() -> Self {
+                Self::$default
+            }
+        })?
+    };
+}
+
+pub(crate) use words;
