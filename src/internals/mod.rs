@@ -50,6 +50,11 @@ pub mod limit {
     pub use crate::limit::*;
 }
 
+/// The items of the private module `metrics`.
+pub mod metrics {
+    pub use crate::metrics::*;
+}
+
 /// The items of the private module `policy`.
 pub mod policy {
     pub use crate::policy::*;

@@ -8,7 +8,10 @@ use parking_lot::Mutex;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
+
+use super::catalog::{Catalog, Description, Label};
+
+const NODE: Label = Label::Open("node");
 
 /// The counters of each node by its address, and the number of their users. Gateways with old and new rules may use the
 /// same nodes for a while.
@@ -43,12 +46,25 @@ struct Labels {
 }
 
 impl Nodes {
-    pub(super) fn register(&self, registry: &mut Registry) {
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let metric = |counter| NodeMetric { nodes: self.clone(), counter };
-        let help = "Calls to a node of the cluster, each with one or more decisions";
-        registry.register("store_node_calls", help, metric(|node| &node.calls));
-        let help = "Requests that a node of the cluster decided";
-        registry.register("store_node_decisions", help, metric(|node| &node.decisions));
+        let calls = Description {
+            name: "store_node_calls",
+            labels: &[NODE],
+            unit: "calls",
+            meaning: "Calls to each node of a Redis Cluster. `node` is the address that the cluster announces. The \
+                      series end when the node leaves the cluster or has no slots, and restart at zero if it returns",
+            action: "decisions per call show how well requests are batched",
+        };
+        catalog.add(metric(|node| &node.calls), calls);
+        let decisions = Description {
+            name: "store_node_decisions",
+            labels: &[NODE],
+            unit: "requests",
+            meaning: "Requests that each node of a Redis Cluster decided",
+            action: "uneven: a limit is on few nodes; see `partitions` and `shards` in [cluster.md](cluster.md)",
+        };
+        catalog.add(metric(|node| &node.decisions), decisions);
     }
 
     /// Adds a user of a node's counters.

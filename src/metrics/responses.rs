@@ -9,14 +9,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
-
-use super::histogram::Histogram;
-use super::series_users::SeriesUser;
 
 /// The status codes of the IANA registry, and 499 for a client that disconnected before its response.
 const CODES: [u16; 64] = [
@@ -29,18 +25,6 @@ const CODES: [u16; 64] = [
 const OTHERS: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
 
 const SERIES: usize = CODES.len() + OTHERS.len();
-
-/// The code of a request whose client disconnected before the response.
-const CLIENT_GONE: u16 = 499;
-
-/// Counts and times the responses of one route, and the requests whose clients disconnected before the response.
-#[derive(Clone, Debug)]
-pub(crate) struct RouteMetrics {
-    pub(super) responses: RouteResponses,
-    pub(super) classes: [Histogram; 5],
-    pub(super) abandoned: Histogram,
-    pub(super) _user: Arc<SeriesUser>,
-}
 
 /// The counters of all routes.
 #[derive(Clone, Debug, Default)]
@@ -104,23 +88,6 @@ impl Default for RouteResponses {
     }
 }
 
-// === impl RouteMetrics ===
-
-impl RouteMetrics {
-    /// Records a response, and the time from the head of the request to the head of the response.
-    pub(crate) fn responded(&self, status: u16, took: Duration) {
-        self.responses.count(status);
-        let class = usize::from(status / 100).clamp(1, 5) - 1;
-        self.classes[class].observe(took);
-    }
-
-    /// Records a request whose client disconnected before the response, and the time since the head of the request.
-    pub(crate) fn abandoned(&self, took: Duration) {
-        self.responses.count(CLIENT_GONE);
-        self.abandoned.observe(took);
-    }
-}
-
 /// Returns the position of the counter for a code.
 fn position(code: u16) -> usize {
     CODES.binary_search(&code).unwrap_or_else(|_| match code {
@@ -139,6 +106,8 @@ fn label(position: usize) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::metrics::Metrics;
 

@@ -1,20 +1,32 @@
-//! Metrics of upstreams and their targets.
+//! Metrics of upstreams.
 
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
-use super::Histogram;
-use super::family::{Family, Untouched};
+use super::Metrics;
+use super::catalog::{Catalog, Description, Label};
+use super::family::Family;
+use super::gauge::GaugeGuard;
+use super::histogram::Histogram;
+
+pub(super) const UPSTREAM: Label = Label::Open("upstream");
+
+/// The final outcomes of a request to an upstream.
+const OUTCOMES: [&str; 6] = ["answered", "unreachable", "timed_out", "broken", "queue_full", "queue_timeout"];
+
+/// The names of [`BrokenResponse`], in the order of its variants.
+const BROKEN_RESPONSES: [&str; 3] = ["silent", "closed", "malformed"];
+
+/// The names of [`TunnelEnd`], in the order of its variants.
+const TUNNEL_ENDS: [&str; 6] = ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"];
 
 /// The metrics of all upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
     requests: Family<RequestLabels, Counter>,
-    attempts: Family<AttemptLabels, Counter>,
     repeats: Family<Name, Counter>,
     broken_responses: Family<CauseLabels, Counter>,
     connections: Family<Name, Gauge>,
@@ -32,45 +44,14 @@ pub(crate) struct UpstreamMetrics {
     timed_out: Counter,
     broken: Counter,
     repeated: Counter,
-    broken_responses: [Counter; 3],
+    broken_responses: [Counter; BROKEN_RESPONSES.len()],
     queue_full: Counter,
     queue_timed_out: Counter,
     connections: Gauge,
     tunnels: Gauge,
-    tunnels_ended: [Counter; 6],
+    tunnels_ended: [Counter; TUNNEL_ENDS.len()],
     waiting: Gauge,
     response: Histogram,
-}
-
-/// Counters of the attempts on one target, by outcome.
-#[derive(Clone, Debug)]
-pub(crate) struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
-
-/// The outcome of an attempt to get a response from a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptOutcome {
-    /// The target sent the head of a response.
-    Ok,
-    /// The target's name has no address.
-    ResolveFailed,
-    /// No connection could be opened.
-    ConnectFailed,
-    /// The TLS handshake failed.
-    TlsFailed,
-    /// The target closed the connection before it sent a response.
-    Closed,
-    /// The target sent something that is not a valid response.
-    InvalidResponse,
-    /// The target did not begin its response in time.
-    Timeout,
-    /// The target refused to process the request (HTTP/2 REFUSED_STREAM or GOAWAY).
-    Refused,
-    /// All connections were in use, and the queue for one was full.
-    QueueFull,
-    /// All connections were in use for as long as a request may wait.
-    QueueTimeout,
-    /// The client disconnected, the request body failed, or the deadline passed before the target sent a response.
-    Canceled,
 }
 
 /// Why a response was incomplete.
@@ -102,20 +83,9 @@ pub(crate) enum TunnelEnd {
     CutOff,
 }
 
-/// Counts one in a gauge until it is dropped.
-#[derive(Debug)]
-pub(crate) struct GaugeGuard(Gauge);
-
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    upstream: String,
-    target: String,
     outcome: &'static str,
 }
 
@@ -131,105 +101,103 @@ struct Name {
 }
 
 impl Upstreams {
-    pub(super) fn register(&self, registry: &mut Registry) {
-        registry.register("upstream_requests", "Outcomes of requests to upstreams", self.requests.clone());
-        let help = "Attempts to get a response from a target";
-        registry.register("upstream_attempts", help, self.attempts.clone());
-        let help = "Requests sent again because an idle connection was closed before the response";
-        registry.register("upstream_repeats", help, self.repeats.clone());
-        let help = "Incomplete responses of upstreams";
-        registry.register("upstream_broken_off", help, self.broken_responses.clone());
-        registry.register("upstream_connections", "Open connections to upstreams", self.connections.clone());
-        let help = "Open connections that were upgraded to another protocol";
-        registry.register("upgraded_connections", help, self.tunnels.clone());
-        let help = "Closed connections that had been upgraded to another protocol, by cause";
-        registry.register("upgraded_connections_ended", help, self.tunnels_ended.clone());
-        registry.register("upstream_waiting", "Requests that wait for a connection", self.waiting.clone());
-        let help = "Seconds until the head of an upstream's response";
-        registry.register("upstream_response_seconds", help, self.responses.clone());
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
+        let requests = Description {
+            name: "upstream_requests",
+            labels: &[UPSTREAM, Label::Fixed("outcome", &OUTCOMES)],
+            unit: "requests",
+            meaning: "Requests to each upstream by final outcome",
+            action: "anything but `answered`: the access log has the `reason`; `queue_full` and `queue_timeout`: \
+                     raise `max_connections`",
+        };
+        catalog.add(self.requests.clone(), requests);
+        let repeats = Description {
+            name: "upstream_repeats",
+            labels: &[UPSTREAM],
+            unit: "requests",
+            meaning: "Requests sent again because an idle connection was closed before it was used",
+            action: "grows fast: the servers close idle connections early; lengthen their keep-alive timeout",
+        };
+        catalog.add(self.repeats.clone(), repeats);
+        let broken = Description {
+            name: "upstream_broken_off",
+            labels: &[UPSTREAM, Label::Fixed("cause", &BROKEN_RESPONSES)],
+            unit: "responses",
+            meaning: "Incomplete responses",
+            action: "`silent`: raise `body_timeout`; else check the log of the upstream",
+        };
+        catalog.add(self.broken_responses.clone(), broken);
+        let responses = Description {
+            name: "upstream_response_seconds",
+            labels: &[UPSTREAM],
+            unit: "seconds",
+            meaning: "Time until the head of the response",
+            action: "grows: the upstream is slow; compare `tidegate_upstream_waiting`",
+        };
+        catalog.add(self.responses.clone(), responses);
+        let connections = Description {
+            name: "upstream_connections",
+            labels: &[UPSTREAM],
+            unit: "connections",
+            meaning: "Open connections",
+            action: "near `max_connections`: requests begin to wait",
+        };
+        catalog.add(self.connections.clone(), connections);
+        let waiting = Description {
+            name: "upstream_waiting",
+            labels: &[UPSTREAM],
+            unit: "requests",
+            meaning: "Requests that wait for a connection",
+            action: "stays above 0: raise `max_connections`, or make the upstream faster",
+        };
+        catalog.add(self.waiting.clone(), waiting);
+        let tunnels = Description {
+            name: "upgraded_connections",
+            labels: &[UPSTREAM],
+            unit: "connections",
+            meaning: "Open connections that were upgraded to another protocol",
+            action: "they keep a client and an upstream connection each",
+        };
+        catalog.add(self.tunnels.clone(), tunnels);
+        let ended = Description {
+            name: "upgraded_connections_ended",
+            labels: &[UPSTREAM, Label::Fixed("cause", &TUNNEL_ENDS)],
+            unit: "connections",
+            meaning: "Ended upgraded connections",
+            action: "`idle`, `max_time`, `max_bytes`: a bound of the route ended them; raise it if users notice",
+        };
+        catalog.add(self.tunnels_ended.clone(), ended);
     }
+}
 
+impl Metrics {
     /// Returns the counters of one upstream.
-    pub(super) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
+    pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
+        let all = &self.upstreams;
+        let name = Name { upstream: upstream.to_owned() };
         let outcome = |outcome| {
             let labels = RequestLabels { upstream: upstream.to_owned(), outcome };
-            self.requests.get_or_create(&labels)
+            all.requests.get_or_create(&labels)
         };
-        let cause = |cause| {
+        let cause = |family: &Family<CauseLabels, Counter>, cause| {
             let labels = CauseLabels { upstream: upstream.to_owned(), cause };
-            self.broken_responses.get_or_create(&labels)
+            family.get_or_create(&labels)
         };
-        let ended = |cause| {
-            let labels = CauseLabels { upstream: upstream.to_owned(), cause };
-            self.tunnels_ended.get_or_create(&labels)
-        };
-        let name = Name { upstream: upstream.to_owned() };
+        let [answered, unreachable, timed_out, broken, queue_full, queue_timed_out] = OUTCOMES.map(outcome);
         UpstreamMetrics {
-            answered: outcome("answered"),
-            unreachable: outcome("unreachable"),
-            timed_out: outcome("timed_out"),
-            broken: outcome("broken"),
-            repeated: self.repeats.get_or_create(&name),
-            broken_responses: ["silent", "closed", "malformed"].map(cause),
-            queue_full: outcome("queue_full"),
-            queue_timed_out: outcome("queue_timeout"),
-            connections: self.connections.get_or_create(&name),
-            tunnels: self.tunnels.get_or_create(&name),
-            tunnels_ended: ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"].map(ended),
-            waiting: self.waiting.get_or_create(&name),
-            response: self.responses.get_or_create(&name),
-        }
-    }
-}
-
-impl Upstreams {
-    /// Returns the counters of one target.
-    pub(super) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
-        let (upstream, target) = (upstream.to_owned(), target.to_owned());
-        TargetMetrics(AttemptOutcome::ALL.map(|outcome| {
-            let outcome = outcome.as_str();
-            self.attempts.get_or_create(&AttemptLabels { upstream: upstream.clone(), target: target.clone(), outcome })
-        }))
-    }
-}
-
-impl TargetMetrics {
-    /// Counts an attempt with its outcome.
-    pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
-        self.0[outcome as usize].inc();
-    }
-}
-
-impl AttemptOutcome {
-    /// All outcomes, in the order of their numbers.
-    const ALL: [Self; 11] = [
-        Self::Ok,
-        Self::ResolveFailed,
-        Self::ConnectFailed,
-        Self::TlsFailed,
-        Self::Closed,
-        Self::InvalidResponse,
-        Self::Timeout,
-        Self::Refused,
-        Self::QueueFull,
-        Self::QueueTimeout,
-        Self::Canceled,
-    ];
-
-    /// Returns the name of the outcome in metrics and in the access log.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::ResolveFailed => "resolve_failed",
-            Self::ConnectFailed => "connect_failed",
-            Self::TlsFailed => "tls_failed",
-            Self::Closed => "closed",
-            Self::InvalidResponse => "invalid_response",
-            Self::Timeout => "timeout",
-            Self::Refused => "refused",
-            Self::QueueFull => "queue_full",
-            Self::QueueTimeout => "queue_timeout",
-            Self::Canceled => "canceled",
+            answered,
+            unreachable,
+            timed_out,
+            broken,
+            repeated: all.repeats.get_or_create(&name),
+            broken_responses: BROKEN_RESPONSES.map(|word| cause(&all.broken_responses, word)),
+            queue_full,
+            queue_timed_out,
+            connections: all.connections.get_or_create(&name),
+            tunnels: all.tunnels.get_or_create(&name),
+            tunnels_ended: TUNNEL_ENDS.map(|word| cause(&all.tunnels_ended, word)),
+            waiting: all.waiting.get_or_create(&name),
+            response: all.responses.get_or_create(&name),
         }
     }
 }
@@ -294,37 +262,5 @@ impl UpstreamMetrics {
     /// Counts a request that was not sent, because it waited too long for a connection.
     pub(crate) fn queue_timed_out(&self) {
         self.queue_timed_out.inc();
-    }
-}
-
-impl GaugeGuard {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for GaugeGuard {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
-/// A gauge is always exported: a change to 0 is information, too.
-impl Untouched for Gauge {
-    fn is_untouched(&self) -> bool {
-        false
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn outcomes_are_listed_in_numerical_order() {
-        for (number, outcome) in AttemptOutcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, number, "{outcome:?}");
-        }
     }
 }

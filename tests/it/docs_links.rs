@@ -65,16 +65,25 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
+/// The pages that are written from the code.
+const GENERATED: [&str; 3] = ["docs/cli.md", "docs/metrics.md", "docs/rules.md"];
+
+/// The most words in all pages that are written by hand: 30,000 less the words that the generated pages replaced.
+const MAX_WORDS: usize = 25_830;
+
 /// Readers do not find a fact in pages that are too long.
 #[test]
-fn docs_have_at_most_30000_words() {
+fn docs_have_a_bounded_number_of_words() {
     let docs = pages::root().join("docs");
     let counts = pages::all().into_iter().filter(|page| page.path.starts_with(&docs));
     let counts: Vec<(String, usize)> = counts.map(|page| (page.name(), words(&page.text))).collect();
-    let total: usize = counts.iter().map(|(_, count)| count).sum();
-    assert!(total <= 30_000, "{total} words: shorten a page, or state a fact once: {counts:?}");
     let long: Vec<_> = counts.iter().filter(|(_, count)| *count > 3_500).collect();
     assert!(long.is_empty(), "more than 3,500 words: {long:?}");
+    let (generated, written): (Vec<_>, Vec<_>) =
+        counts.iter().partition(|(name, _)| GENERATED.contains(&name.as_str()));
+    assert_eq!(generated.len(), GENERATED.len(), "{counts:?}");
+    let total: usize = written.iter().map(|(_, count)| count).sum();
+    assert!(total <= MAX_WORDS, "{total} words: shorten a page, or state a fact once: {written:?}");
 }
 
 /// Counts the words with a letter or a digit, which leaves out the marks of Markdown.

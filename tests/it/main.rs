@@ -18,6 +18,7 @@ mod differential;
 mod docs_cli;
 mod docs_examples;
 mod docs_links;
+mod docs_metrics;
 mod explain;
 mod fields;
 mod forward;

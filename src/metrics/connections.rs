@@ -1,0 +1,112 @@
+//! Metrics of client connections, and of the requests that a bound or the protocol ended.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::Metrics;
+use super::catalog::{Catalog, Description, Label};
+use super::family::Family;
+
+/// The metrics of all client connections.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    open: Gauge,
+    refused: Counter,
+    accept_failures: Counter,
+    rejected: Family<CauseLabels, Counter>,
+    certificates: Family<CertificateLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CertificateLabels {
+    certificate: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
+}
+
+// === impl Connections ===
+
+impl Connections {
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
+        let open = Description {
+            name: "connections",
+            labels: &[],
+            unit: "connections",
+            meaning: "Open client connections",
+            action: "near `max_connections`: raise it, or add a gateway",
+        };
+        catalog.add(self.open.clone(), open);
+        let refused = Description {
+            name: "connections_refused",
+            labels: &[],
+            unit: "connections",
+            meaning: "Client connections rejected because a connection limit was reached",
+            action: "`tidegate_rejected_total` shows which limit: raise it, or list the load balancer in \
+                     `trusted_proxies`",
+        };
+        catalog.add(self.refused.clone(), refused);
+        let accept_failures = Description {
+            name: "accept_failures",
+            labels: &[],
+            unit: "failures",
+            meaning: "Failures to accept connections, mostly for lack of file descriptors",
+            action: "raise `LimitNOFILE`, or lower `max_connections`",
+        };
+        catalog.add(self.accept_failures.clone(), accept_failures);
+        let rejected = Description {
+            name: "rejected",
+            labels: &[Label::Open("cause")],
+            unit: "connections, streams and requests",
+            meaning: "Connections, streams and requests that a bound or the protocol ended, not a rate limit. \
+                      `cause` is a `reason` of the access log, or the name of a bound",
+            action: "the [reasons](operations.md#reasons) and the [bounds](security.md) explain each cause",
+        };
+        catalog.add(self.rejected.clone(), rejected);
+        let certificates = Description {
+            name: "certificate_expiry_seconds",
+            labels: &[Label::Open("certificate")],
+            unit: "seconds since 1970",
+            meaning: "Expiry time of a certificate file that the gateway presents to clients or upstreams",
+            action: "less than a week in the future: renew the file; the gateway reads it again by itself",
+        };
+        catalog.add(self.certificates.clone(), certificates);
+    }
+}
+
+impl Metrics {
+    /// Counts an open client connection.
+    pub(crate) fn connection_opened(&self) {
+        self.connections.open.inc();
+    }
+
+    /// Removes a closed client connection from the number of open ones.
+    pub(crate) fn connection_closed(&self) {
+        self.connections.open.dec();
+    }
+
+    /// Counts a connection that was refused because of the connection limit.
+    pub(crate) fn connection_refused(&self) {
+        self.connections.refused.inc();
+    }
+
+    /// Counts a failure to accept connections.
+    pub(crate) fn accept_failed(&self) {
+        self.connections.accept_failures.inc();
+    }
+
+    /// Counts a connection, stream or request that ended because of a bound or a protocol error. `cause` is a fixed
+    /// label.
+    pub(crate) fn rejected(&self, cause: &'static str) {
+        self.connections.rejected.get_or_create(&CauseLabels { cause }).inc();
+    }
+
+    /// Sets the expiry of a certificate file, in seconds since the Unix epoch.
+    pub(crate) fn set_certificate_expiry(&self, file: &str, at: i64) {
+        let labels = CertificateLabels { certificate: file.to_owned() };
+        self.connections.certificates.get_or_create(&labels).set(at);
+    }
+}

@@ -1,0 +1,125 @@
+//! Metrics of limits. The series of a limit end with the last rules that use it.
+
+use std::sync::Arc;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+
+use super::Metrics;
+use super::catalog::{Catalog, Description, Label};
+use super::family::Family;
+use super::routes::ROUTE;
+use super::series_users::SeriesUser;
+
+/// The outcomes of a decision.
+const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
+
+const LIMIT: Label = Label::Open("limit");
+
+/// The metrics of all limits.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    decisions: Family<DecisionLabels, Counter>,
+    overflow: Family<LimitLabels, Counter>,
+}
+
+/// The counters of one limit.
+#[derive(Clone, Debug)]
+pub(crate) struct LimitMetrics {
+    allowed: Counter,
+    limited: Counter,
+    shadow_limited: Counter,
+    store_failed: Counter,
+    /// The family of all limits, and the labels of this one. The series is only created when needed, which is rare.
+    overflow: (Family<LimitLabels, Counter>, LimitLabels),
+    _user: Arc<SeriesUser>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DecisionLabels {
+    route: String,
+    limit: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    route: String,
+    limit: String,
+}
+
+// === impl Limits ===
+
+impl Limits {
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
+        let decisions = Description {
+            name: "decisions",
+            labels: &[ROUTE, LIMIT, Label::Fixed("outcome", &OUTCOMES)],
+            unit: "decisions",
+            meaning: "Decisions of each limit. A limit that would have granted a rejected request counts nothing",
+            action: "`limited` grows: find the client in the access log; raise the rate if the client is legitimate. \
+                     `shadow_limited` shows what a new limit would reject. `store_failed`: see `tidegate_store_up`",
+        };
+        catalog.add(self.decisions.clone(), decisions);
+        let overflow = Description {
+            name: "store_overflow",
+            labels: &[ROUTE, LIMIT],
+            unit: "decisions",
+            meaning: "Decisions by the shared overflow bucket of a limit, because the embedded store had no capacity \
+                      for another client",
+            action: "clients share a bucket: use Redis, or a client key with fewer values",
+        };
+        catalog.add(self.overflow.clone(), overflow);
+    }
+}
+
+impl Metrics {
+    /// Returns the counters of one limit. They are exported until the handle and its clones are dropped.
+    pub(crate) fn limit(&self, route: &str, limit: &str) -> LimitMetrics {
+        let names = LimitLabels { route: route.to_owned(), limit: limit.to_owned() };
+        let labels = |names: &LimitLabels, outcome| {
+            let LimitLabels { route, limit } = names.clone();
+            DecisionLabels { route, limit, outcome }
+        };
+        let Limits { decisions, overflow } = &self.limits;
+        let (all, all_overflow, removed) = (decisions.clone(), overflow.clone(), names.clone());
+        let _user = self.users.add((route.to_owned(), Some(limit.to_owned())), move || {
+            OUTCOMES.iter().for_each(|outcome| all.remove(&labels(&removed, outcome)));
+            all_overflow.remove(&removed);
+        });
+        let [allowed, limited, shadow_limited, store_failed] =
+            OUTCOMES.map(|outcome| decisions.get_or_create(&labels(&names, outcome)));
+        let overflow = (overflow.clone(), names);
+        LimitMetrics { allowed, limited, shadow_limited, store_failed, overflow, _user }
+    }
+}
+
+// === impl LimitMetrics ===
+
+impl LimitMetrics {
+    /// Counts a request that was granted.
+    pub(crate) fn allowed(&self) {
+        self.allowed.inc();
+    }
+
+    /// Counts a request that was rejected.
+    pub(crate) fn limited(&self) {
+        self.limited.inc();
+    }
+
+    /// Counts a request that a shadow limit would have rejected.
+    pub(crate) fn shadow_limited(&self) {
+        self.shadow_limited.inc();
+    }
+
+    /// Counts a request for which the store failed, so that `on_store_failure` decided.
+    pub(crate) fn store_failed(&self) {
+        self.store_failed.inc();
+    }
+
+    /// Counts a request that used the shared overflow bucket.
+    pub(crate) fn overflowed(&self) {
+        let (counters, labels) = &self.overflow;
+        counters.get_or_create(labels).inc();
+    }
+}

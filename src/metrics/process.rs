@@ -1,0 +1,45 @@
+//! Metrics of the process, which all gateways in it share.
+
+use std::sync::LazyLock;
+
+use prometheus_client::metrics::counter::Counter;
+
+use super::Metrics;
+use super::catalog::{Catalog, Description};
+
+/// Panics of the process.
+static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+/// Dropped lines of the access log of the process.
+static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
+
+pub(super) fn describe(catalog: &mut Catalog<'_>) {
+    let panics = Description {
+        name: "panics",
+        labels: &[],
+        unit: "panics",
+        meaning: "Caught panics: a request answered with 500, or a connection closed",
+        action: "a bug: the log has its place in the code; report it",
+    };
+    catalog.add(PANICS.clone(), panics);
+    let dropped = Description {
+        name: "access_log_dropped",
+        labels: &[],
+        unit: "lines",
+        meaning: "Lines of the access log that were dropped because of a slow reader or a failed write",
+        action: "check the disk or the reader of the log",
+    };
+    catalog.add(ACCESS_LINES_DROPPED.clone(), dropped);
+}
+
+impl Metrics {
+    /// Counts a panic that was caught.
+    pub(crate) fn panicked() {
+        PANICS.inc();
+    }
+
+    /// Counts dropped lines of the access log.
+    pub(crate) fn access_lines_dropped(count: u64) {
+        ACCESS_LINES_DROPPED.inc_by(count);
+    }
+}

@@ -1,0 +1,157 @@
+//! Metrics of the store and of the gateways that share it.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+
+use super::Metrics;
+use super::catalog::{Catalog, Description, Label};
+use super::family::Family;
+use super::histogram::Histogram;
+use super::nodes::{NodeSeries, Nodes};
+
+/// The metrics of the store.
+#[derive(Debug)]
+pub(super) struct StoreMetrics {
+    decisions: Histogram,
+    calls: Counter,
+    nodes: Nodes,
+    known_refusals: Counter,
+    failures: Family<CauseLabels, Counter>,
+    up: Gauge,
+    charged: Counter,
+    gateways: Gauge,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabels {
+    cause: &'static str,
+}
+
+// === impl StoreMetrics ===
+
+impl Default for StoreMetrics {
+    fn default() -> Self {
+        let up = Gauge::default();
+        up.set(1);
+        Self {
+            decisions: Histogram::default(),
+            calls: Counter::default(),
+            nodes: Nodes::default(),
+            known_refusals: Counter::default(),
+            failures: Family::default(),
+            up,
+            charged: Counter::default(),
+            gateways: Gauge::default(),
+        }
+    }
+}
+
+impl StoreMetrics {
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
+        let up = Description {
+            name: "store_up",
+            labels: &[],
+            unit: "0 or 1",
+            meaning: "0 while any connection to the store is down, otherwise 1",
+            action: "0: the line `store is unreachable` has the cause; [outages](outages.md) describes the decisions \
+                     until then",
+        };
+        catalog.add(self.up.clone(), up);
+        let failures = Description {
+            name: "store_failures",
+            labels: &[Label::Open("cause")],
+            unit: "decisions",
+            meaning: "Decisions that the store failed to make. `cause` is `timeout`, `unreachable`, `broken`, or the \
+                      kind of Redis's error",
+            action: "`timeout` without an outage: Redis or the network is slow; compare \
+                     `tidegate_store_call_seconds` with `store.timeout`",
+        };
+        catalog.add(self.failures.clone(), failures);
+        let decisions = Description {
+            name: "store_call_seconds",
+            labels: &[],
+            unit: "seconds",
+            meaning: "Time that decisions of the store took, with the wait for the call",
+            action: "near `store.timeout`: Redis is overloaded or far away; raise the timeout or relieve Redis",
+        };
+        catalog.add(self.decisions.clone(), decisions);
+        let calls = Description {
+            name: "store_calls",
+            labels: &[],
+            unit: "calls",
+            meaning: "Calls to the store, each with one or more decisions",
+            action: "the load on Redis",
+        };
+        catalog.add(self.calls.clone(), calls);
+        self.nodes.describe(catalog);
+        let known_refusals = Description {
+            name: "store_known_refusals",
+            labels: &[],
+            unit: "requests",
+            meaning: "Requests rejected from the negative cache, without a call to the store",
+            action: "grows with `limited`: clients repeat rejected requests without waiting for `Retry-After`",
+        };
+        catalog.add(self.known_refusals.clone(), known_refusals);
+        let charged = Description {
+            name: "store_charged_afterwards",
+            labels: &[],
+            unit: "permits",
+            meaning: "Locally granted permits that were charged to the store later",
+            action: "grows after an outage; without an outage, decisions reach the store too late",
+        };
+        catalog.add(self.charged.clone(), charged);
+        let gateways = Description {
+            name: "gateways",
+            labels: &[],
+            unit: "gateways",
+            meaning: "Gateways that share the store, including this one; 0 for an embedded store",
+            action: "differs from the number of running gateways: they use different Redis servers or prefixes",
+        };
+        catalog.add(self.gateways.clone(), gateways);
+    }
+}
+
+impl Metrics {
+    /// Records a decision of the store and its duration.
+    pub(crate) fn store_decided(&self, took: Duration) {
+        self.store.decisions.observe(took);
+    }
+
+    /// Sets the number of gateways that share the store.
+    pub(crate) fn set_gateways(&self, gateways: u32) {
+        self.store.gateways.set(gateways.into());
+    }
+
+    /// Sets whether the store is reachable.
+    pub(crate) fn set_store_up(&self, is_up: bool) {
+        self.store.up.set(is_up.into());
+    }
+
+    /// Counts permits that were charged to the store after they had been granted without it.
+    pub(crate) fn store_charged(&self, permits: u64) {
+        self.store.charged.inc_by(permits);
+    }
+
+    /// Counts a call to the store.
+    pub(crate) fn store_called(&self) {
+        self.store.calls.inc();
+    }
+
+    /// Adds a node of a cluster.
+    pub(crate) fn add_node(&self, address: String) -> NodeSeries {
+        self.store.nodes.add(address)
+    }
+
+    /// Counts a request that was rejected by a cached refusal.
+    pub(crate) fn known_refusal(&self) {
+        self.store.known_refusals.inc();
+    }
+
+    /// Counts a failed decision of the store. `cause` is a fixed label.
+    pub(crate) fn store_failed(&self, cause: &'static str) {
+        self.store.failures.get_or_create(&CauseLabels { cause }).inc();
+    }
+}
