@@ -26,6 +26,7 @@
 --   save(bucket, random)         writes the charges
 --   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
 --   on_refusal(bucket, random)   runs after a refusal if nothing was charged; writes only what time or other rules require
+--   peek(limiter, key, now)      optional: the same as open(), if open() may write
 --   give_back(limiter, key, permits, at, now)  undoes a grant made at `at`, unless its permits have returned
 
 -- Calls `each` for every bucket of the limiters in `words`, with the bucket's number, algorithm, limiter and first key, and

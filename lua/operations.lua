@@ -1,21 +1,27 @@
 -- operations: the operations that a call can request. `admit` decides (admit.lua); `give_back` undoes the charges of a
--- request that reached no upstream; `announce` registers a gateway; `owe` charges the permits that a gateway granted while
--- this server was unreachable; `release`, `set_rate` and `expire` serve the library, on one shared limiter (redisson.lua).
+-- request that reached no upstream; `inspect` reads buckets for operators; `announce` registers a gateway; `owe` charges
+-- the permits that a gateway granted while this server was unreachable; `release`, `set_rate` and `expire` serve the
+-- library, on one shared limiter (redisson.lua).
 --
--- KEYS  admit, give_back: the keys of all buckets, limiter by limiter; owe: the same, then a key that marks the payment as
---       done; announce: a sorted set of gateways by the time of their last announcement; otherwise the keys of one bucket
---       of redisson.lua
+-- KEYS  admit, give_back, inspect: the keys of all buckets, limiter by limiter; owe: the same, then a key that marks the
+--       payment as done; announce: a sorted set of gateways by the time of their last announcement; otherwise the keys of
+--       one bucket of redisson.lua
 -- ARGV  the operation, then: admit: see admit.lua; give_back: the limiters as in admit.lua, for each bucket the permits and
---       the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME); announce:
---       the gateway, and how long the announcement is valid (ms); owe: the limiters, for each bucket the number of grants
---       and for each grant its permits and its age (ms), oldest first, and random bytes for shared limits; otherwise now
---       (ms; empty: the server's TIME), and the operation's own arguments. Spaces separate the numbers of buckets.
--- Returns announce: the number of gateways, and 1 if this gateway is new, else 0; owe: whether this call charged the
--- payment; give_back: an empty list; otherwise the result of the operation; or the error of a limiter that has no rate
+--       the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME); inspect: the
+--       limiters, the permits of a request, and now; announce: the gateway, and how long the announcement is valid (ms);
+--       owe: the limiters, for each bucket the number of grants and for each grant its permits and its age (ms), oldest
+--       first, and random bytes for shared limits; otherwise now (ms; empty: the server's TIME), and the operation's own
+--       arguments. Spaces separate the numbers of buckets.
+-- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in use, the
+--       wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a limit needs other
+--       calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0; owe: whether this call
+--       charged the payment; give_back: an empty list; otherwise the result of the operation; or the error of a limiter
+--       that has no rate
 --
--- Invariant: after give_back no bucket has more free permits than without the request, and permits that have returned are
--- not given back. A payment is charged once, even if it is sent again, and even above the limit. Its grants are dated at
--- their own time, or at the last charge of the bucket if that is later, so that no permit returns too early.
+-- Invariant: inspect writes nothing. After give_back no bucket has more free permits than without the request, and permits
+-- that have returned are not given back. A payment is charged once, even if it is sent again, and even above the limit. Its
+-- grants are dated at their own time, or at the last charge of the bucket if that is later, so that no permit returns too
+-- early.
 
 local operations = { admit = admit }
 
@@ -38,6 +44,24 @@ function operations.announce(arguments)
   end
   call('PEXPIRE', gateways, text(lasts))
   return { call('ZCARD', gateways), is_new }
+end
+
+function operations.inspect(arguments)
+  local permits, now, failure = tonumber(arguments[3]), decision_time(arguments[4] or ''), nil
+  local reply = { now }
+  each_bucket(arguments[2], now, function(_, algorithm, limiter, key)
+    if limiter.unknown or failure then return end
+    local bucket = (algorithm.peek or algorithm.open)(limiter, key, now)
+    failure = bucket.failure
+    if failure then return end
+    local _, wait, delay = algorithm.check(bucket, permits)
+    local remaining, reset = algorithm.status(bucket)
+    local used = bucket.used + ((bucket.parts or 0) > 0 and 1 or 0)
+    for _, number in ipairs({ remaining, reset, used, wait, delay or 0, call('PTTL', bucket.value or KEYS[key]) }) do
+      reply[#reply + 1] = number
+    end
+  end)
+  return failure and redis.error_reply(failure) or reply
 end
 
 -- Charges one grant of a payment to the bucket with this first key.

@@ -320,6 +320,13 @@ function redisson.open(limiter, key, now)
   return bucket
 end
 
+-- Reads a bucket like open(), but writes nothing: permits that peers have released only count as free.
+function redisson.peek(limiter, key, now)
+  local bucket = read(limiter, key, now)
+  if not bucket.failure then bucket.used = max(0, bucket.used - released(bucket)) end
+  return bucket
+end
+
 -- Returns the milliseconds until an entry returns. With `library`, an entry dated in the future will be redated to now.
 local function due_in(bucket, score)
   if bucket.limiter.sharing == 'library' then score = min(score, bucket.now) end

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::clock::{ManualClock, Timestamp};
 use crate::config::Config;
-use crate::limit::{Charge, Granted, Outcome};
+use crate::limit::{Charge, ClientId, Granted, Outcome};
+#[cfg(feature = "gateway")]
+use crate::limit::{Inspection, Limiter};
 use crate::metrics::Metrics;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
@@ -26,6 +28,24 @@ pub trait StoreInternals: Sized {
     /// Returns permits to the store.
     fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// Returns the state of a charge's bucket.
+    #[cfg(feature = "gateway")]
+    fn inspect(&self, charge: &Charge) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
+
+    /// Resets the bucket of a charge.
+    #[cfg(feature = "gateway")]
+    fn reset(&self, charge: &Charge) -> impl Future<Output = Result<bool, StoreError>> + Send;
+
+    /// Resets all buckets of a limit.
+    #[cfg(feature = "gateway")]
+    fn reset_limit(&self, limiter: &Arc<Limiter>) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Returns the hash of a client in keys.
+    fn client_hash(&self, client: &ClientId) -> Option<u128>;
+
+    /// Returns `true` if a cached refusal rejects this charge.
+    fn has_known_refusal(&self, charge: &Charge) -> bool;
+
     /// Returns `true` if the buckets are in Redis.
     fn is_redis(&self) -> bool;
 }
@@ -41,6 +61,29 @@ impl StoreInternals for Store {
 
     async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
         self.give_back(granted).await
+    }
+
+    #[cfg(feature = "gateway")]
+    async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
+        self.inspect(charge).await
+    }
+
+    #[cfg(feature = "gateway")]
+    async fn reset(&self, charge: &Charge) -> Result<bool, StoreError> {
+        self.reset(charge).await
+    }
+
+    #[cfg(feature = "gateway")]
+    async fn reset_limit(&self, limiter: &Arc<Limiter>) -> Result<u64, StoreError> {
+        self.reset_limit(limiter).await
+    }
+
+    fn client_hash(&self, client: &ClientId) -> Option<u128> {
+        self.key_of(client)
+    }
+
+    fn has_known_refusal(&self, charge: &Charge) -> bool {
+        self.known_refusal(std::slice::from_ref(charge)).is_some()
     }
 
     fn is_redis(&self) -> bool {

@@ -65,6 +65,12 @@ impl State {
         self.0.remove(u64::from(permits), window(quota, granted_at).end);
     }
 
+    /// Returns the permits in use at `now`.
+    #[cfg(feature = "gateway")]
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        self.0.used_after(window(quota, now).start)
+    }
+
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self) -> Timestamp {
         self.0.newest_end().unwrap_or_default()

@@ -86,6 +86,12 @@ impl State {
         }
     }
 
+    /// Returns the permits that have not leaked out, rounded up, at `now`.
+    #[cfg(feature = "gateway")]
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        self.0.used(quota, now)
+    }
+
     /// Returns the moment from which no permit waits and the bucket can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.full_at(quota)

@@ -8,6 +8,8 @@ mod entries;
 pub mod fixed_window;
 mod forecast;
 pub mod gcra;
+#[cfg(feature = "gateway")]
+mod inspection;
 pub mod leaky_bucket;
 #[cfg(feature = "gateway")]
 mod numbers;
@@ -29,6 +31,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::calendar::Calendar;
+#[cfg(feature = "gateway")]
+pub use self::inspection::Inspection;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
@@ -120,6 +124,9 @@ pub enum ClientId {
     Address(IpNet),
     /// An unambiguous encoding of client input, of any length. It is hashed before it leaves the process.
     Value(Box<[u8]>),
+    /// The keyed hash of a [`Value`](Self::Value), as it is in keys: another name of the same client, for operators who know
+    /// only the key.
+    Hash(u128),
     /// The name that an application chooses for itself, as Redisson clients do; written unhashed.
     Instance(Arc<str>),
 }

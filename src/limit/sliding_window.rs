@@ -79,6 +79,12 @@ impl State {
         self.0.remove(u64::from(permits), segment_end(quota, granted_at));
     }
 
+    /// Returns the permits in use at `now`.
+    #[cfg(feature = "gateway")]
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        self.0.used_after(horizon(quota, now))
+    }
+
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))

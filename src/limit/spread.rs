@@ -54,7 +54,8 @@ impl Limiter {
         }
     }
 
-    /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions.
+    /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions, or if only the
+    /// hash of the client is known.
     pub(crate) fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
         let (client, Spread::Partitions(numbers)) = (client?, &self.spread) else { return None };
         if self.mode != Mode::PerClient {
@@ -64,6 +65,7 @@ impl Limiter {
             ClientId::Address(IpNet::V4(network)) => crc16(&network.network().octets()),
             ClientId::Address(IpNet::V6(network)) => crc16(&network.network().octets()),
             ClientId::Value(value) => crc16(value),
+            ClientId::Hash(_) => return None,
             ClientId::Instance(id) => crc16(id.as_bytes()),
         };
         numbers.get(usize::from(hash) % numbers.len()).copied()
@@ -126,6 +128,22 @@ fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
 }
 
 impl Charge {
+    /// Returns the charge on each bucket that it may use: on each shard of its limiter; in each partition if only the hash of
+    /// the client is known; otherwise on the one bucket.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn on_all_buckets(&self) -> Vec<Self> {
+        let on = |limiter: Arc<Limiter>| Self { limiter, ..self.clone() };
+        match (&self.limiter.spread, &self.client) {
+            (Spread::Shards(shards), _) => shards.iter().map(|shard| on(Arc::clone(shard))).collect(),
+            (Spread::Partitions(numbers), Some(ClientId::Hash(_))) => {
+                let Limiter { mode, quota, .. } = *self.limiter;
+                let partition = |number: &u32| Limiter::new(self.limiter.part_name(*number), mode, quota);
+                numbers.iter().map(|number| on(Arc::new(partition(number)))).collect()
+            }
+            _ => vec![self.clone()],
+        }
+    }
+
     /// Returns the charge on a shard of its limiter; on the limiter itself without shards.
     pub(crate) fn on_shard(&self, shard: Option<u16>) -> Self {
         let part = shard.and_then(|shard| self.limiter.shards().get(usize::from(shard)));

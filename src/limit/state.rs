@@ -72,6 +72,15 @@ impl BucketState {
         }
     }
 
+    /// Returns the permits in use at `now`, rounded up.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        match &self.0 {
+            Repr::Unpacked(unpacked) => unpacked.used(quota, now),
+            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).used(quota, now),
+        }
+    }
+
     /// Returns this bucket as numbers, for another process.
     #[cfg(feature = "gateway")]
     pub(crate) fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
@@ -158,6 +167,17 @@ impl Unpacked {
                 Self::FixedWindow(fixed_window::State(Counters::from_numbers(numbers(CALENDAR))?))
             }
         })
+    }
+
+    #[cfg(feature = "gateway")]
+    fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        match self {
+            Self::TokenBucket(state) => state.used(quota, now),
+            Self::Gcra(state) => state.used(quota, now),
+            Self::LeakyBucket(state) => state.used(quota, now),
+            Self::SlidingWindow(state) => state.used(quota, now),
+            Self::FixedWindow(state) => state.used(quota, now),
+        }
     }
 
     fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {

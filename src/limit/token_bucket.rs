@@ -121,6 +121,12 @@ impl State {
         permits - u32::try_from(left).unwrap_or(permits)
     }
 
+    /// Returns the permits in use at `now`.
+    #[cfg(feature = "gateway")]
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        self.used_from(self.live_from(quota, now))
+    }
+
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.longest(quota, newest.at).0))

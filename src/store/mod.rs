@@ -6,11 +6,15 @@
 mod adopted;
 mod builder;
 mod fallback;
+#[cfg(feature = "gateway")]
+mod inspection;
 mod limiters;
 mod memory;
 mod multi_slot;
 mod negative_cache;
 mod redis;
+#[cfg(feature = "gateway")]
+mod reset;
 pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;

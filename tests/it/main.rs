@@ -33,6 +33,7 @@ mod http2_large;
 mod http2_shutdown;
 mod http2_slow;
 mod http2_trailers;
+mod inspection;
 mod interop;
 mod laws;
 mod laws_shadow;

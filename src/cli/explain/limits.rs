@@ -96,7 +96,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
             }
         }
         // The value may be a secret.
-        Some(ClientId::Value(_) | ClientId::Instance(_)) => {
+        Some(ClientId::Value(_) | ClientId::Hash(_) | ClientId::Instance(_)) => {
             format!("the bucket of this {}", quote(&limit.client.to_string()))
         }
     }

@@ -81,6 +81,12 @@ impl State {
         }
     }
 
+    /// Returns the permits in use at `now`, rounded up.
+    #[cfg(feature = "gateway")]
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+        u64::try_from(self.used_at(quota, now).div_ceil(quota.interval().into())).unwrap_or(u64::MAX)
+    }
+
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.at.plus_millis(millis_for(self.used_at(quota, self.at), quota))

@@ -4,6 +4,8 @@
 //! [debts]. When the store has recovered, the gateway charges it with the debts before its first decision.
 
 pub(crate) mod debts;
+#[cfg(feature = "gateway")]
+mod reset;
 mod share;
 #[cfg(feature = "gateway")]
 mod transfer;

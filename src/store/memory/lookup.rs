@@ -49,6 +49,12 @@ impl<'c> Lookup<'c> {
         Self { charge, owner, name_hash, hash, location: Location::Unknown }
     }
 
+    /// The table of a PER_CLIENT limit, in every shard. The lookup has no bucket.
+    #[cfg(feature = "gateway")]
+    pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
+        Self::with_owner(charge, Owner::ANY, hasher)
+    }
+
     /// Returns the number of the shard, from bits of the hash that the tables do not use.
     pub(super) fn shard(&self) -> usize {
         usize::try_from((self.name_hash ^ self.hash) >> 32).unwrap_or_default() % SHARDS

@@ -8,10 +8,14 @@
 //! the share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
+#[cfg(feature = "gateway")]
+mod inspection;
 mod lookup;
 mod overflow;
 mod owner;
 mod registry;
+#[cfg(feature = "gateway")]
+mod reset;
 mod shard;
 mod table;
 #[cfg(test)]

@@ -32,6 +32,20 @@ impl Overflow {
         self.0.is_empty()
     }
 
+    /// Returns the bucket of this limit, if there is one.
+    #[cfg(feature = "gateway")]
+    pub(super) fn state(&self, limit_capacity: &Arc<LimitCapacity>) -> Option<BucketState> {
+        self.0.get(&address(limit_capacity)).map(|bucket| bucket.state.clone())
+    }
+
+    /// Empties the bucket of this limit, so that all of its permits are free. It is removed like any full bucket.
+    #[cfg(feature = "gateway")]
+    pub(super) fn empty(&mut self, limit_capacity: &Arc<LimitCapacity>) {
+        if let Some(bucket) = self.0.get_mut(&address(limit_capacity)) {
+            bucket.state = BucketState::EMPTY;
+        }
+    }
+
     pub(super) fn check(
         &mut self,
         limit_capacity: &Arc<LimitCapacity>,

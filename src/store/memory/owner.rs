@@ -21,6 +21,10 @@ const VALUE: u8 = 4;
 const INSTANCE: u8 = 5;
 
 impl Owner {
+    /// A kind that no client has, for lookups of a PER_CLIENT limit without a client.
+    #[cfg(feature = "gateway")]
+    pub(super) const ANY: Self = Self([u8::MAX; LENGTH]);
+
     /// Creates the owner of a client. An address is stored as it is, if it fits. Other identities are hashed with a
     /// secret, so that clients cannot produce collisions.
     pub(super) fn new(client: Option<&ClientId>, secret: &KeySecret) -> Self {
@@ -42,7 +46,8 @@ impl Owner {
                 bytes[2..].copy_from_slice(&address[..LENGTH - 2]);
                 Self(bytes)
             }
-            ClientId::Value(value) => Self::hashed(VALUE, value, secret),
+            ClientId::Value(value) => Self::of_hash(VALUE, secret.hash(value)),
+            ClientId::Hash(hash) => Self::of_hash(VALUE, *hash),
             ClientId::Instance(id) => Self::hashed(INSTANCE, id.as_bytes(), secret),
         }
     }
@@ -70,7 +75,11 @@ impl Owner {
     }
 
     fn hashed(kind: u8, bytes: &[u8], secret: &KeySecret) -> Self {
-        let mut hash = secret.hash(bytes).to_le_bytes();
+        Self::of_hash(kind, secret.hash(bytes))
+    }
+
+    fn of_hash(kind: u8, hash: u128) -> Self {
+        let mut hash = hash.to_le_bytes();
         hash[0] = kind;
         Self(hash)
     }

@@ -174,6 +174,34 @@ impl Shard {
         true
     }
 
+    /// Removes the bucket of a charge. Returns `false` if there is none.
+    #[cfg(feature = "gateway")]
+    pub(super) fn remove(&mut self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) -> bool {
+        if !self.find(lookup) {
+            return false;
+        }
+        let Location::Own { table, slot } = lookup.location else { return false };
+        let is_removed = self.tables.get_bucket_mut(table).is_some_and(|table| table.remove(slot));
+        if is_removed {
+            self.buckets -= 1;
+            self.release(table, capacity);
+        }
+        lookup.location = Location::Unknown;
+        is_removed
+    }
+
+    /// Removes all buckets of the lookup's limit. Returns their number.
+    #[cfg(feature = "gateway")]
+    pub(super) fn remove_all(&mut self, limit: &Lookup<'_>, capacity: &BucketCapacity) -> usize {
+        let Ok(table) = self.tables.find_entry(limit.name_hash, |table| table.is_of(limit)) else { return 0 };
+        let (table, _) = table.remove();
+        self.buckets -= table.len();
+        if let Some(limit_capacity) = table.limit_capacity() {
+            capacity.release(limit_capacity, table.len());
+        }
+        table.len()
+    }
+
     /// Passes the limiter, the owner and the state of each bucket in use to `each`.
     #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
@@ -211,7 +239,7 @@ impl Shard {
     }
 
     #[inline]
-    fn state(&self, lookup: &Lookup<'_>) -> Option<&BucketState> {
+    pub(super) fn state(&self, lookup: &Lookup<'_>) -> Option<&BucketState> {
         let Location::Own { table, slot } = lookup.location else { return None };
         self.tables.get_bucket(table)?.state(slot)
     }

@@ -80,6 +80,12 @@ impl Table {
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
 
+    /// Removes the bucket in this slot. Returns `false` if there is none.
+    #[cfg(feature = "gateway")]
+    pub(super) fn remove(&mut self, slot: usize) -> bool {
+        self.buckets.get_bucket_entry(slot).map(|bucket| bucket.remove()).is_ok()
+    }
+
     /// Passes the limiter, the owner and the state of each bucket in use to `each`.
     #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {

@@ -43,6 +43,7 @@ impl Keys {
             Some(ClientId::Address(IpNet::V4(network))) => ((1, network.prefix_len()), network.addr().to_bits().into()),
             Some(ClientId::Address(IpNet::V6(network))) => ((2, network.prefix_len()), network.addr().to_bits()),
             Some(ClientId::Value(value)) => ((3, 0), self.hash_value(value)),
+            Some(ClientId::Hash(hash)) => ((5, 0), *hash),
             Some(ClientId::Instance(id)) => ((4, 0), self.hash_value(id.as_bytes())),
         };
         Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }

@@ -169,6 +169,18 @@ impl<S: Remote> NegativeCache<S> {
         given_back
     }
 
+    /// Forgets the refusals of these charges, whose buckets an operator has reset.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
+        self.known.entries.remove_refunded(charges);
+    }
+
+    /// Forgets all refusals.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn forget_all(&self) {
+        self.known.entries.clear();
+    }
+
     fn read_clock(&self, charge: Charge) {
         let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.known));
         tokio::spawn(async move {

@@ -11,14 +11,19 @@
 //! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
+//! | `inspection`, `reset` | read and remove buckets for operators |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
 mod dispatch;
 mod hash_slots;
+#[cfg(feature = "gateway")]
+mod inspection;
 mod limiters;
 mod locator;
 mod node;
+#[cfg(feature = "gateway")]
+mod reset;
 mod routing;
 mod script;
 mod topology;

@@ -67,6 +67,7 @@ enum WrittenAlgorithm {
 enum WrittenClient {
     Address(String),
     Value(String),
+    Hash(u128),
     Instance(String),
 }
 
@@ -190,6 +191,7 @@ impl WrittenClient {
         match client {
             ClientId::Address(network) => Self::Address(network.to_string()),
             ClientId::Value(value) => Self::Value(hex(value)),
+            ClientId::Hash(hash) => Self::Hash(*hash),
             ClientId::Instance(id) => Self::Instance(id.to_string()),
         }
     }
@@ -198,6 +200,7 @@ impl WrittenClient {
         Some(match self {
             Self::Address(network) => ClientId::Address(network.parse().ok()?),
             Self::Value(value) => ClientId::Value(bytes(&value)?.into()),
+            Self::Hash(hash) => ClientId::Hash(hash),
             Self::Instance(id) => ClientId::Instance(id.into()),
         })
     }

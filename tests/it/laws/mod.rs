@@ -41,7 +41,7 @@ struct Life {
 
 /// Both stores, and a runtime for them.
 pub struct Stores {
-    runtime: tokio::runtime::Runtime,
+    pub runtime: tokio::runtime::Runtime,
     /// The embedded store is the first.
     pub all: Vec<ReplayStore>,
     /// The server of the other store.

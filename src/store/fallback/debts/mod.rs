@@ -95,6 +95,15 @@ impl Debts {
         new.sum::<u64>() + self.unpaid.iter().map(Payment::permits).sum::<u64>()
     }
 
+    /// Removes the debts to buckets that match, since an operator has reset them.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn forgive(&mut self, is_reset: impl Fn(&Limiter, Option<&ClientId>) -> bool) {
+        let is_owed = |debt: &Debt| !is_reset(&debt.limiter, debt.client.as_ref());
+        self.by_bucket.retain(|_, debt| is_owed(debt));
+        self.unpaid.iter_mut().for_each(|payment| payment.debts.retain(is_owed));
+        self.unpaid.retain(|payment| !payment.debts.is_empty());
+    }
+
     /// Returns `true` if there are no debts.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bucket.is_empty() && self.unpaid.is_empty()

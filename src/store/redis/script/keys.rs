@@ -29,6 +29,16 @@ struct StoredSecret {
     secret: KeySecret,
 }
 
+/// The keys of all clients of a limiter: how to find them, and how to tell them from other keys.
+#[cfg(feature = "gateway")]
+#[derive(Debug)]
+pub(crate) struct BucketKeys {
+    /// For each kind of key, the texts before the number of a partition, if there is one, and before the client. Each bucket in
+    /// use has a key of the first kind.
+    starts: Vec<[String; 2]>,
+    pattern: String,
+}
+
 /// Returns the number of keys of these buckets.
 pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {
@@ -117,6 +127,7 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
         }
         ClientId::Address(network) => write!(out, ":{network}"),
         ClientId::Value(value) => write!(out, ":{:032x}", secret.hash(value)),
+        ClientId::Hash(hash) => write!(out, ":{hash:032x}"),
         ClientId::Instance(id) => write!(out, ":{id}"),
     };
 }
@@ -124,6 +135,62 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
 /// Returns the hash tag of a name. It determines the node of a cluster; all keys of a route share it.
 pub(crate) fn hash_tag(name: &str) -> &str {
     name.split_once('}').map_or(name, |(tag, _)| tag)
+}
+
+// === impl BucketKeys ===
+
+#[cfg(feature = "gateway")]
+impl BucketKeys {
+    pub(crate) fn new(limiter: &Limiter) -> Self {
+        let (name, algorithm) = (&limiter.name, limiter.quota.algorithm());
+        if let Algorithm::Redisson(_) = algorithm {
+            let start = |suffix| {
+                let mut start = String::new();
+                write_suffixed(name, suffix, ":", &mut start);
+                [start, String::new()]
+            };
+            let mut pattern = String::new();
+            write_suffixed(name, "", "", &mut pattern);
+            return Self { starts: ["permits", "value", "tidegate"].map(start).into(), pattern: glob(&pattern) + "*" };
+        }
+        let [tag, rest] = limiter.split_at_part_number();
+        let rest = format!("{rest}{}:", suffix(algorithm));
+        let pattern = format!("{}*{}*", glob(tag), glob(&rest));
+        Self { starts: vec![[tag.to_owned(), rest]], pattern }
+    }
+
+    /// Returns a pattern that all keys match, for `SCAN`. Other keys may match it, too.
+    pub(crate) fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// Returns the kind of a key, if it is the key of a bucket of this limiter. Each bucket in use has a key of kind 0.
+    pub(crate) fn kind_of(&self, key: &str) -> Option<usize> {
+        self.starts.iter().position(|[tag, rest]| {
+            let Some(after) = key.strip_prefix(tag.as_str()) else { return false };
+            if rest.is_empty() {
+                return !after.is_empty();
+            }
+            let Some((partition, client)) = after.split_once(rest.as_str()) else { return false };
+            let is_partition = |number: &str| number.bytes().all(|byte| byte.is_ascii_digit());
+            is_client(client) && (partition.is_empty() || partition.strip_prefix(':').is_some_and(is_partition))
+        })
+    }
+}
+
+/// Returns `true` for an address, a network, or the hash of another client. So the keys of a limit in the format of another
+/// algorithm are not mistaken for clients.
+#[cfg(feature = "gateway")]
+fn is_client(text: &str) -> bool {
+    let is_hash = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hash || text.parse::<std::net::IpAddr>().is_ok() || text.parse::<ipnet::IpNet>().is_ok()
+}
+
+/// Escapes a text for a pattern of Redis.
+#[cfg(feature = "gateway")]
+fn glob(text: &str) -> String {
+    let is_special = |letter: char| matches!(letter, '*' | '?' | '[' | ']' | '^' | '-' | '\\');
+    text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect()
 }
 
 // === impl SharedSecret ===
