@@ -1,6 +1,6 @@
 //! Settings that are one of several fixed words in the rule file: each enum defines its words and their meanings.
 
-/// A word of the rule file.
+/// A fixed word in the rule file.
 #[derive(Debug)]
 pub(crate) struct Word {
     pub(crate) name: &'static str,

@@ -10,7 +10,7 @@ use super::{Backend, NegativeCache, Redis, Store, StoreError};
 use crate::limit::{Charge, ClientId, Limiter};
 
 impl Store {
-    /// Resets the bucket of a charge. Returns `false` if there was none.
+    /// Resets the bucket of a charge. Returns `false` if the bucket does not exist.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`]. The bucket may have been reset.

@@ -108,7 +108,6 @@ impl Shares {
 }
 
 /// The methods for handovers.
-
 #[cfg(feature = "gateway")]
 impl Shares {
     /// Returns the number of gateways that divide the share with a successor: this gateway, and predecessors that

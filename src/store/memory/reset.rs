@@ -7,7 +7,7 @@ use super::lookup::Lookup;
 use crate::limit::{Charge, Limiter, Mode};
 
 impl Memory {
-    /// Removes the bucket of a charge. Returns `false` if there was none. The overflow bucket stays: other clients share it.
+    /// Removes the bucket of a charge. Returns `false` if the bucket does not exist. The overflow bucket stays: other clients share it.
     pub(in crate::store) fn reset(&self, charge: &Charge) -> bool {
         let mut lookup = self.lookup(charge);
         self.shards[lookup.shard()].lock().remove(&mut lookup, &self.capacity)

@@ -174,7 +174,7 @@ impl Shard {
         true
     }
 
-    /// Removes the bucket of a charge. Returns `false` if there is none.
+    /// Removes the bucket of a charge. Returns `false` if the bucket does not exist.
     #[cfg(feature = "gateway")]
     pub(super) fn remove(&mut self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) -> bool {
         if !self.find(lookup) {

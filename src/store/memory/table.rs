@@ -3,6 +3,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
+use hashbrown::hash_table::OccupiedEntry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::capacity::{BucketCapacity, LimitCapacity};
@@ -80,10 +81,10 @@ impl Table {
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
 
-    /// Removes the bucket in this slot. Returns `false` if there is none.
+    /// Removes the bucket in this slot. Returns `false` if the bucket does not exist.
     #[cfg(feature = "gateway")]
     pub(super) fn remove(&mut self, slot: usize) -> bool {
-        self.buckets.get_bucket_entry(slot).map(|bucket| bucket.remove()).is_ok()
+        self.buckets.get_bucket_entry(slot).map(OccupiedEntry::remove).is_ok()
     }
 
     /// Passes the limiter, the owner and the state of each bucket in use to `each`.

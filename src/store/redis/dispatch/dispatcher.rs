@@ -153,7 +153,6 @@ impl Dispatcher {
     }
 
     /// Decides a request before the deadline.
-
     pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
         let request = PendingDecision { charges: charges.to_vec(), deadline, decided };
