@@ -126,7 +126,7 @@ pub(crate) const fn key_of(field: &'static str) -> &'static str {
     }
 }
 
-/// Defines a map of the rule file: the [`Shape`] for validation, and the struct that serde deserializes it into. The
+/// Defines a map of the rule file: the [`Shape`] for validation, and the struct with its values and their locations. The
 /// doc comments become the text of `docs/rules.md`.
 macro_rules! shape {
     (
@@ -145,7 +145,7 @@ macro_rules! shape {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct $name {
-            $($(#[doc = $key_description])+ pub(crate) $field: Option<$type>,)*
+            $($(#[doc = $key_description])+ #[serde(default)] pub(crate) $field: $crate::config::located::Located<$type>,)*
         }
 
         $(#[doc = $description])+

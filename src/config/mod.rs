@@ -1,9 +1,9 @@
 //! Parses and validates rule files. Reports all errors of a file at once.
 //!
 //! A file passes four steps. `tree` parses the YAML text and keeps the location of each value. `shape` validates the
-//! values against the descriptions of the keys in `file`. serde deserializes the valid parts into the structs of
-//! `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and continues with the
-//! remaining values. `reference` generates the documentation of the keys.
+//! values against the descriptions of the keys in `file`. serde deserializes the valid values, with their locations, into
+//! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
+//! continues with the remaining values. `reference` generates the documentation of the keys.
 
 mod check;
 mod file;
@@ -11,6 +11,7 @@ mod key_value;
 mod keys;
 mod listen;
 mod load;
+mod located;
 mod node;
 mod problem;
 mod reference;

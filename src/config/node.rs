@@ -33,9 +33,17 @@ pub(crate) struct Entry {
 // === impl Node ===
 
 impl Node {
-    /// Returns the value of `key`, or this node if the key is absent, so that there is always a location to report.
-    pub(crate) fn at(&self, key: &str) -> &Node {
-        self.entries().iter().find(|entry| entry.key == key).map_or(self, |entry| &entry.value)
+    /// Returns `true` for a null value.
+    pub(crate) fn is_null(&self) -> bool {
+        self.scalar().is_some_and(Scalar::is_null)
+    }
+
+    /// Returns the scalar. Returns `None` for lists and maps.
+    pub(crate) fn scalar(&self) -> Option<&Scalar> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(scalar),
+            Value::List(_) | Value::Map(_) => None,
+        }
     }
 
     /// Returns `true` if this is a map with this key.

@@ -20,10 +20,12 @@ pub struct Problems {
     warnings: BTreeSet<Problem>,
     /// Keys that were reported as misspelt, with the locations of their maps.
     misspelt: BTreeSet<(Location, &'static str)>,
+    /// The locations of maps with a merge key, which may add any keys.
+    merged: BTreeSet<Location>,
 }
 
 /// A position in the file. Lines and columns start at 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub(crate) struct Location {
     pub(crate) line: usize,
     pub(crate) column: usize,
@@ -32,6 +34,9 @@ pub(crate) struct Location {
 /// Proof that an error was reported, in place of the value. Only [`Problems`] creates it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported(());
+
+/// A checked value, or the proof that an error was reported.
+pub(crate) type Checked<T> = Result<T, Reported>;
 
 /// Displays problems, each with the name of the file if there is one.
 struct ProblemReport<'p>(&'p Problems, Option<&'p Path>);
@@ -115,7 +120,12 @@ impl Problems {
         self.misspelt.insert((map, key));
     }
 
-    /// Reports that the map at this location lacks a key, unless the key was reported as misspelt.
+    /// Records that the map at this location has a merge key, which has been reported.
+    pub(crate) fn note_merged(&mut self, map: Location) {
+        self.merged.insert(map);
+    }
+
+    /// Reports that the map at this location lacks a key, unless the key was reported as misspelt or may be merged.
     pub(crate) fn add_missing(
         &mut self,
         map: Location,
@@ -123,7 +133,7 @@ impl Problems {
         message: String,
         help: impl Into<String>,
     ) -> Reported {
-        match self.misspelt.contains(&(map, key)) {
+        match self.misspelt.contains(&(map, key)) || self.merged.contains(&map) {
             true => Reported(()),
             false => self.add(map, message, help),
         }

@@ -1,31 +1,30 @@
 //! Validates a tree against the [`keys`](super::keys) of the rule file: the maps and lists, and their keys.
 //!
-//! Valid values are returned for serde, which deserializes them into [`file`](super::file). Invalid values are reported
-//! and left out, so that later steps neither fail on them nor report them again.
+//! Valid values are returned with their [locations](Located) for serde, which deserializes them into
+//! [`file`](super::file). Invalid values are reported and become null, so that later steps neither fail on them nor
+//! report them again.
 
 use serde_yaml::{Mapping, Value as Yaml};
 
 use super::file::SHAPES;
 use super::key_value::{KeyValue, describe};
 use super::keys::{Key, Kind, Shape};
+use super::located::Located;
 use super::node::{Entry, MERGE_KEY, Node, Value};
-use super::problem::{Problems, Reported, quote, quote_all};
+use super::problem::{Checked, Problems, quote, quote_all};
 use super::suggest::nearest;
 use super::values;
 
-/// The valid parts of a value.
-pub(super) type Validated = Result<Yaml, Reported>;
-
 /// Validates `node` against `shape` and returns its valid parts.
-pub(crate) fn validate(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Validated {
+pub(crate) fn validate(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
     KeyValue { node, key: shape.title }.map(shape, problems)
 }
 
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
-    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
-        if matches!(&self.node.value, Value::Scalar(scalar) if scalar.is_null()) {
+    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+        if self.node.is_null() {
             return Err(self.report("has no value", "give it one, or leave the key out", problems));
         }
         match kind {
@@ -57,15 +56,16 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Validated {
+    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
         let Value::Map(entries) = &self.node.value else {
             let message = format!("{} must be a map, not {}", shape.title, describe(self.node));
             return Err(problems.add(self.node.location, message, list_keys(shape)));
         };
-        let mut valid = Mapping::new();
-        for Entry { key, location, value } in entries {
+        let mut valid = absent_keys(self.node, shape);
+        for entry in entries {
+            let Entry { key, location, .. } = entry;
             match shape.key(key) {
-                None if key == MERGE_KEY => {}
+                None if key == MERGE_KEY => problems.note_merged(self.node.location),
                 None => {
                     problems.add(
                         *location,
@@ -80,32 +80,31 @@ impl<'n> KeyValue<'n> {
                     problems.add(*location, format!("{} is not supported yet", quote(key)), "leave it out");
                 }
                 Some(Key { name, kind, .. }) => {
-                    if let Ok(value) = (KeyValue { node: value, key: name }).validate(kind, problems) {
-                        valid.insert((*name).into(), value);
-                    }
+                    valid.insert((*name).into(), validate_entry(entry, name, kind, problems));
                 }
             }
         }
-        let has = |key| self.node.has(key) || self.node.has(MERGE_KEY);
-        for (key, example) in shape.required_keys().filter(|(key, _)| !has(key)) {
+        for (key, example) in shape.required_keys().filter(|(key, _)| !self.node.has(key)) {
             let message = format!("{} needs {}", shape.title, quote(key));
             problems.add_missing(self.node.location, key, message, format!("for example {}", quote(example)));
         }
         Ok(valid.into())
     }
 
-    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Validated {
+    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
         let kind = shape.key(key).map(|key| &key.kind);
         match (&self.node.value, kind) {
             (Value::Scalar(_), Some(kind)) => {
                 let value = self.validate(kind, problems)?;
-                Ok(Mapping::from_iter([(key.into(), value)]).into())
+                let mut valid = absent_keys(self.node, shape);
+                valid.insert(key.into(), Located::item(self.node, Some(value)).into_yaml());
+                Ok(valid.into())
             }
             _ => self.map(shape, problems),
         }
     }
 
-    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
+    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
         match &self.node.value {
             Value::List(_) => Ok(self.items(kind, problems)),
             Value::Scalar(_) | Value::Map(_) => {
@@ -115,7 +114,7 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
+    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
         match &self.node.value {
             Value::List(items) if items.is_empty() => {
                 Err(self.report("must not be an empty list", "give it at least one entry", problems))
@@ -124,41 +123,38 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    /// Returns all items; an invalid one is null, so that the others keep their positions.
     fn items(self, kind: &'static Kind, problems: &mut Problems) -> Yaml {
-        let mut valid = Vec::with_capacity(self.node.items().len());
-        for node in self.node.items() {
-            valid.push(KeyValue { node, key: self.key }.validate(kind, problems).unwrap_or(Yaml::Null));
-        }
-        Yaml::Sequence(valid)
+        let validate = |node| {
+            let value = KeyValue { node, key: self.key }.validate(kind, problems).ok();
+            Located::item(node, value).into_yaml()
+        };
+        Yaml::Sequence(self.node.items().iter().map(validate).collect())
     }
 
     /// Returns all entries, also those with invalid names: references to them must not be reported as unknown.
-    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Validated {
+    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
         let mut valid = Mapping::new();
-        for Entry { key, location, value } in
-            self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY)
-        {
-            if !values::is_name(key) {
-                problems.add(*location, format!("{} is not a name", quote(key)), values::NAME_HELP);
+        for entry in self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY) {
+            if !values::is_name(&entry.key) {
+                problems.add(entry.location, format!("{} is not a name", quote(&entry.key)), values::NAME_HELP);
             }
-            let value = KeyValue { node: value, key }.validate(kind, problems).unwrap_or(Yaml::Null);
-            valid.insert(key.as_str().into(), value);
+            valid.insert(entry.key.as_str().into(), validate_entry(entry, &entry.key, kind, problems));
         }
         Ok(valid.into())
     }
 
-    fn fields(self, problems: &mut Problems) -> Validated {
-        let mut valid = Mapping::new();
+    /// Returns pairs of a name and a value, in the order of the file.
+    fn fields(self, problems: &mut Problems) -> Checked<Yaml> {
         let entries = self.entries("names of header fields", problems)?;
-        for Entry { key, value, .. } in entries.iter().filter(|entry| entry.key != MERGE_KEY) {
-            let value = KeyValue { node: value, key }.validate(&Kind::Text, problems).unwrap_or(Yaml::Null);
-            valid.insert(key.as_str().into(), value);
-        }
-        Ok(valid.into())
+        let entries = entries.iter().filter(|entry| entry.key != MERGE_KEY);
+        let pair = |entry: &Entry| {
+            let value = validate_entry(entry, &entry.key, &Kind::Text, problems);
+            Yaml::Sequence(vec![entry.key.as_str().into(), value])
+        };
+        Ok(Yaml::Sequence(entries.map(pair).collect()))
     }
 
-    fn entries(self, names: &str, problems: &mut Problems) -> Result<&'n [Entry], Reported> {
+    fn entries(self, names: &str, problems: &mut Problems) -> Checked<&'n [Entry]> {
         match &self.node.value {
             Value::Map(entries) => Ok(entries),
             Value::Scalar(_) | Value::List(_) => {
@@ -167,6 +163,18 @@ impl<'n> KeyValue<'n> {
             }
         }
     }
+}
+
+/// Validates the value of a key. Returns the value with its location.
+fn validate_entry(entry: &Entry, key: &str, kind: &'static Kind, problems: &mut Problems) -> Yaml {
+    let value = KeyValue { node: &entry.value, key }.validate(kind, problems).ok();
+    Located::value(entry, value).into_yaml()
+}
+
+/// Returns the keys of this shape that the map lacks, so that checks can report the location of the map.
+fn absent_keys(map: &Node, shape: &'static Shape) -> Mapping {
+    let is_absent = |key: &&Key| !matches!(key.kind, Kind::Unsupported) && !map.has(key.name);
+    shape.keys().filter(is_absent).map(|key| (key.name.into(), Located::absent(map.location).into_yaml())).collect()
 }
 
 /// Returns the key of this shape that is most similar to `key`.

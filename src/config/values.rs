@@ -1,7 +1,6 @@
 //! Validates scalar values: text, names, words, numbers, durations and sizes.
 
 use super::key_value::{KeyValue, describe};
-use super::node::Value;
 use super::problem::{Problems, Reported, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::suggest::nearest;
@@ -26,7 +25,7 @@ pub(super) fn is_name(text: &str) -> bool {
 
 impl<'n> KeyValue<'n> {
     pub(super) fn text(self, problems: &mut Problems) -> Result<&'n str, Reported> {
-        let help = match self.scalar() {
+        let help = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if text.trim().is_empty() => {
                 return Err(self.report(
                     "must not be an empty text",
@@ -44,7 +43,7 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Reported> {
-        match self.scalar() {
+        match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float }) => Ok(text),
             _ => self.text(problems),
         }
@@ -52,7 +51,7 @@ impl<'n> KeyValue<'n> {
 
     /// Returns text that no message contains.
     pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
-        match self.scalar() {
+        match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if !text.trim().is_empty() => Ok(text),
             Some(_) => Err(self.report("must be a text that is not empty", "put it in quotes", problems)),
             None => self.text(problems),
@@ -82,7 +81,7 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn flag(self, problems: &mut Problems) -> Result<bool, Reported> {
-        let help = match self.scalar() {
+        let help = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Bool }) => return Ok(text.eq_ignore_ascii_case("true")),
             Some(Scalar { text, kind: ScalarKind::Text }) if matches!(text.as_str(), "true" | "false") => {
                 "write it without quotes"
@@ -93,7 +92,7 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn whole(self, min: u64, max: u64, problems: &mut Problems) -> Result<u64, Reported> {
-        let help = match self.scalar() {
+        let help = match self.node.scalar() {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
                 match u64::try_from(*number).ok().filter(|number| (min..=max).contains(number)) {
                     Some(number) => return Ok(number),
@@ -112,7 +111,7 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
-        let message = match self.scalar() {
+        let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) => match Millis::parse(text) {
                 Some(Millis(millis)) if (min..=max).contains(&millis) => return Ok(text),
                 Some(_) => {
@@ -135,7 +134,7 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
-        let message = match self.scalar() {
+        let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) => match Bytes::parse(text) {
                 Some(Bytes(bytes)) if (min..=max).contains(&bytes) => return Ok(text),
                 Some(_) => {
@@ -155,7 +154,7 @@ impl<'n> KeyValue<'n> {
 
     /// Returns a duration or a calendar unit.
     pub(super) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
-        match self.scalar() {
+        match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if Unit::from_name(text).is_some() => Ok(text),
             Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
                 let near = Millis::guess(text)
@@ -164,13 +163,6 @@ impl<'n> KeyValue<'n> {
                 Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems))
             }
             _ => self.duration(min, max, problems),
-        }
-    }
-
-    fn scalar(self) -> Option<&'n Scalar> {
-        match &self.node.value {
-            Value::Scalar(scalar) => Some(scalar),
-            Value::List(_) | Value::Map(_) => None,
         }
     }
 }

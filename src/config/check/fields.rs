@@ -2,11 +2,11 @@
 
 use http::HeaderName;
 
+use super::Checked;
 use super::matcher::header_name;
-use super::{Checked, needed, part};
 use crate::config::Purpose;
-use crate::config::file::{self, File, Permits};
-use crate::config::node::Node;
+use crate::config::file::{self, File};
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::rules::{FieldRules, Pattern, Strip, Underscores};
 use crate::sanitize::{hop_by_hop, name};
@@ -14,43 +14,41 @@ use crate::sanitize::{hop_by_hop, name};
 /// The word for all patterns of [`Strip::DEFAULT`].
 const DEFAULT: &str = "default";
 
-pub(super) fn fields(file: &File, root: &Node, problems: &mut Problems) -> Checked<FieldRules> {
-    let node = root.at("requests");
-    let Some(written) = part(&file.requests, root, "requests", problems)? else { return Ok(FieldRules::default()) };
-    let underscores = part(&written.underscores, node, "underscores", problems);
-    let strip = strip(written, node, problems);
+pub(super) fn fields(file: &File, problems: &mut Problems) -> Checked<FieldRules> {
+    let Some(written) = file.requests.optional(problems)? else { return Ok(FieldRules::default()) };
+    let underscores = written.underscores.optional(problems);
+    let strip = strip(written, problems);
     Ok(FieldRules { strip: strip?, underscores: underscores?.copied().unwrap_or_default() })
 }
 
-fn strip(written: &file::Requests, node: &Node, problems: &mut Problems) -> Checked<Strip> {
-    let (strip, keep) = (part(&written.strip, node, "strip", problems), part(&written.keep, node, "keep", problems));
-    let patterns = match strip? {
+fn strip(written: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
+    let keep = written.keep.optional(problems);
+    let patterns = match written.strip.optional(problems)? {
         None => defaults().collect(),
-        Some(list) => patterns(list, node.at("strip"), problems)?,
+        Some(list) => patterns(list, problems)?,
     };
-    let keep = keep?.into_iter().flatten().zip(node.at("keep").items());
-    let kept: Vec<_> =
-        keep.map(|(text, node)| kept_field(needed(text, node, problems)?, &patterns, node, problems)).collect();
+    let kept: Vec<_> = keep?.into_iter().flatten().map(|name| kept_field(name, &patterns, problems)).collect();
     Ok(Strip::new(patterns, kept.into_iter().collect::<Checked<Vec<_>>>()?))
 }
 
-fn patterns(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Checked<Vec<Pattern>> {
+fn patterns(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<Pattern>> {
     let mut patterns = Vec::new();
-    for (text, node) in list.iter().zip(node.items()) {
-        match needed(text, node, problems).map(String::as_str) {
+    for written in list {
+        match written.required(problems).map(String::as_str) {
             Ok(DEFAULT) => patterns.extend(defaults().map(Ok)),
-            Ok(text) => patterns.push(pattern(text, node.location, problems)),
+            Ok(text) => patterns.push(pattern(text, written.location, problems)),
             Err(reported) => patterns.push(Err(reported)),
         }
     }
     patterns.into_iter().collect()
 }
 
-fn kept_field(text: &str, patterns: &[Pattern], node: &Node, problems: &mut Problems) -> Checked<HeaderName> {
-    let name = header_name(text, node.location, problems)?;
+fn kept_field(written: &Located<String>, patterns: &[Pattern], problems: &mut Problems) -> Checked<HeaderName> {
+    let text = written.required(problems)?;
+    let name = header_name(text, written.location, problems)?;
     if !patterns.iter().any(|pattern| pattern.matches(name.as_str())) {
         let message = format!("{} does not match `strip`", quote(text));
-        return Err(problems.add(node.location, message, "remove it from `keep`"));
+        return Err(written.report(message, "remove it from `keep`", problems));
     }
     Ok(name)
 }
@@ -75,30 +73,28 @@ pub(super) struct FieldCheck<'f> {
 
 impl FieldCheck<'_> {
     /// Reports each field that a rule reads although it is always removed before.
-    pub(super) fn check(&self, file: &File, root: &Node, problems: &mut Problems) {
-        let routes = file.routes.iter().flatten().zip(root.at("routes").items());
-        for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
-            for entry in node.at("match").at("headers").entries() {
-                self.check_name(&entry.key, entry.location, problems);
+    pub(super) fn check(&self, file: &File, problems: &mut Problems) {
+        for route in file.routes.items().iter().filter_map(Located::get) {
+            let headers = route.r#match.get().and_then(|matcher| matcher.headers.get());
+            for (name, value) in headers.into_iter().flatten() {
+                self.check_name(name, value.key_location(), problems);
             }
-            let limits = route.limits.iter().flatten().zip(node.at("limits").items());
-            for (limit, node) in limits.filter_map(|(limit, node)| Some((limit.as_ref()?, node))) {
-                self.check_limit(limit, node, problems);
+            for limit in route.limits.items().iter().filter_map(Located::get) {
+                self.check_limit(limit, problems);
             }
         }
     }
 
-    fn check_limit(&self, limit: &file::Limit, node: &Node, problems: &mut Problems) {
-        let clients = limit.client.iter().flatten().zip(node.at("client").items());
-        for (client, node) in clients {
-            if let Some(name) = client.as_deref().and_then(|client| client.strip_prefix("header:")) {
-                self.check_name(name, node.location, problems);
+    fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
+        for client in limit.client.items() {
+            if let Some(name) = client.get().and_then(|client| client.strip_prefix("header:")) {
+                self.check_name(name, client.location, problems);
             }
         }
-        if let Some(Permits::Header(permits)) = &limit.permits
-            && let Some(name) = &permits.header
+        if let Some(ValueOrMap::Map(permits)) = limit.permits.get()
+            && let Some(name) = permits.header.get()
         {
-            self.check_name(name, node.at("permits").at("header").location, problems);
+            self.check_name(name, permits.header.location, problems);
         }
     }
 

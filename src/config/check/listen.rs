@@ -5,116 +5,100 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use super::{Checked, duration, listen_tls, needed, number, part};
+use super::{Checked, listen_tls};
 use crate::config::file::{self, File};
-use crate::config::node::Node;
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::config::suggest::nearest;
-use crate::config::units::Bytes;
 use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose, Source};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, \
                             or `unix:/path` for a Unix socket";
 
-pub(super) fn listen(file: &File, root: &Node, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
-    let written = part(&file.listen, root, "listen", problems)?.map(Vec::as_slice).unwrap_or_default();
-    if source.purpose == Purpose::Gateway && !root.has("listen") {
+pub(super) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
+    let written = file.listen.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    if source.purpose == Purpose::Gateway && !file.listen.is_present() {
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
-        return Err(problems.add_missing(root.location, "listen", message, help));
+        return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
-    let pairs = written.iter().zip(root.at("listen").items());
-    let entries: Vec<_> =
-        pairs.map(|(entry, node)| one(needed(entry, node, problems)?, node, source.files, problems)).collect();
+    let entries: Vec<_> = written.iter().map(|entry| one(entry.required(problems)?, source.files, problems)).collect();
     entries.into_iter().collect()
 }
 
-fn one(entry: &file::Listen, node: &Node, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
-    let address = address(needed(&entry.address, node, problems)?, node.at("address"), problems);
-    let mode = mode(entry, &address, node, problems);
+fn one(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
+    let address = entry.address.required(problems).and_then(|text| address(text, entry.address.location, problems));
+    let mode = mode(entry, &address, problems);
     let default = Listen::new(address?);
-    let mut count = |value, default, key| number(value, default, node.at(key), problems);
-    let max_connections = count(entry.max_connections, default.max_connections, "max_connections");
-    let (key, per_client) = ("max_connections_per_client", entry.max_connections_per_client);
-    let max_connections_per_client = count(per_client, default.max_connections_per_client, key);
-    let max_fields = count(entry.max_fields, default.max_fields, "max_fields");
-    let mut size = |value: Option<Bytes>, default, key| count(value.map(|Bytes(bytes)| bytes), default, key);
-    let max_field_bytes = size(entry.max_field_bytes, default.max_field_bytes, "max_field_bytes");
-    let max_target = size(entry.max_target, default.max_target, "max_target");
-    let tls = listen_tls::tls(entry, node, files, problems);
-    if entry.tls.is_some() && default.address.path().is_some() {
-        let message = "`tls` applies only to TCP listeners";
-        return Err(problems.add(
-            node.at("tls").location,
-            message,
-            "leave it out: other machines cannot connect to a Unix socket",
-        ));
+    let tls = listen_tls::tls(entry, files, problems);
+    if entry.tls.get().is_some() && default.address.path().is_some() {
+        let help = "leave it out: other machines cannot connect to a Unix socket";
+        return Err(entry.tls.report("`tls` applies only to TCP listeners", help, problems));
     }
+    let (proxy_protocol, trust_unknown) = match entry.proxy_protocol.get() {
+        None => (default.proxy_protocol, default.trust_unknown),
+        Some(ValueOrMap::Value(is_on)) => (*is_on, default.trust_unknown),
+        Some(ValueOrMap::Map(settings)) => (true, settings.trust_unknown.get().copied().unwrap_or_default()),
+    };
     Ok(Listen {
         tls: tls?,
-        http2: entry.http2.unwrap_or(default.http2),
+        http2: entry.http2.get().copied().unwrap_or(default.http2),
         mode: mode?,
-        proxy_protocol: match &entry.proxy_protocol {
-            None => default.proxy_protocol,
-            Some(file::ProxyProtocol::Flag(is_on)) => *is_on,
-            Some(file::ProxyProtocol::Settings(_)) => true,
+        proxy_protocol,
+        trust_unknown,
+        max_connections: entry.max_connections.number(default.max_connections, problems)?,
+        max_connections_per_client: {
+            entry.max_connections_per_client.number(default.max_connections_per_client, problems)?
         },
-        trust_unknown: match &entry.proxy_protocol {
-            Some(file::ProxyProtocol::Settings(settings)) => settings.trust_unknown.unwrap_or(default.trust_unknown),
-            _ => default.trust_unknown,
-        },
-        max_connections: max_connections?,
-        max_connections_per_client: max_connections_per_client?,
-        max_requests: number(entry.max_requests, default.max_requests, node.at("max_requests"), problems)?,
-        max_streams: number(entry.max_streams, default.max_streams, node.at("max_streams"), problems)?,
-        header_timeout: duration(entry.header_timeout, default.header_timeout),
-        idle_timeout: duration(entry.idle_timeout, default.idle_timeout),
-        body_timeout: duration(entry.body_timeout, default.body_timeout),
-        min_rate: entry.min_rate.map_or(default.min_rate, |Bytes(bytes)| bytes),
-        max_fields: max_fields?,
-        max_field_bytes: max_field_bytes?,
-        max_target: max_target?,
+        max_requests: entry.max_requests.number(default.max_requests, problems)?,
+        max_streams: entry.max_streams.number(default.max_streams, problems)?,
+        header_timeout: entry.header_timeout.duration(default.header_timeout),
+        idle_timeout: entry.idle_timeout.duration(default.idle_timeout),
+        body_timeout: entry.body_timeout.duration(default.body_timeout),
+        min_rate: entry.min_rate.size(default.min_rate, problems)?,
+        max_fields: entry.max_fields.number(default.max_fields, problems)?,
+        max_field_bytes: entry.max_field_bytes.size(default.max_field_bytes, problems)?,
+        max_target: entry.max_target.size(default.max_target, problems)?,
         ..default
     })
 }
 
 /// Converts the file mode of a Unix socket.
-fn mode(entry: &file::Listen, address: &Checked<ListenAddress>, node: &Node, problems: &mut Problems) -> Checked<u32> {
-    let Some(text) = &entry.mode else { return Ok(Listen::DEFAULT_MODE) };
-    let location = node.at("mode").location;
+fn mode(entry: &file::Listen, address: &Checked<ListenAddress>, problems: &mut Problems) -> Checked<u32> {
+    let Some(text) = entry.mode.get() else { return Ok(Listen::DEFAULT_MODE) };
     if let Ok(ListenAddress::Tcp(_)) = address {
-        return Err(problems.add(location, "`mode` applies only to Unix sockets", "leave it out"));
+        return Err(entry.mode.report("`mode` applies only to Unix sockets", "leave it out", problems));
     }
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'0'..=b'7'));
     let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
-    let message = || format!("{} is not a file mode", quote(text));
-    mode.ok_or_else(|| problems.add(location, message(), "use `\"0660\"` to let the socket's user and group connect"))
+    let help = "use `\"0660\"` to let the socket's user and group connect";
+    mode.ok_or_else(|| entry.mode.report(format!("{} is not a file mode", quote(text)), help, problems))
 }
 
-pub(super) fn max_connections(file: &File, root: &Node, problems: &mut Problems) -> Checked<usize> {
-    let written = part(&file.max_connections, root, "max_connections", problems)?.copied();
-    number(written, Config::DEFAULT_MAX_CONNECTIONS, root.at("max_connections"), problems)
+pub(super) fn max_connections(file: &File, problems: &mut Problems) -> Checked<usize> {
+    file.max_connections.optional(problems)?;
+    file.max_connections.number(Config::DEFAULT_MAX_CONNECTIONS, problems)
 }
 
-pub(super) fn admin(file: &File, root: &Node, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
-    match part(&file.admin, root, "admin", problems)?.map(String::as_str) {
+pub(super) fn admin(file: &File, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
+    match file.admin.optional(problems)?.map(String::as_str) {
         None => Ok(Some(Config::DEFAULT_ADMIN)),
         Some("off") => Ok(None),
-        Some(text) => address(text, root.at("admin"), problems).map(Some),
+        Some(text) => address(text, file.admin.location, problems).map(Some),
     }
 }
 
-fn address(text: &str, node: &Node, problems: &mut Problems) -> Checked<ListenAddress> {
-    text.parse().map_err(|fault| problems.add(node.location, format!("{} {fault}", quote(text)), ADDRESS_HELP))
+fn address(text: &str, at: Location, problems: &mut Problems) -> Checked<ListenAddress> {
+    text.parse().map_err(|fault| problems.add(at, format!("{} {fault}", quote(text)), ADDRESS_HELP))
 }
 
 /// Reports listeners with `proxy_protocol` if there are no trusted proxies, since no client could connect.
-pub(super) fn proxies(listen: &Checked<Vec<Listen>>, trusted: &[IpNet], root: &Node, problems: &mut Problems) {
-    for (entry, node) in listen.iter().flatten().zip(root.at("listen").items()) {
-        if entry.proxy_protocol && trusted.is_empty() {
+pub(super) fn proxies(file: &File, listen: &Checked<Vec<Listen>>, trusted: &[IpNet], problems: &mut Problems) {
+    for (entry, written) in listen.iter().flatten().zip(file.listen.items()) {
+        if let (true, true, Some(written)) = (entry.proxy_protocol, trusted.is_empty(), written.get()) {
             let message = "`proxy_protocol` needs `clients.trusted_proxies`, which is empty";
             let help = "list the proxies: `clients: { trusted_proxies: [10.0.0.0/8] }`";
-            problems.add(node.at("proxy_protocol").location, message, help);
+            written.proxy_protocol.report(message, help, problems);
         }
     }
 }
@@ -123,23 +107,24 @@ pub(super) fn proxies(listen: &Checked<Vec<Listen>>, trusted: &[IpNet], root: &N
 pub(super) fn overlaps(
     listen: &Checked<Vec<Listen>>,
     admin: &Checked<Option<ListenAddress>>,
-    root: &Node,
+    file: &File,
     problems: &mut Problems,
 ) {
-    let node = root.at("listen");
-    let entries = listen.iter().flatten().zip(node.items()).map(|(entry, node)| (&entry.address, node.location));
-    let admin = admin.iter().flatten().map(|address| (address, root.at("admin").location));
+    let entries = listen.iter().flatten().zip(file.listen.items());
+    let entries = entries.map(|(entry, written)| (&entry.address, written.location, false));
+    let is_default = !file.admin.is_present();
+    let admin = admin.iter().flatten().map(|address| (address, file.admin.location, is_default));
     let mut taken: Vec<(&ListenAddress, Location)> = Vec::new();
-    for (address, location) in entries.chain(admin) {
+    for (address, location, is_default) in entries.chain(admin) {
         match taken.iter().find(|(other, _)| overlap(other, address)) {
-            Some((other, first)) if root.has("admin") || location != root.location => {
+            Some((other, first)) if is_default => {
+                let message = format!("`{other}` is the default address of `admin`");
+                problems.add(*first, message, "choose another port, or set `admin`");
+            }
+            Some((other, first)) => {
                 let message = format!("`{address}` is already used by `{other}` on line {}", first.line);
                 let help = if address.tcp().is_some() { "use different ports" } else { "use different paths" };
                 problems.add(location, message, help);
-            }
-            Some((other, first)) => {
-                let message = format!("`{other}` is the default address of `admin`");
-                problems.add(*first, message, "choose another port, or set `admin`");
             }
             None => taken.push((address, location)),
         }
@@ -153,13 +138,8 @@ fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
     one.port() == other.port() && one.port() != 0 && same
 }
 
-pub(super) fn access_log(
-    file: &File,
-    root: &Node,
-    files: ReferencedFiles<'_>,
-    problems: &mut Problems,
-) -> Checked<AccessLog> {
-    let text = match part(&file.access_log, root, "access_log", problems)?.map(String::as_str) {
+pub(super) fn access_log(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<AccessLog> {
+    let text = match file.access_log.optional(problems)?.map(String::as_str) {
         None | Some("off") => return Ok(AccessLog::Off),
         Some("stdout") => return Ok(AccessLog::Stdout),
         Some(text) => text,
@@ -168,7 +148,7 @@ pub(super) fn access_log(
     if text.contains(['/', '.']) {
         let path = files.path(text);
         if files.are_checked() {
-            check_folder(&path, root.at("access_log"), problems)?;
+            check_folder(&path, &file.access_log, problems)?;
         }
         return Ok(AccessLog::File(path));
     }
@@ -177,16 +157,16 @@ pub(super) fn access_log(
         None => format!("for a file with this name write {}", quote(&format!("./{text}"))),
     };
     let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
-    Err(problems.add(root.at("access_log").location, message, help))
+    Err(file.access_log.report(message, help, problems))
 }
 
 /// Reports an error if the folder of the access log does not exist. The gateway creates only the file.
-fn check_folder(path: &Path, node: &Node, problems: &mut Problems) -> Checked<()> {
+fn check_folder(path: &Path, written: &Located<String>, problems: &mut Problems) -> Checked<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() {
         return Ok(());
     }
     let folder = quote(&folder.to_string_lossy());
     let help = "create the folder; a relative path starts at the folder of the rule file";
-    Err(problems.add(node.location, format!("the folder of the access log, {folder}, does not exist"), help))
+    Err(written.report(format!("the folder of the access log, {folder}, does not exist"), help, problems))
 }

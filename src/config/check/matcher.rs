@@ -2,46 +2,40 @@
 
 use http::{HeaderName, HeaderValue, Method};
 
-use super::{Checked, needed, parsed, part};
+use super::{Checked, parsed};
 use crate::config::file;
-use crate::config::node::{Entry, Node};
+use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, Reported, quote};
 use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
-pub(super) fn matcher(
-    written: &file::Route,
-    node: &Node,
-    requests: Option<Requests>,
-    problems: &mut Problems,
-) -> Checked<Matcher> {
-    let (written, node) = (needed(&written.r#match, node, problems)?, node.at("match"));
-    let host = pattern(&written.host, node, "host", HostPattern::parse, problems);
-    let path = pattern(&written.path, node, "path", PathPattern::parse, problems).and_then(|path| {
+pub(super) fn matcher(written: &file::Route, requests: Option<Requests>, problems: &mut Problems) -> Checked<Matcher> {
+    let written = written.r#match.required(problems)?;
+    let host = pattern(&written.host, HostPattern::parse, problems);
+    let path = pattern(&written.path, PathPattern::parse, problems).and_then(|path| {
         let kept = requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
         match &path {
-            Some(path) if !kept && path.has_encoded_slash() => Err(unmatchable_slash(path, node.at("path"), problems)),
+            Some(path) if !kept && path.has_encoded_slash() => Err(unmatchable_slash(path, &written.path, problems)),
             _ => Ok(path),
         }
     });
-    let methods = methods(written, node.at("methods"), problems);
-    let headers = headers(written, node.at("headers"), problems);
+    let methods: Vec<_> = written.methods.items().iter().map(|one| method(one, problems)).collect();
+    let methods = methods.into_iter().collect::<Checked<_>>();
+    let headers = headers(written, problems);
     Ok(Matcher { host: host?, path: path?, methods: methods?, headers: headers? })
 }
 
-fn unmatchable_slash(path: &PathPattern, node: &Node, problems: &mut Problems) -> Reported {
+fn unmatchable_slash(path: &PathPattern, written: &Located<String>, problems: &mut Problems) -> Reported {
     let message = format!("{} has an encoded slash, which no normalized path contains", quote(&path.to_string()));
-    problems.add(node.location, message, "set `encoded_slash: keep` in `requests`, or remove the slash")
+    written.report(message, "set `encoded_slash: keep` in `requests`, or remove the slash", problems)
 }
 
 fn pattern<P>(
-    text: &Option<String>,
-    node: &Node,
-    key: &str,
+    written: &Located<String>,
     parse: impl Fn(&str) -> Result<P, PatternError>,
     problems: &mut Problems,
 ) -> Checked<Option<P>> {
-    let Some(text) = part(text, node, key, problems)? else { return Ok(None) };
+    let Some(text) = written.optional(problems)? else { return Ok(None) };
     parse(text).map(Some).map_err(|error| {
         let (message, help) = match error {
             PatternError::Host(_) => (
@@ -65,23 +59,15 @@ fn pattern<P>(
                 "use braces for a whole segment, as in `/users/{id}/posts`, and `/**` for the rest of a path",
             ),
         };
-        problems.add(node.at(key).location, message, help)
+        written.report(message, help, problems)
     })
-}
-
-fn methods(written: &file::Match, node: &Node, problems: &mut Problems) -> Checked<Vec<Method>> {
-    let written = written.methods.as_deref().unwrap_or_default();
-    let mut methods = Vec::with_capacity(written.len());
-    for (text, node) in written.iter().zip(node.items()) {
-        methods.push(needed(text, node, problems).and_then(|text| method(text, node, problems)));
-    }
-    methods.into_iter().collect()
 }
 
 /// Parses a method. Custom methods are allowed, but a method that resembles a standard one is probably a typo. Methods
 /// are case-sensitive.
-fn method(text: &str, node: &Node, problems: &mut Problems) -> Checked<Method> {
+fn method(written: &Located<String>, problems: &mut Problems) -> Checked<Method> {
     const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
+    let text = written.required(problems)?.as_str();
     let similar = COMMON.into_iter().find(|common| {
         *common != text
             && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
@@ -93,36 +79,24 @@ fn method(text: &str, node: &Node, problems: &mut Problems) -> Checked<Method> {
                 Some(common) => format!("did you mean {}?", quote(common)),
                 None => "use a method such as `GET` or `POST`".to_owned(),
             };
-            Err(problems.add(node.location, format!("{} is not a method", quote(text)), help))
+            Err(written.report(format!("{} is not a method", quote(text)), help, problems))
         }
     }
 }
 
-fn headers(written: &file::Match, node: &Node, problems: &mut Problems) -> Checked<Vec<(HeaderName, HeaderValue)>> {
+fn headers(written: &file::Match, problems: &mut Problems) -> Checked<Vec<(HeaderName, HeaderValue)>> {
     let mut headers = Vec::new();
-    for Entry { key, location, value } in written.headers.iter().flat_map(|_| node.entries()) {
-        let text = written.headers.as_ref().and_then(|headers| headers.get(key)).and_then(Option::as_ref);
-        let name = header_name(key, *location, problems);
-        let value = match text {
-            None => Err(problems.reported(value.location)),
-            Some(text) => {
-                if text == "*" {
-                    let message = format!("{} matches only a literal `*`", quote(key));
-                    problems.warn(
-                        value.location,
-                        &message,
-                        "a header field must equal the value; leave it out to match any",
-                    );
-                }
-                let error = || format!("{} is not a header field value", quote(text));
-                parsed(
-                    HeaderValue::from_str(text).map_err(|_| error()),
-                    "remove the control characters",
-                    value,
-                    problems,
-                )
+    for (key, value) in written.headers.get().into_iter().flatten() {
+        let name = header_name(key, value.key_location(), problems);
+        let value = value.required(problems).and_then(|text| {
+            if text == "*" {
+                let message = format!("{} matches only a literal `*`", quote(key));
+                let help = "a header field must equal the value; leave it out to match any";
+                problems.warn(value.location, &message, help);
             }
-        };
+            let parse = HeaderValue::from_str(text).map_err(|_| format!("{} is not a header field value", quote(text)));
+            parsed(parse, "remove the control characters", value.location, problems)
+        });
         headers.push(name.and_then(|name| Ok((name, value?))));
     }
     headers.into_iter().collect()

@@ -2,24 +2,20 @@
 
 use std::collections::HashMap;
 
-use crate::config::node::Node;
+use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
 
 /// Reports names that occur more than once.
-pub(super) fn duplicates<'f>(
-    items: impl Iterator<Item = (Option<&'f str>, &'f Node)>,
-    what: &str,
-    problems: &mut Problems,
-) {
+pub(super) fn duplicates<'f>(names: impl Iterator<Item = &'f Located<String>>, what: &str, problems: &mut Problems) {
     let mut seen: HashMap<&str, Location> = HashMap::new();
-    for (name, node) in items {
-        let (Some(name), location) = (name, node.at("name").location) else { continue };
-        match seen.get(name) {
+    for written in names {
+        let Some(name) = written.get() else { continue };
+        match seen.get(name.as_str()) {
             Some(first) => {
                 let message = format!("{what} {} is already on line {}", quote(name), first.line);
-                problems.add(location, message, format!("give each {what} its own name"));
+                written.report(message, format!("give each {what} its own name"), problems);
             }
-            None => drop(seen.insert(name, location)),
+            None => drop(seen.insert(name, written.location)),
         }
     }
 }

@@ -2,36 +2,32 @@
 
 use std::collections::HashMap;
 
-use super::{Checked, needed, part, windows};
+use super::{Checked, windows};
 use crate::config::file::{self, File};
-use crate::config::node::{MERGE_KEY, Node};
-use crate::config::problem::{Problems, quote};
+use crate::config::located::Located;
+use crate::config::problem::{Location, Problems, quote};
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 use crate::store::settings::StoreSettings;
 
-/// Keys that only a limit with `adopt` may omit, with examples.
-const REQUIRED_WITHOUT_ADOPT: [(&str, &str); 3] =
-    [("mode", "mode: PER_CLIENT"), ("rate", "rate: 100"), ("interval", "interval: 1m")];
-
 /// Returns how a limit is shared. Returns `None` if it is not shared.
-pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problems) -> Checked<Option<Sharing>> {
-    let (key, adopt) = (part(&written.key, node, "key", problems), part(&written.adopt, node, "adopt", problems));
+pub(super) fn sharing(written: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
+    let (key, adopt) = (written.key.optional(problems), written.adopt.optional(problems));
     // If `adopt` has an error, the required keys are unknown.
     let adopts = adopt? == Some(&true);
     if !adopts {
-        require_quota_keys(node, problems);
+        require_quota_keys(written, problems);
     }
     let key = key?;
-    if key.is_some() && !matches!(written.algorithm, None | Some(AlgorithmName::TokenBucket)) {
+    if key.is_some() && !matches!(written.algorithm.get(), None | Some(AlgorithmName::TokenBucket)) {
         let message = "a limit with `key` must use the algorithm `token_bucket`, as Redisson does";
-        return Err(problems.add(node.at("algorithm").location, message, "leave out `algorithm` or `key`"));
+        return Err(written.algorithm.report(message, "leave out `algorithm` or `key`", problems));
     }
     match (key, adopts) {
         (None, false) => Ok(None),
         (None, true) => {
             let help = "add `key: NAME` with the name of the limiter in Redisson";
-            Err(problems.add(node.at("adopt").location, "`adopt` needs `key`", help))
+            Err(written.adopt.report("`adopt` needs `key`", help, problems))
         }
         (Some(_), false) => Ok(Some(Sharing::Configure)),
         (Some(_), true) => Ok(Some(Sharing::Adopt(expected_mode(written)))),
@@ -39,64 +35,61 @@ pub(super) fn sharing(written: &file::Limit, node: &Node, problems: &mut Problem
 }
 
 /// Returns the mode. A limit with `adopt` and a client can have either mode, so its `mode` is optional.
-pub(super) fn mode(
-    written: &file::Limit,
-    sharing: Option<Sharing>,
-    node: &Node,
-    problems: &mut Problems,
-) -> Checked<Mode> {
-    match (written.mode, sharing) {
+pub(super) fn mode(written: &file::Limit, sharing: Option<Sharing>, problems: &mut Problems) -> Checked<Mode> {
+    match (written.mode.get(), sharing) {
         (None, Some(Sharing::Adopt(None))) => Ok(Mode::PerClient),
         (None, Some(Sharing::Adopt(Some(mode)))) => Ok(mode),
-        _ => needed(&written.mode, node, problems).copied(),
+        _ => written.mode.required(problems).copied(),
     }
 }
 
 /// Returns the quota of a shared limit. With `adopt`, its values are only expectations: the limiter in Redis decides.
-pub(super) fn quota(written: &file::Limit, sharing: Sharing, node: &Node, problems: &mut Problems) -> Checked<Quota> {
-    let rate = part(&written.rate, node, "rate", problems);
-    let interval = part(&written.interval, node, "interval", problems);
-    let interval = match interval? {
-        Some(interval) => windows::length(interval, None, AlgorithmName::TokenBucket, node, problems)?,
+pub(super) fn quota(
+    written: &file::Limit,
+    sharing: Sharing,
+    location: Location,
+    problems: &mut Problems,
+) -> Checked<Quota> {
+    let rate = written.rate.optional(problems);
+    let interval = match written.interval.optional(problems)? {
+        Some(_) => windows::length(&written.interval, None, AlgorithmName::TokenBucket, problems)?,
         None => MAX_INTERVAL,
     };
     let rate = rate?.copied().unwrap_or(u64::from(MAX_RATE));
     let quota = Quota::new(rate, interval, Algorithm::Redisson(sharing));
-    super::parsed(quota, "choose numbers in these ranges", node, problems)
+    super::parsed(quota, "choose numbers in these ranges", location, problems)
 }
 
 /// Reports limits that cannot be shared: duplicate keys in a route, and `adopt` without Redis.
-pub(super) fn check(file: &File, root: &Node, store: &Checked<StoreSettings>, problems: &mut Problems) {
-    let routes = file.routes.as_deref().unwrap_or_default().iter().zip(root.at("routes").items());
-    for (route, node) in routes.filter_map(|(route, node)| Some((route.as_ref()?, node))) {
-        let limits = route.limits.as_deref().unwrap_or_default().iter().zip(node.at("limits").items());
-        let limits: Vec<_> = limits.filter_map(|(limit, node)| Some((limit.as_ref()?, node))).collect();
-        reject_duplicate_keys(&limits, problems);
-        let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
-        for (_, node) in limits.iter().filter(|(limit, _)| in_memory && limit.adopt == Some(true)) {
+pub(super) fn check(file: &File, store: &Checked<StoreSettings>, problems: &mut Problems) {
+    let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
+    for route in file.routes.items().iter().filter_map(Located::get) {
+        let limits = || route.limits.items().iter().filter_map(Located::get);
+        reject_duplicate_keys(limits(), problems);
+        for limit in limits().filter(|limit| in_memory && limit.adopt.get() == Some(&true)) {
             let help = "use the Redis of the Java services: `store: redis://...`";
-            problems.add(node.at("adopt").location, "`adopt` needs a Redis store, not `memory`", help);
+            limit.adopt.report("`adopt` needs a Redis store, not `memory`", help, problems);
         }
     }
 }
 
 /// Reports keys that two limits of a route use. All limits of a request are checked before any is charged, so two
 /// charges of one bucket could exceed it.
-fn reject_duplicate_keys(limits: &[(&file::Limit, &Node)], problems: &mut Problems) {
+fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::Limit>, problems: &mut Problems) {
     let mut seen = HashMap::new();
-    for (key, node) in limits.iter().filter_map(|(limit, node)| Some((limit.key.as_deref()?, node))) {
-        let location = node.at("key").location;
-        if let Some(first) = seen.insert(key, location) {
+    for limit in limits {
+        let Some(key) = limit.key.get() else { continue };
+        if let Some(first) = seen.insert(key, limit.key.location) {
             let message =
                 format!("the key {} is already used by a limit of this route, on line {}", quote(key), first.line);
-            problems.add(location, message, "use each limiter once in a route; raise `permits` to take more");
+            limit.key.report(message, "use each limiter once in a route; raise `permits` to take more", problems);
         }
     }
 }
 
 fn expected_mode(written: &file::Limit) -> Option<Mode> {
-    match (written.mode, &written.client) {
-        (Some(mode), _) => Some(mode),
+    match (written.mode.get(), written.client.get()) {
+        (Some(mode), _) => Some(*mode),
         // Without a client, only OVERALL is possible.
         (None, None) => Some(Mode::Overall),
         (None, Some(_)) => None,
@@ -104,13 +97,15 @@ fn expected_mode(written: &file::Limit) -> Option<Mode> {
 }
 
 /// Reports missing keys of a limit without `adopt`.
-fn require_quota_keys(node: &Node, problems: &mut Problems) {
-    for (key, example) in REQUIRED_WITHOUT_ADOPT.iter().filter(|(key, _)| !node.has(key) && !node.has(MERGE_KEY)) {
-        problems.add_missing(
-            node.location,
-            key,
-            format!("a limit needs {}", quote(key)),
-            format!("for example {}", quote(example)),
-        );
+fn require_quota_keys(written: &file::Limit, problems: &mut Problems) {
+    require(&written.mode, "mode", "mode: PER_CLIENT", problems);
+    require(&written.rate, "rate", "rate: 100", problems);
+    require(&written.interval, "interval", "interval: 1m", problems);
+}
+
+fn require<T>(written: &Located<T>, key: &'static str, example: &str, problems: &mut Problems) {
+    if !written.is_present() {
+        let (message, help) = (format!("a limit needs {}", quote(key)), format!("for example {}", quote(example)));
+        problems.add_missing(written.location, key, message, help);
     }
 }

@@ -1,9 +1,9 @@
 //! The key `sentinel` of the store, and the keys of its master. Messages contain no URLs, since these may contain a
 //! password.
 
-use super::{Checked, needed, part, tls};
+use super::{Checked, tls};
 use crate::config::file;
-use crate::config::node::Node;
+use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
@@ -11,28 +11,21 @@ use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
 const URL_HELP: &str =
     "write `redis://[user:password@]host:26379`, special characters percent-encoded; `rediss://...` for TLS";
 
-/// Keys of the master, which are part of the URL with `url`.
-const MASTER_KEYS: [&str; 3] = ["user", "password", "database"];
-
 /// Returns the URL of the master, whose host is the name of the master. Returns `None` without `sentinel`.
-pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) -> Checked<Option<RedisUrl>> {
-    let Some(sentinel) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
-    let (user, database) = (part(&store.user, of, "user", problems), part(&store.database, of, "database", problems));
-    let password = part(&store.password, of, "password", problems);
-    let name = needed(&sentinel.master, of.at("sentinel").at("master"), problems);
-    if of.has("password") && of.has("password_file") {
+pub(super) fn master(store: &file::Store, problems: &mut Problems) -> Checked<Option<RedisUrl>> {
+    let Some(sentinel) = store.sentinel.optional(problems)? else { return Ok(None) };
+    let (user, database) = (store.user.optional(problems), store.database.optional(problems));
+    let password = store.password.optional(problems);
+    let name = sentinel.master.required(problems);
+    if store.password.is_present() && store.password_file.is_present() {
         let message = "the store has both `password` and `password_file`";
-        return Err(problems.add(of.at("password_file").location, message, "keep one of them"));
+        return Err(store.password_file.report(message, "keep one of them", problems));
     }
     let (user, password) = (user?.map(String::as_str), password?.map(String::as_str));
-    let url = RedisUrl::for_master(name?, user, password, database?.copied(), of.has("tls"));
+    let url = RedisUrl::for_master(name?, user, password, database?.copied(), store.tls.is_present());
     RedisUrl::parse(url.expose()).map(Some).map_err(|fault| {
-        let location = of.at("tls").location;
-        problems.add(
-            location,
-            format!("the address of the master {fault}"),
-            "leave `tls` out, or build with the feature `tls`",
-        )
+        let help = "leave `tls` out, or build with the feature `tls`";
+        store.tls.report(format!("the address of the master {fault}"), help, problems)
     })
 }
 
@@ -40,54 +33,47 @@ pub(super) fn master(store: &file::Store, of: &Node, problems: &mut Problems) ->
 pub(super) fn sentinel(
     store: &file::Store,
     tls: &Checked<Option<RedisTls>>,
-    of: &Node,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<SentinelSettings>> {
-    let Some(written) = part(&store.sentinel, of, "sentinel", problems)? else { return Ok(None) };
-    let node = of.at("sentinel");
-    let urls = urls(written, node, problems);
-    let password_file = tls::password_file(&written.password_file, node, files, problems);
+    let Some(written) = store.sentinel.optional(problems)? else { return Ok(None) };
+    let urls = urls(written, problems);
+    let password_file = tls::password_file(&written.password_file, files, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
-    let own = tls::tls(&written.tls, is_tls, node, files, problems);
-    if is_tls && urls.is_ok() && !of.has("tls") {
+    let own = tls::tls(&written.tls, is_tls, files, problems);
+    if is_tls && urls.is_ok() && !store.tls.is_present() {
         let message = "the sentinels use TLS, but the master does not";
-        return Err(problems.add(
-            node.at("urls").location,
-            message,
-            "add `tls: {}`, or `tls: { ca: FILE }`, to the store",
-        ));
+        return Err(written.urls.report(message, "add `tls: {}`, or `tls: { ca: FILE }`, to the store", problems));
     }
     let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
     if is_tls && urls.is_ok() && files.are_checked() {
-        tls::check_trust_anchors(&tls, node.at("urls").location, problems)?;
+        tls::check_trust_anchors(&tls, written.urls.location, problems)?;
     }
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
 }
 
-fn urls(written: &file::Sentinel, of: &Node, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
-    let at = of.at("urls");
-    let urls = needed(&written.urls, at, problems)?.iter().zip(at.items());
-    let urls: Vec<_> = urls.map(|(url, node)| sentinel_url(needed(url, node, problems)?, node, problems)).collect();
+fn urls(written: &file::Sentinel, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
+    let urls: Vec<_> = written.urls.required(problems)?.iter().map(|url| sentinel_url(url, problems)).collect();
     urls.into_iter().collect()
 }
 
-fn sentinel_url(url: &str, node: &Node, problems: &mut Problems) -> Checked<RedisUrl> {
-    RedisUrl::parse_sentinel(url)
-        .map_err(|fault| problems.add(node.location, format!("the URL of a sentinel {fault}"), URL_HELP))
+fn sentinel_url(written: &Located<String>, problems: &mut Problems) -> Checked<RedisUrl> {
+    RedisUrl::parse_sentinel(written.required(problems)?)
+        .map_err(|fault| written.report(format!("the URL of a sentinel {fault}"), URL_HELP, problems))
 }
 
 /// Reports keys of a master in a store with URLs, where they are part of the URLs.
-pub(super) fn reject_master_keys(node: &Node, address_key: &str, problems: &mut Problems) -> Checked<()> {
+pub(super) fn reject_master_keys(store: &file::Store, address_key: &str, problems: &mut Problems) -> Checked<()> {
+    let keys = [("user", store.user.key), ("password", store.password.key), ("database", store.database.key)];
     let mut checked = Ok(());
-    for entry in node.entries().iter().filter(|entry| MASTER_KEYS.contains(&entry.key.as_str())) {
-        let message = format!("{} has no effect with {}", quote(&entry.key), quote(address_key));
-        let help = match entry.key.as_str() {
+    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+        let message = format!("{} has no effect with {}", quote(key), quote(address_key));
+        let help = match key {
             "database" if address_key == "cluster" => "leave it out: a cluster has only one database",
             _ if address_key == "cluster" => "put it into the URLs: `redis://user:password@host`",
             _ => "put it into the URL: `redis://user:password@host/database`",
         };
-        checked = Err(problems.add(entry.location, message, help));
+        checked = Err(problems.add(location, message, help));
     }
     checked
 }

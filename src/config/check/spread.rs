@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Checked, number, part};
+use super::Checked;
 use crate::config::file;
-use crate::config::node::Node;
-use crate::config::problem::{Problems, Reported, quote};
+use crate::config::located::Located;
+use crate::config::problem::{Problems, quote};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::rule::Limit;
-
-/// Each key with its mode, and the key of the other mode.
-const KEYS: [(&str, Mode, &str); 2] =
-    [("partitions", Mode::PerClient, "shards"), ("shards", Mode::Overall, "partitions")];
 
 /// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;
@@ -19,7 +15,8 @@ const DEFAULT_PARTITIONS: u32 = 64;
 /// Partitions the limits of a route by default, if all of them are PER_CLIENT with the same client. They share their
 /// partitions, so a single script call still decides all of them.
 pub(super) fn apply_default(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
-    let is_written = written.limits.iter().flatten().flatten().any(|limit| limit.partitions.is_some());
+    let is_written =
+        written.limits.items().iter().filter_map(Located::get).any(|limit| limit.partitions.get().is_some());
     let first = limits.first().map(|first| first.client.clone());
     let can_be_partitioned = |limit: &Limit| {
         let is_own = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
@@ -42,36 +39,30 @@ pub(super) struct Spread {
     count: u32,
 }
 
-pub(super) fn spread(
-    written: &file::Limit,
-    mode: Mode,
-    quota: &Quota,
-    node: &Node,
-    problems: &mut Problems,
-) -> Checked<Spread> {
-    let partitions = part(&written.partitions, node, "partitions", problems);
-    let shards = part(&written.shards, node, "shards", problems);
-    for (key, key_mode, instead) in KEYS.into_iter().filter(|(key, ..)| node.has(key)) {
+pub(super) fn spread(written: &file::Limit, mode: Mode, quota: &Quota, problems: &mut Problems) -> Checked<Spread> {
+    // Each key with its mode, and the key of the other mode.
+    let keys = [
+        ("partitions", &written.partitions, Mode::PerClient, "shards"),
+        ("shards", &written.shards, Mode::Overall, "partitions"),
+    ];
+    for (key, value, key_mode, instead) in keys.into_iter().filter(|(_, value, ..)| value.is_present()) {
         if key_mode != mode {
             let message = format!("{} has no effect on a limit with `mode: {mode}`", quote(key));
-            return Err(problems.add(
-                node.at(key).location,
-                message,
-                format!("leave it out, or use {}", quote(instead)),
-            ));
+            return Err(value.report(message, format!("leave it out, or use {}", quote(instead)), problems));
         }
         if let Algorithm::Redisson(_) = quota.algorithm() {
             let message = format!("{} cannot be used with `key`: Redisson defines the buckets", quote(key));
-            return Err(problems.add(node.at(key).location, message, "keep one of them"));
+            return Err(value.report(message, "keep one of them", problems));
         }
     }
-    let (key, count) = match mode {
-        Mode::PerClient => ("partitions", partitions?.copied()),
-        Mode::Overall => ("shards", shards?.copied()),
+    let value = match mode {
+        Mode::PerClient => &written.partitions,
+        Mode::Overall => &written.shards,
     };
-    let spread = Spread { mode, count: number(count, 1, node.at(key), problems)? };
+    value.optional(problems)?;
+    let spread = Spread { mode, count: value.number(1, problems)? };
     match mode {
-        Mode::Overall if spread.count > 1 => spread.check_shards(quota, node.at(key), problems).map(|()| spread),
+        Mode::Overall if spread.count > 1 => spread.check_shards(quota, value, problems).map(|()| spread),
         Mode::Overall | Mode::PerClient => Ok(spread),
     }
 }
@@ -85,15 +76,15 @@ impl Spread {
         }
     }
 
-    fn check_shards(&self, quota: &Quota, node: &Node, problems: &mut Problems) -> Result<(), Reported> {
+    fn check_shards(&self, quota: &Quota, written: &Located<u64>, problems: &mut Problems) -> Checked<()> {
         let (shards, min_permits) = (self.count, quota.rate().min(quota.capacity()));
         if let Algorithm::LeakyBucket(_) = quota.algorithm() {
             let message = "`shards` cannot be used with `leaky_bucket`, which has a single queue";
-            return Err(problems.add(node.location, message, "leave it out, or use `algorithm: gcra`"));
+            return Err(written.report(message, "leave it out, or use `algorithm: gcra`", problems));
         }
         if shards > min_permits {
             let message = format!("{shards} shards cannot share {min_permits} permits: each shard needs at least one");
-            return Err(problems.add(node.location, message, "use fewer shards"));
+            return Err(written.report(message, "use fewer shards", problems));
         }
         Ok(())
     }

@@ -2,55 +2,70 @@
 
 use std::path::PathBuf;
 
-use super::{Checked, part};
+use super::Checked;
 use crate::config::file;
-use crate::config::node::Node;
-use crate::config::problem::{Location, Problems, quote};
+use crate::config::located::Located;
+use crate::config::problem::{Location, Problems, Reported, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::store::settings::{RedisTls, TlsIdentity};
 use crate::tls::read_bounded;
 
 /// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
 pub(super) fn tls(
-    written: &Option<file::Tls>,
+    written: &Located<file::Tls>,
     may_use_tls: bool,
-    of: &Node,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<RedisTls>> {
-    let Some(written) = part(written, of, "tls", problems)? else { return Ok(None) };
-    let node = of.at("tls");
+    let Some(keys) = written.optional(problems)? else { return Ok(None) };
     if !may_use_tls {
-        return Err(problems.add(node.location, "`tls` has no effect without TLS", "use `rediss://...`"));
+        return Err(written.report("`tls` has no effect without TLS", "use `rediss://...`", problems));
     }
-    let mut path_of = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| files.path(path)));
-    let (ca, cert, key) = (path_of(&written.ca, "ca"), path_of(&written.cert, "cert"), path_of(&written.key, "key"));
-    let identity = match (cert?, key?) {
-        (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),
-        (None, None) => None,
-        (Some(_), None) => return Err(missing_pair("cert", "key", node, problems)),
-        (None, Some(_)) => return Err(missing_pair("key", "cert", node, problems)),
-    };
-    let tls = RedisTls { ca: ca?, identity };
+    let ca = keys.ca.optional(problems).map(|path| path.map(|path| files.path(path)));
+    let identity = identity(&keys.cert, &keys.key, files, problems)?;
+    let tls = RedisTls { ca: ca?, identity: identity.map(|(cert, key)| TlsIdentity { cert, key }) };
     if files.are_checked() {
-        check_files(&tls, node, problems)?;
+        check_files(&tls, keys, problems)?;
     }
     Ok(Some(tls))
 }
 
-pub(super) fn missing_pair(key: &str, missing: &str, node: &Node, problems: &mut Problems) -> super::Reported {
-    let message = format!("{} needs {}", quote(key), quote(missing));
-    problems.add(node.at(key).location, message, "set both the certificate and its private key")
+/// Converts a certificate and its private key, which need each other.
+pub(super) fn identity(
+    cert: &Located<String>,
+    key: &Located<String>,
+    files: ReferencedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<Option<(PathBuf, PathBuf)>> {
+    match (cert.optional(problems)?, key.optional(problems)?) {
+        (Some(cert), Some(key)) => Ok(Some((files.path(cert), files.path(key)))),
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(missing_pair(cert, "`cert` needs `key`", problems)),
+        (None, Some(_)) => Err(missing_pair(key, "`key` needs `cert`", problems)),
+    }
+}
+
+fn missing_pair(written: &Located<String>, message: &str, problems: &mut Problems) -> Reported {
+    written.report(message, "set both the certificate and its private key", problems)
+}
+
+/// Returns the location of the file with this key.
+#[cfg(feature = "tls")]
+pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Location {
+    let [(_, first), ..] = places;
+    places.into_iter().find(|(name, _)| *name == key).map_or(first.location, |(_, written)| written.location)
 }
 
 #[cfg(feature = "tls")]
-fn check_files(tls: &RedisTls, node: &Node, problems: &mut Problems) -> Checked<()> {
-    let bad = crate::store::settings::tls::read(tls).err();
-    bad.map_or(Ok(()), |bad| Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)))
+fn check_files(tls: &RedisTls, written: &file::Tls, problems: &mut Problems) -> Checked<()> {
+    crate::store::settings::tls::read(tls).map(drop).map_err(|bad| {
+        let places = [("ca", &written.ca), ("cert", &written.cert), ("key", &written.key)];
+        problems.add(place_of(bad.key, places), bad.to_string(), bad.help)
+    })
 }
 
 #[cfg(not(feature = "tls"))]
-fn check_files(_: &RedisTls, _: &Node, _: &mut Problems) -> Checked<()> {
+fn check_files(_: &RedisTls, _: &file::Tls, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
@@ -70,12 +85,11 @@ pub(super) fn check_trust_anchors(_: &RedisTls, _: Location, _: &mut Problems) -
 }
 
 pub(super) fn password_file(
-    written: &Option<String>,
-    of: &Node,
+    written: &Located<String>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<PathBuf>> {
-    let Some(text) = part(written, of, "password_file", problems)? else { return Ok(None) };
+    let Some(text) = written.optional(problems)? else { return Ok(None) };
     let path = files.path(text);
     let error = if files.are_checked() { read_bounded(&path).err() } else { None };
     match error {
@@ -83,7 +97,7 @@ pub(super) fn password_file(
         Some(error) => {
             let message = format!("{} {error}", quote(&path.to_string_lossy()));
             let help = error.help(&path).unwrap_or_else(|| "the file contains only the password".into());
-            Err(problems.add(of.at("password_file").location, message, help))
+            Err(written.report(message, help, problems))
         }
     }
 }

@@ -2,59 +2,52 @@
 
 use http::HeaderValue;
 
-use super::{Checked, duration, needed, part};
+use super::Checked;
 use crate::config::file;
-use crate::config::node::Node;
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
 use crate::config::units::{Bytes, Millis};
 use crate::upgrade::{TunnelLimits, Upgrades};
 
-pub(super) fn upgrades(written: &file::Route, node: &Node, problems: &mut Problems) -> Checked<Upgrades> {
+pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<Upgrades> {
     let default = Upgrades::default();
-    let Some(written) = part(&written.upgrades, node, "upgrades", problems)? else { return Ok(default) };
-    let node = node.at("upgrades");
-    match written {
-        file::Upgrades::Protocols(list) => Ok(Upgrades { protocols: protocols(list, node, problems)?, ..default }),
-        file::Upgrades::Bounded(written) => {
-            let list = part(&written.protocols, node, "protocols", problems)?;
-            let protocols = match list {
-                Some(list) => protocols(list, node.at("protocols"), problems)?,
+    match route.upgrades.optional(problems)? {
+        None => Ok(default),
+        Some(ValueOrMap::Value(list)) => Ok(Upgrades { protocols: protocols(list, problems)?, ..default }),
+        Some(ValueOrMap::Map(written)) => {
+            let protocols = match written.protocols.optional(problems)? {
+                Some(list) => protocols(list, problems)?,
                 None => default.protocols,
             };
+            written.idle_timeout.optional(problems)?;
             let limits = TunnelLimits {
-                idle_timeout: duration(
-                    part(&written.idle_timeout, node, "idle_timeout", problems)?.copied(),
-                    default.limits.idle_timeout,
-                ),
-                max_time: part(&written.max_time, node, "max_time", problems)?.copied().map(Millis::duration),
-                max_bytes: part(&written.max_bytes, node, "max_bytes", problems)?.map(|Bytes(bytes)| *bytes),
+                idle_timeout: written.idle_timeout.duration(default.limits.idle_timeout),
+                max_time: written.max_time.optional(problems)?.copied().map(Millis::duration),
+                max_bytes: written.max_bytes.optional(problems)?.map(|Bytes(bytes)| *bytes),
             };
             Ok(Upgrades { protocols, limits })
         }
     }
 }
 
-fn protocols(list: &[Option<String>], node: &Node, problems: &mut Problems) -> Checked<Vec<HeaderValue>> {
-    let pairs = list.iter().zip(node.items());
-    let checked: Vec<_> = pairs.map(|(text, node)| protocol(needed(text, node, problems)?, node, problems)).collect();
+fn protocols(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<HeaderValue>> {
+    let checked: Vec<_> = list.iter().map(|written| protocol(written, problems)).collect();
     checked.into_iter().collect()
 }
 
-fn protocol(text: &str, node: &Node, problems: &mut Problems) -> Checked<HeaderValue> {
+fn protocol(written: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
+    let text = written.required(problems)?.as_str();
     let lower = text.to_ascii_lowercase();
     if lower == "h2c" || lower == "h2" || lower.starts_with("http/") {
         let message = format!("{} is not allowed: its requests would bypass the limits", quote(text));
-        return Err(problems.add(
-            node.location,
-            message,
-            "leave it out: HTTP/2 starts with its preface and not with `Upgrade`",
-        ));
+        let help = "leave it out: HTTP/2 starts with its preface and not with `Upgrade`";
+        return Err(written.report(message, help, problems));
     }
     match HeaderValue::from_str(text) {
         Ok(value) if is_protocol(text) => Ok(value),
         _ => {
             let message = format!("{} is not a protocol name", quote(text));
-            Err(problems.add(node.location, message, "use a name with an optional version: `websocket`, `SPDY/3.1`"))
+            Err(written.report(message, "use a name with an optional version: `websocket`, `SPDY/3.1`", problems))
         }
     }
 }

@@ -1,8 +1,11 @@
 //! TLS to upstreams. Reads the files once, so that errors are reported before the first request.
 
-use super::{Checked, part, tls as store_tls};
+use super::Checked;
+use super::tls::identity;
+#[cfg(feature = "gateway")]
+use super::tls::place_of;
 use crate::config::file;
-use crate::config::node::Node;
+use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
@@ -10,56 +13,41 @@ use crate::upstream::settings::{Target, TlsIdentity, UpstreamTls};
 
 /// Converts `tls` of an upstream. Returns `None` if no target uses TLS.
 pub(super) fn tls(
-    written: &Option<file::UpstreamTls>,
+    written: &Located<file::UpstreamTls>,
     targets: &[Target],
-    of: &Node,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<UpstreamTls>> {
-    let node = of.at("tls");
     let uses_tls = targets.iter().any(|target| matches!(target, Target::Https(_)));
-    let tls = match part(written, of, "tls", problems)? {
+    let tls = match written.optional(problems)? {
         Some(_) if !uses_tls => {
             let help = "use `https://...` for targets with TLS";
-            return Err(problems.add(node.location, "`tls` has no effect without an `https://` target", help));
+            return Err(written.report("`tls` has no effect without an `https://` target", help, problems));
         }
-        Some(written) => settings(written, node, files, problems)?,
+        Some(written) => settings(written, files, problems)?,
         None if uses_tls => UpstreamTls::default(),
         None => return Ok(None),
     };
     if files.are_checked() {
-        check_files(&tls, node, problems)?;
+        check_files(&tls, written, problems)?;
     }
     Ok(Some(tls))
 }
 
-fn settings(
-    written: &file::UpstreamTls,
-    node: &Node,
-    files: ReferencedFiles<'_>,
-    problems: &mut Problems,
-) -> Checked<UpstreamTls> {
-    let mut path_of = |value: &Option<String>, key| Ok(part(value, node, key, problems)?.map(|path| files.path(path)));
-    let (ca, cert, key) = (path_of(&written.ca, "ca")?, path_of(&written.cert, "cert")?, path_of(&written.key, "key")?);
-    let identity = match (cert, key) {
-        (Some(cert), Some(key)) => Some(TlsIdentity { cert, key }),
-        (None, None) => None,
-        (Some(_), None) => return Err(store_tls::missing_pair("cert", "key", node, problems)),
-        (None, Some(_)) => return Err(store_tls::missing_pair("key", "cert", node, problems)),
-    };
-    let server_name = part(&written.server_name, node, "server_name", problems)?.cloned();
+fn settings(written: &file::UpstreamTls, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<UpstreamTls> {
+    let ca = written.ca.optional(problems)?.map(|path| files.path(path));
+    let identity = identity(&written.cert, &written.key, files, problems)?;
+    let identity = identity.map(|(cert, key)| TlsIdentity { cert, key });
+    let server_name = written.server_name.optional(problems)?.cloned();
     if let Some(name) = server_name.as_deref().filter(|name| !is_name(name)) {
-        let message = format!("{} is not a server name", quote(name));
-        return Err(problems.add(
-            node.at("server_name").location,
-            message,
-            "use a host name or an IP address, without a port",
-        ));
+        let (message, help) =
+            (format!("{} is not a server name", quote(name)), "use a host name or an IP address, without a port");
+        return Err(written.server_name.report(message, help, problems));
     }
-    let verify = part(&written.verify, node, "verify", problems)?.copied().unwrap_or(true);
+    let verify = written.verify.optional(problems)?.copied().unwrap_or(true);
     if !verify && ca.is_some() {
         let help = "leave `verify` out to verify certificates with `ca`";
-        return Err(problems.add(node.at("verify").location, "`ca` has no effect with `verify: false`", help));
+        return Err(written.verify.report("`ca` has no effect with `verify: false`", help, problems));
     }
     Ok(UpstreamTls { ca, server_name, identity, verify, ..UpstreamTls::default() })
 }
@@ -69,17 +57,20 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(feature = "gateway")]
-fn check_files(tls: &UpstreamTls, node: &Node, problems: &mut Problems) -> Checked<()> {
+fn check_files(tls: &UpstreamTls, written: &Located<file::UpstreamTls>, problems: &mut Problems) -> Checked<()> {
     use crate::upstream::tls::{TlsSetupError, check};
 
-    match check(tls) {
-        Ok(()) => Ok(()),
-        Err(TlsSetupError::File(bad)) => Err(problems.add(node.at(bad.key).location, bad.to_string(), bad.help)),
-        Err(error) => Err(problems.add(node.location, error.to_string(), "set `tls: { ca: FILE }`")),
+    match (check(tls), written.get()) {
+        (Ok(()), _) => Ok(()),
+        (Err(TlsSetupError::File(bad)), Some(keys)) => {
+            let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
+            Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
+        }
+        (Err(error), _) => Err(written.report(error.to_string(), "set `tls: { ca: FILE }`", problems)),
     }
 }
 
 #[cfg(not(feature = "gateway"))]
-fn check_files(_: &UpstreamTls, _: &Node, _: &mut Problems) -> Checked<()> {
+fn check_files(_: &UpstreamTls, _: &Located<file::UpstreamTls>, _: &mut Problems) -> Checked<()> {
     Ok(())
 }

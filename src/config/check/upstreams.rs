@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
-use super::{Checked, duration, needed, number, part, upstream_tls};
+use super::{Checked, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
-use crate::config::node::{Entry, Node};
+use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
@@ -19,20 +19,11 @@ type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 const TARGET_HELP: &str =
     "a target is `http://host`, `http://host:port`, the same with `https://`, `unix:/path`, or `builtin:echo`";
 
-pub(super) fn upstreams(
-    file: &File,
-    root: &Node,
-    files: ReferencedFiles<'_>,
-    problems: &mut Problems,
-) -> Checked<Upstreams> {
-    let Some(written) = part(&file.upstreams, root, "upstreams", problems)? else { return Ok(Upstreams::new()) };
+pub(super) fn upstreams(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Upstreams> {
+    let Some(written) = file.upstreams.optional(problems)? else { return Ok(Upstreams::new()) };
     let mut upstreams = Ok(Upstreams::new());
-    for Entry { key, value, .. } in root.at("upstreams").entries() {
-        let written = written.get(key).and_then(Option::as_ref);
-        match written
-            .ok_or_else(|| problems.reported(value.location))
-            .and_then(|one| upstream(key, one, value, files, problems))
-        {
+    for (name, located) in written {
+        match located.required(problems).and_then(|written| upstream(name, written, files, problems)) {
             Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
             Err(reported) => upstreams = Err(reported),
         }
@@ -43,39 +34,29 @@ pub(super) fn upstreams(
 fn upstream(
     name: &str,
     written: &file::Upstream,
-    node: &Node,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
-    let targets = needed(&written.targets, node, problems)?.iter().zip(node.at("targets").items());
-    let targets: Vec<_> = targets
-        .map(|(written, node)| {
-            let url = needed(&needed(written, node, problems)?.url, node, problems)?;
-            target(url, node.at("url"), problems)
-        })
-        .collect();
+    let targets = written.targets.required(problems)?.iter();
+    let targets: Vec<_> = targets.map(|written| target(&written.required(problems)?.url, problems)).collect();
     let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
-    let tls = upstream_tls::tls(&written.tls, &targets, node, files, problems)?;
+    let tls = upstream_tls::tls(&written.tls, &targets, files, problems)?;
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
-        protocol: written.protocol.unwrap_or_default(),
-        connect_timeout: duration(written.connect_timeout, default.connect_timeout),
-        response_timeout: duration(written.response_timeout, default.response_timeout),
-        body_timeout: duration(written.body_timeout, default.body_timeout),
-        max_connections: number(
-            written.max_connections,
-            default.max_connections,
-            node.at("max_connections"),
-            problems,
-        )?,
-        queue: number(written.queue, default.queue, node.at("queue"), problems)?,
-        queue_timeout: duration(written.queue_timeout, default.queue_timeout),
+        protocol: written.protocol.get().copied().unwrap_or_default(),
+        connect_timeout: written.connect_timeout.duration(default.connect_timeout),
+        response_timeout: written.response_timeout.duration(default.response_timeout),
+        body_timeout: written.body_timeout.duration(default.body_timeout),
+        max_connections: written.max_connections.number(default.max_connections, problems)?,
+        queue: written.queue.number(default.queue, problems)?,
+        queue_timeout: written.queue_timeout.duration(default.queue_timeout),
         ..default
     })
 }
 
-fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
+fn target(written: &Located<String>, problems: &mut Problems) -> Checked<Target> {
+    let url = written.required(problems)?.as_str();
     let (message, help) = match url.split_once(':') {
         Some(("builtin", "echo")) => return Ok(Target::Echo),
         Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "use `builtin:echo`"),
@@ -90,7 +71,7 @@ fn target(url: &str, node: &Node, problems: &mut Problems) -> Checked<Target> {
         },
         _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
     };
-    Err(problems.add(node.location, message, help))
+    Err(written.report(message, help, problems))
 }
 
 /// Parses the authority of a target. Requests keep their path and query, so a target must have neither.

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
-
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
 use super::{HOUR, SECOND};
 use crate::config::keys::Kind::{
     Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size, Text, Whole, Word,
 };
 use crate::config::keys::shape;
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Millis};
 use crate::tls::settings::TlsVersion;
 use crate::upstream::settings::Protocol;
@@ -20,7 +19,7 @@ shape! {
     /// A Tower layer uses only `store`, `clients`, `requests` and `routes`.
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
-        listen: Vec<Option<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
+        listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
         /// The highest number of client connections over all entries of `listen`. At this number the gateway closes a
         /// connection that waits for its client, or else rejects the new one.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
@@ -37,9 +36,9 @@ shape! {
         /// How to interpret paths and header fields of requests.
         requests: Requests = Map(&REQUESTS), Optional;
         /// The servers that requests are forwarded to, by name.
-        upstreams: BTreeMap<String, Option<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
+        upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
         /// The routes with their upstreams and limits. The first route that matches a request applies.
-        routes: Vec<Option<Route>> = Many(&Map(&ROUTE)), Required("routes: [{ name: all, match: { path: /** } }]");
+        routes: Vec<Located<Route>> = Many(&Map(&ROUTE)), Required("routes: [{ name: all, match: { path: /** } }]");
     }
 }
 
@@ -82,16 +81,8 @@ shape! {
         http2: bool = Flag, Default("true");
         /// Whether each connection starts with a PROXY protocol header, version 1 or 2. Only `trusted_proxies` may
         /// connect then, and the header names the client address. A map enables it as well.
-        proxy_protocol: ProxyProtocol = OrMap(&Flag, &PROXY_PROTOCOL), Default("false");
+        proxy_protocol: ValueOrMap<bool, ProxySettings> = OrMap(&Flag, &PROXY_PROTOCOL), Default("false");
     }
-}
-
-/// Whether a listener expects a PROXY protocol header.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(crate) enum ProxyProtocol {
-    Flag(bool),
-    Settings(ProxySettings),
 }
 
 shape! {
@@ -110,7 +101,7 @@ shape! {
     LISTEN_TLS: ListenTls = "`tls` of a listener" {
         /// The certificates. The gateway presents the one that matches the client's server name (SNI), or else the
         /// first.
-        certificates: Vec<Option<Certificate>> =
+        certificates: Vec<Located<Certificate>> =
             OneOrMany(&Map(&CERTIFICATE)), Required("certificates: [{ cert: api.pem, key: api.key }]");
         /// The oldest TLS version that is accepted, in quotes.
         min_version: TlsVersion = Word(TlsVersion::WORDS), Default("1.2");
@@ -158,7 +149,7 @@ shape! {
         /// Instead of `url`: some nodes of a Redis Cluster, each `redis://[user:password@]host[:port]`, or `rediss://`
         /// for TLS. The gateway discovers the other nodes. The user and password of the first node are used for all
         /// nodes.
-        cluster: Vec<Option<String>> = OneOrMany(&Secret), Optional;
+        cluster: Vec<Located<String>> = OneOrMany(&Secret), Optional;
         /// The user at the master. Only with `sentinel`; otherwise put it into `url`.
         user: String = Text, Optional;
         /// The password at the master. Only with `sentinel`; otherwise put it into `url`.
@@ -194,7 +185,7 @@ shape! {
     SENTINEL: Sentinel = "`sentinel`" {
         /// The sentinels, each `redis://[user:password@]host:port`, or `rediss://` for TLS. One reachable sentinel is
         /// enough.
-        urls: Vec<Option<String>> =
+        urls: Vec<Located<String>> =
             OneOrMany(&Secret), Required("urls: [redis://s1:26379, redis://s2:26379, redis://s3:26379]");
         /// The name of the master in the configuration of the sentinels.
         master: String = Name, Required("master: mymaster");
@@ -223,7 +214,7 @@ shape! {
     /// A group of servers that requests are forwarded to.
     UPSTREAM: Upstream = "an upstream" {
         /// The servers of the upstream; requests are distributed round-robin.
-        targets: Vec<Option<Target>> = OneOrMany(&Short("url", &TARGET)), Required("targets: [http://127.0.0.1:9000]");
+        targets: Vec<Located<Target>> = OneOrMany(&Short("url", &TARGET)), Required("targets: [http://127.0.0.1:9000]");
         /// The protocol between the gateway and the targets.
         protocol: Protocol = Word(Protocol::WORDS), Default("auto");
         /// TLS to targets with `https://`.

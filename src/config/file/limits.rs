@@ -1,14 +1,11 @@
 //! The keys of clients, requests, routes and limits.
 
-use std::collections::BTreeMap;
-
-use serde::Deserialize;
-
 use super::HOUR;
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Text, Whole, Word,
 };
 use crate::config::keys::{Key, Presence, Shape, shape};
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Interval, Millis};
 use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
@@ -25,7 +22,7 @@ shape! {
     /// How to find the address of a client.
     CLIENTS: Clients = "`clients`" {
         /// Networks of proxies whose `X-Forwarded-For` is trusted; the field is read from right to left.
-        trusted_proxies: Vec<Option<String>> = List(&Text), Default("[]");
+        trusted_proxies: Vec<Located<String>> = List(&Text), Default("[]");
         /// The leading bits of an IPv6 address that identify a client.
         ipv6_prefix: u64 = Whole(32, 128), Default("64");
     }
@@ -42,9 +39,9 @@ shape! {
         underscores: Underscores = Word(Underscores::WORDS), Default("drop");
         /// Fields to remove unless a trusted proxy sent them. `default` stands for the list in
         /// [security.md](security.md); a `*` at the end matches any suffix.
-        strip: Vec<Option<String>> = List(&Text), Default("[default]");
+        strip: Vec<Located<String>> = List(&Text), Default("[default]");
         /// Exceptions to `strip`: fields to keep.
-        keep: Vec<Option<String>> = List(&Text), Default("[]");
+        keep: Vec<Located<String>> = List(&Text), Default("[]");
     }
 }
 
@@ -58,30 +55,22 @@ shape! {
         /// The name of the upstream to forward to. Required for the gateway, not for a layer.
         upstream: String = Text, Optional;
         /// The limits of the route; a request is charged to all of them or to none. At most 100, candidates included.
-        limits: Vec<Option<Limit>> = List(&Map(&LIMIT)), Default("[]");
+        limits: Vec<Located<Limit>> = List(&Map(&LIMIT)), Default("[]");
         /// The largest request body.
         max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
         /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
-        upgrades: Upgrades = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
+        upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
         /// The response fields that report the remaining permits to clients.
-        headers: Vec<Option<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
+        headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
     }
-}
-
-/// Protocols that clients may switch to.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Upgrades {
-    Protocols(Vec<Option<String>>),
-    Bounded(BoundedUpgrades),
 }
 
 shape! {
     /// Protocols that clients may switch to, with the bounds of switched connections.
     UPGRADES: BoundedUpgrades = "`upgrades`" {
         /// The protocols, as in the field `Upgrade`. HTTP is not allowed, because its requests would bypass the limits.
-        protocols: Vec<Option<String>> = List(&Text), Default("[websocket]");
+        protocols: Vec<Located<String>> = List(&Text), Default("[websocket]");
         /// The longest time without data in either direction.
         idle_timeout: Millis = Duration(1, 24 * HOUR), Default("1h");
         /// The longest lifetime of a switched connection. Unlimited by default.
@@ -99,9 +88,9 @@ shape! {
         /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`.
         path: String = Text, Optional;
         /// The methods that match.
-        methods: Vec<Option<String>> = OneOrMany(&Text), Optional;
+        methods: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// Fields that a request must have, each with exactly this value.
-        headers: BTreeMap<String, Option<String>> = Kind::Fields, Optional;
+        headers: Vec<(String, Located<String>)> = Kind::Fields, Optional;
     }
 }
 
@@ -115,7 +104,7 @@ shape! {
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
         /// `path`, `tls:subject`, `tls:san`, in a layer `extension` (the `ClientKey` in the request's extensions), or a
         /// list of these. Required for `PER_CLIENT`.
-        client: Vec<Option<String>> = OneOrMany(&Text), Optional;
+        client: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// Permits per interval. Required unless `adopt` is set.
         rate: u64 = Whole(1, MAX_PERMITS), Optional;
         /// The interval of the rate. Required unless `adopt` is set. Calendar units are only for `fixed_window`.
@@ -139,7 +128,7 @@ shape! {
         /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.
         shards: u64 = Whole(1, MAX_SHARDS), Optional;
         /// Permits per request.
-        permits: Permits = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
+        permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
         /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
         /// default is the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
@@ -170,14 +159,6 @@ shape! {
         /// The highest cost. A request with a higher value is rejected with 400.
         max: u64 = Whole(1, MAX_PERMITS), Optional;
     }
-}
-
-/// Permits per request.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Permits {
-    Fixed(u64),
-    Header(HeaderPermits),
 }
 
 /// The quota keys of a limit. To put a candidate into force, move its keys into the limit.

@@ -1,18 +1,16 @@
-//! The keys of the rule file, each described once, at the field that its value is deserialized into.
+//! The keys of the rule file, each described once, at the field for its value.
 //!
-//! A field is `None` if the key is absent or its value is invalid. Defaults are applied later, in
-//! [`check`](super::check).
+//! Defaults are applied later, in [`check`](super::check).
 
 mod gateway;
 mod limits;
 
 pub(crate) use self::gateway::{
-    CERTIFICATE, CLIENT_AUTH, Certificate, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, PROXY_PROTOCOL,
-    ProxyProtocol, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
+    CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls,
+    PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, Permits, REQUESTS, ROUTE, Requests, Route,
-    UPGRADES, Upgrades,
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,
 };
 use super::keys::Shape;
 

@@ -9,3 +9,10 @@ fn misspelt_required_key_is_not_reported_as_missing() {
     let errors = Config::parse_for_gateway(text).expect_err("errors").to_string();
     assert!(errors.matches("did you mean").count() == 5 && errors.ends_with("\n5 errors"), "{errors}");
 }
+
+/// Regression test: without `match`, the keys of the route were read as names of header fields.
+#[test]
+fn misspelt_key_of_a_route_is_no_header_field() {
+    let errors = problems("routes:\n  - name: a\n    max_boddy: 1KiB\n");
+    assert!(errors.contains("unknown key `max_boddy`") && !errors.contains("no rule can read it"), "{errors}");
+}
