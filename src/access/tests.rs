@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Empty};
 use tower::Layer;
 
 use super::*;
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, ListenAddress};
 use crate::layer::RateLimitLayer;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::{BoxError, ResponseBody};
@@ -70,7 +70,7 @@ fn start() -> Running {
     let metrics = Arc::new(Metrics::new());
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
     let service = AccessLogLayer.layer(layer.layer(Panicking));
-    let listen = Listen::new("127.0.0.1:0".parse().unwrap());
+    let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();

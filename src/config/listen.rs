@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Duration;
 
 use crate::tls::settings::ListenTls;
@@ -93,12 +92,12 @@ impl ListenAddress {
             Self::Unix(path) => Some(path),
         }
     }
-}
 
-impl FromStr for ListenAddress {
-    type Err = AddressError;
-
-    fn from_str(text: &str) -> Result<Self, AddressError> {
+    /// Parses an address in the syntax of the rule file.
+    ///
+    /// # Errors
+    /// The text is neither an address with a port nor the path of a Unix socket.
+    pub(crate) fn parse(text: &str) -> Result<Self, AddressError> {
         match text.strip_prefix("unix:") {
             None => text.parse().map(Self::Tcp).map_err(|_| AddressError::Unrecognized),
             Some(path) => socket_path(path).map(Self::Unix),

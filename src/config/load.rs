@@ -11,22 +11,22 @@ use super::{Config, Purpose, Source};
 /// The largest size of a rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
-/// The reasons why a rule file cannot be loaded.
+/// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigLoadError {
-    /// The file could not be read.
+    /// The file cannot be opened or read.
     Unreadable {
         /// The path of the file.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
-    /// The file has errors.
+    /// The file has errors, is larger than 1 MiB, or is not UTF-8.
     Invalid {
         /// The path of the file.
         path: PathBuf,
-        /// All errors.
+        /// All errors of the file.
         problems: Problems,
     },
 }

@@ -45,7 +45,8 @@ use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;
 
-/// The configuration from a valid rule file.
+/// The configuration from a valid rule file of at most 1 MiB. Parsing also reads the certificate and password files that
+/// the rule file names, and reports errors in them.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The listeners for clients. At least one if the file was read for the gateway.
@@ -98,24 +99,26 @@ enum Purpose {
 
 impl Config {
     /// The default address of the admin listener: reachable only from this machine.
-    pub const DEFAULT_ADMIN: ListenAddress =
+    pub(crate) const DEFAULT_ADMIN: ListenAddress =
         ListenAddress::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 9901)));
 
     /// The default of `max_connections`, which Envoy recommends for edge proxies.
-    pub const DEFAULT_MAX_CONNECTIONS: usize = 50_000;
+    pub(crate) const DEFAULT_MAX_CONNECTIONS: usize = 50_000;
 
-    /// Parses a rule file for a Tower layer: `listen` and the routes' `upstream` are optional.
+    /// Parses a rule file for a Tower layer: `listen` and the routes' `upstream` are optional. Relative paths start at the
+    /// current folder.
     ///
     /// # Errors
-    /// Returns all errors of the text.
+    /// Returns all errors of the text, with their positions.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         Self::read(text, Source { purpose: Purpose::Layer, files: ReferencedFiles::in_current_folder() })
     }
 
-    /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route.
+    /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route. Relative paths start at
+    /// the current folder.
     ///
     /// # Errors
-    /// Returns all errors of the text.
+    /// Returns all errors of the text, with their positions.
     pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
         Self::read(text, Source { purpose: Purpose::Gateway, files: ReferencedFiles::in_current_folder() })
     }

@@ -66,7 +66,8 @@ impl Listeners {
         metrics: &Arc<Metrics>,
     ) -> Result<Option<Arc<Termination>>, GatewayStartError> {
         let Some(settings) = &entry.tls else { return Ok(None) };
-        let tls = Arc::new(Termination::new(settings, entry.http2)?);
+        let tls = Termination::new(settings, entry.http2).map_err(|error| GatewayStartError::Tls(Box::new(error)))?;
+        let tls = Arc::new(tls);
         let user = format!("listener {}", entry.address);
         self.watchers.push(CertificateWatcher::new(
             Arc::clone(&tls) as _,

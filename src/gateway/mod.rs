@@ -39,12 +39,13 @@ use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, Server};
 use crate::store::{Store, StoreOpenError};
-use crate::tls::{CertificateWatcher, TlsSetupError};
+use crate::tls::CertificateWatcher;
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{TargetStates, Upstreams};
 
-/// A running gateway.
+/// A running gateway: an HTTP reverse proxy with rate limits. Its threads have their own Tokio runtimes, so it needs no
+/// runtime of the caller.
 #[derive(Debug)]
 pub struct Gateway {
     addresses: Vec<ListenAddress>,
@@ -73,7 +74,7 @@ struct AdminThread {
     end: oneshot::Sender<()>,
 }
 
-/// The error of a gateway that cannot start.
+/// The error of [`Gateway::start`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GatewayStartError {
@@ -94,10 +95,10 @@ pub enum GatewayStartError {
     /// TLS cannot be set up: a certificate or key file has changed since the rule file was checked.
     #[error(transparent)]
     Tls(Box<dyn std::error::Error + Send + Sync>),
-    /// The store cannot be opened.
+    /// The store cannot be opened; see [`StoreOpenError`]. An unreachable store is not an error.
     #[error(transparent)]
     Store(#[from] StoreOpenError),
-    /// The layer cannot be built.
+    /// The layer cannot be built. A gateway opens its own store, so this does not occur today.
     #[error(transparent)]
     Layer(#[from] LayerError),
     /// The operating system cannot start a thread, or the runtime cannot be created.
@@ -119,16 +120,11 @@ struct Worker {
     workers: usize,
 }
 
-impl From<TlsSetupError> for GatewayStartError {
-    fn from(error: TlsSetupError) -> Self {
-        Self::Tls(Box::new(error))
-    }
-}
-
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a gateway with at least one worker. It serves requests when this returns.
+    /// Starts a gateway with `workers` threads for requests, at least one, and one thread for the admin listener. It
+    /// serves requests when this returns.
     ///
     /// # Errors
     /// See [`GatewayStartError`]. An unreachable store or upstream is not an error.
@@ -199,12 +195,12 @@ impl Gateway {
         &self.addresses
     }
 
-    /// Returns the address of the admin listener.
+    /// Returns the address of the admin listener; `None` with `admin: off`.
     pub fn admin_address(&self) -> Option<&ListenAddress> {
         self.admin_address.as_ref()
     }
 
-    /// Makes the readiness check fail, so that load balancers remove this gateway. Requests are still served.
+    /// Makes the readiness check (`/readyz`) fail, so that load balancers remove this gateway. It still serves requests.
     pub fn fail_readiness(&self) {
         self.readiness.fail();
     }

@@ -55,6 +55,7 @@ mod overflow;
 mod pictures;
 mod program;
 mod proxy_protocol;
+mod public_api;
 mod rate_limiter;
 mod readme;
 mod redis_acl;

@@ -89,7 +89,7 @@ pub(super) fn admin(file: &File, problems: &mut Problems) -> Checked<Option<List
 }
 
 fn address(text: &str, at: Location, problems: &mut Problems) -> Checked<ListenAddress> {
-    text.parse().map_err(|fault| problems.add(at, format!("{} {fault}", quote(text)), ADDRESS_HELP))
+    ListenAddress::parse(text).map_err(|fault| problems.add(at, format!("{} {fault}", quote(text)), ADDRESS_HELP))
 }
 
 /// Reports listeners with `proxy_protocol` if there are no trusted proxies, since no client could connect.

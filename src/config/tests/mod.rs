@@ -68,7 +68,7 @@ fn problems(text: &str) -> String {
 #[test]
 fn listeners_and_clients_are_read() {
     let config = parse(FULL);
-    let address = |text: &str| text.parse().expect("an address");
+    let address = |text| ListenAddress::parse(text).expect("an address");
     let seconds = Duration::from_secs;
     assert_eq!(
         config.listen,

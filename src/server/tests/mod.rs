@@ -22,6 +22,7 @@ mod panics;
 mod slow;
 
 use super::*;
+use crate::config::ListenAddress;
 use crate::wire::raw::Raw;
 use crate::wire::{soon, until};
 
@@ -35,7 +36,7 @@ struct Running {
 }
 
 fn listen() -> Listen {
-    let address = "127.0.0.1:0".parse().unwrap();
+    let address = ListenAddress::parse("127.0.0.1:0").unwrap();
     Listen { max_connections: 100, header_timeout: LONG, idle_timeout: LONG, ..Listen::new(address) }
 }
 

@@ -27,7 +27,7 @@ impl testing::Handler for Fragile {
 async fn listener_survives_a_panic_of_its_task() {
     let breaks = Arc::new(AtomicBool::new(false));
     let (_trigger, drain) = Drain::new();
-    let listener = bind_one(&"127.0.0.1:0".parse().unwrap());
+    let listener = bind_one(&ListenAddress::parse("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();
     let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
     let serving = tokio::spawn(server.serve(listener, testing::HandlerService(Fragile(Arc::clone(&breaks)))));

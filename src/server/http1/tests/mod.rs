@@ -21,7 +21,7 @@ use proptest::test_runner::TestRunner;
 use tokio::net::TcpListener;
 
 use super::may_contain_end;
-use crate::config::Listen;
+use crate::config::{Listen, ListenAddress};
 use crate::metrics::Metrics;
 use crate::server::testing::{Handler, HandlerService};
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
@@ -38,7 +38,7 @@ struct Running {
 
 fn start<H: Handler>(handler: H) -> Running {
     let long = Duration::from_secs(60);
-    let address = "127.0.0.1:0".parse().unwrap();
+    let address = ListenAddress::parse("127.0.0.1:0").unwrap();
     let listen = Listen { header_timeout: long, idle_timeout: long, ..Listen::new(address) };
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, advance};
 
 use super::send_queue::SendQueue;
 use super::*;
-use crate::config::Listen;
+use crate::config::{Listen, ListenAddress};
 use crate::metrics::Metrics;
 use crate::server::Server;
 use crate::server::drain::Drain;
@@ -39,7 +39,7 @@ async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
 
 #[tokio::test(start_paused = true)]
 async fn ping_ack_that_is_read_late_keeps_the_connection() {
-    let listen = Listen::new("127.0.0.1:0".parse().unwrap());
+    let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
     let metrics = Arc::new(Metrics::new());
     let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
     let (mut client, stream) = UnixStream::pair().unwrap();

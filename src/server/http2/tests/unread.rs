@@ -46,7 +46,7 @@ struct Received {
 impl Unread {
     /// Starts a connection whose client has opened all windows. All requests get this response.
     async fn start(response: fn() -> Response<Full<Bytes>>) -> Self {
-        let listen = Listen::new("127.0.0.1:0".parse().unwrap());
+        let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
         let metrics = Arc::new(Metrics::new());
         let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
         let (mut client, stream) = UnixStream::pair().unwrap();

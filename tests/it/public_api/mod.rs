@@ -1,0 +1,112 @@
+//! Pins the public API: `tests/it/snapshots/public_api.txt` lists the items that `src/lib.rs` exports, with their
+//! signatures.
+
+mod items;
+mod source;
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::fs;
+
+use self::items::{PublicItems, public_items};
+use self::source::{Definition, Library};
+use crate::support::pages;
+
+const SNAPSHOT: &str = "tests/it/snapshots/public_api.txt";
+
+/// The crates whose items are in public signatures: their breaking releases are breaking releases of this crate.
+/// redis-rs and deadpool-redis are not, so that the client of Redis can change.
+const CRATES: [&str; 6] = ["bytes", "http", "http_body_util", "prometheus_client", "std", "tower"];
+
+/// The highest number of public types, so that users can read the list.
+const MAX_TYPES: usize = 40;
+
+#[test]
+fn public_items_match_the_snapshot() {
+    let path = pages::root().join(SNAPSHOT);
+    let listed = list(&items());
+    if std::env::var_os("UPDATE_PUBLIC_API").is_some() {
+        fs::write(&path, &listed).expect("the snapshot can be written");
+    }
+    let pinned = fs::read_to_string(&path).unwrap_or_default();
+    let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+    let (before, now) = (lines(&pinned), lines(&listed));
+    let removed: Vec<_> = before.difference(&now).collect();
+    let added: Vec<_> = now.difference(&before).collect();
+    assert!(
+        pinned == listed,
+        "the public API has changed.\nremoved: {removed:#?}\nadded: {added:#?}\nIf this is intended, describe it in \
+         CHANGELOG.md and run UPDATE_PUBLIC_API=1 cargo test --test it -- public_api"
+    );
+}
+
+#[test]
+fn library_exports_at_most_40_types() {
+    let count = items().len();
+    assert!(count <= MAX_TYPES, "{count} public types: keep a type private, or merge two");
+}
+
+#[test]
+fn public_enums_and_structs_are_non_exhaustive() {
+    let items = items();
+    let growing = items.iter().filter(|(_, item)| item.can_grow);
+    let closed: Vec<_> = growing.filter(|(_, item)| !item.attributes.contains(&"#[non_exhaustive]".into())).collect();
+    let closed: Vec<_> = closed.into_iter().map(|(name, _)| name).collect();
+    assert!(closed.is_empty(), "a new variant or field would break users, add #[non_exhaustive]: {closed:?}");
+}
+
+#[test]
+fn signatures_name_only_public_types_and_known_crates() {
+    let library = Library::read(&pages::root().join("src"));
+    let items = public_items(&library);
+    let own = library.imports(&vec![]).into_iter().filter(|import| import.is_public);
+    let own: BTreeSet<_> = own.filter_map(|import| library.resolve(&vec![], &import.path)).collect();
+    let mut crates = BTreeSet::new();
+    let mut private = Vec::new();
+    for (name, item) in &items {
+        for definition in &item.names {
+            match definition {
+                Definition::Foreign(name) => _ = crates.insert(name.as_str()),
+                Definition::Own(_, inner) if !own.contains(definition) => private.push(format!("{name}: {inner}")),
+                Definition::Own(..) => {}
+            }
+        }
+    }
+    assert!(private.is_empty(), "users cannot name these types: {private:?}");
+    assert_eq!(crates, BTreeSet::from(CRATES), "list the crates of all public signatures in `CRATES`");
+}
+
+/// Compiles only if the types can be shared by threads.
+#[test]
+fn main_types_are_send_and_sync() {
+    fn assert_send_sync<T: Send + Sync + 'static>() {}
+    assert_send_sync::<tidegate::Store>();
+    assert_send_sync::<tidegate::RateLimiter>();
+    assert_send_sync::<tidegate::RateLimiterError>();
+    assert_send_sync::<tidegate::RateLimitLayer>();
+    assert_send_sync::<tidegate::RateLimited<()>>();
+    assert_send_sync::<tidegate::LayerError>();
+    assert_send_sync::<tidegate::Metrics>();
+    assert_send_sync::<tidegate::Config>();
+    assert_send_sync::<tidegate::Gateway>();
+    assert_send_sync::<tidegate::GatewayStartError>();
+}
+
+fn items() -> PublicItems {
+    public_items(&Library::read(&pages::root().join("src")))
+}
+
+fn list(items: &PublicItems) -> String {
+    let mut list =
+        "The public API. UPDATE_PUBLIC_API=1 cargo test --test it -- public_api writes this file.\n".to_owned();
+    for item in items.values() {
+        let mut attributes = item.attributes.clone();
+        attributes.sort();
+        list.push('\n');
+        attributes.iter().for_each(|attribute| writeln!(list, "{attribute}").expect("text"));
+        writeln!(list, "pub {}", item.header.trim_start_matches("pub ")).expect("text");
+        item.parts.iter().for_each(|part| writeln!(list, "    {part}").expect("text"));
+        item.members.iter().for_each(|member| writeln!(list, "    {member}").expect("text"));
+    }
+    list
+}
