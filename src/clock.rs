@@ -6,13 +6,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A moment: milliseconds since the Unix epoch, the unit in which Redisson scores its permits.
+/// A time in milliseconds since the Unix epoch, the unit of the scores in Redisson's log of permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(u64);
 
-/// The source of `now` in the embedded store.
+/// Provides the time of a store in this process; set by [`MemoryStoreBuilder::clock`](crate::MemoryStoreBuilder::clock).
 pub trait Clock: std::fmt::Debug + Send + Sync {
-    /// Returns the present time. A [`SystemClock`] never goes back; a [`ManualClock`] can be set to any time.
+    /// Returns the present time. The store reads it once for each decision. If it goes back, the store grants no
+    /// additional permits.
     fn now(&self) -> Timestamp;
 }
 
@@ -25,7 +26,8 @@ pub struct SystemClock {
     start: tokio::time::Instant,
 }
 
-/// A clock that changes only when it is set; for tests and for replaying logs in virtual time.
+/// A clock that changes only when it is set, for tests and for replaying logs in virtual time. The default is the Unix
+/// epoch.
 #[derive(Debug, Default)]
 pub struct ManualClock(AtomicU64);
 
@@ -52,7 +54,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Returns the time `millis` milliseconds later.
+    /// Returns the time `millis` milliseconds later, at most 2^64 - 1 ms after the epoch.
     pub const fn plus_millis(self, millis: u64) -> Self {
         Self(self.0.saturating_add(millis))
     }
@@ -108,7 +110,7 @@ impl ManualClock {
         self.0.store(now.as_millis(), Ordering::SeqCst);
     }
 
-    /// Moves the clock forward.
+    /// Moves the clock forward by `millis` milliseconds.
     pub fn advance_millis(&self, millis: u64) {
         self.0.fetch_add(millis, Ordering::SeqCst);
     }

@@ -45,7 +45,7 @@ pub struct Facts<'a> {
 pub struct TlsPeer {
     /// The subject, in the text form of RFC 4514.
     pub subject: Option<String>,
-    /// The first subject alternative name that is a URI, a DNS name or an email address.
+    /// The first subject alternative name (RFC 5280 section 4.2.1.6) that is a URI, a DNS name or an email address.
     pub san: Option<String>,
 }
 

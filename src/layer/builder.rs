@@ -42,17 +42,17 @@ pub enum Unmatched {
     Reject,
 }
 
-/// The error of a layer that cannot be built.
+/// The error of a [`RateLimitLayer`] that cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
-    /// The rule file cannot be read or has errors.
+    /// The rule file cannot be read or has errors. Returned by `from_file`.
     #[error(transparent)]
     File(#[from] ConfigLoadError),
-    /// The text of the rules has errors.
+    /// The text of the rules has errors. Returned by `from_yaml`.
     #[error(transparent)]
     Text(#[from] Problems),
-    /// The store cannot be opened.
+    /// The `store` of the rules cannot be opened. Does not occur if the builder was given an open store.
     #[error(transparent)]
     Store(#[from] StoreOpenError),
     /// The layer and the given store have different [`Metrics`], so the layer's metrics would always show a healthy

@@ -79,14 +79,15 @@ use crate::store::Store;
 use crate::store::transfer::StoreState;
 use crate::upgrade::{Offer, is_tunnel};
 
-/// Enforces the rate limits of a rule file on the requests to an inner service. Clones are cheap, and share rules and
-/// buckets.
+/// Enforces the rate limits of a rule file on the requests to an inner service, which must be `Clone`. Clones of the layer
+/// are cheap, and share rules and buckets.
 #[derive(Clone, Debug)]
 pub struct RateLimitLayer {
     state: Arc<LayerState>,
 }
 
-/// The service that [`RateLimitLayer`] creates: enforces rate limits on the requests to an inner service.
+/// The service that [`RateLimitLayer`] creates: enforces rate limits on the requests to an inner service. A rejection is a
+/// response; all errors are errors of the inner service.
 #[derive(Clone, Debug)]
 pub struct RateLimited<S> {
     state: Arc<LayerState>,
@@ -162,6 +163,9 @@ impl RateLimitLayer {
 
     /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without
     /// this call they belong to the runtime of the first request.
+    ///
+    /// # Panics
+    /// The store is in Redis, and the caller is outside a Tokio runtime.
     pub fn connect(&self) {
         self.state.store.connect();
     }

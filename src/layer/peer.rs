@@ -9,8 +9,8 @@ use http::Extensions;
 use crate::facts::TlsPeer;
 use crate::rule::Limit;
 
-/// The peer address of a request, in the request's extensions. With the feature `axum`, the layer also reads axum's
-/// `ConnectInfo`; with the feature `tonic`, tonic's `TcpConnectInfo`.
+/// The peer address of a request, in the request's extensions. If there is none, the layer reads axum's
+/// `ConnectInfo<SocketAddr>` with the feature `axum`, and tonic's `TcpConnectInfo` with the feature `tonic`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
@@ -18,12 +18,13 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerIsClient;
 
-/// Marks a request, in its extensions, that came over TLS. Contains the identity of the client certificate.
+/// Marks a request, in its extensions, that came over TLS. Contains the identity of the client certificate. A service
+/// behind its own TLS server inserts it for limits that identify clients by certificate.
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
 
 /// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after
-/// it has identified the client, for example by an account, a tenant or a verified token.
+/// it has identified the client, for example by an account, a tenant or a verified token. An empty key counts as missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientKey(pub String);
 

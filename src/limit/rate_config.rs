@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota, QuotaError};
 
-/// A mode, a rate, an interval and how long the limiter outlives its last grant.
+/// The configuration of a [`RateLimiter`](crate::RateLimiter): a mode, a rate, an interval, and how long the limiter
+/// outlives its last grant. These are the four fields of Redisson's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
     mode: Mode,
@@ -70,17 +71,17 @@ impl RateConfig {
         Some(Self { mode, quota, keep_alive })
     }
 
-    /// Returns whether there is one bucket, or one for each instance.
+    /// Returns the mode: one bucket for all instances, or one bucket for each instance.
     pub const fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// Returns the permits in each interval.
+    /// Returns the permits in each interval, 1 to 2^31.
     pub const fn rate(&self) -> u32 {
         self.quota.rate()
     }
 
-    /// Returns the time after which a granted permit becomes available again.
+    /// Returns the time after which a granted permit becomes available again, in whole milliseconds.
     pub const fn interval(&self) -> Duration {
         Duration::from_millis(self.quota.interval())
     }

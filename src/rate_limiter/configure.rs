@@ -17,7 +17,7 @@ pub enum PermitsInUse {
 }
 
 impl RateLimiter {
-    /// Sets the rate if the limiter has none. Returns `true` if it did. An existing limiter does not change in any
+    /// Sets the rate if the limiter has none, like Redisson's `trySetRate`. Returns `true` if it did. An existing limiter does not change in any
     /// way, and permits in use of an earlier limiter with this name stay in use.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Try, config).await)
     }
 
-    /// Sets the rate, whether the limiter has one or not. All permits are available afterwards;
+    /// Sets the rate, like Redisson's `setRate`, whether the limiter has one or not. All permits are available afterwards;
     /// [`update_rate`](Self::update_rate) can keep them in use. Without a keep-alive, an earlier expiry is removed.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Keep, config).await).map(drop)
     }
 
-    /// Changes the rate if the limiter has one. Returns `true` if it did. If the mode changes, no permits are in use
+    /// Changes the rate if the limiter has one, like Redisson's `updateRate`. Returns `true` if it did. If the mode changes, no permits are in use
     /// afterwards, regardless of `usage`, since other buckets count.
     ///
     /// # Errors
@@ -57,8 +57,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, how, config).await)
     }
 
-    /// Returns the configuration, if the limiter has a rate. A rate set by Java above
-    /// [`MAX_RATE`](crate::limit::MAX_RATE) is returned as `MAX_RATE`.
+    /// Returns the configuration; `None` if the limiter has no rate. A rate above 2^31 that Java has set is returned as
+    /// 2^31, and an interval above 366 days as 366 days.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -74,7 +74,7 @@ impl RateLimiter {
         Ok(self.config().await?.is_some())
     }
 
-    /// Makes the limiter expire after this time, of at least 1 ms. Returns `true` if the limiter exists. Its permits
+    /// Makes the limiter expire after this time, rounded down to milliseconds and at least 1 ms. Returns `true` if the limiter exists. Its permits
     /// stay in use until they return, so that a new limiter with the same name does not grant them twice. A keep-alive
     /// applies again with the next grant.
     ///
@@ -95,7 +95,7 @@ impl RateLimiter {
     /// Returns when the limiter expires unless it is used; `None` if it does not expire.
     ///
     /// # Errors
-    /// See [`RateLimiterError`]; `NotInitialised` if there is no such limiter.
+    /// See [`RateLimiterError`]; [`NotInitialised`](RateLimiterError::NotInitialised) if there is no such limiter.
     pub async fn time_to_live(&self) -> Result<Option<Duration>, RateLimiterError> {
         self.with_context(self.store.time_to_live(&self.limiter).await)
     }

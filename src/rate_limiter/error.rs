@@ -7,13 +7,13 @@ use crate::store::StoreError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RateLimiterError {
-    /// The name is empty.
+    /// The name is empty. Returned by the constructors.
     #[error("a limiter needs a name that is not empty")]
     NoName,
     /// The number of permits is zero.
     #[error("permits must be at least 1, not 0")]
     NoPermits,
-    /// The permits exceed the rate: waiting cannot help.
+    /// The permits exceed the rate: waiting cannot help. Nothing is charged.
     #[error("{permits} permits are more than the rate of limiter `{limiter}`{}", rate_suffix(rate.as_ref()))]
     ExceedsRate {
         /// The limiter's name.
@@ -23,13 +23,13 @@ pub enum RateLimiterError {
         /// The rate, unless the limiter has expired since.
         rate: Option<RateConfig>,
     },
-    /// The limiter has no rate; set it with `try_set_rate`.
+    /// The limiter has no rate, or has expired. Set the rate with [`try_set_rate`](super::RateLimiter::try_set_rate).
     #[error("limiter `{limiter}` has no rate yet")]
     NotInitialised {
         /// The limiter's name.
         limiter: String,
     },
-    /// The store did not reply, or returned an error.
+    /// The store did not reply before its deadline, or returned an error.
     #[error("limiter `{limiter}`: store `{store}`: {error}{}", cause_suffix(cause.as_ref()))]
     Store {
         /// The limiter's name.

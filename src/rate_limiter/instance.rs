@@ -14,8 +14,9 @@ const MAX_LENGTH: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct InstanceId(Arc<str>);
 
-/// A text is not a valid id.
+/// The error of [`InstanceId::new`]: the text is empty, longer than 128 bytes, or has a forbidden character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("an instance id is 1 to {MAX_LENGTH} visible ASCII characters other than `{{` and `}}`")]
 pub struct InstanceIdError;
 

@@ -33,7 +33,8 @@ use self::wait::Waiters;
 use crate::limit::Wait;
 use crate::store::{LimiterRef, Store, StoreError};
 
-/// A limiter in a store. Cheap to clone: clones are one instance, with one id and one queue of waiters.
+/// A limiter in a store, with the operations and the data of Redisson's `RRateLimiter`. Cheap to clone: clones are one
+/// instance, with one id and one queue of waiters.
 ///
 /// Futures of the operations can be dropped at any time: a dropped operation takes no permits. A store in Redis needs
 /// a Tokio runtime with timers and IO; the embedded store needs timers only for waiting.
@@ -104,7 +105,7 @@ impl RateLimiter {
     ///
     /// # Errors
     /// See [`RateLimiterError`]. After a failure of the store, the permits may have been taken; then they return with
-    /// time.
+    /// time. A limiter without a rate is an error.
     pub async fn try_acquire(&self, permits: u32) -> Result<Acquisition, RateLimiterError> {
         self.ask(permits).await
     }

@@ -52,7 +52,7 @@ impl Store {
     /// TLS, or `unix:///path`. It connects at its first use.
     ///
     /// # Errors
-    /// The URL is not valid.
+    /// The URL is not valid, or needs the feature `tls`.
     pub fn redis(url: &str) -> Result<Self, StoreOpenError> {
         Self::redis_builder(url).open()
     }
@@ -85,12 +85,13 @@ impl MemoryStoreBuilder {
         Self { clock, ..self }
     }
 
-    /// Sets the secret of the client hashes. By default the store generates one.
+    /// Sets the secret of the client hashes, of any length. By default the store generates one.
     pub fn key_secret(self, secret: impl AsRef<[u8]>) -> Self {
         Self { key_secret: Some(KeySecret::derive(secret.as_ref())), ..self }
     }
 
-    /// Sets the maximum number of buckets of all limits together. By default two million.
+    /// Sets the maximum number of buckets of all limits together, by default two million. New clients of a limit without
+    /// capacity share one overflow bucket.
     pub fn max_buckets(self, max_buckets: usize) -> Self {
         Self { max_buckets, ..self }
     }
@@ -167,7 +168,7 @@ impl RedisStoreBuilder {
         Self { prefix: prefix.to_owned(), ..self }
     }
 
-    /// Sets the number of connections for decisions that each worker keeps open. By default one.
+    /// Sets the number of connections for decisions that each worker keeps open, at least one. By default one.
     pub fn pool_size(self, pool_size: usize) -> Self {
         Self { pool_size, ..self }
     }

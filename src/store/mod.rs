@@ -59,7 +59,7 @@ pub(crate) enum Backend {
     Redis(Arc<NegativeCache<Redis>>),
 }
 
-/// Why a store did not decide.
+/// The error of a store that did not decide.
 ///
 /// After [`StoreError::Timeout`] and [`StoreError::Broken`] it is unknown whether the request was charged. The request
 /// is never sent again, since losing a permit is better than granting it twice.
@@ -69,16 +69,16 @@ pub enum StoreError {
     /// No reply before the store's deadline.
     #[error("no answer in time")]
     Timeout,
-    /// No connection.
+    /// There is no connection, and none could be opened before the deadline.
     #[error("no connection")]
     Unreachable,
     /// The connection broke before the reply arrived.
     #[error("connection broke")]
     Broken,
-    /// Redis returned an error. The value is its first word, such as `OOM` or `READONLY`.
+    /// Redis returned an error, for example because it is out of memory. The value is its first word, such as `OOM`.
     #[error("Redis returned {0}")]
     ErrorReply(String),
-    /// The hash slot is on another node of the cluster. Nothing ran.
+    /// The hash slot was on another node of the cluster until the deadline, because slots are moving. Nothing ran.
     #[error("hash slot {slot} is on {address}")]
     Redirected {
         /// The hash slot.
@@ -97,7 +97,8 @@ pub enum StoreError {
     /// A limiter that other programs configure is OVERALL and its rule says PER_CLIENT, or the other way round.
     #[error("mode of the limiter differs from the rule")]
     ModeDiffers,
-    /// The embedded store has no capacity for another limiter of the library.
+    /// The store in this process has 65,536 limiters of the library with a rate or permits in use, and no capacity for
+    /// another one.
     #[error("no capacity for another limiter")]
     Full,
 }
@@ -115,7 +116,8 @@ pub(crate) struct KnownRefusal {
     pub(crate) decisions: Vec<Option<Decision>>,
 }
 
-/// Why a store could not be opened.
+/// The error of a store whose settings are not valid: its URL, its prefix, or the URL of a sentinel or node. An unreachable
+/// Redis is not an error. The message contains no password.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("store `{0}` cannot be opened: {1}")]
 pub struct StoreOpenError(RedisUrl, String);
@@ -216,7 +218,11 @@ impl Store {
         matches!(self.0, Backend::Redis(_))
     }
 
-    /// Opens connections before the first decision needs them, on the current Tokio runtime.
+    /// Opens connections before the first decision needs them, on the current Tokio runtime. A store in this process has
+    /// none.
+    ///
+    /// # Panics
+    /// The store is in Redis, and the caller is outside a Tokio runtime.
     pub fn connect(&self) {
         if let Backend::Redis(redis) = &self.0 {
             redis.store().connect();
@@ -274,7 +280,7 @@ impl Store {
         }
     }
 
-    /// Returns `true` if the store can decide now. Used by health checks.
+    /// Returns `true` if the store can decide now, for health checks. Takes at most the store's timeout.
     pub async fn is_up(&self) -> bool {
         match &self.0 {
             Backend::Memory(_) => true,
