@@ -1,22 +1,136 @@
-//! An HTTP reverse proxy with exact distributed rate limits, and the same limits as a library.
+//! Exact distributed rate limits: as a [Tower layer](#limit-a-service), as a [limiter for any action](#limit-any-action),
+//! and as an [HTTP reverse proxy](#run-the-gateway).
 //!
-//! [`RateLimitLayer`] limits the requests to your own service. [`Gateway`] runs the reverse proxy from code. Both take their
-//! rules from a [`Config`]. [`RateLimiter`] limits any other action, and can share a limit with Java services that use Redisson.
+//! A limit grants at most `rate` permits in any window of one `interval`, in milliseconds of the store's clock. This holds
+//! for all processes that share a [`Store`] in Redis, while Redis answers. [`Store::memory`] keeps the permits of one process.
+//! The other algorithms of the rule file also allow bursts, time slots and calendar windows.
 //!
-//! # Modules
+//! # Limit a service
 //!
-//! A module imports only its own layer and the layers below. A test checks this.
+//! [`RateLimitLayer`] enforces the limits of a rule file on any Tower service, for example on an `axum` router. It answers
+//! rejected requests with 429, an exact `Retry-After`, and `RateLimit` fields.
 //!
-//! | layer | modules |
-//! |---|---|
-//! | 6 program | `cli` commands · `gateway` assembles all layers · `internals` for benchmarks and the fuzzer |
-//! | 5 services | `server` client connections · `admin` the admin listener · `access` the access log |
-//! | 4 gateway | `layer` rate limits for requests · `forward` forwards requests to upstreams · `local_response` responses that no upstream sent · `headers` rate limit fields · `ruleset` compiled rules |
-//! | 3 meaning | `admission` admits or rejects a request · `rate_limiter` permits for programs · `config` the rule file |
-//! | 2 machinery | `store` buckets · `upstream` connections to upstreams · `http1` the HTTP/1.1 codec · `http2` checks of HTTP/2 trailers · `transport` byte streams · `tls` certificates |
-//! | 1 vocabulary | `facts` properties of a request · `path` normalized paths · `client` identifies clients · `cost` the cost of a request · `reason` reason phrases · `rule` a limit · `route` routes · `condition` conditions of routes · `policy` rate limit policies for clients · `rules` all rules, and the charges of a request · `sanitize` removes unsafe fields · `upgrade` protocol upgrades |
-//! | 0 core | `clock` time · `limit` the algorithms · `metrics` the counters · `timer` timers with moving deadlines · `boxed` boxed futures · `random` random bytes · `words` enums of the rule file's words |
-
+//! ```
+//! use std::convert::Infallible;
+//!
+//! use http::{Request, Response};
+//! use tidegate::RateLimitLayer;
+//! use tower::{Layer, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = RateLimitLayer::from_yaml("
+//! routes:
+//!   - name: reports
+//!     match: { path: /reports/** }
+//!     limits:
+//!       - { name: total, mode: OVERALL, rate: 1, interval: 1m }
+//! ")?;
+//! let handler = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new("a report".to_owned())) });
+//! let service = layer.layer(handler);
+//!
+//! let first = service.clone().oneshot(Request::get("/reports/1").body(())?).await?;
+//! assert_eq!(first.status(), 200);
+//! let second = service.oneshot(Request::get("/reports/2").body(())?).await?;
+//! assert_eq!(second.status(), 429);
+//! assert_eq!(second.headers()["retry-after"], "60");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets an open
+//! store, your own responses, and the treatment of requests that match no route. [`ReportHandle`] returns the result of a
+//! request for your access log.
+//!
+//! # Limit any action
+//!
+//! [`RateLimiter`] takes permits for anything else, such as mails. It has the operations and the data of Redisson's
+//! `RRateLimiter`, so that Java services can share a limiter in Redis.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use tidegate::{Mode, RateConfig, RateLimiter, Store};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = Store::memory(); // or Store::redis("redis://127.0.0.1:6379")?
+//! let mails = RateLimiter::new(store, "mails")?;
+//! mails.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
+//!
+//! assert!(mails.try_acquire(10).await?.granted);
+//! let refused = mails.try_acquire(1).await?;
+//! assert!(!refused.granted);
+//! assert_eq!(refused.wait, Duration::from_secs(1));
+//! mails.acquire(1).await?; // waits until a permit is available
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Run the gateway
+//!
+//! [`Gateway`] is the reverse proxy of the program `tidegate`: it listens, limits, and forwards requests to upstreams.
+//!
+#![cfg_attr(feature = "gateway", doc = "```")]
+#![cfg_attr(not(feature = "gateway"), doc = "```ignore")]
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
+//! use std::time::Duration;
+//!
+//! use tidegate::{Config, Gateway};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = Config::parse_for_gateway("
+//! listen: 127.0.0.1:0         # the system selects a port
+//! admin: off
+//! store: memory               # or redis://127.0.0.1:6379, shared by all gateways
+//! upstreams:
+//!   echo: { targets: [builtin:echo] }
+//! routes:
+//!   - name: all
+//!     match: { path: /** }
+//!     upstream: echo
+//!     limits:
+//!       - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1m }
+//! ")?;
+//! let gateway = Gateway::start(config, 2)?; // two worker threads
+//! let address = gateway.addresses()[0].tcp().ok_or("not a TCP address")?;
+//!
+//! let status = || -> std::io::Result<String> {
+//!     let mut connection = TcpStream::connect(address)?;
+//!     connection.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
+//!     let mut response = String::new();
+//!     connection.read_to_string(&mut response)?;
+//!     Ok(response.lines().next().unwrap_or_default().to_owned())
+//! };
+//! assert_eq!(status()?, "HTTP/1.1 200 OK");
+//! assert_eq!(status()?, "HTTP/1.1 429 Too Many Requests");
+//! gateway.drain(Duration::from_secs(5))?; // requests in flight have five seconds to finish
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | adds | public items that need it |
+//! |---|---|---|
+//! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`] |
+//! | `tls` | TLS to Redis with rustls and ring. Without it, a `rediss://` URL is a [`StoreOpenError`], and an error in a rule file | none |
+//! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
+//! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
+//!
+//! `default-features = false` leaves the layer, the limiter and both stores, and builds 47 crates less.
+//!
+//! # Documentation
+//!
+//! The folder `docs/` of this package has a guide, the reference of all rule-file keys (`docs/rules.md`), and more about the
+//! library (`docs/library.md`).
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// Without the gateway, these names are not in the documentation.
+#![cfg_attr(not(feature = "gateway"), doc = "")]
+#![cfg_attr(not(feature = "gateway"), doc = "[`Gateway`]: #features")]
+#![cfg_attr(not(feature = "gateway"), doc = "[`GatewayStartError`]: #features")]
+#![cfg_attr(not(feature = "gateway"), doc = "[`ListenAddress`]: #features")]
 // Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code))]
 
