@@ -52,6 +52,7 @@ mod operations;
 mod operators;
 mod outage;
 mod overflow;
+mod package;
 mod pictures;
 mod program;
 mod proxy_protocol;
