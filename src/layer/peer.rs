@@ -9,7 +9,7 @@ use http::Extensions;
 use crate::facts::TlsPeer;
 use crate::rule::Limit;
 
-/// The peer address of a request, in the request's extensions. If there is none, the layer reads axum's
+/// The peer address of a request, in the request's extensions. Without a `Peer`, the layer reads axum's
 /// `ConnectInfo<SocketAddr>` with the feature `axum`, and tonic's `TcpConnectInfo` with the feature `tonic`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);

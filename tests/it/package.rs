@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::support::pages;
 
-/// The maximum number of files in addition to those of `src`.
+/// The maximum number of files outside `src`.
 const MAX_OTHER_FILES: usize = 100;
 
 #[test]
@@ -44,7 +44,7 @@ fn package_has_no_files_of_contributors() {
     let unknown: Vec<_> = files.iter().filter(|file| !is_known(file) || file.starts_with("docs/internals/")).collect();
     assert!(unknown.is_empty(), "remove these files from `include` in Cargo.toml: {unknown:?}");
     let others = files.iter().filter(|file| !file.starts_with("src/")).count();
-    assert!(others <= MAX_OTHER_FILES, "{others} files in addition to `src`");
+    assert!(others <= MAX_OTHER_FILES, "{others} files outside `src`");
 }
 
 fn packaged_files() -> BTreeSet<String> {

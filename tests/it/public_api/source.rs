@@ -118,7 +118,7 @@ impl Library {
     }
 }
 
-/// Returns `true` if the attributes remove an item from builds that are no tests.
+/// Returns `true` if the attributes restrict an item to test builds.
 pub(super) fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let Meta::List(list) = &attribute.meta else { return false };
