@@ -189,7 +189,7 @@ fn client_is_found_by_its_hash() {
         let limiter = Limiter::new(format!("{{{}}}:own", fresh_name()), Mode::PerClient, quota).partitioned(partitions);
         let value = ClientId::Value(b"secret".as_slice().into());
         let charge = Charge { limiter: Arc::new(limiter), client: Some(value.clone()), permits: 1, shadow: false };
-        assert!(stores.take(store, std::slice::from_ref(&charge), START).granted());
+        assert!(stores.take(store, slice::from_ref(&charge), START).granted());
         let hash = store.store.client_hash(&value).expect("a hash");
         let by_hash = Charge { client: Some(ClientId::Hash(hash)), ..charge.clone() };
         let inspected = stores.inspect(store, &by_hash, START);
