@@ -97,18 +97,8 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
 }
 
 fn responses(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
-    let limit = |name: &str| -> Result<Limit, Box<dyn Error>> {
-        Ok(Limit {
-            name: name.into(),
-            limiter: limiter(Mode::PerClient)?,
-            client: ClientSource::Ip,
-            permits: tidegate::internals::cost::Cost::Fixed(1),
-            on_missing_client: Default::default(),
-            on_store_failure: Default::default(),
-            wait_policy: None,
-            shadow: false,
-        })
-    };
+    let limit =
+        |name: &str| -> Result<Limit, Box<dyn Error>> { Ok(Limit::new(name.into(), limiter(Mode::PerClient)?)) };
     let decision = Decision::new(4_711, Wait::Now, 59_001);
     let field = RateLimitFieldBuilder::new(&[limit("per-minute")?, limit("per-day")?], &[decision, decision]);
     criterion.bench_function("response/ratelimit of two limits", |bench| bench.iter(|| black_box(&field).write()));

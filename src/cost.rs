@@ -4,11 +4,14 @@
 //! would bypass the limit; with a high guess, a typing error could use up the quota of all clients.
 
 use http::HeaderName;
+use serde::Serialize;
 
 use crate::facts::Facts;
+use crate::json;
 
 /// The cost of a request: the `permits` of a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Cost {
     /// The same for every request.
     Fixed(u32),
@@ -17,9 +20,10 @@ pub enum Cost {
 }
 
 /// A cost from a header field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HeaderCost {
     /// The name of the field.
+    #[serde(rename = "header", serialize_with = "json::text")]
     pub name: HeaderName,
     /// The cost of a request without the field.
     pub default: u32,

@@ -104,26 +104,14 @@ mod tests {
     use sfv::{ListEntry, Parser};
 
     use super::*;
-    use crate::client::ClientSource;
     use crate::clock::Timestamp;
-    use crate::cost::Cost;
     use crate::limit::calendar::{Calendar, Unit};
     use crate::limit::{Algorithm, BucketState, Limiter, Mode, Quota};
     use crate::policy::Policy;
-    use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
         let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
-        Limit {
-            name: name.into(),
-            limiter: Arc::new(Limiter::new(name.into(), mode, quota)),
-            client: ClientSource::Ip,
-            permits: Cost::Fixed(1),
-            on_missing_client: OnMissingClient::Deny,
-            on_store_failure: OnStoreFailure::Allow,
-            wait_policy: None,
-            shadow: false,
-        }
+        Limit::new(name.into(), Arc::new(Limiter::new(name.into(), mode, quota)))
     }
 
     fn parsed(value: Option<HeaderValue>) -> Vec<String> {

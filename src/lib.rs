@@ -137,6 +137,7 @@
 // 0 core
 mod boxed;
 mod clock;
+mod json;
 mod limit;
 mod metrics;
 mod random;

@@ -3,19 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::client::ClientSource;
 use crate::cost::Cost;
 use crate::limit::{Limiter, Mode};
 use crate::words::words;
 
 /// One entry of a route's `limits:`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Limit {
     /// The name in the rule file, metrics, headers and logs. Unique within the route.
     pub name: String,
     /// The buckets that the limit takes permits from.
+    #[serde(skip)]
     pub limiter: Arc<Limiter>,
     /// How a client is identified. Used only for PER_CLIENT.
+    #[serde(skip)]
     pub client: ClientSource,
     /// The cost of a request.
     pub permits: Cost,
@@ -24,6 +28,7 @@ pub struct Limit {
     /// The action while the store does not decide.
     pub on_store_failure: OnStoreFailure,
     /// How long rejected requests may wait for permits. `None` rejects them immediately.
+    #[serde(skip)]
     pub wait_policy: Option<WaitPolicy>,
     /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
     /// live limits.
@@ -69,6 +74,20 @@ impl WaitPolicy {
 }
 
 impl Limit {
+    /// Creates a limit with the defaults of the rule file.
+    pub fn new(name: String, limiter: Arc<Limiter>) -> Self {
+        Self {
+            name,
+            limiter,
+            client: ClientSource::Ip,
+            permits: Cost::Fixed(1),
+            on_missing_client: OnMissingClient::default(),
+            on_store_failure: OnStoreFailure::default(),
+            wait_policy: None,
+            shadow: false,
+        }
+    }
+
     /// Returns whether the limit has one bucket or one for each client.
     pub fn mode(&self) -> Mode {
         self.limiter.mode

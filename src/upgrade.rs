@@ -4,6 +4,9 @@
 use std::time::Duration;
 
 use http::{HeaderValue, Request, Version};
+use serde::Serialize;
+
+use crate::json;
 
 /// The protocols that a route allows, and the limits of upgraded connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,11 +18,13 @@ pub struct Upgrades {
 }
 
 /// Limits on the duration and the traffic of an upgraded connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct TunnelLimits {
     /// The longest time without a byte in either direction.
+    #[serde(rename = "idle_timeout_ms", serialize_with = "json::millis")]
     pub idle_timeout: Duration,
     /// The longest time in total.
+    #[serde(rename = "max_time_ms", serialize_with = "json::optional_millis")]
     pub max_time: Option<Duration>,
     /// The maximum number of bytes, both directions together.
     pub max_bytes: Option<u64>,

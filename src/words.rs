@@ -17,7 +17,7 @@ macro_rules! words {
         }
     ) => {
         $(#[$attribute])+
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
         pub enum $name {
             $($(#[doc = $description])+ #[serde(rename = $word)] $variant,)+
         }

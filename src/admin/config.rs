@@ -1,25 +1,22 @@
 //! The JSON of `/api/v1/config`: the active configuration with defaults and without secrets.
+//!
+//! serde writes the settings. The functions here add the values that are not a field of their own.
 
 use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{AccessLog, Config, Listen};
-use crate::cost::{Cost, HeaderCost};
 use crate::limit::{Algorithm, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Matcher, Route};
 use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules};
 use crate::store::Store;
-use crate::store::settings::{RedisSettings, RedisTls, SentinelSettings, StoreSettings};
-use crate::tls::settings::{CertificateFiles, ListenTls};
+use crate::store::settings::{RedisTls, StoreSettings};
 use crate::upgrade::Upgrades;
-use crate::upstream::settings::{UpstreamSettings, UpstreamTls};
 
 /// Returns the whole configuration.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
-    let upstreams: serde_json::Map<String, Value> =
-        config.upstreams.values().map(|upstream| (upstream.name.to_string(), show_upstream(upstream))).collect();
     let addresses = &config.rules.addresses;
     let trusted: Vec<String> = addresses.trusted_proxies.iter().map(ToString::to_string).collect();
     json!({
@@ -30,52 +27,23 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),
-        "upstreams": upstreams,
+        "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
     })
 }
 
 fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, .. }: &Rules) -> Value {
     json!({
-        "encoded_slash": requests.encoded_slash.name(),
-        "underscores": underscores.name(),
+        "encoded_slash": requests.encoded_slash,
+        "underscores": underscores,
         "strip": strip.patterns().collect::<Vec<_>>(),
         "keep": strip.kept().collect::<Vec<_>>(),
     })
 }
 
 fn show_listen(listen: &Listen) -> Value {
-    json!({
-        "address": listen.address.to_string(),
-        "mode": listen.address.path().map(|_| format!("{:04o}", listen.mode)),
-        "tls": listen.tls.as_ref().map(show_listen_tls),
-        "http2": listen.http2,
-        "proxy_protocol": listen.proxy_protocol,
-        "trust_unknown": listen.trust_unknown,
-        "max_connections": listen.max_connections,
-        "max_connections_per_client": listen.max_connections_per_client,
-        "max_requests": listen.max_requests,
-        "max_streams": listen.max_streams,
-        "header_timeout_ms": listen.header_timeout.as_millis(),
-        "idle_timeout_ms": listen.idle_timeout.as_millis(),
-        "body_timeout_ms": listen.body_timeout.as_millis(),
-        "min_rate_bytes": listen.min_rate,
-        "max_fields": listen.max_fields,
-        "max_field_bytes": listen.max_field_bytes,
-        "max_target_bytes": listen.max_target,
-    })
-}
-
-fn show_listen_tls(tls: &ListenTls) -> Value {
-    let ListenTls { certificates, min_version, client_auth, max_handshake_rate, .. } = tls;
-    let show =
-        |CertificateFiles { cert, key, ocsp }: &CertificateFiles| json!({ "cert": cert, "key": key, "ocsp": ocsp });
-    json!({
-        "certificates": certificates.iter().map(show).collect::<Vec<_>>(),
-        "min_version": min_version.name(),
-        "client_auth": client_auth.as_ref().map(|auth| json!({ "ca": auth.ca, "required": auth.required })),
-        "max_handshake_rate": max_handshake_rate,
-    })
+    let mode = listen.address.path().map(|_| format!("{:04o}", listen.mode));
+    extend(json!(listen), json!({ "mode": mode }))
 }
 
 fn show_access_log(log: &AccessLog) -> Value {
@@ -92,66 +60,26 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
     match settings {
         StoreSettings::Memory { key_secret } => json!({ "kind": "memory", "key_secret": key_secret.map(|_| "***") }),
         StoreSettings::Redis(settings) => {
-            let RedisSettings { url, sentinel, cluster, tls, password_file, timeout, .. } = settings;
-            let RedisSettings { prefix, pool_size, key_secret, fail_readiness, min_gateways, .. } = settings;
-            json!({
+            let sentinel = settings.sentinel.as_ref().map(|sentinel| {
+                extend(json!(sentinel), json!({ "master": store.master(), "tls": show_tls(&sentinel.tls) }))
+            });
+            let state = json!({
                 "kind": "redis",
                 "state": if cause.is_none() { "up" } else { "down" },
                 "cause": cause,
                 "gateways": store.gateways(),
                 "owed": store.owed(),
-                "url": url.to_string(),
-                "sentinel": sentinel.as_ref().map(|sentinel| show_sentinel(sentinel, store)),
-                "cluster": cluster.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                "tls": show_tls(tls),
-                "password_file": password_file,
-                "timeout_ms": timeout.as_millis(),
-                "prefix": prefix,
-                "pool_size": pool_size,
-                "fail_readiness": fail_readiness,
-                "min_gateways": min_gateways,
-                "key_secret": key_secret.map(|_| "***"),
-            })
+                "sentinel": sentinel,
+                "tls": show_tls(&settings.tls),
+            });
+            extend(json!(settings), state)
         }
     }
-}
-
-fn show_sentinel(SentinelSettings { urls, password_file, tls }: &SentinelSettings, store: &Store) -> Value {
-    json!({
-        "master": store.master(),
-        "urls": urls.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "password_file": password_file,
-        "tls": show_tls(tls),
-    })
 }
 
 fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
     let (cert, key) = identity.as_ref().map(|files| (&files.cert, &files.key)).unzip();
     json!({ "ca": ca, "cert": cert, "key": key })
-}
-
-fn show_upstream_tls(UpstreamTls { ca, server_name, identity, verify, .. }: &UpstreamTls) -> Value {
-    json!({
-        "ca": ca,
-        "server_name": server_name,
-        "cert": identity.as_ref().map(|identity| &identity.cert),
-        "verify": verify,
-    })
-}
-
-fn show_upstream(upstream: &UpstreamSettings) -> Value {
-    let targets: Vec<String> = upstream.targets.iter().map(ToString::to_string).collect();
-    json!({
-        "targets": targets,
-        "protocol": upstream.protocol.name(),
-        "tls": upstream.tls.as_ref().map(show_upstream_tls),
-        "connect_timeout_ms": upstream.connect_timeout.as_millis(),
-        "response_timeout_ms": upstream.response_timeout.as_millis(),
-        "body_timeout_ms": upstream.body_timeout.as_millis(),
-        "max_connections": upstream.max_connections,
-        "queue": upstream.queue,
-        "queue_timeout_ms": upstream.queue_timeout.as_millis(),
-    })
 }
 
 fn show_route(route: &Route) -> Value {
@@ -168,12 +96,7 @@ fn show_route(route: &Route) -> Value {
 
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
     let names = protocols.iter().map(|name| String::from_utf8_lossy(name.as_bytes()));
-    json!({
-        "protocols": names.collect::<Vec<_>>(),
-        "idle_timeout_ms": limits.idle_timeout.as_millis(),
-        "max_time_ms": limits.max_time.map(|time| time.as_millis()),
-        "max_bytes": limits.max_bytes,
-    })
+    extend(json!(limits), json!({ "protocols": names.collect::<Vec<_>>() }))
 }
 
 fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
@@ -198,9 +121,8 @@ fn show_match(matcher: &Matcher) -> Value {
 fn show_limit(limit: &Limit) -> Value {
     let quota = &limit.limiter.quota;
     let waits = waits(limit);
-    json!({
-        "name": limit.name,
-        "mode": limit.mode().to_string(),
+    let limiter = json!({
+        "mode": limit.mode(),
         "client": (limit.mode() == Mode::PerClient).then(|| show_client(&limit.client)),
         "rate": (!quota.is_adopted()).then(|| quota.rate()),
         "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
@@ -212,25 +134,21 @@ fn show_limit(limit: &Limit) -> Value {
         },
         "max_wait_ms": waits.map(|(max_wait, _)| max_wait),
         "queue": waits.map(|(_, queue)| queue),
-        "shadow": limit.shadow,
-        "permits": show_cost(&limit.permits),
         "partitions": limit.limiter.partitions(),
         "shards": (!limit.limiter.shards().is_empty()).then(|| limit.limiter.shards().len()),
         "segments": segments(&quota.algorithm()),
         "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
-        "on_missing_client": limit.on_missing_client.name(),
-        "on_store_failure": limit.on_store_failure.name(),
-    })
+    });
+    extend(json!(limit), limiter)
 }
 
-fn show_cost(cost: &Cost) -> Value {
-    match cost {
-        Cost::Fixed(permits) => (*permits).into(),
-        Cost::Header(HeaderCost { name, default, max }) => {
-            json!({ "header": name.as_str(), "default": default, "max": max })
-        }
+/// Adds the keys of a map to the keys of settings.
+fn extend(mut settings: Value, keys: Value) -> Value {
+    if let (Value::Object(settings), Value::Object(keys)) = (&mut settings, keys) {
+        settings.extend(keys);
     }
+    settings
 }
 
 /// Returns the longest wait in milliseconds and the length of the queue. Returns `None` if requests do not wait.
@@ -281,18 +199,20 @@ mod tests {
 
     /// The rule files use every key, which `config/tests/every_key.rs` checks.
     #[test]
-    fn config_shows_every_key_and_no_secret() {
+    fn every_key_is_shown_and_no_secret() {
         let metrics = Metrics::default().into();
         let store = Store::open(&StoreSettings::Memory { key_secret: None }, metrics).expect("a store");
+        let mut all = serde_json::Map::new();
         for name in ["cluster", "defaults", "memory", "redis", "sentinel"] {
             let file = RuleFile::Path(PathBuf::from(format!("tests/fixtures/every_key/{name}.yaml")));
             let config = file.load_without_referenced_files().expect("a valid rule file");
-            let shown = serde_json::to_string_pretty(&show(&config, &store)).expect("JSON");
-            assert!(!shown.contains("hunter2"), "{shown}");
-            let snapshots = "../../tests/fixtures/every_key";
-            insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => snapshots }, {
-                insta::assert_snapshot!(name, shown);
-            });
+            all.insert(name.to_owned(), show(&config, &store));
         }
+        let shown = serde_json::to_string_pretty(&all).expect("JSON");
+        assert!(!shown.contains("hunter2"), "{shown}");
+        let snapshots = "../../tests/fixtures/every_key";
+        insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => snapshots }, {
+            insta::assert_snapshot!("api_v1_config", shown);
+        });
     }
 }

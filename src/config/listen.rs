@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use serde::Serialize;
+
+use crate::json;
 use crate::tls::settings::ListenTls;
 
 /// The address of a listener.
@@ -18,11 +21,13 @@ pub enum ListenAddress {
 }
 
 /// One entry of `listen:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Listen {
     /// The address.
+    #[serde(serialize_with = "json::text")]
     pub address: ListenAddress,
     /// The file mode of a Unix socket, which decides which users may connect.
+    #[serde(skip)]
     pub mode: u32,
     /// TLS settings, or `None` for plaintext.
     pub tls: Option<ListenTls>,
@@ -42,18 +47,23 @@ pub struct Listen {
     /// The highest number of concurrent requests on an HTTP/2 connection.
     pub max_streams: u32,
     /// The longest time until the first byte of a connection, and from the first byte to the end of a request head.
+    #[serde(rename = "header_timeout_ms", serialize_with = "json::millis")]
     pub header_timeout: Duration,
     /// The longest time that a connection stays open between requests.
+    #[serde(rename = "idle_timeout_ms", serialize_with = "json::millis")]
     pub idle_timeout: Duration,
     /// The longest time that a body waits for its client without progress, in either direction.
+    #[serde(rename = "body_timeout_ms", serialize_with = "json::millis")]
     pub body_timeout: Duration,
     /// The bytes per second that a client must send or receive while a body waits for it, averaged over `body_timeout`.
+    #[serde(rename = "min_rate_bytes")]
     pub min_rate: u64,
     /// The highest number of header fields in a request.
     pub max_fields: usize,
     /// The largest size of all header fields together in their HTTP/1 form, in bytes.
     pub max_field_bytes: usize,
     /// The longest request target, in bytes.
+    #[serde(rename = "max_target_bytes")]
     pub max_target: usize,
 }
 

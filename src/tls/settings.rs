@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::words::words;
 
 /// TLS settings of a listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListenTls {
     /// At least one certificate. A client gets the one for the server name that it requests, or else the first one.
     pub certificates: Vec<CertificateFiles>,
@@ -17,6 +19,7 @@ pub struct ListenTls {
     /// Maximum TLS handshakes per second and client, averaged over ten seconds. 0 means unlimited.
     pub max_handshake_rate: u32,
     /// How often the files are checked for changes. Not configurable in the rule file.
+    #[serde(skip)]
     pub check_interval: Duration,
 }
 
@@ -29,7 +32,7 @@ pub const DEFAULT_MAX_HANDSHAKE_RATE: u32 = 100;
 pub const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The files of one certificate, in PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CertificateFiles {
     /// The certificate, followed by its intermediate certificates.
     pub cert: PathBuf,
@@ -50,7 +53,7 @@ words! {
 }
 
 /// Settings of client certificates.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientAuth {
     /// PEM file of the certificate authorities that may sign client certificates.
     pub ca: PathBuf,

@@ -7,25 +7,33 @@ use std::time::Duration;
 
 use http::uri::Authority;
 
+use serde::{Serialize, Serializer};
+
+use crate::json;
 use crate::tls::settings::FILE_CHECK_INTERVAL;
 use crate::words::words;
 
 /// One entry of `upstreams:`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct UpstreamSettings {
     /// Its name in the rule file, metrics and logs.
+    #[serde(skip)]
     pub name: Arc<str>,
     /// The targets, used round robin; at least one.
+    #[serde(serialize_with = "json::texts")]
     pub targets: Vec<Target>,
     /// The HTTP version for the targets.
     pub protocol: Protocol,
     /// TLS settings for `https://` targets. `None` means [`UpstreamTls::default`].
     pub tls: Option<UpstreamTls>,
     /// The longest time to open a connection.
+    #[serde(rename = "connect_timeout_ms", serialize_with = "json::millis")]
     pub connect_timeout: Duration,
     /// The longest time from the request until its response begins.
+    #[serde(rename = "response_timeout_ms", serialize_with = "json::millis")]
     pub response_timeout: Duration,
     /// The longest silence of the upstream within a response that has begun.
+    #[serde(rename = "body_timeout_ms", serialize_with = "json::millis")]
     pub body_timeout: Duration,
     /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
     /// worker has its share, at least one. A client takes another connection only while it holds fewer than are free.
@@ -33,6 +41,7 @@ pub struct UpstreamSettings {
     /// The maximum number of requests that wait for a connection to each target. Each worker has its share.
     pub queue: usize,
     /// The longest time that a request waits for a connection.
+    #[serde(rename = "queue_timeout_ms", serialize_with = "json::millis")]
     pub queue_timeout: Duration,
 }
 
@@ -62,7 +71,7 @@ words! {
 }
 
 /// The trusted authorities and the client certificate of TLS connections. All files are PEM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamTls {
     /// The trusted certificate authorities. `None` means the authorities of the system.
     pub ca: Option<PathBuf>,
@@ -70,10 +79,12 @@ pub struct UpstreamTls {
     /// target.
     pub server_name: Option<String>,
     /// The client certificate that is presented.
+    #[serde(rename = "cert", serialize_with = "only_cert")]
     pub identity: Option<TlsIdentity>,
     /// Whether the targets' certificates are verified.
     pub verify: bool,
     /// How often the files are checked for changes. The rule file has no key for it.
+    #[serde(skip)]
     pub check_interval: Duration,
 }
 
@@ -84,6 +95,11 @@ pub struct TlsIdentity {
     pub cert: PathBuf,
     /// The private key, not encrypted.
     pub key: PathBuf,
+}
+
+/// Serializes the certificate without its key.
+fn only_cert<S: Serializer>(identity: &Option<TlsIdentity>, serializer: S) -> Result<S::Ok, S::Error> {
+    identity.as_ref().map(|identity| &identity.cert).serialize(serializer)
 }
 
 /// Writes the target as in the rule file.

@@ -8,6 +8,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Serialize;
+
+use crate::json;
 use crate::random::random;
 
 pub use self::url::BadRedisUrl;
@@ -25,20 +28,24 @@ pub enum StoreSettings {
 }
 
 /// The settings of a store in Redis.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct RedisSettings {
     /// `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or `unix:///path`. With `sentinel`, the
     /// host is the name of the master.
+    #[serde(serialize_with = "json::text")]
     pub url: RedisUrl,
     /// The sentinels that know the master. Without them, the server is at `url`.
     pub sentinel: Option<Box<SentinelSettings>>,
     /// Nodes of a cluster, the first of which is at `url`; empty without a cluster. Any node knows all others.
+    #[serde(serialize_with = "json::texts")]
     pub cluster: Box<[RedisUrl]>,
     /// The certificates for `rediss://`.
+    #[serde(skip)]
     pub tls: RedisTls,
     /// The file with the password, if the URL has none. It is read for each connection.
     pub password_file: Option<PathBuf>,
     /// The longest time for a decision, including queueing, connecting and the reply.
+    #[serde(rename = "timeout_ms", serialize_with = "json::millis")]
     pub timeout: Duration,
     /// The prefix of every key, inside the hash tag.
     pub prefix: String,
@@ -46,6 +53,7 @@ pub struct RedisSettings {
     /// Redis replies; more connections make the calls smaller.
     pub pool_size: usize,
     /// The secret of the client hashes. Generated once and stored in Redis if `None`.
+    #[serde(serialize_with = "json::masked")]
     pub key_secret: Option<KeySecret>,
     /// Whether a gateway is not ready while the store is unreachable.
     pub fail_readiness: bool,
@@ -55,13 +63,15 @@ pub struct RedisSettings {
 }
 
 /// The sentinels of a master, and how to reach them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct SentinelSettings {
     /// Their URLs; at least one.
+    #[serde(serialize_with = "json::texts")]
     pub urls: Vec<RedisUrl>,
     /// The file with their password, if the URL has none. It is read for each connection.
     pub password_file: Option<PathBuf>,
     /// The certificates for `rediss://`.
+    #[serde(skip)]
     pub tls: RedisTls,
 }
 
