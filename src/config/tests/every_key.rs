@@ -1,9 +1,10 @@
-//! The rule files whose `/api/v1/config` is pinned use every key.
+//! The rule files whose `/api/v1/config` is pinned use every key. The descriptions of the keys have valid examples.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::super::keys::{Kind, Shape};
+use super::super::key_value::KeyValue;
+use super::super::keys::{Kind, Presence, Shape};
 use super::super::node::{Node, Value};
 use super::super::problem::Problems;
 use super::super::{file, tree};
@@ -48,4 +49,24 @@ fn pinned_rule_files_use_every_key() {
         .map(|(title, key)| format!("{} of {title}", key.name))
         .collect();
     assert!(unused.is_empty(), "add these keys to tests/fixtures/every_key/: {unused:?}");
+}
+
+#[test]
+fn defaults_and_examples_of_keys_are_valid() {
+    let mut checked = 0;
+    for key in file::SHAPES.iter().flat_map(|shape| shape.keys()) {
+        let text = match key.presence {
+            Presence::Required(example) => example.to_owned(),
+            Presence::Default("1.2") => "min_version: '1.2'".to_owned(), // the page shows the value without quotes
+            Presence::Default(value) => format!("{}: {value}", key.name),
+            Presence::Optional => continue,
+        };
+        let mut problems = Problems::default();
+        let root = tree::read(&text, &mut problems).expect("a tree");
+        let entry = root.entries().first().expect("a key");
+        let value = KeyValue { node: &entry.value, key: key.name }.validate(&key.kind, &mut problems);
+        assert!(entry.key == key.name && value.is_ok() && problems.is_empty(), "{text}: {problems}");
+        checked += 1;
+    }
+    assert!(checked > 50, "{checked} keys");
 }
