@@ -41,9 +41,24 @@ pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Returns the present wall time. Used for dates in output, never for decisions.
+#[cfg(feature = "gateway")]
+pub(crate) fn wall_time() -> Timestamp {
+    #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
+    Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+}
+
 // === impl Timestamp ===
 
 impl Timestamp {
+    /// Returns the time in the format of RFC 3339, in UTC.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn to_rfc3339(self) -> String {
+        let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        // Four-digit years: later times are the largest of them.
+        time.map_or_else(|| "9999-12-31T23:59:59.999Z".to_owned(), |time| format!("{time:.3}"))
+    }
+
     /// Creates the time `millis` milliseconds after the Unix epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)

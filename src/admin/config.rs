@@ -23,6 +23,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "listen": config.listen.iter().map(show_listen).collect::<Vec<_>>(),
         "max_connections": config.max_connections,
         "admin": config.admin.as_ref().map(ToString::to_string),
+        "admin_tokens": config.admin_tokens,
         "access_log": show_access_log(&config.access_log),
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },

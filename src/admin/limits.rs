@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use crate::limit::Mode;
 use crate::rule::Limit;
 use crate::store::{Store, Usage};
 
@@ -12,15 +13,19 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
     limits.map(|(route, limit)| show_limit(&route.name, limit, store.usage(&limit.limiter))).collect()
 }
 
-/// Returns one entry. `buckets` is null for limits in Redis.
+/// Returns one entry. `buckets` is null for limits in Redis, `rate` and `interval_ms` are null if only Redis knows them.
 fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
     let buckets = usage
         .map(|Usage { held, share, overflowing }| json!({ "held": held, "share": share, "overflowing": overflowing }));
+    let quota = &limit.limiter.quota;
     json!({
         "route": route,
         "limit": limit.name,
         "mode": limit.mode().to_string(),
-        "algorithm": limit.limiter.quota.algorithm().name(),
+        "client": (limit.mode() == Mode::PerClient).then(|| limit.client.to_string()),
+        "rate": (!quota.is_adopted()).then(|| quota.rate()),
+        "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
+        "algorithm": quota.algorithm().name(),
         "shadow": limit.shadow,
         "buckets": buckets,
     })

@@ -1,11 +1,16 @@
-//! The admin listener: health checks, metrics and the active configuration.
+//! The admin listener: health checks, metrics, and the API that shows and changes the state of limits.
 
+mod audit;
+mod authorize;
+mod clients;
 mod config;
 mod limits;
 mod listener;
 mod open;
 mod phase;
 mod probe;
+mod problem;
+mod query;
 mod serve;
 #[cfg(test)]
 mod tests;
@@ -17,14 +22,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{delete, get};
 use axum::{Json, Router};
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 
+use self::audit::Audit;
+use self::authorize::Authorizer;
 pub(crate) use self::listener::Listener;
 use self::probe::Probe;
+use self::problem::Problem;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -37,6 +45,8 @@ pub(crate) struct Admin {
     store: Store,
     readiness: Readiness,
     probe: Probe,
+    authorizer: Authorizer,
+    audit: Audit,
 }
 
 /// Whether this gateway accepts new connections, as reported by `/readyz`.
@@ -72,8 +82,8 @@ impl Default for Readiness {
 impl Admin {
     /// Creates the service.
     pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
-        let probe = Probe::new(store.clone());
-        Self { config, metrics, store, readiness, probe }
+        let (probe, authorizer) = (Probe::new(store.clone()), Authorizer::new(&config));
+        Self { config, metrics, store, readiness, probe, authorizer, audit: Audit::default() }
     }
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
@@ -85,6 +95,11 @@ impl Admin {
         let api = Router::new()
             .route("/config", get(active_config))
             .route("/limits", get(limits))
+            .route("/limits/{route}/{limit}", delete(clients::reset_limit))
+            .route("/limits/{route}/{limit}/client", get(clients::inspect).delete(clients::reset_client))
+            .route("/audit", get(audit))
+            .method_not_allowed_fallback(method_not_allowed)
+            .fallback(unknown_path)
             .layer(from_fn(only_by_address));
         Router::new()
             .route("/healthz", get(healthz))
@@ -132,6 +147,19 @@ async fn limits(State(admin): State<Admin>) -> Json<Value> {
     Json(limits::show(&admin.config, &admin.store))
 }
 
+/// Returns the last changes of operators, the newest first.
+async fn audit(State(admin): State<Admin>) -> Json<Value> {
+    Json(json!(admin.audit.entries()))
+}
+
+async fn unknown_path() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "the API has no such path")
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "the path does not support this method")
+}
+
 /// Rejects requests by host name, which prevents DNS rebinding: a web page can let its own domain name resolve to this
 /// address, but the browser then sends that name as `Host`.
 async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Response {
@@ -141,5 +169,5 @@ async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Re
     if name == "localhost" || bare.parse::<IpAddr>().is_ok() {
         return next.run(request).await;
     }
-    (StatusCode::FORBIDDEN, "`Host` must be an IP address or localhost\n").into_response()
+    Problem::new(StatusCode::FORBIDDEN, "`Host` must be an IP address or localhost").into_response()
 }

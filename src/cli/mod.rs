@@ -6,6 +6,7 @@ mod explain;
 mod handover_session;
 mod logging;
 mod notify;
+mod operate;
 mod run;
 mod serve;
 mod signals;
@@ -41,6 +42,14 @@ enum Command {
     Check(check::CheckArgs),
     /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
+    /// Show whether a running gateway is ready, and the state of its store
+    Status(operate::StatusArgs),
+    /// List the limits of a running gateway
+    Limits(operate::LimitsArgs),
+    /// Show the permits of one client of a limit
+    Client(operate::ClientArgs),
+    /// Reset one client of a limit, or all of them
+    Reset(operate::ResetArgs),
 }
 
 #[derive(Debug, Args)]
@@ -107,12 +116,19 @@ pub fn main() -> ExitCode {
         None => run::run(&cli.run),
         Some(Command::Run(command)) => run::run(&command.into_args()),
         Some(Command::Demo(args)) => demo::demo(&args),
-        Some(Command::Explain(args)) => {
-            explain::explain(&args, &mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(2)
-        }
+        Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
+        Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
+        Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
+        Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
+        Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),
         Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)
+}
+
+/// Runs a command that writes to the terminal. Returns 2 if it cannot.
+fn with_output(run: impl FnOnce(&mut io::StdoutLock<'_>, &mut io::StderrLock<'_>) -> io::Result<u8>) -> u8 {
+    run(&mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(2)
 }
 
 fn rule_file() -> impl TypedValueParser<Value = RuleFile> {

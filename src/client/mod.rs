@@ -123,6 +123,15 @@ impl ClientSource {
         }
     }
 
+    /// Returns the single sources of a combination, in order.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn sources(&self) -> Vec<&Self> {
+        match self {
+            Self::All(sources) => sources.iter().flat_map(Self::sources).collect(),
+            one => vec![one],
+        }
+    }
+
     /// Calls `found` for each header field that the source reads.
     pub(crate) fn fields(&self, found: &mut impl FnMut(&HeaderName)) {
         match self {

@@ -21,6 +21,8 @@ mod shape;
 pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "gateway")]
+mod tokens;
 mod tree;
 mod units;
 mod values;
@@ -40,6 +42,8 @@ pub use self::problem::{Problem, Problems};
 pub use self::reference::reference;
 use self::referenced_files::ReferencedFiles;
 #[cfg(feature = "gateway")]
+pub(crate) use self::tokens::{Tokens, TokensError};
+#[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
@@ -55,6 +59,8 @@ pub struct Config {
     pub(crate) max_connections: usize,
     /// The address of the admin listener, or `None` if it is off.
     pub(crate) admin: Option<ListenAddress>,
+    /// The file with the tokens of operators who may change things over TCP.
+    pub(crate) admin_tokens: Option<PathBuf>,
     /// The destination of the access log.
     pub(crate) access_log: AccessLog,
     /// The store for rate limit buckets.

@@ -152,10 +152,13 @@ impl ConfigInternals for Config {
     }
 
     fn describe(&self) -> String {
-        let Self { listen, max_connections, admin, access_log, store, upstreams, rules, warnings: _ } = self;
+        let Self { listen, max_connections, admin, admin_tokens, access_log, store, upstreams, rules, warnings: _ } =
+            self;
         let routes: Vec<_> = rules.routes.iter().collect();
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
-        format!("{listen:?}{max_connections}{admin:?}{access_log:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}")
+        format!(
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{access_log:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
+        )
     }
 
     fn set_certificate_check_interval(&mut self, interval: Duration) {

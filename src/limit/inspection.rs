@@ -56,7 +56,7 @@ impl Inspection {
         }
     }
 
-    /// Combines the inspections of all [buckets](Charge::on_all_buckets) of a charge; `None` if there are none.
+    /// Combines the inspections of all [buckets](Charge::on_all_buckets) of a charge; `None` without buckets.
     pub(crate) fn combine(charge: &Charge, buckets: impl Iterator<Item = Self>) -> Option<Self> {
         match charge.limiter.shards().is_empty() {
             false => buckets.reduce(Self::with_shard),

@@ -1,6 +1,8 @@
 //! The rules of a file. They derive from a request its facts, its route and its charges.
 
 mod charges;
+#[cfg(feature = "gateway")]
+mod named_client;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -10,6 +12,8 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
+#[cfg(feature = "gateway")]
+pub(crate) use self::named_client::NamedClientError;
 use crate::client::{AddressRules, ClientError, ClientSource};
 use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};

@@ -31,6 +31,8 @@ mod tickets;
 #[cfg(feature = "gateway")]
 mod watch;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::bounded::FileReadError;
 pub(crate) use self::bounded::read_bounded;
 #[cfg(feature = "tls")]
 pub(crate) use self::files::TlsFileError;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a panic fails the test")]
 
 mod access_log;
+mod admin_api;
 mod admin_listener;
 mod attacks;
 mod batches;

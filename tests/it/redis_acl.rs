@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
+use tidegate::internals::StoreInternals;
 use tidegate::{Mode, RateConfig, RateLimiter};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
+use crate::support::{adopted, per_client};
 
 /// Creates the user with the commands of the page.
 fn create_user(redis: &mut Connection) {
@@ -67,6 +69,13 @@ async fn documented_acl_suffices_for_all_algorithms() {
         if name != "leaky_bucket" {
             assert_eq!(gateway.get(&path, "").await.status(), 429, "{name}");
         }
+    }
+    let store =
+        RedisServer::store_at(format!("redis://tidegate:SECRET@127.0.0.1:{}", server.port), Duration::from_secs(10));
+    for charge in [per_client("{tidegate:fixed_window}:l", b"1", 1, 1_000, 1), adopted("mails", None, Some("1"), 1)] {
+        store.inspect(&charge).await.unwrap_or_else(|error| panic!("{error}, {:?}", denied(&mut redis)));
+        store.reset(&charge).await.expect("a reset");
+        store.reset_limit(&charge.limiter).await.expect("a reset");
     }
     assert_eq!(denied(&mut redis), [""; 0]);
 }

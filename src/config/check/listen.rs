@@ -80,15 +80,7 @@ pub(super) fn max_connections(file: &File, problems: &mut Problems) -> Checked<u
     file.max_connections.number(Config::DEFAULT_MAX_CONNECTIONS, problems)
 }
 
-pub(super) fn admin(file: &File, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
-    match file.admin.optional(problems)?.map(String::as_str) {
-        None => Ok(Some(Config::DEFAULT_ADMIN)),
-        Some("off") => Ok(None),
-        Some(text) => address(text, file.admin.location, problems).map(Some),
-    }
-}
-
-fn address(text: &str, at: Location, problems: &mut Problems) -> Checked<ListenAddress> {
+pub(super) fn address(text: &str, at: Location, problems: &mut Problems) -> Checked<ListenAddress> {
     ListenAddress::parse(text).map_err(|fault| problems.add(at, format!("{} {fault}", quote(text)), ADDRESS_HELP))
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Each part is checked even if others have errors. A part with an error becomes [`Reported`].
 
+mod admin;
 mod candidate;
 mod cluster;
 mod cost;
@@ -57,7 +58,8 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let Source { purpose, files } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
-    let admin = listen::admin(file, problems);
+    let admin = admin::address(file, problems);
+    let admin_tokens = admin::tokens(file, files, problems);
     listen::overlaps(&listen, &admin, file, problems);
     let access_log = listen::access_log(file, files, problems);
     let store = store::store(file, files, problems);
@@ -82,6 +84,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         listen,
         max_connections: max_connections?,
         admin: admin?,
+        admin_tokens: admin_tokens?,
         access_log: access_log?,
         store: store?,
         upstreams: upstreams?,

@@ -23,9 +23,8 @@ shape! {
         /// The highest number of client connections over all entries of `listen`. At this number the gateway closes a
         /// connection that waits for its client, or else rejects the new one.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
-        /// The address of the admin listener, or `off`. Only the gateway's user can connect to a Unix socket,
-        /// `unix:/path`.
-        admin: String = Address, Default("127.0.0.1:9901");
+        /// The admin listener: health checks, metrics, and the API of operators.
+        admin: Admin = Short("address", &ADMIN), Default("127.0.0.1:9901");
         /// The access log with one line for each request: `off`, `stdout`, or a path. A relative path starts at the
         /// folder of the rule file. The folder of the log must exist.
         access_log: String = Text, Default("off");
@@ -39,6 +38,26 @@ shape! {
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
         /// The routes with their upstreams and limits. The first route that matches a request applies.
         routes: Vec<Located<Route>> = Many(&Map(&ROUTE)), Required("routes: [{ name: all, match: { path: /** } }]");
+    }
+}
+
+shape! {
+    /// The admin listener.
+    ADMIN: Admin = "`admin`" {
+        /// The address, or `off`. Only the gateway's user can connect to a Unix socket, `unix:/path`.
+        address: String = Address, Default("127.0.0.1:9901");
+        /// The operators who may change things, such as reset a client. Over TCP every change needs a token; on a Unix
+        /// socket its file mode decides.
+        tokens: Tokens = Map(&TOKENS), Optional;
+    }
+}
+
+shape! {
+    /// The tokens of operators.
+    TOKENS: Tokens = "`tokens`" {
+        /// A file with a line `name:token` for each operator. A token has at least 16 characters. The gateway reads the
+        /// file at each change. A relative path starts at the folder of the rule file.
+        file: String = Text, Required("file: tokens.txt");
     }
 }
 

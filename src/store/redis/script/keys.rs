@@ -29,7 +29,7 @@ struct StoredSecret {
     secret: KeySecret,
 }
 
-/// The keys of all clients of a limiter: how to find them, and how to tell them from other keys.
+/// Recognizes the keys of all clients of a limiter.
 #[cfg(feature = "gateway")]
 #[derive(Debug)]
 pub(crate) struct BucketKeys {

@@ -1,0 +1,175 @@
+//! `/api/v1/limits/{route}/{limit}`: inspects one client of a limit, and resets one or all.
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use http::{HeaderMap, StatusCode};
+use serde::Serialize;
+
+use super::Admin;
+use super::audit::{Change, MAX_REASON};
+use super::problem::Problem;
+use super::query::Parameters;
+use crate::clock::Timestamp;
+use crate::limit::{Charge, ClientId, Inspection, Mode};
+use crate::rule::Limit;
+
+/// The route and the limit of a request.
+pub(super) type Target = Path<(String, String)>;
+
+/// The state of a client.
+#[derive(Debug, Serialize)]
+pub(super) struct ClientState {
+    route: String,
+    limit: String,
+    /// The address or the hash of the client; null for an OVERALL limit.
+    client: Option<String>,
+    remaining: u32,
+    used: u64,
+    /// When a request for one permit is granted (RFC 3339); null if never.
+    next_permit_at: Option<String>,
+    /// When the store may drop the bucket; null for an unused bucket.
+    expires_at: Option<String>,
+    /// The store's clock.
+    now: String,
+    /// Whether the client shares the overflow bucket of the embedded store.
+    overflow: bool,
+}
+
+/// The result of a reset.
+#[derive(Debug, Serialize)]
+pub(super) struct Cleared {
+    route: String,
+    limit: String,
+    client: Option<String>,
+    /// The number of buckets that existed.
+    buckets: u64,
+}
+
+/// Returns the state of a client.
+pub(super) async fn inspect(
+    State(admin): State<Admin>,
+    Path((route, limit)): Target,
+    RawQuery(query): RawQuery,
+) -> Result<Json<ClientState>, Problem> {
+    let query = Parameters::parse(query.as_deref(), &["value", "hash", "address"])?;
+    let charge = admin.charge(&route, &limit, &query)?;
+    let inspection = admin.store.inspect(&charge).await?;
+    let Inspection { now, remaining, used, expires_at, overflow, .. } = inspection;
+    Ok(Json(ClientState {
+        client: admin.client_name(&charge),
+        route,
+        limit,
+        remaining,
+        used,
+        next_permit_at: inspection.next_permit_at().map(Timestamp::to_rfc3339),
+        expires_at: expires_at.map(Timestamp::to_rfc3339),
+        now: now.to_rfc3339(),
+        overflow,
+    }))
+}
+
+/// Resets a client.
+pub(super) async fn reset_client(
+    State(admin): State<Admin>,
+    Path((route, limit)): Target,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Json<Cleared>, Problem> {
+    let operator = admin.authorizer.authorize(&headers).await?;
+    let query = Parameters::parse(query.as_deref(), &["value", "hash", "address", "reason"])?;
+    let (reason, charge) = (reason(&query)?, admin.charge(&route, &limit, &query)?);
+    let client = admin.client_name(&charge);
+    let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
+    // A separate task: a client that disconnects must not interrupt a change.
+    let reset = tokio::spawn(async move {
+        let client = change.client.clone();
+        let reset = admin.store.reset(&charge).await.map_err(Problem::from);
+        admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
+        reset.map(|was_used| Json(Cleared { route, limit, client, buckets: was_used.into() }))
+    });
+    reset.await.unwrap_or_else(|_| Err(interrupted()))
+}
+
+/// Resets all clients of a limit.
+pub(super) async fn reset_limit(
+    State(admin): State<Admin>,
+    Path((route, limit)): Target,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Json<Cleared>, Problem> {
+    let operator = admin.authorizer.authorize(&headers).await?;
+    let reason = reason(&Parameters::parse(query.as_deref(), &["reason"])?)?;
+    let limiter = admin.limit(&route, &limit)?.limiter.clone();
+    let (target, client) = (format!("{route}/{limit}"), None);
+    let change = Change { operator, action: "reset_limit", target, client, reason };
+    let reset = tokio::spawn(async move {
+        let reset = admin.store.reset_limit(&limiter).await.map_err(Problem::from);
+        admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
+        reset.map(|buckets| Json(Cleared { route, limit, client: None, buckets }))
+    });
+    reset.await.unwrap_or_else(|_| Err(interrupted()))
+}
+
+fn interrupted() -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reset was interrupted")
+}
+
+fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
+    let reason = query.one("reason")?.filter(|reason| !reason.is_empty());
+    match reason {
+        Some(reason) if reason.len() > MAX_REASON => {
+            Err(Problem::bad_request(format!("`reason` is longer than {MAX_REASON} bytes")))
+        }
+        reason => Ok(reason),
+    }
+}
+
+impl Admin {
+    fn limit(&self, route: &str, limit: &str) -> Result<&Limit, Problem> {
+        let mut routes = self.config.rules.routes.iter();
+        let found = routes.find(|other| *other.name == *route);
+        let found = found.and_then(|route| route.limits.iter().find(|other| other.name == limit));
+        found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "no limit has this route and name"))
+    }
+
+    /// Returns a charge of one permit for the client that the parameters name.
+    fn charge(&self, route: &str, name: &str, query: &Parameters) -> Result<Charge, Problem> {
+        let limit = self.limit(route, name)?;
+        let (values, hash, address) = (query.all("value"), query.one("hash")?, query.one("address")?);
+        let client = match (limit.mode(), values.is_empty(), hash, address) {
+            (Mode::Overall, true, None, None) => None,
+            (Mode::Overall, ..) => return Err(Problem::bad_request("the limit is OVERALL: it has no clients")),
+            (Mode::PerClient, false, None, None) => Some(self.config.rules.named_client(limit, &values)?),
+            (Mode::PerClient, true, Some(hash), None) => {
+                let is_hash = hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+                let hash = u128::from_str_radix(&hash, 16).ok().filter(|_| is_hash);
+                let detail = "`hash` has 32 hexadecimal digits, as in the access log";
+                Some(ClientId::Hash(hash.ok_or_else(|| Problem::bad_request(detail))?))
+            }
+            (Mode::PerClient, true, None, Some(address)) => {
+                let address = address.parse().map(|address: std::net::IpAddr| address.to_canonical());
+                let address = address.map_err(|_| Problem::bad_request("`address` is not an IP address"))?;
+                Some(ClientId::Address(self.config.rules.addresses.network(address)))
+            }
+            (Mode::PerClient, ..) => {
+                let detail = format!("name the client by `value` ({}), `hash` or `address`", limit.client);
+                return Err(Problem::bad_request(detail));
+            }
+        };
+        Ok(Charge { limiter: limit.limiter.clone(), client, permits: 1, shadow: limit.shadow })
+    }
+
+    /// Returns the name of a client for logs and responses, as it is in keys.
+    fn client_name(&self, charge: &Charge) -> Option<String> {
+        let hash =
+            |client| self.store.key_of(client).map_or_else(|| "unknown".to_owned(), |hash| format!("{hash:032x}"));
+        Some(match charge.client.as_ref()? {
+            ClientId::Address(network) if network.prefix_len() == network.max_prefix_len() => {
+                network.addr().to_string()
+            }
+            ClientId::Address(network) => network.to_string(),
+            ClientId::Hash(hash) => format!("{hash:032x}"),
+            client => hash(client),
+        })
+    }
+}

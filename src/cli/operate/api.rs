@@ -1,0 +1,216 @@
+//! A client of the admin API, over TCP or a Unix socket. Other commands can use it for their requests.
+
+use std::io;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clap::Args;
+use http::header::{AUTHORIZATION, HOST};
+use http::{HeaderValue, Method, Request};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::table::printable;
+
+/// The longest time until the gateway accepts a connection, and until it has answered.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The largest response, in bytes.
+const MAX_RESPONSE: usize = 64 << 20;
+
+/// The address of a gateway's admin listener, and how to use it.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ApiArgs {
+    /// Admin listener: `IP:PORT` or `unix:/path`
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901", env = "TIDEGATE_ADMIN")]
+    admin: AdminAddress,
+    /// File with only the token; or set TIDEGATE_TOKEN
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Clone, Debug)]
+enum AdminAddress {
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// Why a request has no answer, or a negative one.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// The token is not usable.
+    #[error("cannot read the token: {0}")]
+    Token(String),
+    /// There is no connection, or it broke.
+    #[error("cannot reach the gateway at {0}: {1}")]
+    Unreachable(String, String),
+    /// The response is not from the API.
+    #[error("unexpected response with status {0}")]
+    Unexpected(u16),
+    /// The gateway rejects the request.
+    #[error("{1} ({0})")]
+    Rejected(u16, String),
+}
+
+impl ApiError {
+    /// Returns the exit code: 1 if the gateway rejects the request, 2 if there is no answer.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Rejected(400..=499, _) => 1,
+            _ => 2,
+        }
+    }
+}
+
+impl FromStr for AdminAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:") {
+            Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
+            None if text.contains(':') && !text.contains('/') => Ok(Self::Tcp(text.to_owned())),
+            _ => Err("write IP:PORT or unix:/path"),
+        }
+    }
+}
+
+impl std::fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Tcp(address) => f.write_str(address),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl ApiArgs {
+    /// Sends a request, and returns the JSON of the response.
+    pub(crate) fn send(&self, method: &str, target: &str) -> Result<Value, ApiError> {
+        let values = self.send_all(&[(method, target.to_owned())])?;
+        values.into_iter().next().ok_or(ApiError::Unexpected(0))
+    }
+
+    /// Sends requests, and returns the JSON of the responses. `/readyz` may answer with 503.
+    pub(crate) fn send_all(&self, requests: &[(&str, String)]) -> Result<Vec<Value>, ApiError> {
+        let unreachable = |error: io::Error| ApiError::Unreachable(self.admin.to_string(), error.to_string());
+        let token = self.token()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
+        runtime.block_on(async {
+            let mut values = Vec::new();
+            for (method, target) in requests {
+                let (status, body) = self.request(method, target, token.as_ref()).await.map_err(unreachable)?;
+                let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                values.push(checked(status, value, target)?);
+            }
+            Ok(values)
+        })
+    }
+
+    fn token(&self) -> Result<Option<HeaderValue>, ApiError> {
+        let token = match &self.token_file {
+            Some(file) => {
+                let text = std::fs::read_to_string(file);
+                Some(text.map_err(|error| ApiError::Token(format!("{}: {error}", file.display())))?)
+            }
+            None => std::env::var("TIDEGATE_TOKEN").ok(),
+        };
+        let Some(token) = token.filter(|token| !token.trim().is_empty()) else { return Ok(None) };
+        let mut value = HeaderValue::from_str(&format!("Bearer {}", token.trim()))
+            .map_err(|_| ApiError::Token("it has characters that a header field cannot have".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    async fn request(&self, method: &str, target: &str, token: Option<&HeaderValue>) -> io::Result<(u16, Bytes)> {
+        let request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
+        let mut request = request.uri(target).body(Empty::new()).map_err(io::Error::other)?;
+        token.map(|token| request.headers_mut().insert(AUTHORIZATION, token.clone()));
+        match &self.admin {
+            AdminAddress::Tcp(address) => {
+                let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
+                // The API accepts only addresses as host.
+                let host = HeaderValue::from_str(&stream.peer_addr()?.to_string()).map_err(io::Error::other)?;
+                request.headers_mut().insert(HOST, host);
+                exchange(stream, request).await
+            }
+            AdminAddress::Unix(path) => {
+                let stream = timeout(CONNECT_TIMEOUT, UnixStream::connect(path)).await??;
+                request.headers_mut().insert(HOST, HeaderValue::from_static("localhost"));
+                exchange(stream, request).await
+            }
+        }
+    }
+}
+
+/// Sends a request on a new connection. Returns the status and the body.
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    request: Request<Empty<Bytes>>,
+) -> io::Result<(u16, Bytes)> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let connection = tokio::spawn(connection);
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(io::Error::other)?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await.map_err(io::Error::other)?;
+        Ok((status, body.to_bytes()))
+    };
+    let answer = timeout(ANSWER_TIMEOUT, answer).await;
+    connection.abort();
+    answer?
+}
+
+fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {
+    match status {
+        200 if !value.is_null() => Ok(value),
+        503 if target == "/readyz" && !value.is_null() => Ok(value),
+        status => match value["detail"].as_str() {
+            Some(detail) => Err(ApiError::Rejected(status, printable(detail))),
+            None => Err(ApiError::Unexpected(status)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_tcp_or_unix() {
+        for (text, is_valid) in [
+            ("127.0.0.1:9901", true),
+            ("[::1]:9901", true),
+            ("localhost:9901", true),
+            ("unix:/run/tidegate.sock", true),
+            ("unix:tidegate.sock", false),
+            ("127.0.0.1", false),
+            ("http://127.0.0.1:9901", false),
+        ] {
+            assert_eq!(
+                text.parse::<AdminAddress>().map(|address| address.to_string()).ok().as_deref() == Some(text),
+                is_valid
+            );
+        }
+    }
+
+    #[test]
+    fn rejections_and_silence_have_different_exit_codes() {
+        let rejected =
+            checked(403, serde_json::json!({ "detail": "no\u{1b}" }), "/api/v1/audit").expect_err("an error");
+        assert_eq!((rejected.to_string().as_str(), rejected.exit_code()), ("no\u{fffd} (403)", 1));
+        assert_eq!(checked(503, serde_json::json!({ "detail": "x" }), "/a").expect_err("an error").exit_code(), 2);
+        assert_eq!(checked(200, Value::Null, "/a").expect_err("an error").exit_code(), 2);
+        assert!(checked(503, serde_json::json!({ "ready": false }), "/readyz").is_ok());
+    }
+}

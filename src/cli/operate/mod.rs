@@ -1,0 +1,202 @@
+//! Commands for operators of a running gateway: `status`, `limits`, `client` and `reset`. They use its admin API.
+
+mod api;
+mod request;
+mod table;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::net::IpAddr;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use self::api::{ApiArgs, ApiError};
+use self::request::{LimitName, path, query};
+use self::table::{columns, rows};
+use crate::config::Millis;
+
+/// Arguments of `tidegate status`.
+#[derive(Debug, Args)]
+pub(super) struct StatusArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Arguments of `tidegate limits`.
+#[derive(Debug, Args)]
+pub(super) struct LimitsArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Arguments of `tidegate client`.
+#[derive(Debug, Args)]
+pub(super) struct ClientArgs {
+    /// The limit, as its route and its name
+    #[arg(value_name = "ROUTE/LIMIT")]
+    limit: LimitName,
+    #[command(flatten)]
+    client: ClientName,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Arguments of `tidegate reset`.
+#[derive(Debug, Args)]
+pub(super) struct ResetArgs {
+    /// The limit, as its route and its name
+    #[arg(value_name = "ROUTE/LIMIT")]
+    limit: LimitName,
+    #[command(flatten)]
+    client: ClientName,
+    /// Why, for the audit list
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// The name of a client.
+#[derive(Debug, Args)]
+struct ClientName {
+    /// The client: a value for each source of the limit's `client`
+    #[arg(value_name = "VALUE")]
+    values: Vec<String>,
+    /// The hash of the client, from the access log
+    #[arg(long, value_name = "HASH", conflicts_with_all = ["values", "address"])]
+    hash: Option<String>,
+    /// The IP address of the client
+    #[arg(long, value_name = "IP", conflicts_with = "values")]
+    address: Option<IpAddr>,
+}
+
+/// Writes whether the gateway is ready, and the state of its store. Returns the exit code: 0 if it is ready, 1 if it is not.
+pub(super) fn status(args: &StatusArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let requests = [("GET", "/readyz".to_owned()), ("GET", path(&["config"])), ("GET", path(&["limits"]))];
+    answered(args.api.send_all(&requests), errors, |replies| {
+        let [ready, config, limits] = &replies[..] else { return Ok(2) };
+        let is_ready = ready["ready"] == true;
+        let store = &config["store"];
+        if args.api.json {
+            writeln!(out, "{:#}", json!({ "readiness": ready, "store": store }))?;
+            return Ok(u8::from(!is_ready));
+        }
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let mut table = vec![
+            ("ready", if is_ready { "yes" } else { "no" }.to_owned()),
+            ("store", text(&store["kind"])),
+            ("limits", limits.as_array().map_or(0, Vec::len).to_string()),
+        ];
+        let more = ["reason", "state", "cause", "gateways", "owed"];
+        let more = more.map(|key| (key, if key == "reason" { &ready[key] } else { &store[key] }));
+        table.extend(more.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, text(value))));
+        out.write_all(rows(&table).as_bytes())?;
+        Ok(u8::from(!is_ready))
+    })
+}
+
+/// Writes all limits. Returns the exit code.
+pub(super) fn limits(args: &LimitsArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    answered(args.api.send("GET", &path(&["limits"])), errors, |limits| {
+        if args.api.json {
+            writeln!(out, "{limits:#}")?;
+            return Ok(0);
+        }
+        let heads = ["ROUTE", "LIMIT", "MODE", "CLIENT", "RATE", "INTERVAL", "ALGORITHM", "SHADOW", "BUCKETS"];
+        let text = |value: &Value| match value {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let row = |limit: &Value| {
+            let interval =
+                limit["interval_ms"].as_u64().map_or_else(|| "-".to_owned(), |millis| shown(&Millis::show(millis)));
+            let shadow = if limit["shadow"] == true { "yes" } else { "no" }.to_owned();
+            let named = |key: &str| text(&limit[key]);
+            [
+                named("route"),
+                named("limit"),
+                named("mode"),
+                named("client"),
+                named("rate"),
+                interval,
+                named("algorithm"),
+                shadow,
+                text(&limit["buckets"]["held"]),
+            ]
+        };
+        let limits = limits.as_array().map(Vec::as_slice).unwrap_or_default();
+        out.write_all(columns(heads, limits.iter().map(row)).as_bytes())?;
+        Ok(0)
+    })
+}
+
+/// Writes the state of a client. Returns the exit code: 0 if a request is granted now, 1 if it is not.
+pub(super) fn client(args: &ClientArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let target = args.limit.path(&["client"]) + &query(&args.client.parameters());
+    answered(args.api.send("GET", &target), errors, |state| {
+        let has_permits = state["remaining"].as_u64().unwrap_or_default() > 0;
+        if args.api.json {
+            writeln!(out, "{state:#}")?;
+            return Ok(u8::from(!has_permits));
+        }
+        let text = |key: &str| match &state[key] {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let next = if has_permits { "now".to_owned() } else { text("next_permit_at") };
+        let mut table = vec![("client", text("client")), ("remaining", text("remaining")), ("used", text("used"))];
+        table.extend([("next permit", next), ("expires", text("expires_at"))]);
+        if state["overflow"] == true {
+            table.push(("overflow", "shares the overflow bucket of the limit".to_owned()));
+        }
+        out.write_all(rows(&table).as_bytes())?;
+        Ok(u8::from(!has_permits))
+    })
+}
+
+/// Resets a client, or all clients of a limit. Returns the exit code.
+pub(super) fn reset(args: &ResetArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let mut parameters = args.client.parameters();
+    let below: &[&str] = if parameters.is_empty() { &[] } else { &["client"] };
+    parameters.extend(args.reason.as_ref().map(|reason| ("reason", reason.clone())));
+    let target = args.limit.path(below) + &query(&parameters);
+    answered(args.api.send("DELETE", &target), errors, |cleared| {
+        if args.api.json {
+            writeln!(out, "{cleared:#}")?;
+            return Ok(0);
+        }
+        let buckets = cleared["buckets"].as_u64().unwrap_or_default();
+        writeln!(out, "{}: cleared {buckets} {}", args.limit, if buckets == 1 { "bucket" } else { "buckets" })?;
+        Ok(0)
+    })
+}
+
+impl ClientName {
+    fn parameters(&self) -> Vec<(&'static str, String)> {
+        let values = self.values.iter().map(|value| ("value", value.clone()));
+        let hash = self.hash.iter().map(|hash| ("hash", hash.clone()));
+        values.chain(hash).chain(self.address.map(|address| ("address", address.to_string()))).collect()
+    }
+}
+
+/// Writes the result, or the error: 1 if the gateway rejects the request, 2 if it does not answer.
+fn answered<T>(
+    answer: Result<T, ApiError>,
+    errors: &mut impl Write,
+    show: impl FnOnce(&T) -> io::Result<u8>,
+) -> io::Result<u8> {
+    match answer {
+        Ok(answer) => show(&answer),
+        Err(error) => {
+            writeln!(errors, "tidegate: {error}")?;
+            Ok(error.exit_code())
+        }
+    }
+}
+
+fn shown(value: &dyn Display) -> String {
+    value.to_string()
+}

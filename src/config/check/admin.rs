@@ -1,0 +1,50 @@
+//! Checks the settings of the admin listener.
+
+use std::path::{Path, PathBuf};
+
+use super::listen;
+use crate::config::file::File;
+use crate::config::problem::{Checked, Location, Problems};
+use crate::config::referenced_files::ReferencedFiles;
+use crate::config::{Config, ListenAddress};
+
+/// Returns the address; `None` if the listener is off.
+pub(super) fn address(file: &File, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
+    let Some(admin) = file.admin.optional(problems)? else { return Ok(Some(Config::DEFAULT_ADMIN)) };
+    match admin.address.optional(problems)?.map(String::as_str) {
+        None => Ok(Some(Config::DEFAULT_ADMIN)),
+        Some("off") => Ok(None),
+        Some(text) => listen::address(text, admin.address.location, problems).map(Some),
+    }
+}
+
+/// Returns the file of the tokens, which must be valid.
+pub(super) fn tokens(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
+    let Some(admin) = file.admin.optional(problems)? else { return Ok(None) };
+    let Some(tokens) = admin.tokens.optional(problems)? else { return Ok(None) };
+    let path = files.path(tokens.file.required(problems)?);
+    if files.are_checked() {
+        check_file(&path, tokens.file.location, problems)?;
+    }
+    Ok(Some(path))
+}
+
+#[cfg(feature = "gateway")]
+fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()> {
+    use crate::config::problem::quote;
+    use crate::config::{Tokens, TokensError};
+
+    let Err(error) = Tokens::read(path) else { return Ok(()) };
+    let message = format!("{} {error}", quote(&path.to_string_lossy()));
+    let help = match &error {
+        TokensError::File(error) => error.help(path),
+        TokensError::Empty | TokensError::Line(_) => None,
+        TokensError::Short(_) => Some("generate tokens with `openssl rand -hex 32`".to_owned()),
+    };
+    Err(problems.add(at, message, help.unwrap_or_else(|| "write a line `name:token` for each operator".to_owned())))
+}
+
+#[cfg(not(feature = "gateway"))]
+fn check_file(_: &Path, _: Location, _: &mut Problems) -> Checked<()> {
+    Ok(())
+}
