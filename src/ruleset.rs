@@ -10,7 +10,7 @@ use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
 use crate::limit::Limiter;
-use crate::metrics::{LimitMetrics, Metrics, RouteMetrics};
+use crate::metrics::{LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
 use crate::policy::Policy;
 use crate::route::Route;
@@ -60,8 +60,8 @@ pub(crate) struct ForwardContext {
 pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
-    /// Whether a limit of the route lets requests wait.
-    pub(crate) may_wait: bool,
+    /// The waiting times, if a limit of the route lets requests wait.
+    pub(crate) waits: Option<WaitMetrics>,
     /// The `RateLimit-Policy` field.
     pub(crate) policy: Option<Policy>,
     /// The members of the `RateLimit` field.
@@ -193,13 +193,19 @@ fn method_for_handler<B>(request: &Request<B>) -> &Method {
 
 impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
-        let limits = route.limits.iter().map(|limit| metrics.limit(&route.name, &limit.name)).collect();
+        let responses = metrics.route(&route.name);
+        let limits = route.limits.iter().map(|limit| {
+            let counters = metrics.limit(&route.name, &limit.name);
+            counters.set_retention(limit.limiter.quota.retention_millis());
+            counters
+        });
+        let limits = limits.collect();
         let (policy, members) = match route.rate_limit_headers.ietf {
             true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
-        let may_wait = route.limits.iter().any(may_wait);
-        Self { metrics: metrics.route(&route.name), limits, may_wait, policy, members }
+        let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(&route.name));
+        Self { metrics: responses, limits, waits, policy, members }
     }
 
     /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it
@@ -216,6 +222,11 @@ impl CompiledRoute {
             let decision = status.and_then(|status| status.decision(one.index));
             if decision.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();
+            }
+            if let Some(decision) = decision.filter(|_| !is_local)
+                && let Some(capacity) = one.limit.limiter.unused_permits(decision.shard)
+            {
+                counter.used(decision.remaining, capacity);
             }
             match (decision, one.limit.shadow) {
                 // Not asked: a cached refusal of other limits rejected the request.

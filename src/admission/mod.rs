@@ -16,6 +16,7 @@ pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
+use crate::metrics::WaitMetrics;
 use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
 use crate::store::{Store, StoreError};
@@ -57,7 +58,8 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
-/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait).
+/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts the
+/// wait in `waits`; `None` if no limit of the route allows it.
 ///
 /// # Errors
 /// See [`Denial`].
@@ -65,16 +67,18 @@ pub(crate) async fn admit(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    may_wait: bool,
+    waits: Option<&WaitMetrics>,
 ) -> Result<Admitted, Denial> {
     if charges.is_empty() {
         return Ok(admit_unlimited());
     }
-    if !may_wait && let Some(said) = decide_immediately(store, charges) {
+    if waits.is_none()
+        && let Some(said) = decide_immediately(store, charges)
+    {
         return to_admission(store, said, charges);
     }
     // Boxed, so that requests that are decided immediately do not pay for the memory of waiting.
-    Box::pin(admit_with_waiting(store, queues, charges)).await
+    Box::pin(admit_with_waiting(store, queues, charges, waits)).await
 }
 
 /// Admits a request without limits.
@@ -92,14 +96,19 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
 
 /// Decides if the store needs I/O or the request may wait. Retries without the adopted limits if Java has not
 /// configured one of them.
-async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    match admit_from_queue(store, queues, charges).await {
+async fn admit_with_waiting(
+    store: &Store,
+    queues: &WaitQueues,
+    charges: &Charges<'_>,
+    waits: Option<&WaitMetrics>,
+) -> Result<Admitted, Denial> {
+    match admit_from_queue(store, queues, charges, waits).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
             if others.is_empty() {
                 return Ok(Admitted { unchecked: Some(error), ..admit_unlimited() });
             }
-            let admitted = admit_from_queue(store, queues, &others).await?;
+            let admitted = admit_from_queue(store, queues, &others, waits).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
@@ -107,8 +116,19 @@ async fn admit_with_waiting(store: &Store, queues: &WaitQueues, charges: &Charge
 }
 
 /// Decides in the order of the wait queues, and retries while the limits that refuse let the request wait.
-async fn admit_from_queue(store: &Store, queues: &WaitQueues, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let mut waiting = Waiting::new(store, queues, charges);
+async fn admit_from_queue(
+    store: &Store,
+    queues: &WaitQueues,
+    charges: &Charges<'_>,
+    waits: Option<&WaitMetrics>,
+) -> Result<Admitted, Denial> {
+    let mut waiting = Waiting::new(store, queues, charges, waits);
+    let admitted = admit_in_order(&mut waiting, store, charges).await;
+    waiting.end(admitted.is_ok());
+    admitted
+}
+
+async fn admit_in_order(waiting: &mut Waiting<'_>, store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
     waiting.queue_behind_others().await?;
     loop {
         waiting.wait_until_first().await?;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::queue::{QueueFull, QueueKind, Ticket, WaitQueues};
 use super::{Admitted, Denial, LimitStatus, Receipt};
 use crate::limit::{Charge, Wait};
+use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
@@ -19,6 +20,8 @@ pub(super) struct Waiting<'w> {
     /// The arrival time, if a limit lets the request wait.
     arrived_at: Option<Instant>,
     ticket: Option<Ticket<'w>>,
+    /// Counts the time from the first wait on.
+    record: WaitRecord<'w>,
 }
 
 /// A time slot in the future. It is given back on drop, unless it was reached.
@@ -28,9 +31,20 @@ struct TimeSlot<'s> {
 }
 
 impl<'w> Waiting<'w> {
-    pub(super) fn new(store: &'w Store, queues: &'w WaitQueues, charges: &'w Charges<'w>) -> Self {
+    pub(super) fn new(
+        store: &'w Store,
+        queues: &'w WaitQueues,
+        charges: &'w Charges<'w>,
+        waits: Option<&'w WaitMetrics>,
+    ) -> Self {
         let may_wait = charges.iter().any(|one| one.limit.wait_policy.is_some());
-        Self { store, queues, charges, arrived_at: may_wait.then(Instant::now), ticket: None }
+        let arrived_at = may_wait.then(Instant::now);
+        Self { store, queues, charges, arrived_at, ticket: None, record: WaitRecord::new(waits) }
+    }
+
+    /// Ends the wait with the decision about the request.
+    pub(super) fn end(&mut self, is_admitted: bool) {
+        self.record.end(is_admitted);
     }
 
     /// Joins the queues in which other requests already wait.
@@ -44,8 +58,9 @@ impl<'w> Waiting<'w> {
     }
 
     /// Waits until this request is first in its queues.
-    pub(super) async fn wait_until_first(&self) -> Result<(), Denial> {
+    pub(super) async fn wait_until_first(&mut self) -> Result<(), Denial> {
         let Some(ticket) = &self.ticket else { return Ok(()) };
+        self.record.begin();
         let joined = self.positions(|one| ticket.waits_for(one.charge));
         let wait_policy = joined.iter().filter_map(|position| self.charges.at(*position).limit.wait_policy.as_ref());
         let shortest = wait_policy.map(|wait_policy| wait_policy.max_wait).min().unwrap_or(Duration::ZERO);
@@ -71,6 +86,7 @@ impl<'w> Waiting<'w> {
         if !all_may || self.join(&refused, queue_kind).is_err() {
             return Err(Denial::Limited { status, wait });
         }
+        self.record.begin();
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(millis)) => Ok(()),
@@ -79,11 +95,12 @@ impl<'w> Waiting<'w> {
     }
 
     /// Delays a request until its time slot.
-    pub(super) async fn wait_for_time_slot(&self, admitted: Admitted) -> Result<Admitted, Denial> {
+    pub(super) async fn wait_for_time_slot(&mut self, admitted: Admitted) -> Result<Admitted, Denial> {
         let delay = admitted.status.delay(self.charges);
         if delay == 0 {
             return Ok(admitted);
         }
+        self.record.begin();
         let receipt = Receipt::new(self.charges.clone(), admitted.status.clone());
         let mut slot = TimeSlot { store: self.store, receipt: Some(receipt) };
         tokio::select! {

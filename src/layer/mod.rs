@@ -327,7 +327,7 @@ impl LayerState {
         }
         let charges = rules.charges(route, &facts)?; // 400
         record.start_decision(&charges, &self.store);
-        let admitted = admit(&self.store, &self.queues, &charges, compiled.may_wait).await;
+        let admitted = admit(&self.store, &self.queues, &charges, compiled.waits.as_ref()).await;
         compiled.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());

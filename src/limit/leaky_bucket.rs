@@ -114,6 +114,11 @@ fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
     u32::try_from(places.min(timely).min(quota.rate().into())).unwrap_or(u32::MAX)
 }
 
+/// Returns the number of permits that can be charged if none waits.
+pub(super) fn unused_permits(quota: &Quota) -> u32 {
+    remaining(0, 0, quota, queue(quota))
+}
+
 /// Returns the parts that must leak until the bucket holds one permit less.
 fn next_leak(level: u128, quota: &Quota) -> u128 {
     match level % u128::from(quota.interval()) {

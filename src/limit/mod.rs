@@ -246,6 +246,20 @@ impl Limiter {
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
         Self { name, mode, quota, spread: Spread::Whole }
     }
+
+    /// Returns the remaining permits of an unused OVERALL limit, or of its shard. Returns `None` for PER_CLIENT limits,
+    /// and if another program sets the rate.
+    pub(crate) fn unused_permits(&self, shard: Option<u16>) -> Option<u32> {
+        if self.mode != Mode::Overall || self.quota.is_adopted() {
+            return None;
+        }
+        let shard = shard.and_then(|shard| self.shards().get(usize::from(shard)));
+        let quota = shard.map_or(&self.quota, |shard| &shard.quota);
+        Some(match quota.algorithm {
+            Algorithm::LeakyBucket(_) => leaky_bucket::unused_permits(quota),
+            _ => quota.capacity(),
+        })
+    }
 }
 
 // === impl Decision ===

@@ -7,11 +7,18 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
+#[cfg(feature = "gateway")]
+use super::gauge::GaugeGuard;
+
+const PROTOCOLS: [&str; 2] = ["http1", "http2"];
 
 /// The metrics of all client connections.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Connections {
     open: Gauge,
+    by_protocol: Family<ProtocolLabels, Gauge>,
+    /// The series of HTTP/1 and of HTTP/2.
+    protocols: [Gauge; PROTOCOLS.len()],
     refused: Counter,
     accept_failures: Counter,
     rejected: Family<CauseLabels, Counter>,
@@ -24,11 +31,32 @@ struct CertificateLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProtocolLabels {
+    protocol: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabels {
     cause: &'static str,
 }
 
 // === impl Connections ===
+
+impl Default for Connections {
+    fn default() -> Self {
+        let by_protocol = Family::default();
+        let protocols = PROTOCOLS.map(|protocol| by_protocol.get_or_create(&ProtocolLabels { protocol }));
+        Self {
+            open: Gauge::default(),
+            by_protocol,
+            protocols,
+            refused: Counter::default(),
+            accept_failures: Counter::default(),
+            rejected: Family::default(),
+            certificates: Family::default(),
+        }
+    }
+}
 
 impl Connections {
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
@@ -40,6 +68,15 @@ impl Connections {
             action: "near `max_connections`: raise it, or add a gateway",
         };
         catalog.add(self.open.clone(), open);
+        let by_protocol = Description {
+            name: "connections_by_protocol",
+            labels: &[Label::Fixed("protocol", &PROTOCOLS)],
+            unit: "connections",
+            meaning: "Open client connections, once TLS or their start has shown the protocol. An upgraded \
+                      connection counts as `http1`",
+            action: "`http2` falls to 0: a load balancer or a certificate change disabled ALPN",
+        };
+        catalog.add(self.by_protocol.clone(), by_protocol);
         let refused = Description {
             name: "connections_refused",
             labels: &[],
@@ -81,6 +118,12 @@ impl Metrics {
     /// Counts an open client connection.
     pub(crate) fn connection_opened(&self) {
         self.connections.open.inc();
+    }
+
+    /// Counts a client connection whose protocol is known.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn protocol_connection(&self, is_http2: bool) -> GaugeGuard {
+        GaugeGuard::new(&self.connections.protocols[usize::from(is_http2)])
     }
 
     /// Removes a closed client connection from the number of open ones.

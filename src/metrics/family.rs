@@ -16,40 +16,47 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// All series of a metric. Clones share the series.
 #[derive(Clone, Debug)]
-pub(super) struct Family<L, M>(Arc<RwLock<HashMap<L, M>>>);
-
-/// A metric that may have no data yet.
-pub(super) trait Untouched {
-    /// Returns `true` if the metric has no data to export.
-    fn is_untouched(&self) -> bool;
+pub(super) struct Family<L, M> {
+    series: Arc<RwLock<HashMap<L, M>>>,
+    /// A metric without data, from which all series are created.
+    template: M,
 }
 
-impl<L: Clone + Eq + Hash, M: Clone + Default> Family<L, M> {
+/// A series of a family.
+pub(super) trait Series: Clone {
+    /// Returns `true` if the metric has no data to export.
+    fn is_untouched(&self) -> bool;
+
+    /// Returns another metric of the same kind, without data.
+    fn empty(&self) -> Self;
+}
+
+impl<L: Clone + Eq + Hash, M: Series> Family<L, M> {
     /// Returns the series with these labels. Creates it if necessary.
     pub(super) fn get_or_create(&self, labels: &L) -> M {
-        if let Some(metric) = self.0.read().get(labels) {
+        if let Some(metric) = self.series.read().get(labels) {
             return metric.clone();
         }
-        self.0.write().entry(labels.clone()).or_default().clone()
+        self.series.write().entry(labels.clone()).or_insert_with(|| self.template.empty()).clone()
     }
 }
 
 impl<L: Eq + Hash, M> Family<L, M> {
     /// Removes the series with these labels. Existing handles still work, but are no longer exported.
     pub(super) fn remove(&self, labels: &L) {
-        self.0.write().remove(labels);
+        self.series.write().remove(labels);
     }
 }
 
-impl<L, M> Default for Family<L, M> {
+impl<L, M: Default> Default for Family<L, M> {
     fn default() -> Self {
-        Self(Arc::default())
+        Self { series: Arc::default(), template: M::default() }
     }
 }
 
-impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Untouched> EncodeMetric for Family<L, M> {
+impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Series> EncodeMetric for Family<L, M> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        let series = self.0.read();
+        let series = self.series.read();
         series.iter().filter(|(_, metric)| !metric.is_untouched()).try_for_each(|(labels, metric)| {
             let encoder = encoder.encode_family(labels)?;
             metric.encode(encoder)
@@ -61,7 +68,7 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric + Untouched> EncodeMetric 
     }
 
     fn is_empty(&self) -> bool {
-        self.0.read().values().all(Untouched::is_untouched)
+        self.series.read().values().all(Series::is_untouched)
     }
 }
 
@@ -69,8 +76,12 @@ impl<L, M: TypedMetric> TypedMetric for Family<L, M> {
     const TYPE: MetricType = M::TYPE;
 }
 
-impl Untouched for Counter {
+impl Series for Counter {
     fn is_untouched(&self) -> bool {
         self.get() == 0
+    }
+
+    fn empty(&self) -> Self {
+        Self::default()
     }
 }

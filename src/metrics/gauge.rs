@@ -2,7 +2,7 @@
 
 use prometheus_client::metrics::gauge::Gauge;
 
-use super::family::Untouched;
+use super::family::Series;
 
 /// Counts one in a gauge until it is dropped.
 #[derive(Debug)]
@@ -22,8 +22,12 @@ impl Drop for GaugeGuard {
 }
 
 /// A gauge is always exported: a change to 0 is information, too.
-impl Untouched for Gauge {
+impl Series for Gauge {
     fn is_untouched(&self) -> bool {
         false
+    }
+
+    fn empty(&self) -> Self {
+        Self::default()
     }
 }

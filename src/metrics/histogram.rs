@@ -1,4 +1,4 @@
-//! Histograms of durations.
+//! Histograms of durations and of sizes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,40 +7,68 @@ use std::time::Duration;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-use super::family::Untouched;
+use super::family::Series;
 
-/// Upper bounds of the buckets, in seconds.
-pub(super) const BOUNDS: [f64; 14] =
-    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, f64::INFINITY];
+/// Upper bounds of the buckets for durations, in seconds.
+pub(super) const SECONDS: [f64; 13] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
 
-/// A histogram with fixed atomic buckets. An observation takes no lock.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Histogram(Arc<Buckets>);
+/// A histogram with fixed bounds and atomic buckets. An observation takes no lock.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    /// The upper bounds of all buckets but the last, which has none.
+    bounds: Arc<[f64]>,
+    data: Arc<Data>,
+}
 
-#[derive(Debug, Default)]
-struct Buckets {
-    counts: [AtomicU64; BOUNDS.len()],
-    sum_micros: AtomicU64,
+#[derive(Debug)]
+struct Data {
+    /// One for each bound, and one for larger values.
+    counts: Box<[AtomicU64]>,
+    /// The sum of all values, in millionths.
+    sum: AtomicU64,
 }
 
 // === impl Histogram ===
 
 impl Histogram {
+    /// Creates a histogram with these upper bounds, in ascending order. A last bucket has no bound.
+    pub(super) fn new(bounds: impl Into<Arc<[f64]>>) -> Self {
+        let bounds = bounds.into();
+        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
+        Self { bounds, data: Arc::new(Data { counts, sum: AtomicU64::new(0) }) }
+    }
+
+    /// Counts a duration, in seconds.
     pub(super) fn observe(&self, duration: Duration) {
-        let seconds = duration.as_secs_f64();
-        let bucket = BOUNDS.iter().position(|bound| seconds <= *bound).unwrap_or(BOUNDS.len() - 1);
-        self.0.counts[bucket].fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        self.0.sum_micros.fetch_add(micros, Ordering::Relaxed);
+        self.count(duration.as_secs_f64(), u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts a size.
+    pub(super) fn observe_size(&self, size: u32) {
+        self.count(size.into(), u64::from(size) * 1_000_000);
+    }
+
+    fn count(&self, value: f64, millionths: u64) {
+        let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
+        self.data.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        self.data.sum.fetch_add(millionths, Ordering::Relaxed);
+    }
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self::new(SECONDS)
     }
 }
 
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        let counts = self.0.counts.each_ref().map(|count| count.load(Ordering::Relaxed));
-        let buckets: Vec<(f64, u64)> = BOUNDS.into_iter().zip(counts).collect();
-        let seconds = Duration::from_micros(self.0.sum_micros.load(Ordering::Relaxed)).as_secs_f64();
-        encoder.encode_histogram::<NoLabelSet>(seconds, counts.iter().sum(), &buckets, None)
+        let counts = self.data.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        let sum = Duration::from_micros(self.data.sum.load(Ordering::Relaxed)).as_secs_f64();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
     }
 
     fn metric_type(&self) -> MetricType {
@@ -48,12 +76,37 @@ impl EncodeMetric for Histogram {
     }
 }
 
-impl Untouched for Histogram {
+impl Series for Histogram {
     fn is_untouched(&self) -> bool {
-        self.0.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+        self.data.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+    }
+
+    fn empty(&self) -> Self {
+        Self::new(Arc::clone(&self.bounds))
     }
 }
 
 impl TypedMetric for Histogram {
     const TYPE: MetricType = MetricType::Histogram;
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+
+    #[test]
+    fn sizes_are_counted_up_to_their_bound() {
+        let histogram = Histogram::new([1.0, 4.0]);
+        [1, 2, 4, 5].into_iter().for_each(|size| histogram.observe_size(size));
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        registry.register("sizes", "Sizes", histogram.clone());
+        encode(&mut text, &registry).expect("text");
+        for line in ["sizes_sum 12.0", "sizes_count 4", r#"sizes_bucket{le="1.0"} 1"#, r#"sizes_bucket{le="4.0"} 3"#] {
+            assert!(text.lines().any(|other| other == line), "no `{line}` in\n{text}");
+        }
+        assert!(histogram.empty().is_untouched() && !histogram.is_untouched());
+    }
 }

@@ -10,6 +10,7 @@ use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 use super::routes::ROUTE;
 use super::series_users::SeriesUser;
+use super::used_share::UsedShare;
 
 /// The outcomes of a decision.
 const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
@@ -21,6 +22,7 @@ const LIMIT: Label = Label::Open("limit");
 pub(super) struct Limits {
     decisions: Family<DecisionLabels, Counter>,
     overflow: Family<LimitLabels, Counter>,
+    used: Family<LimitLabels, UsedShare>,
 }
 
 /// The counters of one limit.
@@ -32,6 +34,7 @@ pub(crate) struct LimitMetrics {
     store_failed: Counter,
     /// The family of all limits, and the labels of this one. The series is only created when needed, which is rare.
     overflow: (Family<LimitLabels, Counter>, LimitLabels),
+    used: UsedShare,
     _user: Arc<SeriesUser>,
 }
 
@@ -61,6 +64,15 @@ impl Limits {
                      `shadow_limited` shows what a new limit would reject. `store_failed`: see `tidegate_store_up`",
         };
         catalog.add(self.decisions.clone(), decisions);
+        let used = Description {
+            name: "limit_used_ratio",
+            labels: &[ROUTE, LIMIT],
+            unit: "0 to 1",
+            meaning: "Used share of an OVERALL limit, as the last decision of this gateway saw it; of a limit in \
+                      shards, of the shard that decided. Absent without a decision within the interval of the limit",
+            action: "near 1: the limit rejects requests soon; raise the rate, or find the client in the access log",
+        };
+        catalog.add(self.used.clone(), used);
         let overflow = Description {
             name: "store_overflow",
             labels: &[ROUTE, LIMIT],
@@ -81,16 +93,18 @@ impl Metrics {
             let LimitLabels { route, limit } = names.clone();
             DecisionLabels { route, limit, outcome }
         };
-        let Limits { decisions, overflow } = &self.limits;
-        let (all, all_overflow, removed) = (decisions.clone(), overflow.clone(), names.clone());
+        let Limits { decisions, overflow, used } = &self.limits;
+        let (all, all_overflow, all_used) = (decisions.clone(), overflow.clone(), used.clone());
+        let removed = names.clone();
         let _user = self.users.add((route.to_owned(), Some(limit.to_owned())), move || {
             OUTCOMES.iter().for_each(|outcome| all.remove(&labels(&removed, outcome)));
             all_overflow.remove(&removed);
+            all_used.remove(&removed);
         });
         let [allowed, limited, shadow_limited, store_failed] =
             OUTCOMES.map(|outcome| decisions.get_or_create(&labels(&names, outcome)));
-        let overflow = (overflow.clone(), names);
-        LimitMetrics { allowed, limited, shadow_limited, store_failed, overflow, _user }
+        let (used, overflow) = (used.get_or_create(&names), (overflow.clone(), names));
+        LimitMetrics { allowed, limited, shadow_limited, store_failed, overflow, used, _user }
     }
 }
 
@@ -115,6 +129,16 @@ impl LimitMetrics {
     /// Counts a request for which the store failed, so that `on_store_failure` decided.
     pub(crate) fn store_failed(&self) {
         self.store_failed.inc();
+    }
+
+    /// Sets the number of milliseconds after which all permits of a decision are available again.
+    pub(crate) fn set_retention(&self, millis: u64) {
+        self.used.set_retention(millis);
+    }
+
+    /// Records that a decision left `remaining` of `capacity` permits of an OVERALL limit.
+    pub(crate) fn used(&self, remaining: u32, capacity: u32) {
+        self.used.record(remaining, capacity);
     }
 
     /// Counts a request that used the shared overflow bucket.

@@ -19,12 +19,13 @@ mod series_users;
 mod store;
 mod target;
 mod upstream;
+mod used_share;
+mod waits;
 
 use prometheus_client::registry::Registry;
 
 use self::catalog::Catalog;
 use self::connections::Connections;
-#[cfg(feature = "gateway")]
 pub(crate) use self::gauge::GaugeGuard;
 pub(crate) use self::limits::LimitMetrics;
 use self::limits::Limits;
@@ -33,6 +34,7 @@ pub use self::reference::reference;
 pub(crate) use self::routes::RouteMetrics;
 use self::routes::Routes;
 use self::series_users::SeriesUsers;
+pub(crate) use self::store::BreakerGauge;
 use self::store::StoreMetrics;
 use self::target::Targets;
 #[cfg(feature = "gateway")]
@@ -40,6 +42,8 @@ pub(crate) use self::target::{AttemptOutcome, TargetMetrics};
 use self::upstream::Upstreams;
 #[cfg(feature = "gateway")]
 pub(crate) use self::upstream::{BrokenResponse, TunnelEnd, UpstreamMetrics};
+use self::waits::Waits;
+pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 
 /// All metrics of a gateway or a layer.
 #[derive(Debug, Default)]
@@ -48,6 +52,7 @@ pub struct Metrics {
     users: SeriesUsers,
     routes: Routes,
     limits: Limits,
+    waits: Waits,
     connections: Connections,
     upstreams: Upstreams,
     targets: Targets,
@@ -77,6 +82,7 @@ impl Metrics {
         catalog.section("Requests and limits");
         self.routes.describe(catalog);
         self.limits.describe(catalog);
+        self.waits.describe(catalog);
         catalog.section("The store");
         self.store.describe(catalog);
         catalog.section("Upstreams");
@@ -101,7 +107,7 @@ impl Metrics {
 mod tests {
     use std::time::Duration;
 
-    use super::histogram::BOUNDS;
+    use super::histogram::SECONDS;
     use super::*;
 
     #[test]
@@ -169,7 +175,7 @@ mod tests {
         let route_lines: Vec<_> = text.lines().filter(|line| line.contains("route-")).collect();
         assert!(route_lines.iter().all(|line| line.contains(r#"route="route-7""#)), "{route_lines:?}");
         // Two counters; the sum, the count and the buckets of one histogram.
-        assert_eq!(route_lines.len(), 2 + 2 + BOUNDS.len());
+        assert_eq!(route_lines.len(), 2 + 2 + SECONDS.len() + 1);
         assert!(text.contains("# TYPE tidegate_decisions counter\n"), "{text}");
     }
 }

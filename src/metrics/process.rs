@@ -3,9 +3,10 @@
 use std::sync::LazyLock;
 
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::info::Info;
 
 use super::Metrics;
-use super::catalog::{Catalog, Description};
+use super::catalog::{Catalog, Description, Label};
 
 /// Panics of the process.
 static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
@@ -14,6 +15,15 @@ static PANICS: LazyLock<Counter> = LazyLock::new(Counter::default);
 static ACCESS_LINES_DROPPED: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 pub(super) fn describe(catalog: &mut Catalog<'_>) {
+    let build = Description {
+        name: "build",
+        labels: &[Label::Open("version"), Label::Fixed("profile", &["release", "debug"])],
+        unit: "always 1",
+        meaning: "The running version, and the profile that it was compiled with",
+        action: "several versions: an upgrade has not reached all gateways",
+    };
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    catalog.add(Info::new([("version", env!("CARGO_PKG_VERSION")), ("profile", profile)]), build);
     let panics = Description {
         name: "panics",
         labels: &[],

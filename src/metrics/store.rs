@@ -9,8 +9,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
+use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 use super::nodes::{NodeSeries, Nodes};
+
+/// Upper bounds of the buckets for batches, in requests.
+const BATCH_SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0];
 
 /// The metrics of the store.
 #[derive(Debug)]
@@ -21,9 +25,15 @@ pub(super) struct StoreMetrics {
     known_refusals: Counter,
     failures: Family<CauseLabels, Counter>,
     up: Gauge,
+    open_breakers: Gauge,
+    batches: Histogram,
     charged: Counter,
     gateways: Gauge,
 }
+
+/// Counts connections that are not used because the store is too slow.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BreakerGauge(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabels {
@@ -43,6 +53,8 @@ impl Default for StoreMetrics {
             known_refusals: Counter::default(),
             failures: Family::default(),
             up,
+            open_breakers: Gauge::default(),
+            batches: Histogram::new(BATCH_SIZES),
             charged: Counter::default(),
             gateways: Gauge::default(),
         }
@@ -60,6 +72,16 @@ impl StoreMetrics {
                      until then",
         };
         catalog.add(self.up.clone(), up);
+        let open_breakers = Description {
+            name: "store_open_breakers",
+            labels: &[],
+            unit: "connections",
+            meaning: "Connections to the store that are not used because its replies take too long. Each worker has \
+                      one",
+            action: "above 0: Redis or the network is slow; compare `tidegate_store_call_seconds` with \
+                     `store.timeout`",
+        };
+        catalog.add(self.open_breakers.clone(), open_breakers);
         let failures = Description {
             name: "store_failures",
             labels: &[Label::Open("cause")],
@@ -86,6 +108,14 @@ impl StoreMetrics {
             action: "the load on Redis",
         };
         catalog.add(self.calls.clone(), calls);
+        let batches = Description {
+            name: "store_batch_requests",
+            labels: &[],
+            unit: "requests",
+            meaning: "Requests that a script call decides together",
+            action: "grows with the load; large batches with a growing `tidegate_store_call_seconds`: Redis is busy",
+        };
+        catalog.add(self.batches.clone(), batches);
         self.nodes.describe(catalog);
         let known_refusals = Description {
             name: "store_known_refusals",
@@ -130,14 +160,20 @@ impl Metrics {
         self.store.up.set(is_up.into());
     }
 
+    /// Returns the gauge of connections that are not used because the store is too slow.
+    pub(crate) fn open_breakers(&self) -> BreakerGauge {
+        BreakerGauge(self.store.open_breakers.clone())
+    }
+
     /// Counts permits that were charged to the store after they had been granted without it.
     pub(crate) fn store_charged(&self, permits: u64) {
         self.store.charged.inc_by(permits);
     }
 
-    /// Counts a call to the store.
-    pub(crate) fn store_called(&self) {
+    /// Counts a call to the store that decides this many requests.
+    pub(crate) fn store_called(&self, requests: usize) {
         self.store.calls.inc();
+        self.store.batches.observe_size(u32::try_from(requests).unwrap_or(u32::MAX));
     }
 
     /// Adds a node of a cluster.
@@ -153,5 +189,14 @@ impl Metrics {
     /// Counts a failed decision of the store. `cause` is a fixed label.
     pub(crate) fn store_failed(&self, cause: &'static str) {
         self.store.failures.get_or_create(&CauseLabels { cause }).inc();
+    }
+}
+
+// === impl BreakerGauge ===
+
+impl BreakerGauge {
+    /// Counts a connection that is not used.
+    pub(crate) fn open(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.0)
     }
 }

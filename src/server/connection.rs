@@ -18,6 +18,7 @@ use super::metered_socket::{MeteredSocket, Socket};
 use super::protocol::{Protocol, ProtocolChoice};
 use super::proxy_protocol::read_header;
 use super::{HttpService, ServerContext};
+use crate::metrics::GaugeGuard;
 use crate::timer::Timer;
 use crate::transport::Transport;
 
@@ -27,6 +28,8 @@ struct ClientConnection<S> {
     service: S,
     driver: ConnectionDriver,
     slot: Arc<ConnectionSlot>,
+    /// Counts the connection, once its protocol is known.
+    counted: Option<GaugeGuard>,
 }
 
 /// The socket of a connection between two stages.
@@ -52,6 +55,7 @@ pub(crate) fn serve<S: HttpService>(
         service,
         driver: ConnectionDriver { activity, context },
         slot,
+        counted: None,
     };
     // The boxed futures are not needed while the connection is idle. Unboxed, they would make every connection larger.
     async move {
@@ -85,7 +89,10 @@ impl<S: HttpService> ClientConnection<S> {
         let Some(stream) = read_header(stream, context, &self.slot).await else { return };
         let Some(stream) = handshake(stream, context, activity, &self.slot).await else { return };
         let mut io = MeteredSocket::new(Socket::new(stream, activity.clone()));
-        match self.detect_protocol(&mut io).await {
+        let protocol = self.detect_protocol(&mut io).await;
+        let metrics = &self.driver.context.metrics;
+        self.counted = protocol.map(|protocol| metrics.protocol_connection(protocol == Protocol::Http2));
+        match protocol {
             Some(Protocol::Http1) => self.serve_http1(io).await,
             Some(Protocol::Http2) => self.serve_http2(io).await,
             None => {}

@@ -240,8 +240,10 @@ async fn connection_above_the_cap_gets_503() {
     second.closed().await.unwrap();
     assert_eq!(first.ask(get("/")).await.status(), 200);
     assert!(server.metrics.render().contains("tidegate_connections_refused_total 1"));
+    assert!(server.metrics.render().contains("tidegate_connections_by_protocol{protocol=\"http1\"} 1\n"));
     drop(first);
     until(|| server.metrics.render().contains("tidegate_connections 0")).await;
+    until(|| server.metrics.render().contains("tidegate_connections_by_protocol{protocol=\"http1\"} 0\n")).await;
     assert_eq!(Raw::connect(server.address).await.ask(get("/")).await.status(), 200);
 }
 

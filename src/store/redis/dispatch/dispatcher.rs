@@ -135,7 +135,7 @@ impl Dispatcher {
         departures: Arc<AtomicU64>,
         has_slots: bool,
     ) -> Self {
-        let connection = ConnectionManager::start(node, context.timeout);
+        let connection = ConnectionManager::start(node, context.timeout, context.metrics.open_breakers());
         let queue = Mutex::new(Queue::new(MIN_DEPTH, has_slots));
         let core = Arc::new(DispatcherCore { context, connection, queue, departures });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new() };
@@ -316,7 +316,7 @@ async fn decide(
     // Steps of an odd constant from a random start: no value repeats, and gateways have different sequences.
     let random = context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
     for _ in 0..2 {
-        context.metrics.store_called();
+        context.metrics.store_called(batch.len());
         connection.metrics.called();
         let (secret, time) = (connection.secret()?, DecisionTime { now, near, random });
         let reply = connection.script.run(|call| batch.write(call, &secret, time)).await?;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::metrics::{BreakerGauge, GaugeGuard};
+
 /// Replies are evaluated over a sliding window of ten segments: one second, or ten times the timeout if that is
 /// longer. So the window also covers a few consecutive calls that take as long as they may.
 const SEGMENTS: usize = 10;
@@ -28,6 +30,9 @@ pub(super) struct Breaker {
     segments: [WindowSegment; SEGMENTS],
     /// The number of consecutive probes that were not slow.
     not_slow: u32,
+    gauge: BreakerGauge,
+    /// Counts this breaker while it is open.
+    open: Option<GaugeGuard>,
 }
 
 /// The replies of a time segment.
@@ -42,8 +47,9 @@ struct WindowSegment {
 // === impl Breaker ===
 
 impl Breaker {
-    pub(super) fn new(timeout: Duration, now: Instant) -> Self {
-        Self { timeout, start: now, segment: timeout.max(MIN_SEGMENT), segments: Default::default(), not_slow: 0 }
+    pub(super) fn new(timeout: Duration, now: Instant, gauge: BreakerGauge) -> Self {
+        let (segment, segments) = (timeout.max(MIN_SEGMENT), Default::default());
+        Self { timeout, start: now, segment, segments, not_slow: 0, gauge, open: None }
     }
 
     /// Records a reply. Returns why the breaker opens, if most of the recent replies were slow.
@@ -57,7 +63,9 @@ impl Breaker {
         if is_slow(took, self.timeout) {
             segment.slow += 1;
             segment.slow_for += took;
-            return self.open_cause(number);
+            let cause = self.open_cause(number)?;
+            self.open();
+            return Some(cause);
         }
         None
     }
@@ -73,14 +81,25 @@ impl Breaker {
     pub(super) fn record_probe(&mut self, took: Duration) -> Option<Result<(), String>> {
         if is_slow(took, self.timeout) {
             self.not_slow = 0;
+            self.open();
             let (took, timeout) = (took.as_millis(), self.timeout.as_millis());
             return Some(Err(format!("slow: a PING takes {took} ms of {timeout} ms")));
         }
         self.not_slow += 1;
         (took * 2 <= self.timeout || self.not_slow >= MAX_PROBES).then(|| {
             (self.segments, self.not_slow) = Default::default();
+            self.close();
             Ok(())
         })
+    }
+
+    /// Ends the time in which the connection is counted as too slow: it is used again, or no longer needed.
+    pub(super) fn close(&mut self) {
+        self.open = None;
+    }
+
+    fn open(&mut self) {
+        self.open.get_or_insert_with(|| self.gauge.open());
     }
 
     fn open_cause(&self, number: u128) -> Option<String> {
@@ -103,6 +122,7 @@ fn is_slow(took: Duration, timeout: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::Metrics;
 
     const TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -113,7 +133,7 @@ mod tests {
     /// Returns after how many replies the breaker opens, and its cause. There is a reply every `every` milliseconds.
     fn opens_after(every: u64, took: impl Fn(u32) -> u64) -> Option<(u32, String)> {
         let start = Instant::now();
-        let mut breaker = Breaker::new(TIMEOUT, start);
+        let mut breaker = Breaker::new(TIMEOUT, start, BreakerGauge::default());
         (1..=500_u32).find_map(|number| {
             let now = start + millis(every) * number;
             breaker.record_reply(now, millis(took(number))).map(|open_cause| (number, open_cause))
@@ -132,11 +152,28 @@ mod tests {
     fn consecutive_slow_replies_open_it_at_any_timeout() {
         for timeout in [50, 300, 2_000] {
             let start = Instant::now();
-            let mut breaker = Breaker::new(millis(timeout), start);
+            let mut breaker = Breaker::new(millis(timeout), start, BreakerGauge::default());
             let took = millis(timeout * 9 / 10);
             let opens = (1..=20).find(|number| breaker.record_reply(start + took * *number, took).is_some());
             assert_eq!(opens, Some(8), "{timeout} ms");
         }
+    }
+
+    #[test]
+    fn open_breaker_is_counted_until_a_probe_is_fast() {
+        let (metrics, start) = (Metrics::new(), Instant::now());
+        let mut breaker = Breaker::new(TIMEOUT, start, metrics.open_breakers());
+        let is_counted = || metrics.render().contains("tidegate_store_open_breakers 1\n");
+        (1..8).for_each(|number| assert_eq!(breaker.record_reply(start + millis(number), millis(47)), None));
+        assert!(!is_counted());
+        assert!(breaker.record_reply(start + millis(8), millis(47)).is_some());
+        assert!(is_counted());
+        assert_eq!(breaker.record_probe(millis(5)), Some(Ok(())));
+        assert!(!is_counted());
+        assert!(breaker.record_probe(millis(47)).is_some_and(|verdict| verdict.is_err()));
+        assert!(is_counted());
+        drop(breaker);
+        assert!(!is_counted());
     }
 
     #[test]
@@ -149,7 +186,7 @@ mod tests {
     #[test]
     fn slow_replies_count_for_one_second() {
         let start = Instant::now();
-        let mut breaker = Breaker::new(TIMEOUT, start);
+        let mut breaker = Breaker::new(TIMEOUT, start, BreakerGauge::default());
         for number in 0..7 {
             assert_eq!(breaker.record_reply(start + millis(number), millis(49)), None);
         }
@@ -159,7 +196,7 @@ mod tests {
     #[test]
     fn fast_probe_closes_it_and_clears_the_window() {
         let start = Instant::now();
-        let mut breaker = Breaker::new(TIMEOUT, start);
+        let mut breaker = Breaker::new(TIMEOUT, start, BreakerGauge::default());
         for number in 0..7 {
             assert_eq!(breaker.record_reply(start + millis(number), millis(49)), None);
         }
@@ -171,7 +208,7 @@ mod tests {
 
     #[test]
     fn three_probes_that_are_not_slow_close_it() {
-        let mut breaker = Breaker::new(TIMEOUT, Instant::now());
+        let mut breaker = Breaker::new(TIMEOUT, Instant::now(), BreakerGauge::default());
         let closes =
             [30, 30, 45, 30, 30, 30].map(|took| breaker.record_probe(millis(took)).map(|verdict| verdict.is_ok()));
         assert_eq!(closes, [None, None, Some(false), None, None, Some(true)]);

@@ -16,6 +16,7 @@ use super::super::backoff::{Backoff, jittered};
 use super::breaker::Breaker;
 use super::outages::Outage;
 use super::{ConnectionStatus, Node, NodeConnection};
+use crate::metrics::BreakerGauge;
 use crate::store::StoreError;
 
 /// Keeps a connection open. Dropping the manager ends its task.
@@ -38,8 +39,8 @@ struct ManagedConnection {
 
 impl ConnectionManager {
     /// Starts to connect. Must be called on a Tokio runtime; the task ends with that runtime.
-    pub(crate) fn start(node: Arc<Node>, timeout: Duration) -> Self {
-        let breaker = Mutex::new(Breaker::new(timeout, Instant::now()));
+    pub(crate) fn start(node: Arc<Node>, timeout: Duration, open_breakers: BreakerGauge) -> Self {
+        let breaker = Mutex::new(Breaker::new(timeout, Instant::now(), open_breakers));
         let shared =
             Arc::new(ManagedConnection { timeout, status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
         let keep_connected = keep_connected(Arc::clone(&node), Arc::clone(&shared));
@@ -128,6 +129,7 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
         let pause = match connected {
             Ok(connection) => {
                 outage.take().into_iter().for_each(Outage::recovered);
+                shared.breaker.lock().close();
                 let since = Instant::now();
                 status.send_replace(ConnectionStatus::Up(connection.clone()));
                 moves.mark_unchanged();

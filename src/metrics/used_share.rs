@@ -1,0 +1,97 @@
+//! The used share of a limit, as the last decision saw it. A decision costs one store to memory; the store of the
+//! buckets is not asked when the metrics are read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+use super::family::Series;
+use crate::clock::Stopwatch;
+
+/// Marks a share that was not read yet. The lower 32 bits are the share.
+const UNREAD: u64 = 1 << 32;
+
+/// The used share of a limit, from 0 to 1. It is exported while the limit's interval has not passed since the last
+/// decision was read: later, its permits have become available again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UsedShare(Arc<Latest>);
+
+#[derive(Debug, Default)]
+struct Latest {
+    share: AtomicU64,
+    /// For how many milliseconds a decision is of interest.
+    retention: AtomicU64,
+    /// The first time that the latest share was read.
+    read: Mutex<Option<Stopwatch>>,
+}
+
+impl UsedShare {
+    /// Sets the number of milliseconds after which all permits of a decision are available again.
+    pub(super) fn set_retention(&self, millis: u64) {
+        self.0.retention.store(millis, Ordering::Relaxed);
+    }
+
+    /// Records a decision that left `remaining` of `capacity` permits.
+    pub(super) fn record(&self, remaining: u32, capacity: u32) {
+        #[expect(clippy::cast_possible_truncation, reason = "a gauge needs no more digits")]
+        let left = (f64::from(remaining) / f64::from(capacity.max(1))) as f32;
+        let share = (1.0 - left).clamp(0.0, 1.0);
+        self.0.share.store(UNREAD | u64::from(share.to_bits()), Ordering::Relaxed);
+    }
+}
+
+impl EncodeMetric for UsedShare {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half is the share")]
+        let bits = self.0.share.load(Ordering::Relaxed) as u32;
+        encoder.encode_gauge(&f64::from(f32::from_bits(bits)))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+}
+
+impl TypedMetric for UsedShare {
+    const TYPE: MetricType = MetricType::Gauge;
+}
+
+impl Series for UsedShare {
+    fn is_untouched(&self) -> bool {
+        let mut read = self.0.read.lock();
+        if self.0.share.fetch_and(!UNREAD, Ordering::Relaxed) & UNREAD != 0 {
+            *read = Some(Stopwatch::start());
+        }
+        let retention = Duration::from_millis(self.0.retention.load(Ordering::Relaxed));
+        read.is_none_or(|read| read.elapsed() >= retention)
+    }
+
+    fn empty(&self) -> Self {
+        Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::metrics::Metrics;
+
+    const SERIES: &str = "tidegate_limit_used_ratio{route=\"api\",limit=\"all\"} ";
+
+    #[test]
+    fn share_is_absent_before_and_long_after_a_decision() {
+        let metrics = Metrics::new();
+        let limit = metrics.limit("api", "all");
+        limit.set_retention(3_600_000);
+        assert!(!metrics.render().contains(SERIES));
+        limit.used(25, 100);
+        for _ in 0..2 {
+            assert!(metrics.render().contains(&format!("{SERIES}0.75\n")), "{}", metrics.render());
+        }
+        limit.set_retention(0);
+        assert!(!metrics.render().contains(SERIES));
+    }
+}

@@ -1,0 +1,103 @@
+//! The times that requests spent waiting for permits. A route without waiting has no series.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+
+use super::Metrics;
+use super::catalog::{Catalog, Description, Label};
+use super::family::Family;
+use super::histogram::Histogram;
+use super::routes::ROUTE;
+use crate::clock::Stopwatch;
+
+/// The names of [`WaitOutcome`], in the order of its variants.
+const OUTCOMES: [&str; 3] = ["admitted", "rejected", "abandoned"];
+
+/// The waiting times of all routes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Waits(Family<WaitLabels, Histogram>);
+
+/// The waiting times of one route. They are exported while its [`RouteMetrics`](super::RouteMetrics) exist.
+#[derive(Clone, Debug)]
+pub(crate) struct WaitMetrics([Histogram; OUTCOMES.len()]);
+
+/// A request that may have to wait. When dropped after it began to wait, it is counted.
+#[derive(Debug)]
+pub(crate) struct WaitRecord<'m> {
+    metrics: Option<&'m WaitMetrics>,
+    since: Option<Stopwatch>,
+    outcome: WaitOutcome,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WaitOutcome {
+    Admitted,
+    Rejected,
+    /// The client disconnected.
+    Abandoned,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WaitLabels {
+    route: String,
+    outcome: &'static str,
+}
+
+impl Waits {
+    pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
+        let waits = Description {
+            name: "permit_wait_seconds",
+            labels: &[ROUTE, Label::Fixed("outcome", &OUTCOMES)],
+            unit: "seconds",
+            meaning: "Time that requests waited for permits, if they had to: for `max_wait`, or for a time slot of \
+                      `leaky_bucket`. `abandoned`: the client left",
+            action: "near `max_wait`: requests are rejected soon; raise the rate. Many `abandoned`: shorten \
+                     `max_wait`",
+        };
+        catalog.add(self.0.clone(), waits);
+    }
+
+    /// Removes the series of a route.
+    pub(super) fn remove(&self, route: &str) {
+        OUTCOMES.iter().for_each(|outcome| self.0.remove(&WaitLabels { route: route.to_owned(), outcome }));
+    }
+}
+
+impl Metrics {
+    /// Returns the waiting times of a route. The metrics of the route must exist.
+    pub(crate) fn waits(&self, route: &str) -> WaitMetrics {
+        let Waits(family) = &self.waits;
+        WaitMetrics(OUTCOMES.map(|outcome| family.get_or_create(&WaitLabels { route: route.to_owned(), outcome })))
+    }
+}
+
+impl<'m> WaitRecord<'m> {
+    /// Creates the record of a request that does not wait yet.
+    pub(crate) fn new(metrics: Option<&'m WaitMetrics>) -> Self {
+        Self { metrics, since: None, outcome: WaitOutcome::Abandoned }
+    }
+
+    /// Records that the request has to wait.
+    pub(crate) fn begin(&mut self) {
+        self.since.get_or_insert_with(Stopwatch::start);
+    }
+
+    /// Records the decision about the request.
+    pub(crate) fn end(&mut self, is_admitted: bool) {
+        self.outcome = if is_admitted { WaitOutcome::Admitted } else { WaitOutcome::Rejected };
+    }
+
+    fn waited(&self) -> Option<Duration> {
+        self.since.map(|since| since.elapsed())
+    }
+}
+
+impl Drop for WaitRecord<'_> {
+    fn drop(&mut self) {
+        if let (Some(WaitMetrics(outcomes)), Some(waited)) = (self.metrics, self.waited()) {
+            outcomes[self.outcome as usize].observe(waited);
+        }
+    }
+}
