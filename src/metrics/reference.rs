@@ -19,6 +19,7 @@ It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test -
 * Each request with a complete head counts once in `tidegate_responses_total` and once in
   `tidegate_request_duration_seconds`, rejections with 429 included. Responses sent before a request was read count in
   `tidegate_rejected_total`.
+* [examples/observability](../examples/observability/README.md) has alert rules and a dashboard for these metrics.
 ";
 
 /// Returns the text of `docs/metrics.md`.

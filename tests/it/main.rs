@@ -48,6 +48,7 @@ mod lost_data;
 mod many_clients;
 mod max_body;
 mod membership;
+mod observability;
 mod one_decision;
 mod operations;
 mod operators;
