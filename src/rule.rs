@@ -11,7 +11,7 @@ use crate::limit::{Limiter, Mode};
 use crate::words::words;
 
 /// One entry of a route's `limits:`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
     /// The name in the rule file, metrics, headers and logs. Unique within the route.
     pub name: String,

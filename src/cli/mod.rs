@@ -2,6 +2,7 @@
 
 mod check;
 mod demo;
+mod diff;
 mod explain;
 mod handover_session;
 mod logging;
@@ -40,6 +41,8 @@ enum Command {
     Demo(CommonArgs),
     /// Report all errors of a rule file
     Check(check::CheckArgs),
+    /// Show what a reload would change, and what happens to the permits in use
+    Diff(diff::DiffArgs),
     /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
     /// Show whether a running gateway is ready, and the state of its store
@@ -121,6 +124,7 @@ pub fn main() -> ExitCode {
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
         Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),
+        Some(Command::Diff(args)) => with_output(|out, errors| diff::diff(&args, out, errors)),
         Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)

@@ -6,6 +6,8 @@
 //! continues with the remaining values. `reference` generates the documentation of the keys.
 
 mod check;
+#[cfg(feature = "gateway")]
+pub(crate) mod diff;
 mod file;
 mod key_value;
 mod keys;

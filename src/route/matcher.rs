@@ -6,7 +6,7 @@ use super::pattern::{HostPattern, PathPattern, Segment};
 use crate::facts::Facts;
 
 /// The conditions of a route: all of them must hold.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
     /// The host; `None` matches all hosts.
     pub host: Option<HostPattern>,

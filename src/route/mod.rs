@@ -33,7 +33,7 @@ pub struct Routes {
 }
 
 /// One entry of `routes:`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The name in the rule file, metrics and logs.
     pub name: Arc<str>,
@@ -71,6 +71,15 @@ impl Route {
 }
 
 // === impl Routes ===
+
+/// Compares the lists: everything else is derived from them.
+impl PartialEq for Routes {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Routes {}
 
 impl Routes {
     /// Creates the routes from a list in the order in which they are tried.

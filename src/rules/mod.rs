@@ -26,7 +26,7 @@ use crate::sanitize::FieldFilter;
 pub use crate::sanitize::{BadPattern, Pattern, Strip, Underscores};
 
 /// Everything that a rule file configures about requests, without any IO.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// How requests are read.
     pub requests: Requests,

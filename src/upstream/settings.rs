@@ -14,7 +14,7 @@ use crate::tls::settings::FILE_CHECK_INTERVAL;
 use crate::words::words;
 
 /// One entry of `upstreams:`.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct UpstreamSettings {
     /// Its name in the rule file, metrics and logs.
     #[serde(skip)]

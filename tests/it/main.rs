@@ -15,6 +15,7 @@ mod cluster;
 mod compose;
 mod corpora;
 mod descriptors;
+mod diff;
 mod differential;
 mod docs_cli;
 mod docs_examples;

@@ -16,7 +16,7 @@ use crate::random::random;
 pub use self::url::BadRedisUrl;
 
 /// The kind of a store, and its settings.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSettings {
     /// Buckets in this process.
     Memory {
@@ -28,7 +28,7 @@ pub enum StoreSettings {
 }
 
 /// The settings of a store in Redis.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RedisSettings {
     /// `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or `unix:///path`. With `sentinel`, the
     /// host is the name of the master.
@@ -63,7 +63,7 @@ pub struct RedisSettings {
 }
 
 /// The sentinels of a master, and how to reach them.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SentinelSettings {
     /// Their URLs; at least one.
     #[serde(serialize_with = "json::texts")]
@@ -108,6 +108,26 @@ impl StoreSettings {
     /// The default number of connections of each worker.
     pub const DEFAULT_POOL_SIZE: usize = 1;
 
+    /// Returns `true` if a store with the settings `new` has the buckets of this one.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn keeps_buckets_in(&self, new: &Self) -> bool {
+        match (self, new) {
+            (Self::Memory { .. }, Self::Memory { .. }) => self == new,
+            (Self::Redis(old), Self::Redis(new)) => {
+                let servers = |settings: &RedisSettings| {
+                    let urls = [&settings.url].into_iter().chain(&settings.cluster);
+                    urls.map(|url| url.server().to_owned()).collect::<Vec<_>>()
+                };
+                let (known, servers) = (servers(old), servers(new));
+                old.sentinel.is_some() == new.sentinel.is_some()
+                    && servers.iter().any(|server| known.contains(server))
+                    && old.prefix == new.prefix
+                    && old.key_secret == new.key_secret
+            }
+            _ => false,
+        }
+    }
+
     /// Returns `true` if a gateway is not ready while the store is unreachable.
     #[cfg(feature = "gateway")]
     pub(crate) fn fails_readiness(&self) -> bool {
@@ -150,6 +170,15 @@ impl RedisUrl {
     /// Returns the URL with its password. Only for connecting.
     pub(crate) fn expose(&self) -> &str {
         &self.0
+    }
+
+    /// Returns the host, port and database, or all of a Unix socket's URL.
+    #[cfg(feature = "gateway")]
+    fn server(&self) -> &str {
+        match self.0.split_once("://") {
+            Some(("unix", _)) | None => &self.0,
+            Some((_, rest)) => rest.rsplit_once('@').map_or(rest, |(_, host)| host),
+        }
     }
 
     /// Returns `true` if the URL requires TLS.

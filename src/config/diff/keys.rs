@@ -1,0 +1,130 @@
+//! The keys of the rule file whose values differ. Each function names all fields of a type, so that the compiler
+//! reports a new field.
+
+use crate::config::{Config, Listen};
+use crate::limit::{Limiter, Spread};
+use crate::route::Route;
+use crate::rule::Limit;
+use crate::rules::Rules;
+use crate::upstream::settings::UpstreamSettings;
+
+/// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere.
+macro_rules! changed_keys {
+    ($old:expr, $new:expr, $kind:ident { $($field:ident => $key:literal),* $(,)? }) => {{
+        let (old, new) = ($old, $new);
+        let $kind { $($field: _),* } = old;
+        let keys = [$(($key, !$key.is_empty() && old.$field != new.$field)),*];
+        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect::<Vec<&'static str>>()
+    }};
+}
+
+pub(super) fn listener(old: &Listen, new: &Listen) -> Vec<&'static str> {
+    changed_keys!(old, new, Listen {
+        address => "address",
+        mode => "mode",
+        tls => "tls",
+        http2 => "http2",
+        proxy_protocol => "proxy_protocol",
+        trust_unknown => "trust_unknown",
+        max_connections => "max_connections",
+        max_connections_per_client => "max_connections_per_client",
+        max_requests => "max_requests",
+        max_streams => "max_streams",
+        header_timeout => "header_timeout",
+        idle_timeout => "idle_timeout",
+        body_timeout => "body_timeout",
+        min_rate => "min_rate",
+        max_fields => "max_fields",
+        max_field_bytes => "max_field_bytes",
+        max_target => "max_target",
+    })
+}
+
+pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'static str> {
+    changed_keys!(old, new, UpstreamSettings {
+        name => "name",
+        targets => "targets",
+        protocol => "protocol",
+        tls => "tls",
+        connect_timeout => "connect_timeout",
+        response_timeout => "response_timeout",
+        body_timeout => "body_timeout",
+        max_connections => "max_connections",
+        queue => "queue",
+        queue_timeout => "queue_timeout",
+    })
+}
+
+/// Compares routes without their limits, which are compared one by one.
+pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Route {
+        name => "name",
+        matcher => "match",
+        limits => "",
+        max_body => "max_body",
+        upgrades => "upgrades",
+        rate_limit_headers => "headers",
+        upstream => "upstream",
+    });
+    if old.limits.iter().map(|limit| &limit.name).ne(new.limits.iter().map(|limit| &limit.name)) {
+        keys.push("limits");
+    }
+    keys
+}
+
+pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Limit {
+        name => "name",
+        limiter => "",
+        client => "client",
+        permits => "permits",
+        on_missing_client => "on_missing_client",
+        on_store_failure => "on_store_failure",
+        wait_policy => "max_wait",
+        shadow => "shadow",
+    });
+    let (Limiter { name, mode, quota, spread }, new) = (&*old.limiter, &*new.limiter);
+    let differences = [
+        ("key", *name != new.name),
+        ("mode", *mode != new.mode),
+        ("rate", quota.rate() != new.quota.rate()),
+        ("interval", quota.interval() != new.quota.interval()),
+        ("algorithm", quota.algorithm() != new.quota.algorithm()),
+        ("partitions", !has_same_parts(spread, &new.spread)),
+    ];
+    keys.extend(differences.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key));
+    keys
+}
+
+/// Returns `true` if the buckets are distributed over the same hash tags.
+pub(super) fn has_same_parts(old: &Spread, new: &Spread) -> bool {
+    match (old, new) {
+        (Spread::Shards(old), Spread::Shards(new)) => {
+            old.iter().map(|shard| &shard.name).eq(new.iter().map(|shard| &shard.name))
+        }
+        (old, new) => old == new,
+    }
+}
+
+/// Compares the top-level keys that have no entries.
+pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Config {
+        listen => "",
+        max_connections => "max_connections",
+        admin => "admin",
+        admin_tokens => "admin.tokens",
+        access_log => "access_log",
+        store => "store",
+        upstreams => "",
+        rules => "",
+        warnings => "",
+    });
+    let Rules { requests, addresses, fields, routes: _ } = &old.rules;
+    if *addresses != new.rules.addresses {
+        keys.push("clients");
+    }
+    if (requests, fields) != (&new.rules.requests, &new.rules.fields) {
+        keys.push("requests");
+    }
+    keys
+}

@@ -1,0 +1,108 @@
+//! The differences between limits, and what happens to the permits in use.
+
+use std::collections::BTreeMap;
+use std::mem::discriminant;
+
+use serde::Serialize;
+
+use super::{ChangeKind, keys};
+use crate::config::Config;
+use crate::limit::Mode;
+use crate::route::Route;
+use crate::rule::Limit;
+
+/// A limit that is added, removed or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct LimitChange {
+    pub(crate) route: String,
+    pub(crate) limit: String,
+    pub(crate) change: ChangeKind,
+    /// The keys whose values changed; also `store` if the store with the buckets changed.
+    pub(crate) keys: Vec<&'static str>,
+    /// The rate before the change. `None` if the limit is new, or the rate is only in the store.
+    pub(crate) old: Option<Rate>,
+    /// The rate after the change.
+    pub(crate) new: Option<Rate>,
+    /// What happens to the permits in use. `None` if the limit is removed.
+    pub(crate) permits: Option<PermitsInUse>,
+}
+
+/// A rate, its interval and its algorithm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Rate {
+    pub(crate) rate: u32,
+    pub(crate) interval_ms: u64,
+    pub(crate) algorithm: &'static str,
+}
+
+/// What happens to the permits in use of a limit that is added or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PermitsInUse {
+    /// They stay in use: the limit has the same buckets.
+    Kept,
+    /// The limit has new buckets, which start without permits in use.
+    Empty,
+}
+
+/// Compares the limits of all routes.
+pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
+    let has_same_store = old.store.keeps_buckets_in(&new.store);
+    let mut left: BTreeMap<(&str, &str), &Limit> =
+        limits(old).map(|(route, limit)| ((&*route.name, &*limit.name), limit)).collect();
+    let mut changes = Vec::new();
+    for (route, limit) in limits(new) {
+        let before = left.remove(&(&*route.name, &*limit.name));
+        let mut keys = before.map_or_else(Vec::new, |before| keys::limit(before, limit));
+        if before.is_some() && !has_same_store {
+            keys.push("store");
+        }
+        if before.is_some() && keys.is_empty() {
+            continue;
+        }
+        let is_kept = has_same_store && limits(old).any(|(_, before)| has_same_buckets(before, limit));
+        changes.push(LimitChange {
+            route: route.name.to_string(),
+            limit: limit.name.clone(),
+            change: if before.is_some() { ChangeKind::Changed } else { ChangeKind::Added },
+            keys,
+            old: before.and_then(Rate::new),
+            new: Rate::new(limit),
+            permits: Some(if is_kept { PermitsInUse::Kept } else { PermitsInUse::Empty }),
+        });
+    }
+    let removed = limits(old).filter(|(route, limit)| left.contains_key(&(&*route.name, &*limit.name)));
+    changes.extend(removed.map(|(route, limit)| LimitChange {
+        route: route.name.to_string(),
+        limit: limit.name.clone(),
+        change: ChangeKind::Removed,
+        keys: Vec::new(),
+        old: Rate::new(limit),
+        new: None,
+        permits: None,
+    }));
+    changes
+}
+
+fn limits(config: &Config) -> impl Iterator<Item = (&Route, &Limit)> {
+    config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)))
+}
+
+/// Returns `true` if two limits take permits from the same buckets. Another key, mode, client or algorithm is another
+/// bucket.
+fn has_same_buckets(old: &Limit, new: &Limit) -> bool {
+    let (one, other) = (&*old.limiter, &*new.limiter);
+    one.name == other.name
+        && one.mode == other.mode
+        && (one.mode == Mode::Overall || old.client == new.client)
+        && discriminant(&one.quota.algorithm()) == discriminant(&other.quota.algorithm())
+        && keys::has_same_parts(&one.spread, &other.spread)
+}
+
+impl Rate {
+    fn new(limit: &Limit) -> Option<Self> {
+        let quota = &limit.limiter.quota;
+        let (rate, interval_ms, algorithm) = (quota.rate(), quota.interval(), quota.algorithm().name());
+        (!quota.is_adopted()).then_some(Self { rate, interval_ms, algorithm })
+    }
+}
