@@ -3,6 +3,7 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
+#[cfg(feature = "gateway")]
 use hashbrown::hash_table::OccupiedEntry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
