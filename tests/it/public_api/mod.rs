@@ -3,6 +3,7 @@
 
 mod items;
 mod source;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;

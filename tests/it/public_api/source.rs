@@ -6,6 +6,8 @@ use std::path::Path;
 
 use syn::{Attribute, Item, Meta, UseTree};
 
+use super::words;
+
 /// The modules of a path, such as `["layer", "peer"]`. Empty for `lib.rs`.
 pub(super) type Module = Vec<String>;
 
@@ -31,35 +33,6 @@ pub(super) struct Import<'f> {
     pub(super) is_public: bool,
 }
 
-/// Replaces each `words! { ... }` block with the enum that it defines. The macro writes one variant in a line, such as
-/// `Overall = "OVERALL",`, and may name a default variant.
-fn expand_words(text: &str) -> String {
-    let mut expanded = String::new();
-    let mut is_in_block = false;
-    for line in text.lines() {
-        let line = match line {
-            "words! {" => {
-                is_in_block = true;
-                "#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]".to_owned()
-            }
-            "}" if is_in_block => {
-                is_in_block = false;
-                String::new()
-            }
-            line if is_in_block && line.trim_start().starts_with("pub enum") => {
-                format!("{} {{", line.split([',', '{']).next().unwrap_or(line))
-            }
-            line if is_in_block && line.trim_end().ends_with("\",") => {
-                format!("{},", line.split(" = ").next().unwrap_or(line))
-            }
-            line => line.to_owned(),
-        };
-        expanded += &line;
-        expanded.push('\n');
-    }
-    expanded
-}
-
 impl Library {
     pub(super) fn read(root: &Path) -> Self {
         let mut files = BTreeMap::new();
@@ -81,9 +54,11 @@ impl Library {
                     module.pop();
                 }
                 let text = fs::read_to_string(&path).expect("text");
-                files.insert(module, syn::parse_file(&expand_words(&text)).expect("Rust"));
+                files.insert(module, syn::parse_file(&text).expect("Rust"));
             }
         }
+        let template = files.values().find_map(words::template).expect("the macro `words!`");
+        files.values_mut().for_each(|file| words::expand(file, &template));
         Self { files }
     }
 
