@@ -2,6 +2,8 @@
 //!
 //! serde writes the settings. The functions here add the values that are not a field of their own.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::client::ClientSource;
@@ -25,6 +27,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "admin": config.admin.as_ref().map(ToString::to_string),
         "admin_tokens": config.admin_tokens,
         "access_log": show_access_log(&config.access_log),
+        "metrics": { "buckets_ms": config.buckets.iter().map(Duration::as_millis).collect::<Vec<_>>() },
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),

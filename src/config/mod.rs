@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
@@ -65,6 +66,8 @@ pub struct Config {
     pub(crate) admin_tokens: Option<PathBuf>,
     /// The destination of the access log.
     pub(crate) access_log: AccessLog,
+    /// The upper bounds of histograms of durations; empty for the default.
+    pub(crate) buckets: Vec<Duration>,
     /// The store for rate limit buckets.
     pub(crate) store: StoreSettings,
     /// The upstreams by name.

@@ -147,7 +147,7 @@ impl Gateway {
         let workers = workers.max(1);
         let config = Arc::new(config);
         config.upstreams.values().for_each(warn_if_unverified);
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::with_buckets(&config.buckets));
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
         let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;

@@ -149,7 +149,10 @@ impl RateLimitLayerBuilder {
                 let store = self.store.as_ref().map(Store::address).unwrap_or_default();
                 return Err(LayerError::Metrics { store });
             }
-            (given, store_metrics) => given.or_else(|| store_metrics.cloned()).unwrap_or_default(),
+            (given, store_metrics) => {
+                let own = || Arc::new(Metrics::with_buckets(&config.buckets));
+                given.or_else(|| store_metrics.cloned()).unwrap_or_else(own)
+            }
         };
         let store = match self.store {
             Some(store) => store,

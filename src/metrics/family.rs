@@ -32,6 +32,11 @@ pub(super) trait Series: Clone {
 }
 
 impl<L: Clone + Eq + Hash, M: Series> Family<L, M> {
+    /// Creates a family whose series are like `template`.
+    pub(super) fn new(template: M) -> Self {
+        Self { series: Arc::default(), template }
+    }
+
     /// Returns the series with these labels. Creates it if necessary.
     pub(super) fn get_or_create(&self, labels: &L) -> M {
         if let Some(metric) = self.series.read().get(labels) {

@@ -38,6 +38,15 @@ impl Histogram {
         Self { bounds, data: Arc::new(Data { counts, sum: AtomicU64::new(0) }) }
     }
 
+    /// Creates a histogram of durations with these upper bounds, in ascending order. Without bounds, it has the default
+    /// bounds.
+    pub(super) fn of_durations(bounds: &[Duration]) -> Self {
+        match bounds {
+            [] => Self::default(),
+            bounds => Self::new(bounds.iter().map(Duration::as_secs_f64).collect::<Vec<_>>()),
+        }
+    }
+
     /// Counts a duration, in seconds.
     pub(super) fn observe(&self, duration: Duration) {
         self.count(duration.as_secs_f64(), u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));

@@ -22,11 +22,14 @@ mod upstream;
 mod used_share;
 mod waits;
 
+use std::time::Duration;
+
 use prometheus_client::registry::Registry;
 
 use self::catalog::Catalog;
 use self::connections::Connections;
 pub(crate) use self::gauge::GaugeGuard;
+use self::histogram::Histogram;
 pub(crate) use self::limits::LimitMetrics;
 use self::limits::Limits;
 pub(crate) use self::nodes::{NodeMetrics, NodeSeries};
@@ -46,7 +49,7 @@ use self::waits::Waits;
 pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 
 /// All metrics of a gateway or a layer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     users: SeriesUsers,
@@ -62,7 +65,24 @@ pub struct Metrics {
 impl Metrics {
     /// Creates metrics without data.
     pub fn new() -> Self {
-        let mut metrics = Self::default();
+        Self::with_buckets(&[])
+    }
+
+    /// Creates metrics without data, whose histograms of durations have these upper bounds, in ascending order. Without
+    /// bounds, they have default bounds from 0.5 ms to 10 s.
+    pub fn with_buckets(bounds: &[Duration]) -> Self {
+        let durations = Histogram::of_durations(bounds);
+        let mut metrics = Self {
+            registry: Registry::default(),
+            users: SeriesUsers::default(),
+            routes: Routes::new(&durations),
+            limits: Limits::default(),
+            waits: Waits::new(&durations),
+            connections: Connections::default(),
+            upstreams: Upstreams::new(&durations),
+            targets: Targets::default(),
+            store: StoreMetrics::new(&durations),
+        };
         let mut registry = Registry::default();
         metrics.register(&mut registry);
         metrics.registry = registry;
@@ -103,10 +123,14 @@ impl Metrics {
     }
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::histogram::SECONDS;
     use super::*;
 
@@ -124,6 +148,23 @@ mod tests {
         has(r#"tidegate_request_duration_seconds_bucket{le="0.0025",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_bucket{le="+Inf",route="api",status="4xx"} 1"#);
         has(r#"tidegate_request_duration_seconds_sum{route="api",status="4xx"} 0.0015"#);
+    }
+
+    #[test]
+    fn buckets_can_be_configured() {
+        let metrics = Metrics::with_buckets(&[Duration::from_millis(5), Duration::from_secs(2)]);
+        metrics.route("api").responded(200, Duration::from_millis(3));
+        let handle = metrics.route("api");
+        handle.responded(200, Duration::from_millis(50));
+        metrics.store_decided(Duration::from_millis(5));
+        let text = metrics.render();
+        for (bound, count) in [("0.005", 0), ("2.0", 1), ("+Inf", 1)] {
+            let line = format!("_bucket{{le=\"{bound}\",route=\"api\",status=\"2xx\"}} {count}\n");
+            assert!(text.contains(&line), "{line} in {text}");
+        }
+        assert!(text.contains("tidegate_store_call_seconds_bucket{le=\"0.005\"} 1\n"), "{text}");
+        // The buckets for batches are not durations.
+        assert!(text.contains("tidegate_store_batch_requests_bucket{le=\"64.0\"} 0\n"), "{text}");
     }
 
     /// Regression test: 300 renamed routes left 5,153 lines.

@@ -21,7 +21,7 @@ const CLIENT_GONE: u16 = 499;
 const STATUSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "499"];
 
 /// The metrics of all routes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Routes {
     requests: Family<RequestLabels, Histogram>,
     responses: Responses,
@@ -45,6 +45,11 @@ struct RequestLabels {
 // === impl Routes ===
 
 impl Routes {
+    /// Creates metrics whose histograms are like `durations`.
+    pub(super) fn new(durations: &Histogram) -> Self {
+        Self { requests: Family::new(durations.clone()), responses: Responses::default() }
+    }
+
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let responses = Description {
             name: "responses",

@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
+use super::family::{Family, Series};
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 use super::nodes::{NodeSeries, Nodes};
@@ -42,12 +42,13 @@ struct CauseLabels {
 
 // === impl StoreMetrics ===
 
-impl Default for StoreMetrics {
-    fn default() -> Self {
+impl StoreMetrics {
+    /// Creates metrics whose histograms of durations are like `durations`.
+    pub(super) fn new(durations: &Histogram) -> Self {
         let up = Gauge::default();
         up.set(1);
         Self {
-            decisions: Histogram::default(),
+            decisions: durations.empty(),
             calls: Counter::default(),
             nodes: Nodes::default(),
             known_refusals: Counter::default(),
@@ -59,9 +60,7 @@ impl Default for StoreMetrics {
             gateways: Gauge::default(),
         }
     }
-}
 
-impl StoreMetrics {
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let up = Description {
             name: "store_up",

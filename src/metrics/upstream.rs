@@ -101,6 +101,11 @@ struct Name {
 }
 
 impl Upstreams {
+    /// Creates metrics whose histograms are like `durations`.
+    pub(super) fn new(durations: &Histogram) -> Self {
+        Self { responses: Family::new(durations.clone()), ..Self::default() }
+    }
+
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let requests = Description {
             name: "upstream_requests",

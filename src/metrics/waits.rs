@@ -15,7 +15,7 @@ use crate::clock::Stopwatch;
 const OUTCOMES: [&str; 3] = ["admitted", "rejected", "abandoned"];
 
 /// The waiting times of all routes.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Waits(Family<WaitLabels, Histogram>);
 
 /// The waiting times of one route. They are exported while its [`RouteMetrics`](super::RouteMetrics) exist.
@@ -46,6 +46,11 @@ struct WaitLabels {
 }
 
 impl Waits {
+    /// Creates metrics whose histograms are like `durations`.
+    pub(super) fn new(durations: &Histogram) -> Self {
+        Self(Family::new(durations.clone()))
+    }
+
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let waits = Description {
             name: "permit_wait_seconds",

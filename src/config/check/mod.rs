@@ -11,6 +11,7 @@ mod limits;
 mod listen;
 mod listen_tls;
 mod matcher;
+mod metrics;
 mod names;
 mod quota;
 mod reach;
@@ -62,6 +63,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let admin_tokens = admin::tokens(file, files, problems);
     listen::overlaps(&listen, &admin, file, problems);
     let access_log = listen::access_log(file, files, problems);
+    let buckets = metrics::buckets(file, problems);
     let store = store::store(file, files, problems);
     let addresses = addresses(file, problems);
     if let Ok(addresses) = &addresses {
@@ -86,6 +88,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         admin: admin?,
         admin_tokens: admin_tokens?,
         access_log: access_log?,
+        buckets: buckets?,
         store: store?,
         upstreams: upstreams?,
         rules,

@@ -16,7 +16,7 @@ use crate::upstream::settings::Protocol;
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 shape! {
-    /// A Tower layer uses only `store`, `clients`, `requests` and `routes`.
+    /// A Tower layer uses only `store`, `clients`, `requests`, `metrics` and `routes`.
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
@@ -30,6 +30,8 @@ shape! {
         access_log: String = Text, Default("off");
         /// The store for rate limit buckets.
         store: Store = Short("url", &STORE), Default("memory");
+        /// The metrics. Applies from the start of the process.
+        metrics: Metrics = Map(&METRICS), Optional;
         /// How to find the address of a client.
         clients: Clients = Map(&CLIENTS), Optional;
         /// How to interpret paths and header fields of requests.
@@ -58,6 +60,16 @@ shape! {
         /// A file with a line `name:token` for each operator. A token has at least 16 characters. The gateway reads the
         /// file at each change. A relative path starts at the folder of the rule file.
         file: String = Text, Required("file: tokens.txt");
+    }
+}
+
+shape! {
+    /// The metrics that the gateway or the layer counts.
+    METRICS: Metrics = "`metrics`" {
+        /// The upper bounds of the histograms of durations: at most 30, in ascending order. Without this key, there are
+        /// 13 bounds from 0.5 ms to 10 s. A program that gives its own `Metrics` to the layer sets them with
+        /// `Metrics::with_buckets`.
+        buckets: Vec<Located<Millis>> = Many(&Duration(1, HOUR)), Optional;
     }
 }
 

@@ -6,7 +6,7 @@ mod gateway;
 mod limits;
 
 pub(crate) use self::gateway::{
-    ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls,
+    ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS,
     PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
     UpstreamTls,
 };
@@ -19,7 +19,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 22] = [
+pub(crate) static SHAPES: [&Shape; 23] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -30,6 +30,7 @@ pub(crate) static SHAPES: [&Shape; 22] = [
     &CLIENT_AUTH,
     &STORE,
     &SENTINEL,
+    &METRICS,
     &CLIENTS,
     &REQUESTS,
     &UPSTREAM,

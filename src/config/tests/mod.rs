@@ -27,6 +27,7 @@ listen:
       header_timeout: 2s,
       idle_timeout: 1m30s, body_timeout: 20s, min_rate: 1KiB, max_fields: 50, max_field_bytes: 8KiB, max_target: 4KiB }
 max_connections: 500
+metrics: { buckets: [1ms, 25ms, 2s] }
 admin: off
 access_log: ./access.log
 store:
@@ -91,6 +92,7 @@ fn listeners_and_clients_are_read() {
         ]
     );
     assert_eq!(config.max_connections, 500);
+    assert_eq!(config.buckets, [1, 25, 2_000].map(Duration::from_millis));
     assert_eq!((config.admin, config.access_log), (None, AccessLog::File("./access.log".into())));
     let networks = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|net| net.parse().expect("a network"));
     assert_eq!(config.rules.addresses.trusted_proxies, networks);
