@@ -114,7 +114,7 @@
 //!
 //! | feature | adds | public items that need it |
 //! |---|---|---|
-//! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`] |
+//! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`], [`ReloadError`], [`ReloadReport`] |
 //! | `tls` | TLS to Redis with rustls and ring. Without it, a `rediss://` URL is a [`StoreOpenError`], and an error in a rule file | none |
 //! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
 //! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
@@ -131,6 +131,8 @@
 #![cfg_attr(not(feature = "gateway"), doc = "[`Gateway`]: #features")]
 #![cfg_attr(not(feature = "gateway"), doc = "[`GatewayStartError`]: #features")]
 #![cfg_attr(not(feature = "gateway"), doc = "[`ListenAddress`]: #features")]
+#![cfg_attr(not(feature = "gateway"), doc = "[`ReloadError`]: #features")]
+#![cfg_attr(not(feature = "gateway"), doc = "[`ReloadReport`]: #features")]
 // Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code))]
 
@@ -167,6 +169,8 @@ mod tls;
 mod transport;
 #[cfg(feature = "gateway")]
 mod upstream;
+#[cfg(feature = "gateway")]
+mod watch;
 #[cfg(not(feature = "gateway"))]
 mod upstream {
     //! The upstream settings of a rule file. A layer ignores them.
@@ -203,7 +207,7 @@ pub use clock::{Clock, ManualClock, Timestamp};
 pub use config::ListenAddress;
 pub use config::{Config, ConfigLoadError, Problem, Problems};
 #[cfg(feature = "gateway")]
-pub use gateway::{Gateway, GatewayStartError};
+pub use gateway::{Gateway, GatewayStartError, ReloadError, ReloadReport};
 pub use layer::{
     ClientKey, LayerError, NotSent, OverTls, Peer, RateLimitLayer, RateLimitLayerBuilder, RateLimited, RateLimitedBody,
     Rejection, ReportHandle, RequestOutcome, RequestReport, TlsPeer, Unmatched,

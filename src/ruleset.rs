@@ -17,6 +17,8 @@ use crate::route::Route;
 use crate::rules::{Charges, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
+#[cfg(feature = "gateway")]
+use crate::upstream::{Upstream, Upstreams};
 
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
@@ -35,8 +37,9 @@ pub(crate) struct RuleSet {
 #[derive(Clone, Debug)]
 pub(crate) struct ForwardContext {
     pub(crate) _permit: Permit,
-    /// The upstream of the route.
-    pub(crate) upstream: Option<Arc<str>>,
+    /// The upstream of the route, with the connections of the worker that serves the request.
+    #[cfg(feature = "gateway")]
+    pub(crate) upstream: Option<Arc<Upstream>>,
     /// The address of the peer.
     pub(crate) peer: IpAddr,
     /// Whether the peer is a trusted proxy. Its forwarding fields are kept.
@@ -55,11 +58,23 @@ pub(crate) struct ForwardContext {
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
+/// How a request reached the gateway.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestOrigin<'f> {
+    pub(crate) facts: &'f Facts<'f>,
+    pub(crate) context: RequestContext,
+    /// The worker that serves the request.
+    pub(crate) worker: Option<usize>,
+}
+
 /// The data of a route that every request needs.
 #[derive(Debug)]
 pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
+    /// The upstream of the route, for each worker.
+    #[cfg(feature = "gateway")]
+    upstreams: Box<[Arc<Upstream>]>,
     /// The waiting times, if a limit of the route lets requests wait.
     pub(crate) waits: Option<WaitMetrics>,
     /// The `RateLimit-Policy` field.
@@ -77,6 +92,16 @@ impl RuleSet {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
         Self { rules, field_filter, compiled, unrouted: metrics.route("") }
+    }
+
+    /// Adds the upstreams of the routes, with an entry for each worker.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn with_upstreams(mut self, upstreams: &[Upstreams]) -> Self {
+        for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
+            let of_worker = |upstreams: &Upstreams| upstreams.get(route.upstream.as_deref()?).cloned();
+            compiled.upstreams = upstreams.iter().filter_map(of_worker).collect();
+        }
+        self
     }
 
     /// Removes fields that no rule and no upstream may read. Returns the kinds of the remaining fields that concern a
@@ -148,15 +173,16 @@ impl RuleSet {
     pub(crate) fn forward_context(
         &self,
         permit: Permit,
-        route: Option<&Route>,
-        facts: &Facts<'_>,
-        context: RequestContext,
+        route: Option<(&Route, &CompiledRoute)>,
+        origin: RequestOrigin<'_>,
         kinds: FieldKinds,
         upgrade: Option<Box<Upgrade>>,
     ) -> ForwardContext {
+        let RequestOrigin { facts, context, .. } = origin;
         ForwardContext {
             _permit: permit,
-            upstream: route.and_then(|route| route.upstream.clone()),
+            #[cfg(feature = "gateway")]
+            upstream: route.and_then(|(_, compiled)| compiled.upstreams.get(origin.worker.unwrap_or(0)).cloned()),
             kinds,
             field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
             // Only the gateway reads this, and its requests have a peer.
@@ -164,7 +190,7 @@ impl RuleSet {
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
             client: self.rules.addresses.client_network(facts, context.trusted),
-            max_body: route.map_or(u64::MAX, |route| route.max_body),
+            max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
             upgrade,
         }
     }
@@ -205,7 +231,15 @@ impl CompiledRoute {
             false => (None, Members::default()),
         };
         let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(&route.name));
-        Self { metrics: responses, limits, waits, policy, members }
+        Self {
+            metrics: responses,
+            limits,
+            #[cfg(feature = "gateway")]
+            upstreams: Box::default(),
+            waits,
+            policy,
+            members,
+        }
     }
 
     /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it

@@ -5,10 +5,10 @@ use axum::extract::{Path, RawQuery, State};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
 
-use super::Admin;
 use super::audit::{Change, MAX_REASON};
 use super::problem::Problem;
 use super::query::Parameters;
+use super::{Active, Admin};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Inspection, Mode};
 use crate::rule::Limit;
@@ -52,11 +52,12 @@ pub(super) async fn inspect(
     RawQuery(query): RawQuery,
 ) -> Result<Json<ClientState>, Problem> {
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address"])?;
-    let charge = admin.charge(&route, &limit, &query)?;
-    let inspection = admin.store.inspect(&charge).await?;
+    let active = admin.active.load_full();
+    let charge = active.charge(&route, &limit, &query)?;
+    let inspection = active.store.inspect(&charge).await?;
     let Inspection { now, remaining, used, expires_at, overflow, .. } = inspection;
     Ok(Json(ClientState {
-        client: admin.client_name(&charge),
+        client: active.client_name(&charge),
         route,
         limit,
         remaining,
@@ -75,15 +76,16 @@ pub(super) async fn reset_client(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Json<Cleared>, Problem> {
-    let operator = admin.authorizer.authorize(&headers).await?;
+    let active = admin.active.load_full();
+    let operator = active.authorizer.authorize(&headers).await?;
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address", "reason"])?;
-    let (reason, charge) = (reason(&query)?, admin.charge(&route, &limit, &query)?);
-    let client = admin.client_name(&charge);
+    let (reason, charge) = (reason(&query)?, active.charge(&route, &limit, &query)?);
+    let client = active.client_name(&charge);
     let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
     // A separate task: a client that disconnects must not interrupt a change.
     let reset = tokio::spawn(async move {
         let client = change.client.clone();
-        let reset = admin.store.reset(&charge).await.map_err(Problem::from);
+        let reset = active.store.reset(&charge).await.map_err(Problem::from);
         admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
         reset.map(|was_used| Json(Cleared { route, limit, client, buckets: was_used.into() }))
     });
@@ -97,13 +99,14 @@ pub(super) async fn reset_limit(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Json<Cleared>, Problem> {
-    let operator = admin.authorizer.authorize(&headers).await?;
+    let active = admin.active.load_full();
+    let operator = active.authorizer.authorize(&headers).await?;
     let reason = reason(&Parameters::parse(query.as_deref(), &["reason"])?)?;
-    let limiter = admin.limit(&route, &limit)?.limiter.clone();
+    let limiter = active.limit(&route, &limit)?.limiter.clone();
     let (target, client) = (format!("{route}/{limit}"), None);
     let change = Change { operator, action: "reset_limit", target, client, reason };
     let reset = tokio::spawn(async move {
-        let reset = admin.store.reset_limit(&limiter).await.map_err(Problem::from);
+        let reset = active.store.reset_limit(&limiter).await.map_err(Problem::from);
         admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
         reset.map(|buckets| Json(Cleared { route, limit, client: None, buckets }))
     });
@@ -124,7 +127,7 @@ fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
     }
 }
 
-impl Admin {
+impl Active {
     fn limit(&self, route: &str, limit: &str) -> Result<&Limit, Problem> {
         let mut routes = self.config.rules.routes.iter();
         let found = routes.find(|other| *other.name == *route);

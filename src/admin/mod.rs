@@ -11,7 +11,9 @@ mod phase;
 mod probe;
 mod problem;
 mod query;
+mod reload;
 mod serve;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +21,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use arc_swap::ArcSwap;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get};
+use axum::routing::{delete, get, post};
 use axum::{Json, Router};
+use blake3::Hash;
 use http::header::{CONTENT_TYPE, HOST};
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
@@ -33,6 +37,10 @@ use self::authorize::Authorizer;
 pub(crate) use self::listener::Listener;
 use self::probe::Probe;
 use self::problem::Problem;
+pub(crate) use self::reload::ReloadHook;
+use self::reload::ReloadSlot;
+pub(crate) use self::status::ConfigProblem;
+use self::status::ConfigStatus;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -40,13 +48,21 @@ use crate::store::Store;
 /// Serves the admin endpoints.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
-    config: Arc<Config>,
+    active: Arc<ArcSwap<Active>>,
+    status: Arc<ConfigStatus>,
+    reload: Arc<ReloadSlot>,
+    audit: Audit,
     metrics: Arc<Metrics>,
-    store: Store,
     readiness: Readiness,
+}
+
+/// The configuration and the store in use. A reload replaces both.
+#[derive(Debug)]
+struct Active {
+    config: Arc<Config>,
+    store: Store,
     probe: Probe,
     authorizer: Authorizer,
-    audit: Audit,
 }
 
 /// Whether this gateway accepts new connections, as reported by `/readyz`.
@@ -77,13 +93,42 @@ impl Default for Readiness {
     }
 }
 
+// === impl Active ===
+
+impl Active {
+    fn new(config: Arc<Config>, store: Store) -> Self {
+        Self { probe: Probe::new(store.clone()), authorizer: Authorizer::new(&config), config, store }
+    }
+}
+
 // === impl Admin ===
 
 impl Admin {
     /// Creates the service.
     pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
-        let (probe, authorizer) = (Probe::new(store.clone()), Authorizer::new(&config));
-        Self { config, metrics, store, readiness, probe, authorizer, audit: Audit::default() }
+        let active = Arc::new(ArcSwap::from_pointee(Active::new(config, store)));
+        let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
+        Self { active, status, reload, audit, metrics, readiness }
+    }
+
+    /// Enables reloads on request.
+    pub(crate) fn enable_reload(&self, hook: ReloadHook) {
+        self.reload.set(hook);
+    }
+
+    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
+    pub(crate) fn record_config(&self, hash: &Hash, is_new: bool) {
+        self.status.record_success(hash, is_new);
+    }
+
+    /// Records why a rule file is not used. The previous rules stay in use.
+    pub(crate) fn record_config_errors(&self, errors: Vec<ConfigProblem>) {
+        self.status.record_failure(errors);
+    }
+
+    /// Replaces the configuration and the store that operators see.
+    pub(crate) fn replace(&self, config: Arc<Config>, store: Store) {
+        self.active.store(Arc::new(Active::new(config, store)));
     }
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
@@ -98,6 +143,7 @@ impl Admin {
             .route("/limits/{route}/{limit}", delete(clients::reset_limit))
             .route("/limits/{route}/{limit}/client", get(clients::inspect).delete(clients::reset_client))
             .route("/audit", get(audit))
+            .route("/reload", post(reload::reload))
             .method_not_allowed_fallback(method_not_allowed)
             .fallback(unknown_path)
             .layer(from_fn(only_by_address));
@@ -119,11 +165,12 @@ async fn healthz() -> &'static str {
 /// `fail_readiness`, because it is usually unreachable for all gateways. Probes may send any `Host`, so the body
 /// contains no addresses. `/api/v1/config` contains the cause of an outage.
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
-    let is_up = admin.probe.is_up().await && admin.store.outage().is_none();
+    let active = admin.active.load_full();
+    let is_up = active.probe.is_up().await && active.store.outage().is_none();
     match admin.readiness.is_ready() {
         true if is_up => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
         true => {
-            let ready = !admin.config.store.fails_readiness();
+            let ready = !active.config.store.fails_readiness();
             let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
             (status, Json(json!({ "ready": ready, "store": "unreachable" })))
         }
@@ -137,14 +184,18 @@ async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
     ([(CONTENT_TYPE, kind)], admin.metrics.render())
 }
 
-/// Returns the active configuration, with defaults and without secrets.
+/// Returns the active configuration, with defaults and without secrets, and the status of the rule file.
 async fn active_config(State(admin): State<Admin>) -> Json<Value> {
-    Json(config::show(&admin.config, &admin.store))
+    let active = admin.active.load();
+    let mut shown = config::show(&active.config, &active.store);
+    admin.status.add_to(&mut shown);
+    Json(shown)
 }
 
 /// Returns the active limits, with the number of buckets if these are in memory.
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
-    Json(limits::show(&admin.config, &admin.store))
+    let active = admin.active.load();
+    Json(limits::show(&active.config, &active.store))
 }
 
 /// Returns the last changes of operators, the newest first.

@@ -3,7 +3,7 @@
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::rules::NamedClientError;
 use crate::store::StoreError;
@@ -13,11 +13,18 @@ use crate::store::StoreError;
 pub(super) struct Problem {
     status: StatusCode,
     detail: String,
+    /// A further member of the JSON.
+    member: Option<(&'static str, Value)>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
-        Self { status, detail: detail.into() }
+        Self { status, detail: detail.into(), member: None }
+    }
+
+    /// Adds a member to the JSON (RFC 9457, section 3.2).
+    pub(super) fn with(self, name: &'static str, value: Value) -> Self {
+        Self { member: Some((name, value)), ..self }
     }
 
     /// Creates the error of an invalid request.
@@ -46,7 +53,10 @@ impl From<NamedClientError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let title = self.status.canonical_reason().unwrap_or_default();
-        let body = json!({ "status": self.status.as_u16(), "title": title, "detail": self.detail });
+        let mut body = json!({ "status": self.status.as_u16(), "title": title, "detail": self.detail });
+        if let Some((name, value)) = self.member {
+            body[name] = value;
+        }
         let mut response = (self.status, body.to_string()).into_response();
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.status == StatusCode::UNAUTHORIZED {

@@ -25,10 +25,11 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 common: args.clone(),
                 drain_timeout: Duration::from_secs(5),
                 drain_delay: Duration::ZERO,
+                no_watch: true,
                 handover: None,
                 state: None,
             };
-            let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), &logs));
+            let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), (&logs, None)));
             runtime.shutdown_background();
             served.map_or_else(|error| report_failure(&error), |()| 0)
         }
@@ -66,7 +67,8 @@ fn free_address(address: &ListenAddress) -> ListenAddress {
 }
 
 fn print_instructions(gateway: &Gateway) -> std::io::Result<()> {
-    let Some(address) = gateway.addresses().first() else { return Ok(()) };
+    let addresses = gateway.addresses();
+    let Some(address) = addresses.first() else { return Ok(()) };
     let mut out = std::io::stdout().lock();
     writeln!(out, "try    http://{address}/hello")?;
     writeln!(out, "       ten requests pass in ten seconds; then a 429 response says when to retry")?;

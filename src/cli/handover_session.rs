@@ -2,12 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use crate::gateway::handover::{DrainingPredecessor, Handover, HandoverOutcome, Predecessor, TakeOverReply};
-use crate::gateway::{Gateway, InheritedSockets, ListeningSocket};
+use crate::gateway::{CurrentSockets, Gateway, InheritedSockets};
 use crate::store::Store;
 
 /// The predecessor and the handover socket, if `--handover` is set.
@@ -77,11 +76,7 @@ impl HandoverSession {
     }
 
     /// Waits until a successor takes over the sockets, or until `stop`. Must not be cancelled.
-    pub(super) async fn run(
-        &mut self,
-        sockets: &Arc<[ListeningSocket]>,
-        stop: oneshot::Receiver<()>,
-    ) -> HandoverOutcome {
+    pub(super) async fn run(&mut self, sockets: &CurrentSockets, stop: oneshot::Receiver<()>) -> HandoverOutcome {
         if let Some(handover) = &mut self.handover {
             return handover.run(sockets, stop).await;
         }

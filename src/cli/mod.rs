@@ -8,6 +8,7 @@ mod handover_session;
 mod logging;
 mod notify;
 mod operate;
+mod reload;
 mod run;
 mod serve;
 mod signals;
@@ -43,6 +44,8 @@ enum Command {
     Check(check::CheckArgs),
     /// Show what a reload would change, and what happens to the permits in use
     Diff(diff::DiffArgs),
+    /// Reload the rule file of a running gateway
+    Reload(reload::ReloadArgs),
     /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
     /// Show whether a running gateway is ready, and the state of its store
@@ -68,6 +71,9 @@ struct RunArgs {
     /// notice
     #[arg(long, value_name = "SECONDS", default_value = "0", env = "TIDEGATE_DRAIN_DELAY", value_parser = seconds)]
     drain_delay: Duration,
+    /// Do not reload the rule file when it changes
+    #[arg(long, env = "TIDEGATE_NO_WATCH", value_parser = clap::builder::FalseyValueParser::new())]
+    no_watch: bool,
     /// Unix socket for restarts: take over from the gateway that uses it, and hand over to the next one
     #[arg(long, value_name = "SOCKET", env = "TIDEGATE_HANDOVER")]
     handover: Option<PathBuf>,
@@ -125,6 +131,7 @@ pub fn main() -> ExitCode {
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
         Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),
         Some(Command::Diff(args)) => with_output(|out, errors| diff::diff(&args, out, errors)),
+        Some(Command::Reload(args)) => with_output(|out, errors| reload::reload(&args, out, errors)),
         Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)

@@ -1,4 +1,4 @@
-//! Notifies systemd about the state of a service with `Type=notify`.
+//! Notifies systemd about the state of a service with `Type=notify` or `Type=notify-reload`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,6 +12,13 @@ pub(super) fn notify(state: &str) {
     if let Err(error) = sent {
         tracing::warn!(%error, state, "cannot notify systemd");
     }
+}
+
+/// Announces a reload. `READY=1` announces its end. systemd needs the time to tell this reload from earlier ones.
+pub(super) fn notify_reloading() {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let micros = i128::from(now.tv_sec) * 1_000_000 + i128::from(now.tv_nsec) / 1_000;
+    notify(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
 /// Parses a path, or the name of an abstract socket, which begins with `@`.

@@ -40,8 +40,13 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(inherited) => inherited,
         Err(error) => return report_failure(&format_args!("cannot use the sockets that systemd passes: {error}")),
     };
-    let config = match args.rules.config.load_for_gateway() {
-        Ok(config) => config,
+    let file = &args.rules.config;
+    let loaded = file.read_bytes().and_then(|bytes| {
+        let hash = blake3::hash(&bytes);
+        Ok((file.parse_for_gateway(bytes)?, hash))
+    });
+    let (config, hash) = match loaded {
+        Ok(loaded) => loaded,
         Err(error) => {
             print_error(&error);
             return if matches!(error, ConfigLoadError::Invalid { .. }) { 1 } else { 2 };
@@ -52,7 +57,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Err(error) => return report_failure(&error),
     };
     for warning in &config.warnings {
-        tracing::warn!("{}:{warning}", args.rules.config);
+        tracing::warn!("{file}:{warning}");
     }
     let (runtime, mut signals) = match Signals::install() {
         Ok(installed) => installed,
@@ -60,7 +65,9 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     };
     let result = match start(args, config, inherited, &runtime, &mut signals) {
         Ok(Some((gateway, session))) => {
-            runtime.block_on(serve(gateway, args, signals, session, &logs)).map_err(Into::into)
+            gateway.set_access_log_switch(logs.access_log_switch());
+            let rules = gateway.file_reloader(file.clone(), hash, !args.no_watch);
+            runtime.block_on(serve(gateway, args, signals, session, (&logs, rules))).map_err(Into::into)
         }
         Ok(None) => Ok(()),
         Err(error) => Err(error),

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::RunArgs;
 use super::handover_session::HandoverSession;
 use super::logging::Logs;
-use super::notify::notify;
+use super::notify::{notify, notify_reloading};
 use super::signals::{Received, Signals};
-use crate::gateway::Gateway;
 use crate::gateway::handover::{HandoverOutcome, ReleasedSuccessor, Successor};
+use crate::gateway::{FileReloader, Gateway, ReloadTrigger};
 use crate::store::Store;
 
 /// The durations of a drain.
@@ -25,7 +25,7 @@ struct Drain {
 }
 
 /// Serves until a signal arrives or a successor takes over, and then drains. A second signal ends the gateway at once.
-/// SIGHUP reopens the access log and checks certificate files.
+/// SIGHUP reopens the access log, checks certificate files, and reloads the rules.
 ///
 /// # Errors
 /// The drain failed, or a second signal was received.
@@ -34,7 +34,7 @@ pub(super) async fn serve(
     args: &RunArgs,
     mut signals: Signals,
     mut session: HandoverSession,
-    logs: &Logs,
+    (logs, rules): (&Logs, Option<FileReloader>),
 ) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
@@ -48,7 +48,7 @@ pub(super) async fn serve(
                 received = signals.next() => match (received, stop.take()) {
                     (Received::HangUp, kept) => {
                         stop = kept;
-                        reopen_files(&gateway, logs);
+                        reload(&gateway, logs, rules.as_ref());
                     }
                     (Received::End, Some(stop)) => _ = stop.send(()),
                     (Received::End, None) => return Err(second_signal()),
@@ -56,7 +56,7 @@ pub(super) async fn serve(
             }
         }
     };
-    drop((sockets, session));
+    drop(session);
     notify("STOPPING=1");
     let mut has_end_signal = stop.is_none();
     let mut drained = pin!(Drain { delay: args.drain_delay, timeout: args.drain_timeout }.run(gateway, outcome));
@@ -75,10 +75,17 @@ pub(super) async fn serve(
     }
 }
 
-fn reopen_files(gateway: &Gateway, logs: &Logs) {
-    tracing::info!("received SIGHUP: reopening the access log and checking certificate files, not reloading rules");
+/// Reopens the access log, checks certificate files, and reloads the rules. Tells systemd when the rules are in use.
+fn reload(gateway: &Gateway, logs: &Logs, rules: Option<&FileReloader>) {
+    tracing::info!("received SIGHUP: reopening the access log, checking certificate files and reloading rules");
+    notify_reloading();
     logs.reopen();
     gateway.check_certificates();
+    let Some(rules) = rules.cloned() else { return notify("READY=1") };
+    drop(spawn_blocking(move || {
+        _ = rules.reload(ReloadTrigger::Signal); // logs the result
+        notify("READY=1");
+    }));
 }
 
 fn second_signal() -> io::Error {

@@ -47,15 +47,24 @@ pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadEr
     read(path, || File::open(path), source)
 }
 
-/// Reads at most one byte more than the largest allowed size. `path` is used only in messages.
+/// Reads and parses a file. `path` is used only in messages.
 fn read<R: Read>(
     path: &Path,
     open: impl FnOnce() -> io::Result<R>,
     source: Source<'_>,
 ) -> Result<Config, ConfigLoadError> {
+    parse(path, read_bytes(path, open)?, source)
+}
+
+/// Reads at most one byte more than the largest allowed size.
+fn read_bytes<R: Read>(path: &Path, open: impl FnOnce() -> io::Result<R>) -> Result<Vec<u8>, ConfigLoadError> {
     let unreadable = |source| ConfigLoadError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     open().and_then(|reader| reader.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
+    Ok(bytes)
+}
+
+fn parse(path: &Path, bytes: Vec<u8>, source: Source<'_>) -> Result<Config, ConfigLoadError> {
     let text = if bytes.len() > MAX_BYTES { Err(too_large()) } else { decode(bytes) };
     let config = text.and_then(|text| Config::read(&text, source));
     config.map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
@@ -94,6 +103,23 @@ impl RuleFile {
     /// Loads the file for the gateway.
     pub(crate) fn load_for_gateway(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Gateway, true)
+    }
+
+    /// Reads the bytes of the file, at most one more than the largest size.
+    pub(crate) fn read_bytes(&self) -> Result<Vec<u8>, ConfigLoadError> {
+        match self {
+            Self::Path(path) => read_bytes(path, || File::open(path)),
+            Self::Stdin => read_bytes(Path::new("<stdin>"), || Ok(io::stdin().lock())),
+        }
+    }
+
+    /// Parses the bytes of the file for the gateway.
+    pub(crate) fn parse_for_gateway(&self, bytes: Vec<u8>) -> Result<Config, ConfigLoadError> {
+        let (path, files) = match self {
+            Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
+            Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
+        };
+        parse(path, bytes, Source { purpose: Purpose::Gateway, files })
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.

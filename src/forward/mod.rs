@@ -34,18 +34,14 @@ use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
 use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
-use crate::upstream::{
-    Client, HeadlessResponse, RequestBody, ResponseBody, TooLong, Trace, Upstream, UpstreamError, Upstreams,
-};
+use crate::upstream::{Client, HeadlessResponse, RequestBody, ResponseBody, TooLong, Trace, Upstream, UpstreamError};
 
 /// The reason in the access log if the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";
 
 /// The service that forwards requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Forward {
-    upstreams: Arc<Upstreams>,
-}
+pub(crate) struct Forward;
 
 /// The peer that sent a request, for `X-Forwarded-*`.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +55,8 @@ pub(crate) struct ForwardPeer {
 
 /// A request whose head is ready for its upstream.
 #[derive(Debug)]
-pub(crate) struct PreparedRequest<'u> {
-    upstream: &'u Upstream,
+pub(crate) struct PreparedRequest {
+    upstream: Arc<Upstream>,
     /// The client whose share of the upstream's connections the request uses.
     client: Client,
     /// The kind of gRPC call, if it is one. Errors are then gRPC errors.
@@ -77,19 +73,11 @@ pub(crate) struct PreparedRequest<'u> {
 // === impl Forward ===
 
 impl Forward {
-    /// Creates a service that forwards to these upstreams.
-    pub(crate) fn new(upstreams: Arc<Upstreams>) -> Self {
-        Self { upstreams }
-    }
-
     /// Rewrites the head of a request for its upstream.
     ///
     /// # Errors
     /// The gateway's own response to a request that is not forwarded.
-    pub(crate) fn prepare(
-        &self,
-        request: &mut Request<RequestBody>,
-    ) -> Result<PreparedRequest<'_>, Box<Response<ResponseBody>>> {
+    pub(crate) fn prepare(request: &mut Request<RequestBody>) -> Result<PreparedRequest, Box<Response<ResponseBody>>> {
         let call = GrpcCall::detect(request.method(), request.headers());
         // Removed, so that one permit serves one request.
         let context = request.extensions_mut().remove::<ForwardContext>();
@@ -107,7 +95,6 @@ impl Forward {
             upgrade,
             ..
         } = context;
-        let upstream = upstream.as_deref().and_then(|name| self.upstreams.get(name));
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
         if let Some(response) = max_forwards::respond(request) {
             return Err(Box::new(response));
@@ -144,11 +131,10 @@ impl Service<Request<RequestBody>> for Forward {
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let forward = self.clone();
         // Inline: another async function would store the request a second time in its future.
         boxed(|| async move {
             let PreparedRequest { upstream, client, call, mut deadline, accepts_trailers, connect, trace } =
-                match forward.prepare(&mut request) {
+                match Self::prepare(&mut request) {
                     Ok(prepared) => prepared,
                     Err(response) => return Ok(*response),
                 };

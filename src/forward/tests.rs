@@ -12,7 +12,6 @@ use tower::Layer;
 use super::*;
 use crate::http1::{Framing, ParsedRequest, read_request, write_request};
 use crate::layer::RateLimitLayer;
-use crate::metrics::Metrics;
 use crate::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
 
 const PEER: &str = "192.0.2.7";
@@ -274,7 +273,7 @@ const SMALL_ALLOCATION: usize = 1024;
 
 #[tokio::test]
 async fn request_future_fits_into_a_small_allocation() {
-    let mut forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
+    let mut forward = Forward;
     let mut limited =
         RateLimitLayer::from_yaml("routes: [{ name: all, match: { path: /** } }]").unwrap().layer(forward.clone());
     let request = || Request::new(RequestBody::none());
@@ -284,7 +283,7 @@ async fn request_future_fits_into_a_small_allocation() {
 
 #[tokio::test]
 async fn request_without_a_permit_is_not_forwarded() {
-    let mut forward = Forward::new(Arc::new(Upstreams::new([], 1, &Metrics::new())));
+    let mut forward = Forward;
     let response = forward.call(Request::new(RequestBody::none())).await.unwrap_or_else(|never| match never {});
     assert_eq!(response.status(), 500);
     assert!(response.extensions().get::<NotSent>().is_some());

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
+use arc_swap::ArcSwap;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::socket_inode::{InodeId, SocketInode, inode_id, not_a_socket};
@@ -39,6 +40,13 @@ pub(crate) struct SocketFile {
     inode: OnceLock<InodeId>,
     is_owned: AtomicBool,
 }
+
+/// Sockets that a successor receives.
+pub(crate) type Sockets = Arc<Vec<Arc<ListeningSocket>>>;
+
+/// The listening sockets of a gateway. A reload replaces them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CurrentSockets(Arc<ArcSwap<Vec<Arc<ListeningSocket>>>>);
 
 /// Listens on a Unix socket at `path`. Replaces a socket that no process listens on.
 ///
@@ -96,6 +104,19 @@ impl ListeningSocket {
     }
 }
 
+// === impl CurrentSockets ===
+
+impl CurrentSockets {
+    /// Returns the sockets that are open now.
+    pub(crate) fn get(&self) -> Sockets {
+        self.0.load_full()
+    }
+
+    pub(super) fn replace(&self, sockets: Vec<Arc<ListeningSocket>>) {
+        self.0.store(Arc::new(sockets));
+    }
+}
+
 // === impl SocketFile ===
 
 impl SocketFile {
@@ -129,6 +150,14 @@ impl SocketFile {
         _ = self.inode.set(inode.id());
         self.is_owned.store(true, Relaxed);
         self.mode.get().map_or(Ok(()), |mode| inode.set_mode(*mode))
+    }
+
+    /// Changes the mode of the file, if this process owns it.
+    ///
+    /// # Errors
+    /// The path is not a socket, or its mode cannot be set.
+    pub(crate) fn change_mode(&self, mode: u32) -> io::Result<()> {
+        if self.is_owned.load(Relaxed) { SocketInode::find(&self.path)?.set_mode(mode) } else { Ok(()) }
     }
 
     /// Gives up the ownership in favour of a successor.

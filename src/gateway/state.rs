@@ -8,10 +8,10 @@ use crate::store::transfer::StoreState;
 impl Gateway {
     /// Assumes the number of gateways in the state file until Redis has counted them. Keeps the file up to date.
     pub(crate) fn use_state_file(&self, file: Option<StateFile>) {
-        let store = self.layer.store();
-        store.assume_gateways(file.as_ref().and_then(StateFile::gateways));
-        if let (Some(file), Some(counted)) = (file, store.counted_gateways()) {
-            self.admin_thread.spawn(file.follow(counted));
+        self.layer.store().assume_gateways(file.as_ref().and_then(StateFile::gateways));
+        if let Some(running) = self.reloader.0.lock().as_mut() {
+            running.state_file = file;
+            running.follow_gateways();
         }
     }
 
@@ -22,6 +22,6 @@ impl Gateway {
 
     /// Returns the store of the gateway.
     pub(crate) fn store(&self) -> Store {
-        self.layer.store().clone()
+        self.layer.store()
     }
 }

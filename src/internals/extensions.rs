@@ -152,8 +152,18 @@ impl ConfigInternals for Config {
     }
 
     fn describe(&self) -> String {
-        let Self { listen, max_connections, admin, admin_tokens, access_log, buckets, store, upstreams, rules, warnings: _ } =
-            self;
+        let Self {
+            listen,
+            max_connections,
+            admin,
+            admin_tokens,
+            access_log,
+            buckets,
+            store,
+            upstreams,
+            rules,
+            warnings: _,
+        } = self;
         let routes: Vec<_> = rules.routes.iter().collect();
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
         format!(

@@ -11,7 +11,7 @@ use tower::{Layer, Service};
 
 use crate::config::Config;
 use crate::forward::Forward;
-use crate::layer::{LayerError, NotSent, RateLimitLayer};
+use crate::layer::{LayerError, NotSent, RateLimitLayer, Stores};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
@@ -50,7 +50,8 @@ impl LocalGateway {
         let upstreams = Upstreams::with_shared_state(settings(), 1, &metrics, &tls_configs, &targets);
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
-        let service = layer.layer(MarkNotSent(Forward::new(Arc::new(upstreams))));
+        layer.replace_all(&config.rules, Stores::new(layer.store(), 0), &[upstreams]);
+        let service = layer.layer(MarkNotSent(Forward));
 
         let listen = &config.listen[0];
         let address = listen.address.tcp().expect("a TCP address");

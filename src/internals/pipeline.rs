@@ -17,7 +17,7 @@ use crate::config::Config;
 use crate::facts::{Facts, Requests};
 use crate::forward::{Forward, rewrite_response};
 use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
-use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited};
+use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
@@ -30,7 +30,7 @@ pub struct Pipeline {
 
 /// A service that writes each request as for an upstream, and returns the bytes as the body of its response.
 #[derive(Clone, Debug)]
-struct RequestWriter(Forward);
+struct RequestWriter;
 
 /// The result of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +66,10 @@ impl Pipeline {
     pub fn new(rules: &str) -> Result<Self, LayerError> {
         let config = Config::parse(rules)?;
         let metrics = Arc::new(Metrics::new());
-        let forward = Forward::new(Arc::new(Upstreams::new(config.upstreams.values(), 1, &metrics)));
+        let upstreams = Upstreams::new(config.upstreams.values(), 1, &metrics);
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
-        Ok(Self { limited: layer.layer(RequestWriter(forward)) })
+        layer.replace_all(&config.rules, Stores::new(layer.store(), 0), &[upstreams]);
+        Ok(Self { limited: layer.layer(RequestWriter) })
     }
 
     /// Parses a request, applies the rules, and writes the request for an upstream.
@@ -227,8 +228,7 @@ impl Service<Request<RequestBody>> for RequestWriter {
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        let Self(forward) = self;
-        let is_ready = forward.prepare(&mut request).is_ok();
+        let is_ready = Forward::prepare(&mut request).is_ok();
         let sent = is_ready.then(|| write_request(&mut request)).flatten();
         ready(Ok(Response::new(Full::new(sent.map(Bytes::from).unwrap_or_default()))))
     }

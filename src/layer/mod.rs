@@ -34,6 +34,7 @@
 //! the request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host
 //! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
+mod active;
 mod builder;
 mod peer;
 mod record;
@@ -53,6 +54,8 @@ use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{Either, Full};
 use tower::{Layer, Service};
 
+use self::active::Active;
+pub(crate) use self::active::Stores;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
 use self::peer::MissingPeerWarning;
@@ -72,12 +75,14 @@ use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::rules::{Charges, Rules};
 pub(crate) use crate::ruleset::ForwardContext;
-use crate::ruleset::RuleSet;
+use crate::ruleset::{RequestOrigin, RuleSet};
 use crate::sanitize::{FieldKinds, RequestContext};
 use crate::store::Store;
 #[cfg(feature = "gateway")]
 use crate::store::transfer::StoreState;
 use crate::upgrade::{Offer, is_tunnel};
+#[cfg(feature = "gateway")]
+use crate::upstream::Upstreams;
 
 /// Enforces the rate limits of a rule file on the requests to an inner service, which must be `Clone`. Clones of the layer
 /// are cheap, and share rules and buckets.
@@ -106,8 +111,11 @@ pub struct NotSent;
 /// The state that clones of a layer and its services share.
 #[derive(Clone, Debug)]
 struct LayerState {
-    rules: Arc<ArcSwap<RuleSet>>,
-    store: Store,
+    active: Arc<ArcSwap<Active>>,
+    /// The store handle of a program's own worker. A worker of the gateway uses the handle in `active`.
+    own_store: Option<Store>,
+    /// The number of the gateway's worker that the layer belongs to.
+    worker: Option<usize>,
     queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
     options: Options,
@@ -150,15 +158,25 @@ impl RateLimitLayer {
         let rules = RuleSet::new(rules, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
-        let rules = Arc::new(ArcSwap::from_pointee(rules));
+        let active = Arc::new(ArcSwap::from_pointee(Active { rules, stores: Stores::new(store, 0) }));
         let (queues, missing_peer_warning) = (Arc::new(WaitQueues::new()), Arc::default());
-        Self { state: Arc::new(LayerState { rules, store, queues, metrics, options, missing_peer_warning }) }
+        let (own_store, worker) = (None, None);
+        let state = LayerState { active, own_store, worker, queues, metrics, options, missing_peer_warning };
+        Self { state: Arc::new(state) }
     }
 
     /// Returns the same layer for a thread with its own runtime. It shares the rules and the buckets, but has its own
     /// connections to the store, so that requests never change threads.
     pub fn for_worker(&self) -> Self {
-        Self { state: Arc::new(LayerState { store: self.state.store.for_worker(), ..(*self.state).clone() }) }
+        let own_store = Some(self.state.store(&self.state.active.load()).for_worker());
+        Self { state: Arc::new(LayerState { own_store, ..(*self.state).clone() }) }
+    }
+
+    /// Returns the same layer for a worker of the gateway. It uses the worker's handle of the active store, and the
+    /// worker's upstreams.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn for_gateway_worker(&self, worker: usize) -> Self {
+        Self { state: Arc::new(LayerState { worker: Some(worker), ..(*self.state).clone() }) }
     }
 
     /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without
@@ -167,7 +185,7 @@ impl RateLimitLayer {
     /// # Panics
     /// The store is in Redis, and the caller is outside a Tokio runtime.
     pub fn connect(&self) {
-        self.state.store.connect();
+        self.state.store(&self.state.active.load()).connect();
     }
 
     /// Rejects all requests that wait for a permit, and all later requests that would have to wait. Call it before
@@ -178,28 +196,42 @@ impl RateLimitLayer {
 
     /// Returns the store of the buckets.
     #[cfg(feature = "gateway")]
-    pub(crate) fn store(&self) -> &Store {
-        &self.state.store
+    pub(crate) fn store(&self) -> Store {
+        self.state.store(&self.state.active.load()).clone()
     }
 
     /// Takes over the state of the active limits from another process.
     #[cfg(feature = "gateway")]
     pub(crate) fn take_over(&self, state: &StoreState) {
-        let limiters: Vec<_> = self.state.rules.load().limiters().cloned().collect();
-        self.state.store.take_over(state, &limiters);
+        let active = self.state.active.load();
+        let limiters: Vec<_> = active.rules.limiters().cloned().collect();
+        self.state.store(&active).take_over(state, &limiters);
     }
 
     /// Runs the periodic maintenance of the store.
     pub(crate) fn run_maintenance(&self) {
-        self.state.store.run_maintenance();
+        self.state.store(&self.state.active.load()).run_maintenance();
     }
 
     /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
     /// counters.
     pub fn replace_rules(&self, config: &Config) {
         let rules = RuleSet::new(config.rules.clone(), &self.state.metrics);
-        self.state.store.set_active_limits(rules.limiters(), self.state.rules.load().limiters());
-        self.state.rules.store(Arc::new(rules));
+        let active = self.state.active.load();
+        self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
+        self.state.active.store(Arc::new(Active { rules, stores: active.stores.clone() }));
+    }
+
+    /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
+    /// `upstreams` has an entry for each worker.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn replace_all(&self, rules: &Rules, stores: Stores, upstreams: &[Upstreams]) {
+        let rules = RuleSet::new(rules.clone(), &self.state.metrics).with_upstreams(upstreams);
+        let active = self.state.active.load();
+        let is_new_store = !stores.main().has_same_buckets(active.stores.main());
+        let before = active.rules.limiters().filter(|_| !is_new_store);
+        stores.main().set_active_limits(rules.limiters(), before);
+        self.state.active.store(Arc::new(Active { rules, stores }));
     }
 }
 
@@ -236,10 +268,10 @@ where
         let state = Arc::clone(&self.state);
         // Not a separate async function: its future would store the request a second time.
         boxed(|| async move {
-            let rules = state.rules.load_full(); // one snapshot for the whole request
-            let mut guard =
-                RequestGuard::new(&state.metrics, &rules, request.extensions_mut().remove::<ReportHandle>());
-            let receipt = match state.decide(&rules, &mut request, &mut guard.record).await {
+            let active = state.active.load_full(); // one snapshot for the whole request
+            let (rules, store) = (&active.rules, state.store(&active));
+            let mut guard = RequestGuard::new(&state.metrics, rules, request.extensions_mut().remove::<ReportHandle>());
+            let receipt = match state.decide(rules, store, &mut request, &mut guard.record).await {
                 Ok(receipt) => receipt,
                 Err(local_response) => {
                     let route = guard.record.route.map(|(route, _)| &*route.name);
@@ -254,7 +286,7 @@ where
             let serve = async {
                 let response = response.await?;
                 if response.extensions().get::<NotSent>().is_some() {
-                    Box::pin(receipt.give_back(&state.store)).await; // boxed, as it is rare and large
+                    Box::pin(receipt.give_back(store)).await; // boxed, as it is rare and large
                 }
                 Ok(response.map(Either::Left))
             };
@@ -271,11 +303,17 @@ where
 // === impl LayerState ===
 
 impl LayerState {
+    /// Returns the handle of the store for this thread.
+    fn store<'a>(&'a self, active: &'a Active) -> &'a Store {
+        self.own_store.as_ref().unwrap_or_else(|| active.stores.of_worker(self.worker))
+    }
+
     /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
     /// requests, it also sets the normalized path.
     async fn decide<'r, B>(
         &self,
         rules: &'r RuleSet,
+        store: &Store,
         request: &mut Request<B>,
         record: &mut RequestRecord<'r>,
     ) -> Result<Receipt, LocalResponse> {
@@ -307,7 +345,8 @@ impl LayerState {
         };
         let Some((route, compiled)) = found else {
             let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
-            let forward_context = rules.forward_context(admit_unlimited().permit, None, &facts, context, kinds, None);
+            let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
+            let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
             let target = self.target(request.uri(), &facts)?;
             prepare_for_service(request, forward_context, target);
             return Ok(Receipt::default());
@@ -326,16 +365,17 @@ impl LayerState {
             self.missing_peer_warning.log_once(&route.limits);
         }
         let charges = rules.charges(route, &facts)?; // 400
-        record.start_decision(&charges, &self.store);
-        let admitted = admit(&self.store, &self.queues, &charges, compiled.waits.as_ref()).await;
+        record.start_decision(&charges, store);
+        let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
         compiled.count(&charges, &admitted);
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }
-        record.record_client_key(&charges, &self.store);
+        record.record_client_key(&charges, store);
         record.record_decision(&charges, &admitted);
         let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
-        let forward_context = rules.forward_context(permit, Some(route), &facts, context, kinds, upgrade);
+        let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
+        let forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
         prepare_for_service(request, forward_context, target);
         Ok(Receipt::new(charges, status))

@@ -152,4 +152,10 @@ impl Metrics {
         let labels = CertificateLabels { certificate: file.to_owned() };
         self.connections.certificates.get_or_create(&labels).set(at);
     }
+
+    /// Ends the series of a certificate file.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn remove_certificate_expiry(&self, file: &str) {
+        self.connections.certificates.remove(&CertificateLabels { certificate: file.to_owned() });
+    }
 }

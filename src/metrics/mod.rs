@@ -13,6 +13,7 @@ mod limits;
 mod nodes;
 mod process;
 mod reference;
+mod reloads;
 mod responses;
 mod routes;
 mod series_users;
@@ -34,6 +35,9 @@ pub(crate) use self::limits::LimitMetrics;
 use self::limits::Limits;
 pub(crate) use self::nodes::{NodeMetrics, NodeSeries};
 pub use self::reference::reference;
+#[cfg(feature = "gateway")]
+pub(crate) use self::reloads::ReloadOutcome;
+use self::reloads::Reloads;
 pub(crate) use self::routes::RouteMetrics;
 use self::routes::Routes;
 use self::series_users::SeriesUsers;
@@ -57,6 +61,7 @@ pub struct Metrics {
     limits: Limits,
     waits: Waits,
     connections: Connections,
+    config: Reloads,
     upstreams: Upstreams,
     targets: Targets,
     store: StoreMetrics,
@@ -79,6 +84,7 @@ impl Metrics {
             limits: Limits::default(),
             waits: Waits::new(&durations),
             connections: Connections::default(),
+            config: Reloads::default(),
             upstreams: Upstreams::new(&durations),
             targets: Targets::default(),
             store: StoreMetrics::new(&durations),
@@ -110,6 +116,8 @@ impl Metrics {
         self.targets.describe(catalog);
         catalog.section("Client connections");
         self.connections.describe(catalog);
+        catalog.section("The rule file");
+        self.config.describe(catalog);
         catalog.section("The process");
         process::describe(catalog);
     }

@@ -14,7 +14,7 @@ It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test -
 
 * `/metrics` omits a series until it has counted something. Counters start at zero in each process.
 * Labels are names from the rule file and fixed words, never client input. `route` is empty for requests that match no
-  route. The series of a route or a limit end with its rules.
+  route. The series of a route, limit, upstream or target end with its rules.
 * A histogram `NAME` has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 * Each request with a complete head counts once in `tidegate_responses_total` and once in
   `tidegate_request_duration_seconds`, rejections with 429 included. Responses sent before a request was read count in

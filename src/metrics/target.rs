@@ -1,22 +1,29 @@
 //! Metrics of the targets of upstreams.
 
+use std::sync::Arc;
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
+use super::series_users::{SeriesUser, SeriesUsers};
 use super::upstream::UPSTREAM;
 
 /// The metrics of all targets.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
+    users: SeriesUsers,
     attempts: Family<AttemptLabels, Counter>,
 }
 
 /// Counters of the attempts on one target, by outcome.
 #[derive(Clone, Debug)]
-pub(crate) struct TargetMetrics([Counter; AttemptOutcome::ALL.len()]);
+pub(crate) struct TargetMetrics {
+    attempts: [Counter; AttemptOutcome::ALL.len()],
+    _user: Arc<SeriesUser>,
+}
 
 /// The outcome of an attempt to get a response from a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,24 +74,27 @@ impl Targets {
 }
 
 impl Metrics {
-    /// Returns the counters of one target of an upstream, named as in the rule file.
+    /// Returns the counters of one target of an upstream, named as in the rule file. They are exported until the handle
+    /// and its clones are dropped.
     pub(crate) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
         let (upstream, target) = (upstream.to_owned(), target.to_owned());
-        TargetMetrics(AttemptOutcome::ALL.map(|outcome| {
-            let outcome = outcome.as_str();
-            self.targets.attempts.get_or_create(&AttemptLabels {
-                upstream: upstream.clone(),
-                target: target.clone(),
-                outcome,
-            })
-        }))
+        let (attempts, name) = (self.targets.attempts.clone(), (upstream.clone(), Some(target.clone())));
+        let labels = move |outcome: AttemptOutcome| {
+            let (upstream, target) = (upstream.clone(), target.clone());
+            AttemptLabels { upstream, target, outcome: outcome.as_str() }
+        };
+        let removed = labels.clone();
+        let remove = move || AttemptOutcome::ALL.iter().for_each(|outcome| attempts.remove(&removed(*outcome)));
+        let _user = self.targets.users.add(name, remove);
+        let counter = |outcome| self.targets.attempts.get_or_create(&labels(outcome));
+        TargetMetrics { attempts: AttemptOutcome::ALL.map(counter), _user }
     }
 }
 
 impl TargetMetrics {
     /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
-        self.0[outcome as usize].inc();
+        self.attempts[outcome as usize].inc();
     }
 }
 
@@ -135,6 +145,8 @@ impl AttemptOutcome {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -142,5 +154,19 @@ mod tests {
         for (number, outcome) in AttemptOutcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, number, "{outcome:?}");
         }
+    }
+
+    #[test]
+    fn series_end_with_the_last_handle() {
+        let metrics = Metrics::new();
+        let (upstream, target) = (metrics.upstream("api"), metrics.target("api", "http://a"));
+        upstream.responded(Duration::from_millis(1));
+        target.attempted(AttemptOutcome::Ok);
+        let other = metrics.upstream("api");
+        drop(upstream);
+        assert!(metrics.render().contains(r#"tidegate_upstream_requests_total{upstream="api",outcome="answered"} 1"#));
+        drop((other, target));
+        let text = metrics.render();
+        assert!(!text.contains("\"api\""), "{text}");
     }
 }

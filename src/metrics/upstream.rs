@@ -1,5 +1,6 @@
 //! Metrics of upstreams.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,6 +12,7 @@ use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
+use super::series_users::{SeriesUser, SeriesUsers};
 
 pub(super) const UPSTREAM: Label = Label::Open("upstream");
 
@@ -26,6 +28,7 @@ const TUNNEL_ENDS: [&str; 6] = ["closed", "broken", "idle", "max_time", "max_byt
 /// The metrics of all upstreams.
 #[derive(Debug, Default)]
 pub(super) struct Upstreams {
+    users: SeriesUsers,
     requests: Family<RequestLabels, Counter>,
     repeats: Family<Name, Counter>,
     broken_responses: Family<CauseLabels, Counter>,
@@ -52,6 +55,7 @@ pub(crate) struct UpstreamMetrics {
     tunnels_ended: [Counter; TUNNEL_ENDS.len()],
     waiting: Gauge,
     response: Histogram,
+    _user: Arc<SeriesUser>,
 }
 
 /// Why a response was incomplete.
@@ -175,10 +179,37 @@ impl Upstreams {
     }
 }
 
+impl Upstreams {
+    /// Adds a user of an upstream's series, which are removed when the upstream has no users left.
+    fn add_user(&self, upstream: &str) -> Arc<SeriesUser> {
+        let (requests, broken_responses, ended) =
+            (self.requests.clone(), self.broken_responses.clone(), self.tunnels_ended.clone());
+        let gauges = [self.connections.clone(), self.tunnels.clone(), self.waiting.clone()];
+        let (repeats, responses, name) =
+            (self.repeats.clone(), self.responses.clone(), Name { upstream: upstream.to_owned() });
+        self.users.add((upstream.to_owned(), None), move || {
+            let Name { upstream } = &name;
+            let remove = |family: &Family<CauseLabels, Counter>, causes: &[&'static str]| {
+                let labels = |cause| CauseLabels { upstream: upstream.clone(), cause };
+                causes.iter().for_each(|cause| family.remove(&labels(cause)));
+            };
+            for outcome in OUTCOMES {
+                requests.remove(&RequestLabels { upstream: upstream.clone(), outcome });
+            }
+            remove(&broken_responses, &BROKEN_RESPONSES);
+            remove(&ended, &TUNNEL_ENDS);
+            gauges.iter().for_each(|gauge| gauge.remove(&name));
+            repeats.remove(&name);
+            responses.remove(&name);
+        })
+    }
+}
+
 impl Metrics {
-    /// Returns the counters of one upstream.
+    /// Returns the counters of one upstream. They are exported until the handle and its clones are dropped.
     pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
         let all = &self.upstreams;
+        let _user = all.add_user(upstream);
         let name = Name { upstream: upstream.to_owned() };
         let outcome = |outcome| {
             let labels = RequestLabels { upstream: upstream.to_owned(), outcome };
@@ -203,6 +234,7 @@ impl Metrics {
             tunnels_ended: TUNNEL_ENDS.map(|word| cause(&all.tunnels_ended, word)),
             waiting: all.waiting.get_or_create(&name),
             response: all.responses.get_or_create(&name),
+            _user,
         }
     }
 }

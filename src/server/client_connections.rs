@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hashbrown::HashMap;
 use ipnet::IpNet;
@@ -16,8 +17,7 @@ const SHARDS: usize = 16;
 /// The connection counts of one listener's clients.
 #[derive(Debug)]
 pub(crate) struct ClientConnections {
-    max_per_client: usize,
-    addresses: AddressRules,
+    max_per_client: AtomicUsize,
     hasher: RandomState,
     shards: [Mutex<HashMap<IpNet, usize>>; SHARDS],
 }
@@ -27,24 +27,31 @@ pub(crate) struct ClientConnections {
 pub(crate) struct ClientLimitReached;
 
 impl ClientConnections {
-    /// Limits each client to `max_per_client` connections. `addresses` defines which addresses belong to one client.
-    pub(crate) fn new(max_per_client: usize, addresses: AddressRules) -> Self {
-        Self { max_per_client, addresses, hasher: RandomState::new(), shards: Default::default() }
+    /// Limits each client to `max_per_client` connections.
+    pub(crate) fn new(max_per_client: usize) -> Self {
+        let max_per_client = AtomicUsize::new(max_per_client);
+        Self { max_per_client, hasher: RandomState::new(), shards: Default::default() }
+    }
+
+    /// Changes the limit. Open connections stay open.
+    pub(crate) fn set_max_per_client(&self, max_per_client: usize) {
+        self.max_per_client.store(max_per_client, Relaxed);
     }
 
     /// Counts a new connection. Returns the client it is counted for, or `None` if the peer is a trusted proxy.
+    /// `addresses` defines which addresses belong to one client.
     ///
     /// # Errors
     /// The client has reached its cap.
-    pub(crate) fn add(&self, peer: IpAddr) -> Result<Option<IpNet>, ClientLimitReached> {
+    pub(crate) fn add(&self, peer: IpAddr, addresses: &AddressRules) -> Result<Option<IpNet>, ClientLimitReached> {
         let peer = peer.to_canonical();
-        if self.addresses.trusts(peer) {
+        if addresses.trusts(peer) {
             return Ok(None);
         }
-        let client = self.addresses.network(peer);
+        let client = addresses.network(peer);
         let mut shard = self.shard(&client).lock();
         let count = shard.entry(client).or_insert(0);
-        if *count >= self.max_per_client {
+        if *count >= self.max_per_client.load(Relaxed) {
             return Err(ClientLimitReached);
         }
         *count += 1;
@@ -81,18 +88,17 @@ impl ClientConnections {
 mod tests {
     use super::*;
 
-    fn connections(max_per_client: usize, trusted: &[&str]) -> ClientConnections {
-        let trusted_proxies = trusted.iter().map(|net| net.parse().unwrap()).collect();
-        ClientConnections::new(max_per_client, AddressRules { trusted_proxies, ipv6_prefix: 64 })
+    fn addresses() -> AddressRules {
+        AddressRules { trusted_proxies: vec!["10.0.0.0/8".parse().unwrap()], ipv6_prefix: 64 }
     }
 
     fn add(connections: &ClientConnections, address: &str) -> Result<Option<IpNet>, ClientLimitReached> {
-        connections.add(address.parse().unwrap())
+        connections.add(address.parse().unwrap(), &addresses())
     }
 
     #[test]
     fn closed_connection_frees_capacity_of_its_client() {
-        let connections = connections(2, &[]);
+        let connections = ClientConnections::new(2);
         let first = add(&connections, "192.0.2.1").unwrap().unwrap();
         assert!(add(&connections, "::ffff:192.0.2.1").is_ok());
         assert_eq!(add(&connections, "192.0.2.1"), Err(ClientLimitReached));
@@ -101,11 +107,13 @@ mod tests {
         connections.remove(&first);
         assert!(add(&connections, "192.0.2.1").is_ok());
         assert_eq!(add(&connections, "192.0.2.1"), Err(ClientLimitReached));
+        connections.set_max_per_client(3);
+        assert!(add(&connections, "192.0.2.1").is_ok());
     }
 
     #[test]
     fn all_addresses_of_an_ipv6_network_are_one_client() {
-        let connections = connections(1, &[]);
+        let connections = ClientConnections::new(1);
         assert!(add(&connections, "2001:db8::1").is_ok());
         assert_eq!(add(&connections, "2001:db8::ffff:2"), Err(ClientLimitReached));
         assert!(add(&connections, "2001:db8:0:1::1").is_ok());
@@ -113,13 +121,12 @@ mod tests {
 
     #[test]
     fn trusted_proxies_have_no_cap() {
-        let connections = connections(1, &["10.0.0.0/8"]);
+        let connections = ClientConnections::new(1);
         for _ in 0..3 {
             assert_eq!(add(&connections, "10.1.2.3"), Ok(None));
         }
-        let left: Vec<_> = (0..=255)
-            .map(|last| connections.add(std::net::Ipv4Addr::new(192, 0, 2, last).into()).unwrap().unwrap())
-            .collect();
+        let left: Vec<_> =
+            (0..=255).map(|last| add(&connections, &format!("192.0.2.{last}")).unwrap().unwrap()).collect();
         left.iter().for_each(|client| connections.remove(client));
         assert!(connections.shards.iter().all(|shard| shard.lock().is_empty()));
     }

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use ipnet::IpNet;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
@@ -30,10 +31,10 @@ pub(crate) struct GatewayConnections(Arc<GatewayCounts>);
 
 #[derive(Debug)]
 struct GatewayCounts {
-    max: usize,
+    max: AtomicUsize,
     open: AtomicUsize,
     lingering: AtomicUsize,
-    addresses: AddressRules,
+    addresses: ArcSwap<AddressRules>,
     metrics: Arc<Metrics>,
 }
 
@@ -44,7 +45,7 @@ pub(crate) struct ListenerConnections(Arc<ListenerCounts>);
 #[derive(Debug)]
 struct ListenerCounts {
     gateway: GatewayConnections,
-    max: usize,
+    max: AtomicUsize,
     open: AtomicUsize,
     client_connections: ClientConnections,
 }
@@ -55,8 +56,9 @@ pub(crate) struct ConnectionSlot {
     shared: Arc<ListenerCounts>,
     /// Smaller than a `SocketAddr`: every idle connection has one.
     peer: (IpAddr, u16),
-    /// Whether the connection is counted for its peer, which is then not a trusted proxy.
-    counts_for_peer: bool,
+    /// The length of the prefix that identifies the peer as a client, if the connection is counted for its peer. A
+    /// trusted proxy is not counted.
+    client_prefix: Option<u8>,
     /// The client that a PROXY protocol header named.
     proxied_client: OnceLock<Box<ProxiedClient>>,
     /// The PROXY protocol header named no client, so the proxy's forwarded fields are not trusted.
@@ -85,7 +87,14 @@ impl GatewayConnections {
     /// Allows up to `max` connections. `addresses` defines which addresses belong to one client.
     pub(crate) fn new(max: usize, addresses: AddressRules, metrics: Arc<Metrics>) -> Self {
         let (open, lingering) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (max, addresses) = (AtomicUsize::new(max), ArcSwap::from_pointee(addresses));
         Self(Arc::new(GatewayCounts { max, open, lingering, addresses, metrics }))
+    }
+
+    /// Applies the cap and the client addresses of changed rules. Open connections stay open.
+    pub(crate) fn update(&self, max: usize, addresses: AddressRules) {
+        self.0.max.store(max, Ordering::Relaxed);
+        self.0.addresses.store(Arc::new(addresses));
     }
 
     /// Returns the metrics in which connections are counted.
@@ -98,19 +107,26 @@ impl GatewayConnections {
 
 impl ListenerConnections {
     pub(crate) fn new(listen: &Listen, gateway: &GatewayConnections) -> Self {
-        let client_connections = ClientConnections::new(listen.max_connections_per_client, gateway.0.addresses.clone());
-        let (gateway, max, open) = (gateway.clone(), listen.max_connections, AtomicUsize::new(0));
+        let client_connections = ClientConnections::new(listen.max_connections_per_client);
+        let (gateway, max, open) = (gateway.clone(), AtomicUsize::new(listen.max_connections), AtomicUsize::new(0));
         Self(Arc::new(ListenerCounts { gateway, max, open, client_connections }))
+    }
+
+    /// Applies the caps of a changed entry of `listen:`. Open connections stay open.
+    pub(super) fn set_caps(&self, listen: &Listen) {
+        self.0.max.store(listen.max_connections, Ordering::Relaxed);
+        self.0.client_connections.set_max_per_client(listen.max_connections_per_client);
     }
 
     /// Acquires a slot for a connection from `peer`. Checks the client's cap first: no other connection is evicted for
     /// a client that has reached it.
     pub(crate) fn acquire(&self, peer: SocketAddr) -> Result<ConnectionSlot, ConnectionCap> {
         let ListenerCounts { gateway: GatewayConnections(gateway), max, open, client_connections } = &*self.0;
-        let client = client_connections.add(peer.ip()).map_err(|ClientLimitReached| ConnectionCap::Client)?;
-        let cap = if increment_below(&gateway.open, gateway.max).is_none() {
+        let client = client_connections.add(peer.ip(), &gateway.addresses.load());
+        let client = client.map_err(|ClientLimitReached| ConnectionCap::Client)?;
+        let cap = if increment_below(&gateway.open, gateway.max.load(Ordering::Relaxed)).is_none() {
             ConnectionCap::Gateway
-        } else if increment_below(open, *max).is_none() {
+        } else if increment_below(open, max.load(Ordering::Relaxed)).is_none() {
             gateway.open.fetch_sub(1, Ordering::Relaxed);
             ConnectionCap::Listener
         } else {
@@ -119,7 +135,7 @@ impl ListenerConnections {
             return Ok(ConnectionSlot {
                 shared: Arc::clone(&self.0),
                 peer,
-                counts_for_peer: client.is_some(),
+                client_prefix: client.map(|client| client.prefix_len()),
                 proxied_client: OnceLock::new(),
                 has_no_client: AtomicBool::new(false),
                 is_released: AtomicBool::new(false),
@@ -142,7 +158,7 @@ impl ListenerConnections {
 
     /// Returns `true` if the peer is a trusted proxy.
     pub(crate) fn is_trusted_proxy(&self, peer: IpAddr) -> bool {
-        self.0.gateway.0.addresses.trusts(peer)
+        self.0.gateway.0.addresses.load().trusts(peer)
     }
 
     /// Rejects a connection with status 503, if the socket accepts the response at once.
@@ -223,7 +239,7 @@ impl ConnectionSlot {
     /// Returns the client that the connection is counted for. Returns `None` for a trusted proxy.
     pub(crate) fn client(&self) -> Option<IpNet> {
         let peer_network =
-            || self.counts_for_peer.then(|| self.shared.gateway.0.addresses.network(self.peer.0.to_canonical()));
+            || IpNet::new(self.peer.0.to_canonical(), self.client_prefix?).ok().map(|network| network.trunc());
         self.proxied_client.get().map_or_else(peer_network, |proxied| proxied.client)
     }
 
@@ -236,7 +252,8 @@ impl ConnectionSlot {
     /// cap.
     pub(super) fn assign_client(&self, peer: SocketAddr) -> Result<(), ConnectionCap> {
         let client_connections = &self.shared.client_connections;
-        let client = client_connections.add(peer.ip()).map_err(|ClientLimitReached| ConnectionCap::Client)?;
+        let client = client_connections.add(peer.ip(), &self.shared.gateway.0.addresses.load());
+        let client = client.map_err(|ClientLimitReached| ConnectionCap::Client)?;
         if let Err(second) = self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
             second.client.iter().for_each(|client| client_connections.remove(client));
         }

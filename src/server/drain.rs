@@ -16,18 +16,45 @@ pub(crate) struct Drain(Arc<DrainState>);
 
 #[derive(Debug, Default)]
 struct DrainState {
-    deadline: OnceLock<Instant>,
+    reason: OnceLock<DrainReason>,
     started: Notify,
+    deadline: OnceLock<Instant>,
+    has_deadline: Notify,
+}
+
+/// Why connections drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DrainReason {
+    /// The gateway shuts down.
+    Shutdown,
+    /// A reload removed the listener.
+    Removed,
+    /// A reload changed the listener: another server accepts from the same socket.
+    Replaced,
 }
 
 // === impl DrainTrigger ===
 
 impl DrainTrigger {
-    /// Starts the drain: no new connection is accepted, and connections that are still open after `limit` are aborted.
-    /// Further calls have no effect.
+    /// Starts the drain, or adds a deadline to a drain that has none: no new connection is accepted, and connections
+    /// that are still open after `limit` are aborted. Further calls have no effect.
     pub(crate) fn start(&self, limit: Duration) {
-        _ = self.0.0.deadline.set(Instant::now() + limit);
-        self.0.0.started.notify_waiters();
+        let state = &self.0.0;
+        _ = state.deadline.set(Instant::now() + limit);
+        state.has_deadline.notify_waiters();
+        self.start_without_deadline(DrainReason::Shutdown);
+    }
+
+    /// Starts the drain without a deadline: running requests may take as long as they need.
+    pub(crate) fn start_without_deadline(&self, reason: DrainReason) {
+        let state = &self.0.0;
+        _ = state.reason.set(reason);
+        state.started.notify_waiters();
+    }
+
+    /// Returns `true` if no server or connection observes the drain.
+    pub(crate) fn is_unobserved(&self) -> bool {
+        Arc::strong_count(&self.0.0) == 1
     }
 }
 
@@ -42,24 +69,35 @@ impl Drain {
 
     /// Returns `true` if the drain has started. The check is cheap.
     pub(crate) fn has_started(&self) -> bool {
-        self.0.deadline.get().is_some()
+        self.reason().is_some()
     }
 
-    /// Waits until the drain has started. Returns its deadline.
-    pub(crate) async fn started(&self) -> Instant {
+    /// Returns why the drain has started. Returns `None` if it has not.
+    pub(crate) fn reason(&self) -> Option<DrainReason> {
+        self.0.reason.get().copied()
+    }
+
+    /// Waits until the drain has started.
+    pub(crate) async fn started(&self) {
         loop {
             // Registers for the notification before the check, so that a start in between is not missed.
             let started = self.0.started.notified();
-            if let Some(deadline) = self.0.deadline.get() {
-                return *deadline;
+            if self.has_started() {
+                return;
             }
             started.await;
         }
     }
 
-    /// Waits until the deadline of the drain.
+    /// Waits until the deadline of the drain. Waits forever while the drain has no deadline.
     pub(crate) async fn deadline_reached(&self) {
-        let deadline = self.started().await;
+        let deadline = loop {
+            let has_deadline = self.0.has_deadline.notified();
+            if let Some(deadline) = self.0.deadline.get() {
+                break *deadline;
+            }
+            has_deadline.await;
+        };
         sleep_until(deadline).await;
     }
 }

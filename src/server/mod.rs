@@ -53,7 +53,7 @@ mod tests;
 pub(crate) use bind::bind_one;
 pub(crate) use bind::{bind, ensure_free};
 pub(crate) use connection_slots::GatewayConnections;
-pub(crate) use drain::{Drain, DrainTrigger};
+pub(crate) use drain::{Drain, DrainReason, DrainTrigger};
 pub(crate) use listener::Listener;
 pub(crate) use rejection::Rejection;
 
@@ -175,6 +175,11 @@ impl Server {
         Self { context: Arc::new(context), connections: ListenerConnections::new(listen, gateway) }
     }
 
+    /// Applies the connection caps of a changed entry of `listen:`.
+    pub(crate) fn set_caps(&self, listen: &Listen) {
+        self.connections.set_caps(listen);
+    }
+
     /// Serves connections on a listening socket. Returns when all connections have drained, or at the drain's
     /// deadline. If the task that accepts panics, starts it again: no other socket would receive the connections that
     /// the kernel assigns to this one.
@@ -191,7 +196,7 @@ impl Server {
             let ended = tokio::select! {
                 biased;
                 ended = serving.join_next() => ended,
-                _ = self.context.drain.started() => {
+                () = self.context.drain.started() => {
                     listener = None; // closed, so that the kernel accepts no more connections
                     serving.join_next().await
                 }
@@ -212,14 +217,17 @@ impl Server {
         loop {
             tokio::select! {
                 biased;
-                _ = self.context.drain.started() => break,
+                () = self.context.drain.started() => break,
                 (stream, peer) = acceptor.accept() => self.start_connection(stream, peer, &service, &mut open),
                 Some(()) = open.join_next() => {}
             }
         }
-        // Clients that connected before the drain are in the kernel's queue, and are still served.
-        while let Some((stream, peer)) = acceptor.accept_queued() {
-            self.start_connection(stream, peer, &service, &mut open);
+        // Clients that connected before the drain are in the kernel's queue, and are still served. After a reload, the
+        // server that replaces this one accepts them, and keeps their connections open.
+        if self.context.drain.reason() != Some(DrainReason::Replaced) {
+            while let Some((stream, peer)) = acceptor.accept_queued() {
+                self.start_connection(stream, peer, &service, &mut open);
+            }
         }
         drop(acceptor);
         tokio::task::yield_now().await; // read requests that have already arrived

@@ -161,6 +161,16 @@ impl Store {
         }
     }
 
+    /// Returns `true` if both are handles of one open store.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn has_same_buckets(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Backend::Memory(one), Backend::Memory(other)) => Arc::ptr_eq(one, other),
+            (Backend::Redis(one), Backend::Redis(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
     /// Replaces the active limits, for which an embedded store reserves capacity.
     pub(crate) fn set_active_limits<'l>(
         &self,

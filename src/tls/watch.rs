@@ -1,10 +1,10 @@
 //! Watches certificate files and reloads them when they change, so that a renewal needs no restart.
 //!
-//! The watcher compares the contents of the files, not their times: in a Kubernetes volume they are symbolic links
-//! whose target changes. A certificate and its key are replaced one after the other, so that they may not match for a
-//! moment. Therefore an error is logged only if it persists until the next check. Until the files can be loaded, the
-//! previous configuration stays active.
+//! The watcher polls the metadata of the files, and reads the files when the metadata has changed. A certificate and its
+//! key are replaced one after the other, so that they may not match for a moment. Therefore an error is logged only if
+//! it persists until the next check. Until the files can be loaded, the previous configuration stays active.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use blake3::{Hash, Hasher};
 
 use super::reload::{FileKind, PresentedCertificate, Reloadable};
 use super::server_certificate::format_date;
-use crate::clock::unix_seconds;
+use crate::clock::{Stopwatch, unix_seconds};
 use crate::metrics::Metrics;
+use crate::watch::FileWatch;
 
 /// How many seconds before its expiry a certificate causes a warning.
 const EXPIRES_SOON: i64 = 14 * 24 * 60 * 60;
@@ -29,6 +30,8 @@ pub(crate) struct CertificateWatcher {
     /// Hash of the contents of all files at the last check.
     contents: Hash,
     error: Option<ReloadError>,
+    watch: FileWatch,
+    last_check: Stopwatch,
     /// The certificates, and the state of each that has already been logged.
     presented: Vec<(PresentedCertificate, Expiry)>,
 }
@@ -56,19 +59,39 @@ impl CertificateWatcher {
         check_interval: Duration,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (contents, user) = (hash_contents(&*target), user.to_owned());
-        let mut watcher = Self { target, check_interval, metrics, user, contents, error: None, presented: Vec::new() };
+        let watch = FileWatch::new(target.files().into_iter().map(Path::to_owned).collect());
+        let (contents, user, last_check) = (hash_contents(&*target), user.to_owned(), Stopwatch::start());
+        let (error, presented) = (None, Vec::new());
+        let mut watcher = Self { target, check_interval, metrics, user, contents, error, watch, last_check, presented };
         watcher.update_presented();
         watcher
     }
 
-    /// Returns the time between two checks.
+    /// Returns the time after which files that cannot be loaded are checked again.
     pub(crate) fn check_interval(&self) -> Duration {
         self.check_interval
     }
 
+    /// Returns `true` if nothing else uses the configuration any more.
+    pub(crate) fn is_unused(&self) -> bool {
+        Arc::strong_count(&self.target) == 1
+    }
+
+    /// Polls the metadata, and checks the files if they may have changed. Blocks while it reads them.
+    pub(crate) fn poll(&mut self) {
+        let may_have_changed = self.watch.poll();
+        let is_late = self.last_check.elapsed() >= self.check_interval;
+        if may_have_changed || self.error.is_some() && is_late {
+            self.check();
+        } else if is_late {
+            self.last_check = Stopwatch::start();
+            self.warn_about_expiry();
+        }
+    }
+
     /// Checks the files, and reloads them if they have changed. Blocks while it reads them.
     pub(crate) fn check(&mut self) {
+        self.last_check = Stopwatch::start();
         // Hashes the files before they are loaded: a change in between is noticed at the next check.
         let contents = hash_contents(&*self.target);
         if self.error.is_some() || contents != self.contents {
@@ -107,12 +130,24 @@ impl CertificateWatcher {
         }
     }
 
-    fn update_presented(&mut self) {
-        let presented = self.target.presented();
-        for one in presented.iter().filter(|one| one.kind == FileKind::Certificate) {
+    /// Sets the expiry metrics of the certificates.
+    pub(crate) fn set_metrics(&self) {
+        for (one, _) in self.presented.iter().filter(|(one, _)| one.kind == FileKind::Certificate) {
             self.metrics.set_certificate_expiry(&one.file.display().to_string(), one.not_after);
         }
+    }
+
+    /// Ends the expiry metrics of the certificates.
+    pub(crate) fn remove_metrics(&self) {
+        for (one, _) in &self.presented {
+            self.metrics.remove_certificate_expiry(&one.file.display().to_string());
+        }
+    }
+
+    fn update_presented(&mut self) {
+        let presented = self.target.presented();
         self.presented = presented.into_iter().map(|one| (one, Expiry::Distant)).collect();
+        self.set_metrics();
         self.warn_about_expiry();
     }
 

@@ -65,7 +65,7 @@ use tls::UpstreamTlsConfigs;
 
 /// The upstreams of a rule file, each with its own connections. Each worker has its own `Upstreams`.
 #[derive(Debug)]
-pub struct Upstreams(BTreeMap<Arc<str>, Upstream>);
+pub struct Upstreams(BTreeMap<Arc<str>, Arc<Upstream>>);
 
 /// An upstream: a named group of targets that serve the same requests.
 #[derive(Debug)]
@@ -172,13 +172,19 @@ impl Upstreams {
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
             let upstream = Upstream::new(&settings.share(workers.max(1)), metrics, tls_configs, targets);
-            (settings.name.clone(), upstream)
+            (settings.name.clone(), Arc::new(upstream))
         };
         Self(settings.into_iter().map(named).collect())
     }
 
+    /// Adds the upstreams of `other` with these names.
+    pub(crate) fn with_kept<'a>(mut self, other: &Self, names: impl Iterator<Item = &'a Arc<str>>) -> Self {
+        self.0.extend(names.filter_map(|name| Some((Arc::clone(name), Arc::clone(other.0.get(name)?)))));
+        self
+    }
+
     /// Returns the upstream with this name.
-    pub fn get(&self, name: &str) -> Option<&Upstream> {
+    pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.0.get(name)
     }
 }

@@ -62,6 +62,9 @@ struct Outage {
     last_error: String,
 }
 
+/// The settings of upstreams, by name.
+type Named = BTreeMap<Arc<str>, UpstreamSettings>;
+
 /// The message and numbers of a log line about failures.
 struct Line {
     message: &'static str,
@@ -80,6 +83,20 @@ impl TargetStates {
             (Arc::clone(&settings.name), settings.targets.iter().map(state).collect())
         };
         Self(upstreams.into_iter().map(states).collect())
+    }
+
+    /// Returns the states after a reload. A target that stays in its upstream keeps its state.
+    pub(crate) fn replaced(&self, old: &Named, new: &Named, metrics: &Metrics) -> Self {
+        let states = |settings: &UpstreamSettings| {
+            let before = old.get(&settings.name).map_or(&[][..], |old| &old.targets);
+            let state = |target: &Target| {
+                let position = before.iter().position(|before| before == target);
+                let kept = position.and_then(|position| self.of_upstream(&settings.name).get(position));
+                kept.cloned().unwrap_or_else(|| TargetState::new(&settings.name, target, metrics))
+            };
+            (Arc::clone(&settings.name), settings.targets.iter().map(state).collect())
+        };
+        Self(new.values().map(states).collect())
     }
 
     /// Returns the states of an upstream's targets, in their order.

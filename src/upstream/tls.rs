@@ -91,6 +91,17 @@ impl UpstreamTlsConfigs {
         Self(upstreams.into_iter().filter_map(read).collect())
     }
 
+    /// Returns the configurations after a reload. Reads the files of an upstream only if its TLS settings changed.
+    pub(crate) fn replaced<'a>(&self, upstreams: impl IntoIterator<Item = &'a UpstreamSettings>) -> Self {
+        let replaced = |upstream: &UpstreamSettings| {
+            let tls = upstream.tls.as_ref()?;
+            let kept = self.0.get(&upstream.name).filter(|known| known.tls == *tls).cloned();
+            let config = kept.unwrap_or_else(|| Arc::new(UpstreamTlsConfig::new(tls.clone())));
+            Some((Arc::clone(&upstream.name), config))
+        };
+        Self(upstreams.into_iter().filter_map(replaced).collect())
+    }
+
     /// Returns the configuration of an upstream. Reads its files if that has not been done.
     pub(super) fn get_or_read(&self, upstream: &UpstreamSettings) -> Arc<UpstreamTlsConfig> {
         let known = self.0.get(&upstream.name).cloned();
@@ -99,7 +110,15 @@ impl UpstreamTlsConfigs {
 
     /// Creates watchers that reload the configurations whose files change.
     pub(crate) fn watchers(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
-        let with_files = self.0.iter().filter(|(_, config)| !config.files().is_empty());
+        self.watchers_since(&Self::default(), metrics)
+    }
+
+    /// Like [`watchers`](Self::watchers), without the configurations that `before` has.
+    pub(crate) fn watchers_since(&self, before: &Self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
+        let is_new = |name: &Arc<str>, config: &Arc<UpstreamTlsConfig>| {
+            !before.0.get(name).is_some_and(|before| Arc::ptr_eq(before, config))
+        };
+        let with_files = self.0.iter().filter(|(name, config)| is_new(name, config) && !config.files().is_empty());
         let watcher = |(name, config): (&Arc<str>, &Arc<UpstreamTlsConfig>)| {
             let user = format!("upstream {name}");
             CertificateWatcher::new(Arc::clone(config) as _, &user, config.tls.check_interval, Arc::clone(metrics))

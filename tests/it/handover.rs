@@ -298,7 +298,38 @@ fn systemd_is_notified_of_start_and_stop() {
     };
     assert_eq!(state(), "READY=1");
     address(&mut program.stderr, "listening on http://");
+    program.signal("HUP");
+    let reloading = state();
+    let micros = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload");
+    assert!(micros.parse::<u64>().is_ok_and(|micros| micros > 0), "{reloading}");
+    assert_eq!(state(), "READY=1");
     program.signal("TERM");
     assert_eq!(state(), "STOPPING=1");
     assert!(program.wait_for_exit().0.success());
+}
+
+/// Regression test: the successor received the sockets of the start, without later changes.
+#[tokio::test]
+async fn successor_takes_over_reloaded_listeners() {
+    let handover = Socket::new("reloaded");
+    let (added, removed) = (Socket::new("added"), Socket::new("removed"));
+    let entry = |socket: &Socket| format!("[127.0.0.1:0, 'unix:{}']", socket.path());
+    let file = RuleFile::new("reloaded", &rules(&entry(&removed), "127.0.0.1:0"));
+    let more = ["--no-watch", "--handover", handover.path()];
+    let (old, _, _) = Program::run(&file, &more);
+    std::fs::write(file.path(), rules(&entry(&added), "127.0.0.1:0")).expect("written");
+    old.signal("HUP");
+    until(|| added.0.exists() && !removed.0.exists()).await;
+    let idle = tokio::net::UnixStream::connect(&added.0).await.expect("a connection");
+    let (new, _, _) = Program::run(&file, &more);
+    let (status, log) = old.wait_for_exit();
+    assert!(status.success() && log.contains("successor serves"), "{log}");
+    assert!(added.0.exists(), "the successor owns the file");
+    assert!(!removed.0.exists());
+    let mut client = Raw::new(tokio::net::UnixStream::connect(&added.0).await.expect("a connection"));
+    assert_eq!(get(&mut client, "/", "").await.status(), 200);
+    drop((idle, client));
+    new.signal("TERM");
+    assert!(new.wait_for_exit().0.success());
+    assert!(!added.0.exists());
 }

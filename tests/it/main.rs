@@ -72,6 +72,7 @@ mod redisson_guarantees;
 mod redisson_late;
 mod redisson_weaknesses;
 mod reference;
+mod reload;
 mod replaced_rules;
 mod sentinel;
 mod slots;

@@ -49,8 +49,19 @@ struct QueueState {
     /// Lines that were dropped since the last report.
     dropped: u64,
     must_reopen: bool,
+    /// The destination of all lines that are not queued yet.
+    replacement: Option<Sink>,
     must_end: bool,
     has_ended: bool,
+}
+
+/// Lines to write, and what else the writer thread must do.
+struct Task {
+    must_reopen: bool,
+    /// The number of lines that were dropped since the last task.
+    dropped: u64,
+    /// The destination after the lines of this task.
+    replacement: Option<Sink>,
 }
 
 /// Starts a thread that writes to `sink`. `count_dropped` counts dropped lines.
@@ -71,6 +82,12 @@ impl Lines {
         self.0.state.lock().must_reopen = true;
         self.0.changed.notify_one();
     }
+
+    /// Writes all later lines to another destination.
+    pub(super) fn replace(&self, sink: Sink) {
+        self.0.state.lock().replacement = Some(sink);
+        self.0.changed.notify_one();
+    }
 }
 
 impl LogQueue {
@@ -89,25 +106,27 @@ impl LogQueue {
 
     fn run(&self, mut sink: Sink) {
         let mut batch = Vec::new();
-        while let Some((must_reopen, dropped)) = self.next(&mut batch) {
-            if must_reopen {
+        while let Some(task) = self.next(&mut batch) {
+            if task.must_reopen {
                 sink.reopen();
             }
             (self.count_dropped)(sink.write(&batch));
             batch.clear();
             batch.shrink_to(KEPT_CAPACITY);
-            if dropped > 0 {
-                tracing::warn!(log = sink.name(), lines = dropped, "log reader is too slow, dropped lines");
+            if let Some(replacement) = task.replacement {
+                sink = replacement;
+            }
+            if task.dropped > 0 {
+                tracing::warn!(log = sink.name(), lines = task.dropped, "log reader is too slow, dropped lines");
             }
         }
     }
 
-    /// Waits for lines and takes them. Returns whether to reopen the file, and how many lines were dropped in the
-    /// meantime. Returns `None` at the end.
-    fn next(&self, batch: &mut Vec<u8>) -> Option<(bool, u64)> {
+    /// Waits for lines and takes them. Returns `None` at the end.
+    fn next(&self, batch: &mut Vec<u8>) -> Option<Task> {
         let mut state = self.state.lock();
         state.writing = 0;
-        while state.queued.is_empty() && !state.must_reopen {
+        while state.queued.is_empty() && !state.must_reopen && state.replacement.is_none() {
             if state.must_end {
                 state.has_ended = true;
                 self.ended.notify_all();
@@ -117,7 +136,8 @@ impl LogQueue {
         }
         std::mem::swap(&mut state.queued, batch);
         state.writing = batch.len();
-        Some((std::mem::take(&mut state.must_reopen), std::mem::take(&mut state.dropped)))
+        let (must_reopen, dropped) = (std::mem::take(&mut state.must_reopen), std::mem::take(&mut state.dropped));
+        Some(Task { must_reopen, dropped, replacement: state.replacement.take() })
     }
 }
 

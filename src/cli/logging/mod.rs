@@ -27,6 +27,7 @@ use self::sink::Sink;
 use super::CommonArgs;
 use crate::access;
 use crate::config::AccessLog;
+use crate::gateway::AccessLogSwitch;
 use crate::metrics::Metrics;
 
 /// The format of log lines.
@@ -69,15 +70,9 @@ pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, L
     let format = args.log_format;
     let is_json = format == LogFormat::Json;
     let (errors, errors_guard) = lines::start(Sink::stream("errors", io::stderr()), is_json, |_| {})?;
-    let sink = match access_log {
-        AccessLog::Off => None,
-        AccessLog::Stdout => Some(Sink::stream("access", io::stdout())),
-        AccessLog::File(path) => {
-            let sink = Sink::file("access", path.into());
-            Some(sink.map_err(|error| LogError::Access { path: path.into(), error })?)
-        }
-    };
-    let access = sink.map(|sink| lines::start(sink, is_json, Metrics::access_lines_dropped)).transpose()?;
+    let access = open_access_log(access_log)?
+        .map(|sink| lines::start(sink, is_json, Metrics::access_lines_dropped))
+        .transpose()?;
     let (access, access_guard) = access.unzip();
     // Filters by target, because tracing caches that decision: a disabled access log costs nothing.
     let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
@@ -92,7 +87,33 @@ pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, L
     Ok(Logs { access, _guards: access_guard.into_iter().chain([errors_guard]).collect() })
 }
 
+/// Opens the destination of the access log. Returns `None` if the log is off.
+///
+/// # Errors
+/// The file cannot be opened.
+fn open_access_log(access_log: &AccessLog) -> Result<Option<Sink>, LogError> {
+    Ok(match access_log {
+        AccessLog::Off => None,
+        AccessLog::Stdout => Some(Sink::stream("access", io::stdout())),
+        AccessLog::File(path) => {
+            let sink = Sink::file("access", path.into());
+            Some(sink.map_err(|error| LogError::Access { path: path.into(), error })?)
+        }
+    })
+}
+
 impl Logs {
+    /// Returns a function that opens another destination of the access log. Returns `None` if the log is off, which
+    /// only a restart changes.
+    pub(super) fn access_log_switch(&self) -> Option<AccessLogSwitch> {
+        let lines = self.access.clone()?;
+        Some(Box::new(move |access_log| {
+            let sink = open_access_log(access_log)?;
+            let lines = lines.clone();
+            Ok(Box::new(move || sink.into_iter().for_each(|sink| lines.replace(sink))))
+        }))
+    }
+
     /// Reopens the access log, if it is a file.
     pub(super) fn reopen(&self) {
         if let Some(access) = &self.access {

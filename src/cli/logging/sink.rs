@@ -1,5 +1,6 @@
 //! The destination of a log: a stream or a file. It may fail and recover.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,6 +19,12 @@ pub(super) struct Sink {
     is_failing: bool,
     /// Whether the last line was written only partially.
     is_partial: bool,
+}
+
+impl fmt::Debug for Sink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sink").field("name", &self.name).field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 impl Sink {

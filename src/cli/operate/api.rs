@@ -37,7 +37,7 @@ pub(crate) struct ApiArgs {
     token_file: Option<PathBuf>,
     /// Write JSON
     #[arg(long)]
-    pub(super) json: bool,
+    pub(in crate::cli) json: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -58,16 +58,16 @@ pub(crate) enum ApiError {
     /// The response is not from the API.
     #[error("unexpected response with status {0}")]
     Unexpected(u16),
-    /// The gateway rejects the request.
+    /// The gateway rejects the request: the status, the reason, and the JSON of the response.
     #[error("{1} ({0})")]
-    Rejected(u16, String),
+    Rejected(u16, String, Value),
 }
 
 impl ApiError {
     /// Returns the exit code: 1 if the gateway rejects the request, 2 if there is no answer.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Rejected(400..=499, _) => 1,
+            Self::Rejected(400..=499, ..) => 1,
             _ => 2,
         }
     }
@@ -176,7 +176,7 @@ fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {
         200 if !value.is_null() => Ok(value),
         503 if target == "/readyz" && !value.is_null() => Ok(value),
         status => match value["detail"].as_str() {
-            Some(detail) => Err(ApiError::Rejected(status, printable(detail))),
+            Some(detail) => Err(ApiError::Rejected(status, printable(detail), value)),
             None => Err(ApiError::Unexpected(status)),
         },
     }

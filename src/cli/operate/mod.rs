@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::api::{ApiArgs, ApiError};
+pub(super) use self::api::{ApiArgs, ApiError};
 use self::request::{LimitName, path, query};
 use self::table::{columns, rows};
 use crate::config::Millis;

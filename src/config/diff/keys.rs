@@ -114,6 +114,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         admin => "admin",
         admin_tokens => "admin.tokens",
         access_log => "access_log",
+        buckets => "metrics",
         store => "store",
         upstreams => "",
         rules => "",

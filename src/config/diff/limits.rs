@@ -1,4 +1,4 @@
-//! The differences between limits, and what happens to the permits in use.
+//! The differences between limits, and the effect on the permits in use.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -23,7 +23,7 @@ pub(crate) struct LimitChange {
     pub(crate) old: Option<Rate>,
     /// The rate after the change.
     pub(crate) new: Option<Rate>,
-    /// What happens to the permits in use. `None` if the limit is removed.
+    /// Whether the permits in use stay in use. `None` if the limit is removed.
     pub(crate) permits: Option<PermitsInUse>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Rate {
     pub(crate) algorithm: &'static str,
 }
 
-/// What happens to the permits in use of a limit that is added or changed.
+/// The effect on the permits in use of a limit that is added or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum PermitsInUse {

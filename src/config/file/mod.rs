@@ -6,9 +6,9 @@ mod gateway;
 mod limits;
 
 pub(crate) use self::gateway::{
-    ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS,
-    PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
-    UpstreamTls,
+    ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls,
+    METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM, UPSTREAM_TLS,
+    Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout, timeout_at};
 
 use super::successor::Successor;
 use super::wire::{MESSAGE_TIMEOUT, VERSION, check_user, receive, send};
-use crate::gateway::socket_file::{self, ListeningSocket, OWNER_ONLY, SocketFile};
+use crate::gateway::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_ONLY, SocketFile};
 
 /// How long a successor may take to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -63,11 +63,7 @@ impl Handover {
     /// Waits for a successor and sends it the sockets. A newer successor replaces one that is still starting.
     ///
     /// Must not be cancelled: that would abort a handover.
-    pub(crate) async fn run(
-        &mut self,
-        sockets: &Arc<[ListeningSocket]>,
-        mut stop: oneshot::Receiver<()>,
-    ) -> HandoverOutcome {
+    pub(crate) async fn run(&mut self, sockets: &CurrentSockets, mut stop: oneshot::Receiver<()>) -> HandoverOutcome {
         let mut successor = None;
         loop {
             tokio::select! {
@@ -96,14 +92,14 @@ impl Handover {
     async fn hand_over(
         &self,
         stream: UnixStream,
-        sockets: &Arc<[ListeningSocket]>,
+        sockets: &CurrentSockets,
         starting: Option<Successor>,
     ) -> Option<Successor> {
         if let Some(starting) = starting {
             tracing::warn!("a newer successor connected and replaces the one that is starting");
             starting.refuse().await;
         }
-        let successor = Successor::send_sockets(stream, sockets, self.listener.as_fd(), self.file.clone()).await;
+        let successor = Successor::send_sockets(stream, sockets.get(), self.listener.as_fd(), self.file.clone()).await;
         let log = |error: &io::Error| tracing::warn!(%error, "handover to a successor failed, continuing to serve");
         successor.inspect_err(log).ok()
     }

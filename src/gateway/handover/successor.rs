@@ -12,7 +12,7 @@ use super::wire::{
     END, HANDOVER_SOCKET, LISTENER, LISTENER_WITH_FILE, MESSAGE_TIMEOUT, REFUSE, RELEASE, TAKE_OVER, VERSION, receive,
     send,
 };
-use crate::gateway::socket_file::{ListeningSocket, SocketFile};
+use crate::gateway::socket_file::{SocketFile, Sockets};
 
 /// A successor that is starting or serving. It owns the files of the sockets, even after this value is dropped, unless
 /// it [fails](Self::fail).
@@ -20,7 +20,7 @@ use crate::gateway::socket_file::{ListeningSocket, SocketFile};
 pub(crate) struct Successor {
     stream: UnixStream,
     since: Instant,
-    sockets: Arc<[ListeningSocket]>,
+    sockets: Sockets,
     handover_file: Option<Arc<SocketFile>>,
 }
 
@@ -49,11 +49,11 @@ impl Successor {
     /// The process does not read them. This gateway still owns the files.
     pub(super) async fn send_sockets(
         stream: UnixStream,
-        sockets: &Arc<[ListeningSocket]>,
+        sockets: Sockets,
         handover_socket: BorrowedFd<'_>,
         handover_file: Option<Arc<SocketFile>>,
     ) -> io::Result<Self> {
-        let successor = Self { stream, since: Instant::now(), sockets: Arc::clone(sockets), handover_file };
+        let successor = Self { stream, since: Instant::now(), sockets, handover_file };
         successor.files().for_each(|file| file.lend());
         let sent = timeout(MESSAGE_TIMEOUT, successor.send_all(handover_socket)).await;
         match sent.unwrap_or_else(|late| Err(late.into())) {

@@ -1,6 +1,7 @@
 //! Tests with both sides of the protocol in one process.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -9,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::wire::{HANDOVER_SOCKET, VERSION};
 use super::*;
-use crate::gateway::socket_file::{self, ListeningSocket};
+use crate::gateway::socket_file::{self, CurrentSockets, ListeningSocket};
 
 /// An old gateway with a handover socket, and a Unix socket for clients.
 struct Old {
@@ -24,7 +25,8 @@ impl Old {
         let path = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
         let clients = path.with_extension("clients");
         let mut handover = Handover::listen(&path).unwrap();
-        let sockets = [socket_file::listen(&clients, 0o600).unwrap()].into();
+        let sockets = CurrentSockets::default();
+        sockets.replace(vec![Arc::new(socket_file::listen(&clients, 0o600).unwrap())]);
         let (stop, stopped) = oneshot::channel();
         let run = tokio::spawn(async move { handover.run(&sockets, stopped).await });
         Self { path, clients, stop, run }

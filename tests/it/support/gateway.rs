@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::{Config, Gateway, ListenAddress};
+use tidegate::{Config, Gateway, ListenAddress, ReloadError, ReloadReport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::wire::raw::{Message, Raw};
@@ -11,6 +11,7 @@ use super::wire::raw::{Message, Raw};
 /// A running gateway. Dropping it drains it.
 pub struct TestGateway {
     gateway: Option<Gateway>,
+    listen: String,
     /// The address for clients.
     pub address: SocketAddr,
     /// The address of the admin listener.
@@ -25,12 +26,25 @@ impl TestGateway {
 
     /// Starts a gateway with this entry of `listen`.
     pub fn start_at(listen: &str, rules: &str) -> Self {
-        let text = format!("listen: {listen}\nadmin: 127.0.0.1:0\n{rules}");
-        let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-        let gateway = Gateway::start(config, 2).expect("a gateway");
+        let gateway = Gateway::start(parse(listen, rules), 2).expect("a gateway");
         let address = gateway.addresses()[0].tcp().expect("an address");
         let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("an admin address");
-        Self { gateway: Some(gateway), address, admin }
+        Self { gateway: Some(gateway), listen: listen.to_owned(), address, admin }
+    }
+
+    /// Reloads the gateway with other rules and the same listener.
+    pub fn reload(&self, rules: &str) -> ReloadReport {
+        self.try_reload(&self.listen, rules).expect("a reload")
+    }
+
+    /// Reloads the gateway with these listeners and rules.
+    pub fn try_reload(&self, listen: &str, rules: &str) -> Result<ReloadReport, Box<ReloadError>> {
+        self.gateway.as_ref().expect("a running gateway").reload(parse(listen, rules)).map_err(Box::new)
+    }
+
+    /// Returns the addresses of all listeners.
+    pub fn addresses(&self) -> Vec<ListenAddress> {
+        self.gateway.as_ref().expect("a running gateway").addresses()
     }
 
     /// Opens a client connection.
@@ -88,6 +102,11 @@ impl Drop for TestGateway {
             gateway.drain(Duration::from_millis(10)).expect("drained");
         }
     }
+}
+
+fn parse(listen: &str, rules: &str) -> Config {
+    let text = format!("listen: {listen}\nadmin: 127.0.0.1:0\n{rules}");
+    Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 /// Sends a GET request with these header lines on an open connection, and returns the response.

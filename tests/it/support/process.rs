@@ -124,8 +124,17 @@ impl Program {
 
     /// Returns the peak of the resident memory, in bytes.
     pub fn peak_memory(&self) -> usize {
+        self.status("VmHWM:")
+    }
+
+    /// Returns the resident memory, in bytes.
+    pub fn memory(&self) -> usize {
+        self.status("VmRSS:")
+    }
+
+    fn status(&self, name: &str) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("a status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("a size");
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") * 1024
     }
 }

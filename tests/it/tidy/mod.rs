@@ -39,7 +39,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "2 machinery",
-        &["http1", "http2", "store", "tls", "transport", "upstream"],
+        &["http1", "http2", "store", "tls", "transport", "upstream", "watch"],
         "IO with charges and addresses, without routes and YAML",
     ),
     (
@@ -74,6 +74,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/it/descriptors.rs", "measures the CPU time of an idle program in one second"),
     ("tests/it/rate_limiter.rs", "sleeps in virtual time, polls Redis, and cancels calls"),
     ("tests/it/redis_format.rs", "polls until keys expire on the clock of Redis"),
+    ("tests/it/reload/", "polls a running program, lets polls of its file pass, and paces its load"),
     ("tests/it/replaced_rules.rs", "sleeps in virtual time"),
     ("tests/it/support/", "polls conditions on behalf of the tests"),
     ("tests/it/tidy/", "contains the word that it searches for"),

@@ -1,0 +1,74 @@
+//! The rule file in use, and the errors of the last attempt to reload it.
+
+use arc_swap::ArcSwap;
+use blake3::Hash;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::clock::unix_seconds;
+
+/// The status of the rule file. It is shown in `/api/v1/config`.
+#[derive(Debug)]
+pub(super) struct ConfigStatus(ArcSwap<Fields>);
+
+#[derive(Clone, Debug, Serialize)]
+struct Fields {
+    /// The hash of the file whose rules are in use. `None` if they did not come from a file.
+    hash: Option<String>,
+    /// When the rules in use were applied (RFC 3339).
+    applied_at: String,
+    /// The errors of the last attempt to reload the file. Empty after a success.
+    errors: Vec<ConfigProblem>,
+}
+
+/// An error of the rule file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ConfigProblem {
+    pub(crate) file: String,
+    /// The line. `None` if the error concerns no line of the file.
+    pub(crate) line: Option<usize>,
+    pub(crate) column: Option<usize>,
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+// === impl ConfigProblem ===
+
+impl ConfigProblem {
+    /// Creates an error that concerns no line of the file.
+    pub(crate) fn of_file(file: String, message: String) -> Self {
+        Self { file, line: None, column: None, message, help: None }
+    }
+}
+
+// === impl ConfigStatus ===
+
+impl ConfigStatus {
+    pub(super) fn new() -> Self {
+        Self(ArcSwap::from_pointee(Fields { hash: None, applied_at: now(), errors: Vec::new() }))
+    }
+
+    /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
+    pub(super) fn record_success(&self, hash: &Hash, is_new: bool) {
+        let applied_at = if is_new { now() } else { self.0.load().applied_at.clone() };
+        let hash = Some(hash.to_hex().to_string());
+        self.0.store(Fields { hash, applied_at, errors: Vec::new() }.into());
+    }
+
+    pub(super) fn record_failure(&self, errors: Vec<ConfigProblem>) {
+        let fields = Fields { errors, ..(**self.0.load()).clone() };
+        self.0.store(fields.into());
+    }
+
+    /// Adds the status to a JSON object.
+    pub(super) fn add_to(&self, json: &mut Value) {
+        if let (Value::Object(object), Ok(Value::Object(fields))) = (json, serde_json::to_value(&**self.0.load())) {
+            object.extend(fields);
+        }
+    }
+}
+
+fn now() -> String {
+    let seconds = i64::try_from(unix_seconds()).unwrap_or(i64::MAX);
+    jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |time| time.to_string())
+}

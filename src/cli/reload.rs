@@ -1,0 +1,54 @@
+//! `tidegate reload`: reloads the rule file of a running gateway through its admin API.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::operate::{ApiArgs, ApiError};
+
+/// Arguments of `tidegate reload`.
+#[derive(Debug, Args)]
+pub(super) struct ReloadArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Reloads the rule file, and writes what changed. Returns the exit code: 0 if the gateway uses the rule file, 1 if the
+/// file has errors, and 2 if the gateway cannot reload it.
+///
+/// # Errors
+/// `out` or `errors` cannot be written to.
+pub(super) fn reload(args: &ReloadArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    match args.api.send("POST", "/api/v1/reload") {
+        Ok(report) if args.api.json => writeln!(out, "{report:#}").map(|()| 0),
+        Ok(report) => write_report(&report, out).map(|()| 0),
+        Err(ApiError::Rejected(422, _, problem)) => write_errors(&problem, errors).map(|()| 1),
+        Err(error) => writeln!(errors, "tidegate: {error}").map(|()| 2),
+    }
+}
+
+fn write_report(report: &Value, out: &mut impl Write) -> io::Result<()> {
+    let texts = |key: &str| report[key].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>();
+    let (changes, needs_restart) = (texts("changes"), texts("needs_restart"));
+    if changes.is_empty() {
+        writeln!(out, "no changes")?;
+    }
+    changes.iter().try_for_each(|change| writeln!(out, "{change}"))?;
+    needs_restart.iter().try_for_each(|key| writeln!(out, "setting {key}: changed, needs a restart"))
+}
+
+fn write_errors(problem: &Value, errors: &mut impl Write) -> io::Result<()> {
+    for error in problem["errors"].as_array().into_iter().flatten() {
+        let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
+        let at = match (error["line"].as_u64(), error["column"].as_u64()) {
+            (Some(line), Some(column)) => format!(":{line}:{column}"),
+            _ => String::new(),
+        };
+        writeln!(errors, "{}{at}: {}", text("file"), text("message"))?;
+        if error["help"].is_string() {
+            writeln!(errors, "  help: {}", text("help"))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Reloads the rule file of a gateway: when the file changes, on a signal, and on request of an operator.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blake3::Hash;
+use parking_lot::Mutex;
+use serde_json::json;
+
+use super::{ReloadError, ReloadReport, Reloader};
+use crate::admin::{Admin, ConfigProblem, ReloadHook};
+use crate::config::{ConfigLoadError, RuleFile};
+use crate::metrics::{Metrics, ReloadOutcome};
+use crate::watch::FileWatch;
+
+/// Reloads the rule file. Clones reload the same gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct FileReloader(Arc<ReloadContext>);
+
+#[derive(Debug)]
+struct ReloadContext {
+    file: RuleFile,
+    reloader: Reloader,
+    admin: Admin,
+    metrics: Arc<Metrics>,
+    /// The hash of the text that was read last. `None` if the file could not be read. Held during a reload, so that
+    /// reloads do not overlap.
+    last_read: Mutex<Option<Hash>>,
+}
+
+/// Why the rule file is reloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadTrigger {
+    /// The file changed.
+    FileChange,
+    /// SIGHUP.
+    Signal,
+    /// An operator requested it.
+    Operator,
+}
+
+/// Reloads the rule file when it changes.
+#[derive(Debug)]
+pub(super) struct RuleFileWatcher {
+    watch: FileWatch,
+    reloader: FileReloader,
+}
+
+/// The most changes that are logged one by one.
+const MAX_LOGGED: usize = 100;
+
+// === impl FileReloader ===
+
+impl FileReloader {
+    /// Reloads `file`, whose text has the hash `loaded` in the running configuration.
+    pub(super) fn new(file: RuleFile, loaded: Hash, reloader: Reloader, admin: Admin, metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read: Mutex::new(Some(loaded)) }))
+    }
+
+    /// Returns the reload for the admin listener.
+    pub(super) fn hook(&self) -> ReloadHook {
+        let reloader = Arc::downgrade(&self.0);
+        Box::new(move || {
+            let Some(reloader) = reloader.upgrade().map(Self) else {
+                return Err(Vec::new()); // the gateway has ended
+            };
+            let report = reloader.reload(ReloadTrigger::Operator);
+            let report = report.map_err(|error| problems(&reloader.0.file, &error))?;
+            Ok(json!({
+                "changes": report.changes(),
+                "diff": report.diff,
+                "needs_restart": report.needs_restart,
+            }))
+        })
+    }
+
+    /// Creates a watcher. Returns `None` if the rules came from standard input.
+    pub(super) fn watcher(&self) -> Option<RuleFileWatcher> {
+        let watch = FileWatch::new(vec![self.path()?]);
+        Some(RuleFileWatcher { watch, reloader: self.clone() })
+    }
+
+    fn path(&self) -> Option<PathBuf> {
+        match &self.0.file {
+            RuleFile::Path(path) => Some(path.clone()),
+            RuleFile::Stdin => None,
+        }
+    }
+
+    /// Reads the file and applies it. Blocks until all workers use the new rules. Logs the result.
+    ///
+    /// # Errors
+    /// See [`ReloadError`]. The previous rules stay in use.
+    pub(crate) fn reload(&self, trigger: ReloadTrigger) -> Result<ReloadReport, ReloadError> {
+        let mut last_read = self.0.last_read.lock();
+        let result = self.read_and_apply(trigger, &mut last_read);
+        match &result {
+            // The file has the text that was read before.
+            Ok(None) => {}
+            Ok(Some((report, hash))) => self.record_success(trigger, report, *hash),
+            Err(ReloadError::Draining) => {}
+            Err(error) => self.record_failure(trigger, error),
+        }
+        result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report))
+    }
+
+    /// Returns `None` if the file has changed, but its text has not.
+    fn read_and_apply(
+        &self,
+        trigger: ReloadTrigger,
+        last_read: &mut Option<Hash>,
+    ) -> Result<Option<(ReloadReport, Hash)>, ReloadError> {
+        let ReloadContext { file, reloader, .. } = &*self.0;
+        if self.path().is_none() {
+            return Err(ReloadError::NoFile);
+        }
+        let before = last_read.take();
+        let bytes = file.read_bytes()?;
+        let hash = blake3::hash(&bytes);
+        *last_read = Some(hash);
+        if trigger == ReloadTrigger::FileChange && before == Some(hash) {
+            return Ok(None);
+        }
+        let config = file.parse_for_gateway(bytes)?;
+        for warning in &config.warnings {
+            tracing::warn!("{file}:{warning}");
+        }
+        reloader.reload(config).map(|report| Some((report, hash)))
+    }
+
+    fn record_success(&self, trigger: ReloadTrigger, report: &ReloadReport, hash: Hash) {
+        let ReloadContext { file, admin, metrics, .. } = &*self.0;
+        let outcome = if report.diff.is_empty() { ReloadOutcome::Unchanged } else { ReloadOutcome::Applied };
+        metrics.reloaded(outcome);
+        admin.record_config(&hash, outcome == ReloadOutcome::Applied);
+        let changes = report.changes();
+        match outcome {
+            ReloadOutcome::Applied => {
+                tracing::info!(%file, %trigger, %hash, changes = changes.len(), "rules reloaded");
+                changes.iter().take(MAX_LOGGED).for_each(|change| tracing::info!("reload: {change}"));
+            }
+            _ => tracing::info!(%file, %trigger, "rules are unchanged"),
+        }
+        for key in report.needs_restart() {
+            tracing::warn!(key, "a changed setting is not reloaded: restart the gateway to apply it");
+        }
+    }
+
+    fn record_failure(&self, trigger: ReloadTrigger, error: &ReloadError) {
+        let ReloadContext { file, admin, metrics, .. } = &*self.0;
+        metrics.reloaded(ReloadOutcome::Failed);
+        let problems = problems(file, error);
+        tracing::error!(%file, %trigger, errors = problems.len(), "rules not reloaded, the previous ones stay in use");
+        for ConfigProblem { file, line, column, message, help } in &problems {
+            tracing::error!(file, line, column, help, "reload: {message}");
+        }
+        admin.record_config_errors(problems);
+    }
+}
+
+/// Returns the errors for operators.
+fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
+    let file = file.to_string();
+    match error {
+        ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
+            let problem = |problem: &crate::config::Problem| ConfigProblem {
+                file: file.clone(),
+                line: Some(problem.line()),
+                column: Some(problem.column()),
+                message: problem.message().to_owned(),
+                help: Some(problem.help().to_owned()),
+            };
+            problems.iter().map(problem).collect()
+        }
+        ReloadError::File(ConfigLoadError::Unreadable { source, .. }) => {
+            vec![ConfigProblem::of_file(file, format!("cannot be read: {source}"))]
+        }
+        error => vec![ConfigProblem::of_file(file, error.to_string())],
+    }
+}
+
+// === impl RuleFileWatcher ===
+
+impl RuleFileWatcher {
+    /// Polls the file, and reloads it if it has changed. Breaks if the gateway drains.
+    pub(super) fn poll(&mut self) -> ControlFlow<()> {
+        if self.watch.poll() && matches!(self.reloader.reload(ReloadTrigger::FileChange), Err(ReloadError::Draining)) {
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl fmt::Display for ReloadTrigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FileChange => "file change",
+            Self::Signal => "SIGHUP",
+            Self::Operator => "request",
+        })
+    }
+}

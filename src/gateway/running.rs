@@ -1,0 +1,190 @@
+//! The state of a running gateway that a reload replaces.
+//!
+//! A reload first builds the complete new state: upstreams, listeners and the store. An error changes nothing. Then it
+//! replaces the rules of all workers in one step. Requests in flight finish with the rules, upstreams and store with
+//! which they started.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use super::control::ControlTasks;
+use super::error::{GatewayStartError, ReloadError};
+use super::listeners::Listeners;
+use super::state_file::StateFile;
+use super::upstreams::WorkerUpstreams;
+use super::worker::{WorkerCommand, WorkerHandle};
+use crate::admin::Admin;
+use crate::config::diff::ConfigDiff;
+use crate::config::{AccessLog, Config};
+use crate::layer::{RateLimitLayer, Stores};
+use crate::metrics::Metrics;
+use crate::store::Store;
+
+/// The state of a running gateway.
+pub(super) struct Running {
+    pub(super) config: Arc<Config>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) layer: RateLimitLayer,
+    pub(super) admin: Admin,
+    pub(super) stores: Stores,
+    pub(super) upstreams: WorkerUpstreams,
+    pub(super) listeners: Listeners,
+    pub(super) workers: Vec<WorkerHandle>,
+    pub(super) control: ControlTasks,
+    pub(super) state_file: Option<StateFile>,
+    pub(super) access_log: Option<AccessLogSwitch>,
+}
+
+/// Opens another destination of the access log. The returned function switches to it.
+pub(crate) type AccessLogSwitch =
+    Box<dyn Fn(&AccessLog) -> Result<AccessLogChange, Box<dyn Error + Send + Sync>> + Send + Sync>;
+
+/// Switches to another destination of the access log.
+pub(crate) type AccessLogChange = Box<dyn FnOnce() + Send>;
+
+/// The effect of a reload.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadReport {
+    /// The changes that were applied.
+    pub(crate) diff: ConfigDiff,
+    /// The changed keys of the rule file that only a restart applies.
+    pub(crate) needs_restart: Vec<&'static str>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+// === impl ReloadReport ===
+
+impl ReloadReport {
+    /// Returns `true` if the configuration is the same as before.
+    pub fn is_unchanged(&self) -> bool {
+        self.diff.is_empty() && self.needs_restart.is_empty()
+    }
+
+    /// Returns a line for each change that was applied.
+    pub fn changes(&self) -> Vec<String> {
+        self.diff.lines()
+    }
+
+    /// Returns the changed keys of the rule file that only a restart applies.
+    pub fn needs_restart(&self) -> &[&'static str] {
+        &self.needs_restart
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    /// Replaces the configuration.
+    ///
+    /// # Errors
+    /// Something that the new configuration needs cannot be opened. Nothing has changed then.
+    pub(super) fn reload(&mut self, mut config: Config) -> Result<ReloadReport, ReloadError> {
+        let needs_restart = self.keep_fixed_settings(&mut config);
+        let diff = ConfigDiff::new(&self.config, &config);
+        if diff.is_empty() && self.config.warnings == config.warnings {
+            return Ok(ReloadReport { diff, needs_restart });
+        }
+        let config = Arc::new(config);
+        let workers = self.workers.len();
+        let new_stores = self.open_stores(&config)?;
+        let upstreams = self.upstreams.replaced(&self.config.upstreams, &config.upstreams, &self.metrics);
+        let plan = self.listeners.plan(&config, workers)?;
+        let served = plan.distribute(workers)?;
+        let access_log = self.open_access_log(&config)?;
+
+        // From here on, nothing can fail.
+        let has_new_stores = new_stores.is_some();
+        if let Some(stores) = new_stores {
+            self.connect(&stores);
+            self.stores = stores;
+        }
+        self.layer.replace_all(&config.rules, self.stores.clone(), upstreams.per_worker());
+        access_log.into_iter().for_each(|switch| switch());
+        self.admin.replace(Arc::clone(&config), self.stores.main().clone());
+        let terminations = self.listeners.terminations();
+        let retired = self.listeners.apply(plan, &config);
+        let commands: Vec<_> = self.workers.iter().zip(served).filter(|(_, served)| !served.is_empty()).collect();
+        run_commands(commands.into_iter().map(|(worker, served)| (worker, WorkerCommand::Serve(served))));
+        self.listeners.retire(retired);
+        let mut watchers = self.listeners.watchers(&terminations, &self.metrics);
+        watchers.extend(upstreams.watchers_since(&self.upstreams, &self.metrics));
+        self.control.watch(watchers);
+        (self.upstreams, self.config) = (upstreams, config);
+        if has_new_stores {
+            self.follow_gateways();
+        }
+        Ok(ReloadReport { diff, needs_restart })
+    }
+
+    /// Keeps the settings that only a restart applies. Returns their keys, if they changed.
+    fn keep_fixed_settings(&self, new: &mut Config) -> Vec<&'static str> {
+        let (old, mut keys) = (&self.config, Vec::new());
+        if old.admin != new.admin {
+            new.admin.clone_from(&old.admin);
+            keys.push("admin");
+        }
+        if old.buckets != new.buckets {
+            new.buckets.clone_from(&old.buckets);
+            keys.push("metrics");
+        }
+        // The log is off without a cost for requests, so it cannot be turned on or off later.
+        let is_off = |config: &Config| config.access_log == AccessLog::Off;
+        if old.access_log != new.access_log && (self.access_log.is_none() || is_off(old) || is_off(new)) {
+            new.access_log.clone_from(&old.access_log);
+            keys.push("access_log");
+        }
+        keys
+    }
+
+    /// Opens the access log if its destination changed.
+    fn open_access_log(&self, config: &Config) -> Result<Option<AccessLogChange>, ReloadError> {
+        match &self.access_log {
+            Some(open) if self.config.access_log != config.access_log => {
+                open(&config.access_log).map(Some).map_err(ReloadError::AccessLog)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Opens the store if its settings changed.
+    fn open_stores(&self, config: &Config) -> Result<Option<Stores>, GatewayStartError> {
+        if self.config.store == config.store {
+            return Ok(None);
+        }
+        let store = Store::open(&config.store, Arc::clone(&self.metrics))?;
+        store.announce_as_gateway();
+        store.assume_gateways(self.stores.main().gateways());
+        if let Some(owed) = self.stores.main().owed().filter(|owed| *owed > 0) {
+            tracing::warn!(owed, "the store is replaced before it was charged for permits that were granted locally");
+        }
+        Ok(Some(Stores::new(store, self.workers.len())))
+    }
+
+    /// Opens the connections of all threads to a new store.
+    fn connect(&self, stores: &Stores) {
+        let main = stores.main().clone();
+        self.control.spawn(async move { main.connect() });
+        let command = |(number, worker)| (worker, WorkerCommand::Connect(stores.of_worker(Some(number)).clone()));
+        run_commands(self.workers.iter().enumerate().map(command));
+    }
+
+    /// Writes the number of gateways that share the store to the state file whenever it changes.
+    pub(super) fn follow_gateways(&self) {
+        if let (Some(file), Some(counted)) = (self.state_file.clone(), self.stores.main().counted_gateways()) {
+            self.control.spawn(file.follow(counted));
+        }
+    }
+}
+
+/// Runs commands on workers, and waits until all have run.
+fn run_commands<'w>(commands: impl Iterator<Item = (&'w WorkerHandle, WorkerCommand)>) {
+    let sent: Vec<_> = commands.map(|(worker, command)| worker.send(command)).collect();
+    // An error means that the worker has ended, which the drain reports.
+    sent.iter().for_each(|done| _ = done.recv());
+}

@@ -1,0 +1,72 @@
+//! The upstreams of all workers, and the state that the workers share: the states of targets, and TLS configurations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::metrics::Metrics;
+use crate::tls::CertificateWatcher;
+use crate::upstream::settings::UpstreamSettings;
+use crate::upstream::tls::UpstreamTlsConfigs;
+use crate::upstream::{TargetStates, Upstreams};
+
+type Settings = BTreeMap<Arc<str>, UpstreamSettings>;
+
+/// The upstreams of all workers.
+#[derive(Debug)]
+pub(super) struct WorkerUpstreams {
+    targets: TargetStates,
+    tls_configs: UpstreamTlsConfigs,
+    per_worker: Vec<Upstreams>,
+}
+
+impl WorkerUpstreams {
+    pub(super) fn new(settings: &Settings, workers: usize, metrics: &Metrics) -> Self {
+        settings.values().for_each(warn_if_unverified);
+        let targets = TargetStates::new(settings.values(), metrics);
+        let tls_configs = UpstreamTlsConfigs::read(settings.values());
+        let upstreams = |_| Upstreams::with_shared_state(settings.values(), workers, metrics, &tls_configs, &targets);
+        let per_worker = (0..workers).map(upstreams).collect();
+        Self { targets, tls_configs, per_worker }
+    }
+
+    /// Returns the upstreams after a reload. An upstream whose settings are equal keeps its connections.
+    pub(super) fn replaced(&self, old: &Settings, new: &Settings, metrics: &Metrics) -> Self {
+        let is_kept = |settings: &UpstreamSettings| old.get(&settings.name) == Some(settings);
+        let changed = || new.values().filter(|settings| !is_kept(settings));
+        changed().for_each(warn_if_unverified);
+        let targets = self.targets.replaced(old, new, metrics);
+        let tls_configs = self.tls_configs.replaced(new.values());
+        let workers = self.per_worker.len();
+        let upstreams = |before: &Upstreams| {
+            let kept = new.values().filter(|settings| is_kept(settings)).map(|settings| &settings.name);
+            Upstreams::with_shared_state(changed(), workers, metrics, &tls_configs, &targets).with_kept(before, kept)
+        };
+        let per_worker = self.per_worker.iter().map(upstreams).collect();
+        Self { targets, tls_configs, per_worker }
+    }
+
+    /// Returns the upstreams of each worker.
+    pub(super) fn per_worker(&self) -> &[Upstreams] {
+        &self.per_worker
+    }
+
+    /// Creates watchers for the certificate files.
+    pub(super) fn watchers(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
+        self.tls_configs.watchers(metrics)
+    }
+
+    /// Creates watchers for the certificate files that `before` did not watch.
+    pub(super) fn watchers_since(&self, before: &Self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
+        self.tls_configs.watchers_since(&before.tls_configs, metrics)
+    }
+}
+
+/// Warns about `verify: false` at every start and change, so that operators cannot miss it.
+fn warn_if_unverified(upstream: &UpstreamSettings) {
+    if upstream.tls.as_ref().is_some_and(|tls| !tls.verify) {
+        tracing::warn!(
+            upstream = %upstream.name,
+            "`verify: false`: certificates are not verified, an attacker in the network can read and change all traffic"
+        );
+    }
+}

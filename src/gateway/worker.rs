@@ -1,0 +1,136 @@
+//! A worker: a thread with its own runtime, which accepts connections and serves their requests.
+
+use std::io;
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+
+use socket2::Socket;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+use tower::Layer;
+
+use super::{MAINTENANCE_INTERVAL, runtime};
+use crate::access::AccessLogLayer;
+use crate::forward::Forward;
+use crate::layer::RateLimitLayer;
+use crate::server::{Drain, Server};
+use crate::store::Store;
+
+/// The parts of which a worker is built.
+pub(super) struct Worker {
+    pub(super) layer: RateLimitLayer,
+    pub(super) listeners: Vec<(Server, Socket)>,
+    /// Becomes `true` when the worker must accept connections.
+    pub(super) accepting: watch::Receiver<bool>,
+    /// Ends the worker.
+    pub(super) drain: Drain,
+}
+
+/// Sends commands to a running worker.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerHandle(UnboundedSender<Command>);
+
+/// A command, and the channel that reports its end.
+type Command = (WorkerCommand, mpsc::Sender<()>);
+
+/// A step of a reload.
+#[derive(Debug)]
+pub(super) enum WorkerCommand {
+    /// Opens the worker's connections to a new store.
+    Connect(Store),
+    /// Accepts connections on these sockets as well.
+    Serve(Vec<(Server, Socket)>),
+}
+
+impl Worker {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system cannot start a thread, or the runtime cannot be created.
+    pub(super) fn start(self, number: usize) -> io::Result<(WorkerHandle, JoinHandle<io::Result<()>>)> {
+        let runtime = runtime()?;
+        let (sender, commands) = unbounded_channel();
+        let thread = Builder::new().name(format!("worker-{number}")).spawn(move || self.run(&runtime, commands))?;
+        Ok((WorkerHandle(sender), thread))
+    }
+
+    fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
+        let service = AccessLogLayer.layer(self.layer.layer(Forward));
+        runtime.block_on(async {
+            self.layer.connect();
+            tokio::spawn(release_freed_memory());
+            loop {
+                tokio::select! {
+                    biased;
+                    accepting = self.accepting.wait_for(|accepting| *accepting) => match accepting {
+                        Ok(_) => break,
+                        Err(_) => return Ok(()), // The gateway was dropped before it served.
+                    },
+                    Some((command, done)) = commands.recv() => {
+                        self.listeners.extend(command.run());
+                        _ = done.send(());
+                    }
+                }
+            }
+            let mut serving = tokio::task::JoinSet::new();
+            for (server, listener) in self.listeners {
+                serving.spawn(server.serve(listener, service.clone()));
+            }
+            while !(self.drain.has_started() && serving.is_empty()) {
+                tokio::select! {
+                    Some((command, done)) = commands.recv() => {
+                        for (server, listener) in command.run() {
+                            serving.spawn(server.serve(listener, service.clone()));
+                        }
+                        _ = done.send(());
+                    }
+                    Some(ended) = serving.join_next() => ended.map_err(io::Error::other)??,
+                    () = self.drain.started(), if !self.drain.has_started() => {}
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+// === impl WorkerHandle ===
+
+impl WorkerHandle {
+    /// Sends a command. The receiver gets a message when the worker has run the command, and an error if the worker has
+    /// ended.
+    pub(super) fn send(&self, command: WorkerCommand) -> mpsc::Receiver<()> {
+        let (done, is_done) = mpsc::channel();
+        _ = self.0.send((command, done));
+        is_done
+    }
+}
+
+// === impl WorkerCommand ===
+
+impl WorkerCommand {
+    /// Runs the command. Returns the listeners to serve.
+    fn run(self) -> Vec<(Server, Socket)> {
+        match self {
+            Self::Connect(store) => {
+                store.connect();
+                Vec::new()
+            }
+            Self::Serve(listeners) => listeners,
+        }
+    }
+}
+
+/// Frees an untouched block of memory at intervals.
+///
+/// The allocator returns freed memory to the system after a delay, but only when more memory is freed. After a burst of
+/// requests, a worker may free nothing for a long time.
+async fn release_freed_memory() {
+    loop {
+        tokio::time::sleep(MAINTENANCE_INTERVAL).await;
+        drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));
+    }
+}
+
+/// Larger than the blocks that the allocator keeps for reuse.
+const BLOCK_BYTES: usize = 4 * 1024 * 1024;
