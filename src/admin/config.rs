@@ -1,6 +1,6 @@
 //! The JSON of `/api/v1/config`: the active configuration with defaults and without secrets.
 //!
-//! serde writes the settings. The functions here add the values that are not a field of their own.
+//! serde writes the settings. The functions here add the values that no field of the settings contains.
 
 use std::time::Duration;
 
