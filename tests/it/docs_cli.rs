@@ -10,8 +10,8 @@ const INTRODUCTION: &str = "# Command line
 
 The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 cargo test --test it -- docs_cli` writes this page.
 
-Exit codes: 0 yes, 1 no (the rule file has errors, no route matches, or two rule files differ), 2 could not answer. A
-variable applies if its option is absent.
+Exit codes: 0 yes; 1 no: `check` finds errors, `diff` finds changes, `explain` finds that the request is rejected before its
+limits, or the gateway says no; 2 could not answer. An environment variable applies if its option is absent.
 ";
 
 #[test]

@@ -20,8 +20,8 @@ shape! {
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
-        /// The highest number of client connections over all entries of `listen`. At this number the gateway closes a
-        /// connection that waits for its client, or else rejects the new one.
+        /// The highest number of client connections over all entries of `listen`. If it is reached, a new connection
+        /// replaces one that waits for its client. If there is none, the gateway rejects the new connection.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
         /// The admin listener: health checks, metrics, and the API of operators.
         admin: Admin = Short("address", &ADMIN), Default("127.0.0.1:9901");
@@ -82,8 +82,8 @@ shape! {
         /// The file mode of a Unix socket, in quotes; it decides which users may connect. The default is `"0660"`: the
         /// socket's user and group.
         mode: String = Text, Optional;
-        /// The highest number of connections. At this number the gateway closes a connection that waits for its client,
-        /// or else rejects the new one.
+        /// The highest number of connections. If it is reached, a new connection replaces one that waits for its client.
+        /// If there is none, the gateway rejects the new connection.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
         /// The highest number of connections of one client. Connections of trusted proxies are not counted.
         max_connections_per_client: u64 = Whole(1, MAX_CONNECTIONS), Default("1000");
@@ -200,7 +200,7 @@ shape! {
         /// The connections for decisions that each worker keeps open. Not with `memory`.
         pool_size: u64 = Whole(1, 1024), Default("1");
         /// Whether `/readyz` fails while the store is unreachable, so that a load balancer uses gateways that can reach
-        /// it. Not with `memory`.
+        /// the store. Not with `memory`.
         fail_readiness: bool = Flag, Default("false");
         /// The lowest number of gateways to assume. While Redis is unreachable, a gateway grants at most its share of
         /// each limit among this many gateways, even if Redis has counted fewer. Not with `memory`.
@@ -268,7 +268,8 @@ shape! {
 }
 
 shape! {
-    /// Files are PEM and are read when the gateway starts. A relative path starts at the folder of the rule file.
+    /// Files are PEM. The gateway notices changed files, and uses them for new connections. A relative path starts at the
+    /// folder of the rule file.
     UPSTREAM_TLS: UpstreamTls = "`tls` of an upstream" {
         /// The authorities that may sign the targets' certificates. By default, the authorities that the system trusts.
         ca: String = Text, Optional;

@@ -120,9 +120,9 @@ shape! {
         segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
         /// The time zone of the calendar, such as `Europe/Rome`; only for `fixed_window`. By default, UTC.
         timezone: String = Text, Optional;
-        /// The number of hash tags for the clients of a `PER_CLIENT` limit, which distributes them over the nodes of a
-        /// Redis Cluster ([cluster.md](cluster.md)). By default 1; with `store.cluster` 64 if all limits of the route
-        /// are `PER_CLIENT` with the same `client`.
+        /// The number of hash tags over which the clients of a `PER_CLIENT` limit are distributed, and so over the nodes
+        /// of a Redis Cluster ([cluster.md](cluster.md)). By default 1; with `store.cluster` 64 if all limits of the
+        /// route are `PER_CLIENT` with the same `client`.
         partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
         /// The number of buckets that share the rate of an `OVERALL` limit, which distributes it over the nodes of a
         /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.

@@ -139,23 +139,23 @@ def deadlines(harness: Harness) -> None:
         expect("the time left", 6 < (harness.grpc.seconds_left or 0) <= 7, True)
         error = error_of(channel.unary(f"/{SERVICE}/Hang"), timeout=0.3)
         expect("before the response head", error.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=5), True)
+        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=30), True)
         call = channel.many("HangWithin")(b"first", timeout=0.5)
         expect("the first message", next(call), b"first")
         try:
             next(call)
         except grpc.RpcError as error:
             expect("during the response", error.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
-        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=5), True)
+        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=30), True)
 
 
 @check("a call that its client cancels ends at the server")
 def cancellation(harness: Harness) -> None:
     with Channel(harness) as channel:
-        call = channel.many("HangWithin")(b"first", timeout=10)
+        call = channel.many("HangWithin")(b"first", timeout=60)
         next(call)
         call.cancel()
-        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=5), True)
+        expect("the server's call ends", harness.grpc.cancelled.acquire(timeout=30), True)
 
 
 @check("calls are UNAVAILABLE while their server is down, and succeed as soon as it is back")
