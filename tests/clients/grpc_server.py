@@ -65,15 +65,25 @@ class Server:
         context.abort(grpc.StatusCode.FAILED_PRECONDITION, message.decode())
 
     def hang(self, _: bytes, context: grpc.ServicerContext) -> bytes:
-        over = threading.Event()
-        if context.add_callback(over.set):  # False if the call has already ended
-            over.wait(20)
-        self.cancelled.release()
+        self.end_of(context).wait(60)
         return b""
 
     def hang_within(self, message: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        over = self.end_of(context)  # before the message: the client may cancel as soon as it has arrived
         yield message
-        self.hang(message, context)
+        over.wait(60)
+
+    def end_of(self, context: grpc.ServicerContext) -> threading.Event:
+        """Returns an event that is set when the call has ended. Counts the end."""
+        over = threading.Event()
+
+        def end() -> None:
+            self.cancelled.release()
+            over.set()
+
+        if not context.add_callback(end):  # the call has already ended
+            end()
+        return over
 
     def stop(self) -> None:
         self.server.stop(0).wait()
