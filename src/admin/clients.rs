@@ -12,6 +12,7 @@ use super::{Active, Admin};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Inspection, Mode};
 use crate::rule::Limit;
+use crate::store::StoreError;
 
 /// The route and the limit of a request.
 pub(super) type Target = Path<(String, String)>;
@@ -82,14 +83,10 @@ pub(super) async fn reset_client(
     let (reason, charge) = (reason(&query)?, active.charge(&route, &limit, &query)?);
     let client = active.client_name(&charge);
     let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
-    // A separate task: a client that disconnects must not interrupt a change.
-    let reset = tokio::spawn(async move {
-        let client = change.client.clone();
-        let reset = active.store.reset(&charge).await.map_err(Problem::from);
-        admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
-        reset.map(|was_used| Json(Cleared { route, limit, client, buckets: was_used.into() }))
-    });
-    reset.await.unwrap_or_else(|_| Err(interrupted()))
+    let cleared = Cleared { route, limit, client: change.client.clone(), buckets: 0 };
+    let reset = async move { active.store.reset(&charge).await.map(u64::from) };
+    let buckets = make_change(admin, change, reset).await?;
+    Ok(Json(Cleared { buckets, ..cleared }))
 }
 
 /// Resets all clients of a limit.
@@ -103,12 +100,24 @@ pub(super) async fn reset_limit(
     let operator = active.authorizer.authorize(&headers).await?;
     let reason = reason(&Parameters::parse(query.as_deref(), &["reason"])?)?;
     let limiter = active.limit(&route, &limit)?.limiter.clone();
-    let (target, client) = (format!("{route}/{limit}"), None);
-    let change = Change { operator, action: "reset_limit", target, client, reason };
+    let target = format!("{route}/{limit}");
+    let change = Change { operator, action: "reset_limit", target, client: None, reason };
+    let reset = async move { active.store.reset_limit(&limiter).await };
+    let buckets = make_change(admin, change, reset).await?;
+    Ok(Json(Cleared { route, limit, client: None, buckets }))
+}
+
+/// Resets buckets, and records the change. Returns the number of buckets that existed.
+async fn make_change(
+    admin: Admin,
+    change: Change,
+    reset: impl Future<Output = Result<u64, StoreError>> + Send + 'static,
+) -> Result<u64, Problem> {
+    // A separate task: a client that disconnects must not interrupt a change.
     let reset = tokio::spawn(async move {
-        let reset = active.store.reset_limit(&limiter).await.map_err(Problem::from);
+        let reset = reset.await.map_err(Problem::from);
         admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
-        reset.map(|buckets| Json(Cleared { route, limit, client: None, buckets }))
+        reset
     });
     reset.await.unwrap_or_else(|_| Err(interrupted()))
 }
