@@ -21,7 +21,7 @@ shape! {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
         /// The highest number of client connections over all entries of `listen`. If it is reached, a new connection
-        /// replaces one that waits for its client. If there is none, the gateway rejects the new connection.
+        /// replaces one that waits for its client. If no connection waits, the gateway rejects the new one.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
         /// The admin listener: health checks, metrics, and the API of operators.
         admin: Admin = Short("address", &ADMIN), Default("127.0.0.1:9901");
@@ -83,7 +83,7 @@ shape! {
         /// socket's user and group.
         mode: String = Text, Optional;
         /// The highest number of connections. If it is reached, a new connection replaces one that waits for its client.
-        /// If there is none, the gateway rejects the new connection.
+        /// If no connection waits, the gateway rejects the new one.
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
         /// The highest number of connections of one client. Connections of trusted proxies are not counted.
         max_connections_per_client: u64 = Whole(1, MAX_CONNECTIONS), Default("1000");
