@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::client::ClientSource;
 use crate::cost::Cost;
+use crate::json;
 use crate::limit::{Limiter, Mode};
 use crate::words::words;
 
@@ -33,6 +34,19 @@ pub struct Limit {
     /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
     /// live limits.
     pub shadow: bool,
+    /// The entry in the rule file.
+    #[serde(skip)]
+    pub location: LimitLocation,
+}
+
+/// The position of a limit in the rule file, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LimitLocation {
+    /// The path of the file, as given on the command line.
+    #[serde(serialize_with = "json::text")]
+    pub file: Arc<str>,
+    /// The line where the entry starts, starting at 1.
+    pub line: usize,
 }
 
 /// How long rejected requests may wait for permits, and how many may wait.
@@ -85,6 +99,7 @@ impl Limit {
             on_store_failure: OnStoreFailure::default(),
             wait_policy: None,
             shadow: false,
+            location: LimitLocation::default(),
         }
     }
 

@@ -27,6 +27,7 @@ fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
         "interval_ms": (!quota.is_adopted()).then(|| quota.interval()),
         "algorithm": quota.algorithm().name(),
         "shadow": limit.shadow,
+        "location": limit.location,
         "buckets": buckets,
     })
 }

@@ -43,7 +43,7 @@ pub(crate) enum RuleFile {
 
 /// Loads the file at `path`.
 pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    let source = Source { purpose, files: ReferencedFiles::relative_to(path) };
+    let source = Source { purpose, files: ReferencedFiles::relative_to(path), name: path };
     read(path, || File::open(path), source)
 }
 
@@ -119,7 +119,7 @@ impl RuleFile {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
-        parse(path, bytes, Source { purpose: Purpose::Gateway, files })
+        parse(path, bytes, Source { purpose: Purpose::Gateway, files, name: path })
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
@@ -128,14 +128,14 @@ impl RuleFile {
     }
 
     fn read(&self, purpose: Purpose, check_files: bool) -> Result<Config, ConfigLoadError> {
-        let files = match self {
-            Self::Path(path) => ReferencedFiles::relative_to(path),
-            Self::Stdin => ReferencedFiles::in_current_folder(),
+        let (name, files) = match self {
+            Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
+            Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
-        let source = Source { purpose, files: if check_files { files } else { files.unchecked() } };
+        let source = Source { purpose, files: if check_files { files } else { files.unchecked() }, name };
         match self {
-            Self::Path(path) => read(path, || File::open(path), source),
-            Self::Stdin => read(Path::new("<stdin>"), || Ok(io::stdin().lock()), source),
+            Self::Path(path) => read(name, || File::open(path), source),
+            Self::Stdin => read(name, || Ok(io::stdin().lock()), source),
         }
     }
 }

@@ -95,6 +95,8 @@ pub enum AccessLog {
 struct Source<'p> {
     purpose: Purpose,
     files: ReferencedFiles<'p>,
+    /// The name of the file.
+    name: &'p Path,
 }
 
 /// The program that a rule file is read for.
@@ -122,7 +124,7 @@ impl Config {
     /// # Errors
     /// Returns all errors of the text, with their positions.
     pub fn parse(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Source { purpose: Purpose::Layer, files: ReferencedFiles::in_current_folder() })
+        Self::read(text, Source::text(Purpose::Layer))
     }
 
     /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route. Relative paths start at
@@ -131,7 +133,7 @@ impl Config {
     /// # Errors
     /// Returns all errors of the text, with their positions.
     pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Source { purpose: Purpose::Gateway, files: ReferencedFiles::in_current_folder() })
+        Self::read(text, Source::text(Purpose::Gateway))
     }
 
     /// Like [`parse`](Self::parse), but reads a file. Relative paths start at its folder.
@@ -155,5 +157,14 @@ impl Config {
             return Err(load::too_large());
         }
         check::check(text, source)
+    }
+}
+
+// === impl Source ===
+
+impl Source<'_> {
+    /// Reads a text that is not from a file.
+    fn text(purpose: Purpose) -> Self {
+        Self { purpose, files: ReferencedFiles::in_current_folder(), name: Path::new("<text>") }
     }
 }

@@ -87,7 +87,8 @@ impl Running {
     pub(super) fn reload(&mut self, mut config: Config) -> Result<ReloadReport, ReloadError> {
         let needs_restart = self.keep_fixed_settings(&mut config);
         let diff = ConfigDiff::new(&self.config, &config);
-        if diff.is_empty() && self.config.warnings == config.warnings {
+        // Equal rules can be at other lines of the file, which operators see.
+        if diff.is_empty() && self.config.warnings == config.warnings && self.config.rules == config.rules {
             return Ok(ReloadReport { diff, needs_restart });
         }
         let config = Arc::new(config);

@@ -130,23 +130,12 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::cost::Cost;
     use crate::limit::{Algorithm, Limiter, Quota};
-    use crate::rule::{OnMissingClient, OnStoreFailure};
 
     fn limit(client: ClientSource) -> Limit {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Limiter::new("{tidegate:r}:l".to_owned(), Mode::PerClient, quota);
-        Limit {
-            name: "l".to_owned(),
-            limiter: Arc::new(limiter),
-            client,
-            permits: Cost::Fixed(1),
-            on_missing_client: OnMissingClient::Deny,
-            on_store_failure: OnStoreFailure::Local,
-            wait_policy: None,
-            shadow: false,
-        }
+        Limit { client, ..Limit::new("l".to_owned(), Arc::new(limiter)) }
     }
 
     fn named(client: &ClientSource, values: &[&str]) -> Result<ClientId, NamedClientError> {

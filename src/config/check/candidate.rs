@@ -9,7 +9,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::cost::Cost;
 use crate::limit::{Algorithm, Limiter};
-use crate::rule::Limit;
+use crate::rule::{Limit, LimitLocation};
 
 /// Returns a shadow limit that differs from `live` only in its quota, name and bucket.
 pub(super) fn candidate<'f>(
@@ -37,7 +37,8 @@ pub(super) fn candidate<'f>(
     let limiter = Limiter::new(format!("{}.candidate", live.limiter.name), live.mode(), quota);
     let limiter = spread.apply(limiter);
     check_capacity(&live.permits, &limiter, &written.candidate, problems)?;
-    Ok(Some(Limit { name, limiter: Arc::new(limiter), shadow: true, ..live.clone() }))
+    let location = LimitLocation { line: written.candidate.location.line, ..live.location.clone() };
+    Ok(Some(Limit { name, limiter: Arc::new(limiter), shadow: true, location, ..live.clone() }))
 }
 
 /// Reports a candidate whose full bucket has fewer permits than a request may cost.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
+use super::routes::RouteContext;
 use super::{Checked, candidate, cost, redisson, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::file;
@@ -13,25 +14,25 @@ use crate::config::problem::{Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::route::Route;
-use crate::rule::{Limit, OnStoreFailure, WaitPolicy};
+use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
      `extension` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
-pub(super) fn limits(route: &file::Route, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
+pub(super) fn limits(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
     duplicates(written.iter().filter_map(|limit| Some(&limit.get()?.name)), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
-    let group = format!("{{{prefix}tidegate:{}}}", route.name.get().map(String::as_str).unwrap_or_default());
+    let group = format!("{{{}tidegate:{}}}", context.prefix, route.name.get().map(String::as_str).unwrap_or_default());
     let mut limits = Vec::with_capacity(written.len());
     for located in written {
         let Ok(keys) = located.required(problems) else {
             limits.push(Err(problems.reported(located.location)));
             continue;
         };
-        let limit = limit(keys, located, &group, problems);
+        let limit = limit(keys, located, &group, context.file, problems);
         let other_names = written.iter().filter_map(|limit| limit.get()?.name.get()).map(String::as_str);
         let candidate = candidate::candidate(keys, &limit, other_names, problems);
         limits.push(limit);
@@ -49,6 +50,7 @@ fn limit(
     written: &file::Limit,
     located: &Located<file::Limit>,
     group: &str,
+    file: &Arc<str>,
     problems: &mut Problems,
 ) -> Checked<Limit> {
     let permits = cost::cost(written, problems);
@@ -73,6 +75,7 @@ fn limit(
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         shadow: shadow?.copied().unwrap_or_default(),
+        location: LimitLocation { file: Arc::clone(file), line: located.location.line },
     })
 }
 

@@ -28,6 +28,7 @@ mod upstreams;
 mod windows;
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
@@ -56,7 +57,7 @@ fn run_steps(text: &str, source: Source<'_>, problems: &mut Problems) -> Checked
 }
 
 fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let Source { purpose, files } = source;
+    let Source { purpose, files, name } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
     let admin = admin::address(file, problems);
@@ -72,7 +73,8 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let requests = requests::requests(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
-    let context = routes::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
+    let name = Arc::from(name.to_string_lossy());
+    let context = routes::RouteContext { purpose, file: &name, prefix, is_cluster, requests: requests.ok() };
     let routes = routes::routes(file, context, problems);
     redisson::check(file, &store, problems);
     let fields = fields::fields(file, problems);

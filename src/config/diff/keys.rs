@@ -8,7 +8,8 @@ use crate::rule::Limit;
 use crate::rules::Rules;
 use crate::upstream::settings::UpstreamSettings;
 
-/// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere.
+/// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere, or have no
+/// effect on requests.
 macro_rules! changed_keys {
     ($old:expr, $new:expr, $kind:ident { $($field:ident => $key:literal),* $(,)? }) => {{
         let (old, new) = ($old, $new);
@@ -82,6 +83,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         on_store_failure => "on_store_failure",
         wait_policy => "max_wait",
         shadow => "shadow",
+        location => "",
     });
     let (Limiter { name, mode, quota, spread }, new) = (&*old.limiter, &*new.limiter);
     let differences = [

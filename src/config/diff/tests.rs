@@ -118,3 +118,13 @@ fn other_settings_are_named_without_values() {
     let expected = ["max_connections", "admin", "access_log", "clients", "requests"];
     assert_eq!(lines(&[("upstreams:", changed)]), expected.map(|key| format!("setting {key}: changed")));
 }
+
+#[test]
+fn moved_limit_is_no_difference() {
+    let moved = format!("# A comment\n{BASE}");
+    let (old, new) = (parse(BASE), parse(&moved));
+    assert!(ConfigDiff::new(&old, &new).is_empty());
+    let line = |config: &Config| routes(config)[0].1.limits[0].location.line;
+    assert_eq!((line(&old), line(&new)), (8, 9));
+    assert_ne!(old.rules, new.rules, "operators would see the old line");
+}

@@ -399,3 +399,25 @@ routes:
     assert_eq!(shared(3), ("four", Mode::Overall, Algorithm::Redisson(Configure)));
     assert_eq!((limits[2].limiter.quota.rate(), limits[3].limiter.quota.interval()), (5, 1_000));
 }
+
+#[test]
+fn limits_know_their_lines() {
+    let text = "routes:
+  - name: all
+    match: {}
+    limits:
+      - name: one
+        mode: OVERALL
+        rate: 5
+        interval: 1m
+        candidate:
+          rate: 6
+          interval: 1m
+      - { name: two, mode: OVERALL, rate: 5, interval: 1m }
+";
+    let config = Config::parse(text).expect("rules");
+    let limits = &config.rules.routes.iter().next().expect("a route").limits;
+    let lines: Vec<_> = limits.iter().map(|limit| (&*limit.name, limit.location.line)).collect();
+    assert_eq!(lines, [("one", 5), ("one.candidate", 10), ("two", 12)]);
+    assert!(limits.iter().all(|limit| &*limit.location.file == "<text>"));
+}
