@@ -9,10 +9,10 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use tracing::field::display;
 
-use super::TARGET;
+use super::{TARGET, sample};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::layer::{Peer, ReportHandle, RequestReport};
 use crate::server::Rejection;
@@ -47,6 +47,7 @@ pub(super) struct LogLine {
 #[derive(Debug)]
 struct RequestText {
     method: Method,
+    version: Version,
     /// The path, the host, and the user agent.
     text: String,
     /// The start of the host in `text`.
@@ -128,12 +129,16 @@ impl Drop for LogLine {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
         let empty = RequestReport::default();
         let report = self.report.get().unwrap_or(&empty);
-        let LastAttempt { target, reason } = self.trace.last_attempt();
+        let LastAttempt { target, reason, attempts } = self.trace.last_attempt();
         let reason = reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
             End::Complete => None,
             End::Early(reason) => Some(reason),
         });
+        let grpc_failed = self.grpc_status.is_some_and(|status| status != 0);
+        if status < 400 && reason.is_none() && !grpc_failed && !sample::select_next() {
+            return;
+        }
         let route = report.route.as_deref().unwrap_or("-");
         let (limits, limit) = (report.outcome.as_str(), report.limit.as_deref());
         let (upstream, target) = target.as_ref().map(|name| (&*name.upstream, name.target.as_str())).unzip();
@@ -141,11 +146,15 @@ impl Drop for LogLine {
         let client = report.client.map(display);
         let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, duration)| millis(duration)));
+        let wait_ms = report.wait.map(millis);
+        let attempts = Some(attempts).filter(|attempts| *attempts > 0);
+        let protocol = protocol(self.request.version);
         let (method, path, host, user_agent) = self.request.parts();
         let (peer, bytes, bytes_in, grpc_status) = (self.peer, self.bytes, self.trace.bytes_in(), self.grpc_status);
         tracing::info!(
-            target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, at, client, client_key,
-            %peer, bytes, bytes_in, head_ms, ms, method, path, host, user_agent, "{method} {path}"
+            target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, attempts, at,
+            client, client_key, %peer, bytes, bytes_in, wait_ms, head_ms, ms, protocol, method, path,
+            host, user_agent, "{method} {path}"
         );
     }
 }
@@ -153,10 +162,11 @@ impl Drop for LogLine {
 /// Logs a request that the server rejected before it reached the access log layer.
 pub(crate) fn log_rejection(rejection: &Rejection<'_>) {
     let Rejection { peer, status, cause, request_line } = *rejection;
-    let (method, path) = request_line.map(|(method, path)| (method.as_str(), path)).unzip();
+    let (method, path) = request_line.map(|(method, path, _)| (method.as_str(), path)).unzip();
+    let protocol = request_line.map(|(_, _, version)| protocol(version));
     let (status, peer, none) = (status.as_u16(), peer.ip(), "-");
     tracing::info!(
-        target: TARGET, status, reason = cause, route = none, limits = "unlimited", %peer, method, path,
+        target: TARGET, status, reason = cause, route = none, limits = "unlimited", %peer, protocol, method, path,
         "{} {}", method.unwrap_or(none), path.unwrap_or(none)
     );
 }
@@ -172,6 +182,7 @@ impl RequestText {
         let user_agent = String::from_utf8_lossy(&user_agent[..user_agent.len().min(MAX_USER_AGENT)]);
         Self {
             method: request.method().clone(),
+            version: request.version(),
             text: [path, host, &user_agent].concat(),
             host: path.len(),
             user_agent: path.len() + host.len(),
@@ -183,6 +194,15 @@ impl RequestText {
         let (rest, user_agent) = self.text.split_at(self.user_agent);
         let (path, host) = rest.split_at(self.host);
         (self.method.as_str(), path, non_empty(host), non_empty(user_agent))
+    }
+}
+
+/// Returns the protocol as nginx writes it.
+fn protocol(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2.0",
+        _ => "HTTP/1.1",
     }
 }
 

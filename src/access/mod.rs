@@ -5,6 +5,7 @@
 mod body;
 mod catch_panic;
 mod line;
+mod sample;
 
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub(crate) use self::body::LoggedBody;
 use self::catch_panic::{CatchPanic, Panicked, catch_panic, catch_panics};
 use self::line::LogLine;
 pub(crate) use self::line::log_rejection;
+pub(crate) use self::sample::set_sample;
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
 use crate::upstream::RequestBody;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::ClientSource;
-use crate::config::{AccessLog, Config, Listen};
+use crate::config::{Config, Listen};
 use crate::limit::{Algorithm, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Matcher, Route};
@@ -26,7 +26,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "max_connections": config.max_connections,
         "admin": config.admin.as_ref().map(ToString::to_string),
         "admin_tokens": config.admin_tokens,
-        "access_log": show_access_log(&config.access_log),
+        "access_log": config.access_log,
         "metrics": { "buckets_ms": config.buckets.iter().map(Duration::as_millis).collect::<Vec<_>>() },
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
@@ -48,14 +48,6 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
 fn show_listen(listen: &Listen) -> Value {
     let mode = listen.address.path().map(|_| format!("{:04o}", listen.mode));
     extend(json!(listen), json!({ "mode": mode }))
-}
-
-fn show_access_log(log: &AccessLog) -> Value {
-    match log {
-        AccessLog::Off => "off".into(),
-        AccessLog::Stdout => "stdout".into(),
-        AccessLog::File(path) => path.display().to_string().into(),
-    }
 }
 
 /// Returns the settings of the store and its state.

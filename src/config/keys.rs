@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     Flag,
     /// A whole number in this range.
     Whole(u64, u64),
+    /// A number from 0 to 1.
+    Share,
     /// A duration in this range of milliseconds.
     Duration(u64, u64),
     /// A size in this range of bytes.

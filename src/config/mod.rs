@@ -5,6 +5,7 @@
 //! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
 //! continues with the remaining values. `reference` generates the documentation of the keys.
 
+mod access_log;
 mod check;
 #[cfg(feature = "gateway")]
 pub(crate) mod diff;
@@ -35,6 +36,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::access_log::AccessLog;
+#[cfg(feature = "gateway")]
+pub(crate) use self::access_log::{AccessLogDestination, AccessLogFormat};
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
 #[cfg(feature = "gateway")]
@@ -64,7 +68,7 @@ pub struct Config {
     pub(crate) admin: Option<ListenAddress>,
     /// The file with the tokens of operators who may change things over TCP.
     pub(crate) admin_tokens: Option<PathBuf>,
-    /// The destination of the access log.
+    /// The access log.
     pub(crate) access_log: AccessLog,
     /// The upper bounds of histograms of durations; empty for the default.
     pub(crate) buckets: Vec<Duration>,
@@ -76,18 +80,6 @@ pub struct Config {
     pub(crate) rules: Rules,
     /// Valid values that are probably not intended.
     pub(crate) warnings: Vec<Problem>,
-}
-
-/// The destination of the access log, which has one line for each request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AccessLog {
-    /// No access log.
-    #[default]
-    Off,
-    /// Standard output.
-    Stdout,
-    /// Appended to this file.
-    File(PathBuf),
 }
 
 /// How to read the text of a rule file.

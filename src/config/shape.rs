@@ -35,6 +35,7 @@ impl<'n> KeyValue<'n> {
             Kind::Word(words) => Ok(self.word(words, problems)?.into()),
             Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(min, max) => Ok(self.whole(*min, *max, problems)?.into()),
+            Kind::Share => Ok(self.share(problems)?.into()),
             Kind::Duration(min, max) => Ok(self.duration(*min, *max, problems)?.into()),
             Kind::Size(min, max) => Ok(self.size(*min, *max, problems)?.into()),
             Kind::Interval(min, max) => Ok(self.interval(*min, *max, problems)?.into()),

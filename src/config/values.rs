@@ -110,6 +110,17 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, help, problems))
     }
 
+    pub(super) fn share(self, problems: &mut Problems) -> Result<f64, Reported> {
+        let number = self.node.scalar().and_then(|scalar| match scalar.kind {
+            ScalarKind::Int(_) | ScalarKind::Float => scalar.text.parse::<f64>().ok(),
+            _ => None,
+        });
+        number.filter(|number| (0.0..=1.0).contains(number)).ok_or_else(|| {
+            let message = format!("must be a number from 0 to 1, not {}", describe(self.node));
+            self.report(&message, "write `0.1` for a tenth", problems)
+        })
+    }
+
     pub(super) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) => match Millis::parse(text) {

@@ -36,11 +36,11 @@ pub(super) struct Running {
     pub(super) access_log: Option<AccessLogSwitch>,
 }
 
-/// Opens another destination of the access log. The returned function switches to it.
+/// Opens the access log with other settings. The returned function switches to them.
 pub(crate) type AccessLogSwitch =
     Box<dyn Fn(&AccessLog) -> Result<AccessLogChange, Box<dyn Error + Send + Sync>> + Send + Sync>;
 
-/// Switches to another destination of the access log.
+/// Switches to other settings of the access log.
 pub(crate) type AccessLogChange = Box<dyn FnOnce() + Send>;
 
 /// The effect of a reload.
@@ -135,15 +135,15 @@ impl Running {
             keys.push("metrics");
         }
         // The log is off without a cost for requests, so it cannot be turned on or off later.
-        let is_off = |config: &Config| config.access_log == AccessLog::Off;
-        if old.access_log != new.access_log && (self.access_log.is_none() || is_off(old) || is_off(new)) {
+        let is_off = old.access_log.is_off() || new.access_log.is_off();
+        if old.access_log != new.access_log && (self.access_log.is_none() || is_off) {
             new.access_log.clone_from(&old.access_log);
             keys.push("access_log");
         }
         keys
     }
 
-    /// Opens the access log if its destination changed.
+    /// Opens the access log if its settings changed.
     fn open_access_log(&self, config: &Config) -> Result<Option<AccessLogChange>, ReloadError> {
         match &self.access_log {
             Some(open) if self.config.access_log != config.access_log => {

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 
@@ -33,6 +34,8 @@ pub struct RequestReport {
     pub limit: Option<Arc<str>>,
     /// The reason of a rejection by the gateway itself: `store_failed`.
     pub reason: Option<&'static str>,
+    /// The time until the limits had decided. `None` if no limit was evaluated.
+    pub(crate) wait: Option<Duration>,
 }
 
 /// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call
@@ -74,6 +77,9 @@ pub(super) struct RequestRecord<'r> {
     client_key: Option<u128>,
     limit: Option<Arc<str>>,
     reason: Option<&'static str>,
+    /// Measures the time until the limits decide.
+    waiting: Option<Stopwatch>,
+    wait: Option<Duration>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -128,9 +134,10 @@ impl<'r> RequestGuard<'r> {
         }
         if let Some(ReportHandle(slot)) = &self.report {
             let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
+            let wait = self.record.wait.or_else(|| Some(self.record.waiting.as_ref()?.elapsed()));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let report =
-                RequestReport { route, outcome, at, client, client_key, limit: self.record.limit.take(), reason };
+            let limit = self.record.limit.take();
+            let report = RequestReport { route, outcome, at, client, client_key, limit, reason, wait };
             _ = slot.set(report); // if the handle is reused, the first report stays
         }
     }
@@ -157,6 +164,7 @@ impl RequestRecord<'_> {
     pub(super) fn start_decision(&mut self, charges: &Charges<'_>, store: &Store) {
         if !charges.is_empty() {
             self.outcome = RequestOutcome::Undecided;
+            self.waiting = self.is_reported.then(Stopwatch::start);
             self.record_client_key(charges, store);
         }
     }
@@ -181,6 +189,7 @@ impl RequestRecord<'_> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
+        self.wait = self.waiting.as_ref().map(Stopwatch::elapsed);
         if let Err(denial) = admitted
             && self.is_reported
         {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use http::{Method, Request, StatusCode};
+use http::{Method, Request, StatusCode, Version};
 
 use super::head::rejection_cause;
 use crate::local_response::LocalResponse;
@@ -16,8 +16,8 @@ pub(crate) struct Rejection<'r> {
     pub status: StatusCode,
     /// The reason, as a fixed label.
     pub cause: &'static str,
-    /// The method and the path, if they could be parsed.
-    pub request_line: Option<(&'r Method, &'r str)>,
+    /// The method, the path and the version, if they could be parsed.
+    pub request_line: Option<(&'r Method, &'r str, Version)>,
 }
 
 impl<'r> Rejection<'r> {
@@ -28,7 +28,8 @@ impl<'r> Rejection<'r> {
 
     /// Describes the response to a request that is not passed to the service.
     pub(super) fn request<B>(local_response: &LocalResponse, request: &'r Request<B>, peer: SocketAddr) -> Self {
-        Self { request_line: Some((request.method(), request.uri().path())), ..Self::bytes(local_response, peer) }
+        let request_line = Some((request.method(), request.uri().path(), request.version()));
+        Self { request_line, ..Self::bytes(local_response, peer) }
     }
 
     /// Describes the response to a connection above a cap.

@@ -23,6 +23,8 @@ pub(crate) struct LastAttempt {
     pub(crate) target: Option<Arc<TargetName>>,
     /// Why the gateway itself responded, if it did.
     pub(crate) reason: Option<&'static str>,
+    /// The number of attempts.
+    pub(crate) attempts: u32,
 }
 
 /// The names of a target.
@@ -37,7 +39,9 @@ pub(crate) struct TargetName {
 impl Trace {
     /// Records the target of a new attempt.
     pub(super) fn record_target(&self, target: &Arc<TargetName>) {
-        *self.0.last.lock() = LastAttempt { target: Some(Arc::clone(target)), reason: None };
+        let last = &mut *self.0.last.lock();
+        let attempts = last.attempts.saturating_add(1);
+        *last = LastAttempt { target: Some(Arc::clone(target)), reason: None, attempts };
     }
 
     /// Records why the gateway itself responds.

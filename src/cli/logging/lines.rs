@@ -20,13 +20,16 @@ const KEPT_CAPACITY: usize = 64 * 1024;
 /// How long the process waits for a slow reader when it exits.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The producer's side of the queue.
+/// The producers' side of the queue. When all clones are dropped, the thread writes the queued lines and ends.
 #[derive(Clone, Debug)]
-pub(super) struct Lines(Arc<LogQueue>);
+pub(super) struct Lines(Arc<Producer>);
 
-/// Waits on drop until all lines are written, at most [`FLUSH_TIMEOUT`].
 #[derive(Debug)]
-pub(crate) struct FlushGuard(Arc<LogQueue>);
+struct Producer(Arc<LogQueue>);
+
+/// The thread that writes the lines.
+#[derive(Debug)]
+pub(super) struct LogThread(Arc<LogQueue>);
 
 #[derive(Debug)]
 struct LogQueue {
@@ -49,8 +52,6 @@ struct QueueState {
     /// Lines that were dropped since the last report.
     dropped: u64,
     must_reopen: bool,
-    /// The destination of all lines that are not queued yet.
-    replacement: Option<Sink>,
     must_end: bool,
     has_ended: bool,
 }
@@ -60,33 +61,40 @@ struct Task {
     must_reopen: bool,
     /// The number of lines that were dropped since the last task.
     dropped: u64,
-    /// The destination after the lines of this task.
-    replacement: Option<Sink>,
 }
 
 /// Starts a thread that writes to `sink`. `count_dropped` counts dropped lines.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub(super) fn start(sink: Sink, is_json: bool, count_dropped: fn(u64)) -> io::Result<(Lines, FlushGuard)> {
+pub(super) fn start(sink: Sink, is_json: bool, count_dropped: fn(u64)) -> io::Result<(Lines, LogThread)> {
     let (state, changed, ended) = (Mutex::default(), Condvar::new(), Condvar::new());
     let shared = Arc::new(LogQueue { is_json, count_dropped, state, changed, ended });
     let writer = Arc::clone(&shared);
     std::thread::Builder::new().name("log".into()).spawn(move || writer.run(sink))?;
-    Ok((Lines(Arc::clone(&shared)), FlushGuard(shared)))
+    Ok((Lines(Arc::new(Producer(Arc::clone(&shared)))), LogThread(shared)))
 }
 
 impl Lines {
     /// Reopens a log file before the next line is written. Used after log rotation has renamed the file.
     pub(super) fn reopen(&self) {
-        self.0.state.lock().must_reopen = true;
-        self.0.changed.notify_one();
+        let Producer(queue) = &*self.0;
+        queue.state.lock().must_reopen = true;
+        queue.changed.notify_one();
     }
+}
 
-    /// Writes all later lines to another destination.
-    pub(super) fn replace(&self, sink: Sink) {
-        self.0.state.lock().replacement = Some(sink);
-        self.0.changed.notify_one();
+impl LogThread {
+    /// Waits until all queued lines are written, at most [`FLUSH_TIMEOUT`]. Later lines may be lost.
+    pub(super) fn flush(&self) {
+        self.0.end();
+        self.0.ended.wait_while_for(&mut self.0.state.lock(), |state| !state.has_ended, FLUSH_TIMEOUT);
+    }
+}
+
+impl Drop for Producer {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -113,20 +121,23 @@ impl LogQueue {
             (self.count_dropped)(sink.write(&batch));
             batch.clear();
             batch.shrink_to(KEPT_CAPACITY);
-            if let Some(replacement) = task.replacement {
-                sink = replacement;
-            }
             if task.dropped > 0 {
                 tracing::warn!(log = sink.name(), lines = task.dropped, "log reader is too slow, dropped lines");
             }
         }
     }
 
+    /// Lets the thread end when it has written the queued lines.
+    fn end(&self) {
+        self.state.lock().must_end = true;
+        self.changed.notify_one();
+    }
+
     /// Waits for lines and takes them. Returns `None` at the end.
     fn next(&self, batch: &mut Vec<u8>) -> Option<Task> {
         let mut state = self.state.lock();
         state.writing = 0;
-        while state.queued.is_empty() && !state.must_reopen && state.replacement.is_none() {
+        while state.queued.is_empty() && !state.must_reopen {
             if state.must_end {
                 state.has_ended = true;
                 self.ended.notify_all();
@@ -137,23 +148,14 @@ impl LogQueue {
         std::mem::swap(&mut state.queued, batch);
         state.writing = batch.len();
         let (must_reopen, dropped) = (std::mem::take(&mut state.must_reopen), std::mem::take(&mut state.dropped));
-        Some(Task { must_reopen, dropped, replacement: state.replacement.take() })
-    }
-}
-
-impl Drop for FlushGuard {
-    fn drop(&mut self) {
-        let mut state = self.0.state.lock();
-        state.must_end = true;
-        self.0.changed.notify_one();
-        self.0.ended.wait_while_for(&mut state, |state| !state.has_ended, FLUSH_TIMEOUT);
+        Some(Task { must_reopen, dropped })
     }
 }
 
 /// A subscriber writes each line with a single call.
 impl io::Write for &Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(&String::from_utf8_lossy(line));
+        self.0.0.push(&String::from_utf8_lossy(line));
         Ok(line.len())
     }
 

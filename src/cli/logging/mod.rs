@@ -1,8 +1,10 @@
-//! The logs: the program log on standard error, and the access log at the destination that `access_log` sets.
+//! The logs: the program log on standard error, and the access log as `access_log` sets it.
 //!
 //! `--log` or `TIDEGATE_LOG` filters the program log ([`filter`]). Neither log contains a query string, a body, or a
 //! header field other than `Host` and `User-Agent`.
 
+mod access;
+mod combined;
 mod escape;
 mod fields;
 mod filter;
@@ -20,15 +22,15 @@ use tracing_subscriber::layer::{Layer, SubscriberExt};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use self::access::AccessOutput;
 use self::fields::Fields;
 pub(super) use self::filter::LogFilter;
-use self::lines::{FlushGuard, Lines};
+use self::lines::{Lines, LogThread};
 use self::sink::Sink;
 use super::CommonArgs;
-use crate::access;
+use crate::access::TARGET;
 use crate::config::AccessLog;
 use crate::gateway::AccessLogSwitch;
-use crate::metrics::Metrics;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,8 +60,9 @@ pub(super) enum LogError {
 /// Both logs. On drop, writes the queued lines, unless a reader is too slow.
 #[derive(Debug)]
 pub(super) struct Logs {
-    access: Option<Lines>,
-    _guards: Vec<FlushGuard>,
+    access: Option<AccessOutput>,
+    errors: LogThread,
+    format: LogFormat,
 }
 
 /// Starts both logs. Panics are written to the program log.
@@ -68,49 +71,33 @@ pub(super) struct Logs {
 /// See [`LogError`].
 pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, LogError> {
     let format = args.log_format;
-    let is_json = format == LogFormat::Json;
-    let (errors, errors_guard) = lines::start(Sink::stream("errors", io::stderr()), is_json, |_| {})?;
-    let access = open_access_log(access_log)?
-        .map(|sink| lines::start(sink, is_json, Metrics::access_lines_dropped))
-        .transpose()?;
-    let (access, access_guard) = access.unzip();
+    let (writer, errors) = lines::start(Sink::stream("errors", io::stderr()), format == LogFormat::Json, |_| {})?;
+    let lines = match format {
+        LogFormat::Human => text_lines(writer, &[]),
+        LogFormat::Json => json_lines(writer),
+    };
+    let access = access::open(access_log, format)?.map(AccessOutput::new);
     // Filters by target, because tracing caches that decision: a disabled access log costs nothing.
-    let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(access::TARGET, LevelFilter::OFF);
-    let mut logs = vec![lines(format, errors, &[]).with_filter(args.log.filter().and(not_access)).boxed()];
-    if let Some(writer) = access.clone() {
-        let access = Targets::new().with_target(access::TARGET, LevelFilter::INFO);
-        logs.push(lines(format, writer, &OMITTED).with_filter(access).boxed());
+    let not_access = Targets::new().with_default(LevelFilter::TRACE).with_target(TARGET, LevelFilter::OFF);
+    let mut logs = vec![lines.with_filter(args.log.filter().and(not_access)).boxed()];
+    if let Some(output) = access.clone() {
+        let filter = Targets::new().with_target(TARGET, LevelFilter::INFO);
+        logs.push(output.with_filter(filter).boxed());
     }
     tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     panics::log();
-    // This drop order writes messages about the end of the access log, too.
-    Ok(Logs { access, _guards: access_guard.into_iter().chain([errors_guard]).collect() })
-}
-
-/// Opens the destination of the access log. Returns `None` if the log is off.
-///
-/// # Errors
-/// The file cannot be opened.
-fn open_access_log(access_log: &AccessLog) -> Result<Option<Sink>, LogError> {
-    Ok(match access_log {
-        AccessLog::Off => None,
-        AccessLog::Stdout => Some(Sink::stream("access", io::stdout())),
-        AccessLog::File(path) => {
-            let sink = Sink::file("access", path.into());
-            Some(sink.map_err(|error| LogError::Access { path: path.into(), error })?)
-        }
-    })
+    Ok(Logs { access, errors, format })
 }
 
 impl Logs {
-    /// Returns a function that opens another destination of the access log. Returns `None` if the log is off, which
-    /// only a restart changes.
+    /// Returns a function that opens the access log with other settings. Returns `None` if the log is off, which only a
+    /// restart changes.
     pub(super) fn access_log_switch(&self) -> Option<AccessLogSwitch> {
-        let lines = self.access.clone()?;
+        let (access, format) = (self.access.clone()?, self.format);
         Some(Box::new(move |access_log| {
-            let sink = open_access_log(access_log)?;
-            let lines = lines.clone();
-            Ok(Box::new(move || sink.into_iter().for_each(|sink| lines.replace(sink))))
+            let open = access::open(access_log, format)?;
+            let access = access.clone();
+            Ok(Box::new(move || open.into_iter().for_each(|open| access.replace(open))))
         }))
     }
 
@@ -122,19 +109,31 @@ impl Logs {
     }
 }
 
-/// Fields of the access log that are omitted from human-readable lines. The message already contains the first two, and
-/// the text of the third could look like other fields.
-const OMITTED: [&str; 3] = ["method", "path", "user_agent"];
+impl Drop for Logs {
+    fn drop(&mut self) {
+        if let Some(access) = &self.access {
+            access.flush();
+        }
+        // Last, because it has the messages about the end of the access log.
+        self.errors.flush();
+    }
+}
 
-/// Writes events as lines, without the `omitted` fields in the human-readable format.
-fn lines<S>(format: LogFormat, writer: Lines, omitted: &'static [&'static str]) -> Box<dyn Layer<S> + Send + Sync>
+/// Writes events as readable lines, without the `omitted` fields.
+fn text_lines<S>(writer: Lines, omitted: &'static [&'static str]) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'s> LookupSpan<'s>,
 {
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
-    match format {
-        LogFormat::Human => lines.with_target(false).fmt_fields(Fields { omitted }).boxed(),
-        // Omits the module of an event, because its key `target` is also the key of a request's target.
-        LogFormat::Json => lines.with_target(false).json().flatten_event(true).boxed(),
-    }
+    lines.with_target(false).fmt_fields(Fields { omitted }).boxed()
+}
+
+/// Writes events as JSON objects. Omits the module of an event, because its key `target` is also the key of a request's
+/// target.
+fn json_lines<S>(writer: Lines) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+{
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false);
+    lines.with_target(false).json().flatten_event(true).boxed()
 }

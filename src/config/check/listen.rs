@@ -1,17 +1,15 @@
-//! Listeners for clients and operators, and the access log.
+//! Listeners for clients and operators.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use ipnet::IpNet;
 
 use super::{Checked, listen_tls};
 use crate::config::file::{self, File};
-use crate::config::located::{Located, ValueOrMap};
+use crate::config::located::ValueOrMap;
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
-use crate::config::suggest::nearest;
-use crate::config::{AccessLog, Config, Listen, ListenAddress, Purpose, Source};
+use crate::config::{Config, Listen, ListenAddress, Purpose, Source};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, \
                             or `unix:/path` for a Unix socket";
@@ -128,37 +126,4 @@ fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
     let any = |address: &SocketAddr| address.ip().is_unspecified();
     let same = one.ip() == other.ip() || (one.is_ipv4() == other.is_ipv4() && (any(one) || any(other)));
     one.port() == other.port() && one.port() != 0 && same
-}
-
-pub(super) fn access_log(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<AccessLog> {
-    let text = match file.access_log.optional(problems)?.map(String::as_str) {
-        None | Some("off") => return Ok(AccessLog::Off),
-        Some("stdout") => return Ok(AccessLog::Stdout),
-        Some(text) => text,
-    };
-    // A bare word is probably a typo and not a file name.
-    if text.contains(['/', '.']) {
-        let path = files.path(text);
-        if files.are_checked() {
-            check_folder(&path, &file.access_log, problems)?;
-        }
-        return Ok(AccessLog::File(path));
-    }
-    let help = match nearest(text, ["off", "stdout"]) {
-        Some(word) => format!("did you mean {}?", quote(word)),
-        None => format!("for a file with this name write {}", quote(&format!("./{text}"))),
-    };
-    let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
-    Err(file.access_log.report(message, help, problems))
-}
-
-/// Reports an error if the folder of the access log does not exist. The gateway creates only the file.
-fn check_folder(path: &Path, written: &Located<String>, problems: &mut Problems) -> Checked<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    if folder.is_dir() {
-        return Ok(());
-    }
-    let folder = quote(&folder.to_string_lossy());
-    let help = "create the folder; a relative path starts at the folder of the rule file";
-    Err(written.report(format!("the folder of the access log, {folder}, does not exist"), help, problems))
 }

@@ -2,6 +2,7 @@
 //!
 //! Each part is checked even if others have errors. A part with an error becomes [`Reported`].
 
+mod access_log;
 mod admin;
 mod candidate;
 mod cluster;
@@ -63,7 +64,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let admin = admin::address(file, problems);
     let admin_tokens = admin::tokens(file, files, problems);
     listen::overlaps(&listen, &admin, file, problems);
-    let access_log = listen::access_log(file, files, problems);
+    let access_log = access_log::access_log(file, files, problems);
     let buckets = metrics::buckets(file, problems);
     let store = store::store(file, files, problems);
     let addresses = addresses(file, problems);

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
 use super::{HOUR, SECOND};
+use crate::config::access_log::AccessLogFormat;
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Short, Size, Text, Whole, Word,
+    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Text, Whole, Word,
 };
 use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
@@ -25,9 +26,8 @@ shape! {
         max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
         /// The admin listener: health checks, metrics, and the API of operators.
         admin: Admin = Short("address", &ADMIN), Default("127.0.0.1:9901");
-        /// The access log with one line for each request: `off`, `stdout`, or a path. A relative path starts at the
-        /// folder of the rule file. The folder of the log must exist.
-        access_log: String = Text, Default("off");
+        /// The access log with one line for each request.
+        access_log: AccessLog = Short("path", &ACCESS_LOG), Default("off");
         /// The store for rate limit buckets.
         store: Store = Short("url", &STORE), Default("memory");
         /// The metrics. Applies from the start of the process.
@@ -60,6 +60,19 @@ shape! {
         /// A file with a line `name:token` for each operator. A token has at least 16 characters. The gateway reads the
         /// file at each change. A relative path starts at the folder of the rule file.
         file: String = Text, Required("file: tokens.txt");
+    }
+}
+
+shape! {
+    /// The access log. [operations.md](operations.md#access-log) lists the fields.
+    ACCESS_LOG: AccessLog = "`access_log`" {
+        /// `off`, `stdout`, or the path of a file. A relative path starts at the folder of the rule file. The folder of
+        /// the log must exist.
+        path: String = Text, Required("path: stdout");
+        /// The format of the lines. By default `json` with `--log-format json`, otherwise `text`.
+        format: AccessLogFormat = Word(AccessLogFormat::WORDS), Optional;
+        /// The share of the lines that are written. All requests that are rejected or fail are logged.
+        sample: f64 = Share, Default("1");
     }
 }
 

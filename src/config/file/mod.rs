@@ -6,9 +6,9 @@ mod gateway;
 mod limits;
 
 pub(crate) use self::gateway::{
-    ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen, ListenTls,
-    METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM, UPSTREAM_TLS,
-    Upstream, UpstreamTls,
+    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen,
+    ListenTls, METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM,
+    UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,
@@ -19,10 +19,11 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 23] = [
+pub(crate) static SHAPES: [&Shape; 24] = [
     &FILE,
     &ADMIN,
     &TOKENS,
+    &ACCESS_LOG,
     &LISTEN,
     &PROXY_PROTOCOL,
     &LISTEN_TLS,

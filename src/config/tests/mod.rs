@@ -10,6 +10,7 @@ mod misspelt;
 use http::{HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
+use super::access_log::AccessLogDestination;
 use super::*;
 use crate::client::ClientSource;
 use crate::cost::{Cost, HeaderCost};
@@ -93,7 +94,10 @@ fn listeners_and_clients_are_read() {
     );
     assert_eq!(config.max_connections, 500);
     assert_eq!(config.buckets, [1, 25, 2_000].map(Duration::from_millis));
-    assert_eq!((config.admin, config.access_log), (None, AccessLog::File("./access.log".into())));
+    assert_eq!(
+        (config.admin, config.access_log.destination),
+        (None, AccessLogDestination::File("./access.log".into()))
+    );
     let networks = ["10.0.0.0/8", "192.0.2.1/32", "fd00::/8"].map(|net| net.parse().expect("a network"));
     assert_eq!(config.rules.addresses.trusted_proxies, networks);
     assert_eq!(config.rules.addresses.ipv6_prefix, 56);
@@ -229,7 +233,7 @@ fn absent_keys_have_defaults() {
     let config = parse(
         "listen: 127.0.0.1:0\nupstreams: {a: {targets: builtin:echo}}\nroutes: [{name: a, match: {}, upstream: a}]",
     );
-    assert_eq!((config.admin, config.access_log), (Some(Config::DEFAULT_ADMIN), AccessLog::Off));
+    assert_eq!((config.admin, config.access_log), (Some(Config::DEFAULT_ADMIN), AccessLog::default()));
     assert!(matches!(config.store, StoreSettings::Memory { key_secret: None }), "{:?}", config.store);
     assert!(config.rules.addresses.trusted_proxies.is_empty());
 }
