@@ -120,6 +120,11 @@ impl RuleSet {
         self.rules.addresses.trusts(peer.to_canonical())
     }
 
+    /// Returns `true` if each request gets an id.
+    pub(crate) fn assigns_request_ids(&self) -> bool {
+        self.rules.requests.request_id
+    }
+
     /// Returns the limiters of all limits of all routes.
     pub(crate) fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
         self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &limit.limiter)

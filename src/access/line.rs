@@ -146,6 +146,7 @@ impl Drop for LogLine {
         let client = report.client.map(display);
         let client_key = report.client_key.map(Hex).map(display);
         let (ms, head_ms) = (millis(self.stopwatch.elapsed()), self.head.map(|(_, duration)| millis(duration)));
+        let request_id = report.request_id.as_ref().and_then(|id| id.to_str().ok());
         let wait_ms = report.wait.map(millis);
         let attempts = Some(attempts).filter(|attempts| *attempts > 0);
         let protocol = protocol(self.request.version);
@@ -153,7 +154,7 @@ impl Drop for LogLine {
         let (peer, bytes, bytes_in, grpc_status) = (self.peer, self.bytes, self.trace.bytes_in(), self.grpc_status);
         tracing::info!(
             target: TARGET, status, grpc_status, reason, route, limits, limit, upstream, target, attempts, at,
-            client, client_key, %peer, bytes, bytes_in, wait_ms, head_ms, ms, protocol, method, path,
+            client, client_key, %peer, bytes, bytes_in, wait_ms, head_ms, ms, protocol, request_id, method, path,
             host, user_agent, "{method} {path}"
         );
     }

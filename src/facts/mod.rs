@@ -63,6 +63,8 @@ pub enum HostRequirement {
 pub struct Requests {
     /// The treatment of an encoded slash in a path. By default, the request is rejected with 400.
     pub encoded_slash: EncodedSlash,
+    /// Whether each request gets an id.
+    pub request_id: bool,
 }
 
 /// Why a request is rejected before the rules are evaluated. The status is 400 unless documented otherwise.

@@ -39,6 +39,7 @@ mod builder;
 mod peer;
 mod record;
 mod rejection;
+mod request_id;
 mod route_lookup;
 
 use std::future::Future;
@@ -65,6 +66,7 @@ pub use self::peer::{ClientKey, OverTls, Peer};
 pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
 use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
+use self::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, admit_unlimited, store_failure};
 use crate::boxed::boxed;
 use crate::config::Config;
@@ -321,6 +323,9 @@ impl LayerState {
         let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
         let trusted_peer = is_proxy && !peer_is_client;
+        if rules.assigns_request_ids() {
+            record.request_id = Some(request_id::request_id(request.headers(), trusted_peer));
+        }
         let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
         // The kinds of fields are only of use if the layer changes requests.
         let (kinds, screened) = match self.options.changes_requests() {
@@ -348,7 +353,7 @@ impl LayerState {
             let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
             let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
             let target = self.target(request.uri(), &facts)?;
-            prepare_for_service(request, forward_context, target);
+            prepare_for_service(request, forward_context, target, record);
             return Ok(Receipt::default());
         };
         record.route = Some((route, compiled));
@@ -377,7 +382,7 @@ impl LayerState {
         let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
         let forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
         let target = self.target(request.uri(), &facts)?;
-        prepare_for_service(request, forward_context, target);
+        prepare_for_service(request, forward_context, target, record);
         Ok(Receipt::new(charges, status))
     }
 
@@ -435,9 +440,17 @@ fn make_response<B>(local_response: LocalResponse, request: &mut Request<B>) -> 
     response
 }
 
-/// Inserts the context and the new target into the request for the inner service.
-fn prepare_for_service<B>(request: &mut Request<B>, context: ForwardContext, target: Option<Uri>) {
+/// Inserts the context, the new target and the id into the request for the inner service.
+fn prepare_for_service<B>(
+    request: &mut Request<B>,
+    context: ForwardContext,
+    target: Option<Uri>,
+    record: &RequestRecord<'_>,
+) {
     request.extensions_mut().insert(context);
+    if let Some(id) = &record.request_id {
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+    }
     if let Some(target) = target {
         *request.uri_mut() = target;
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 
+use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::facts::Facts;
@@ -36,6 +37,8 @@ pub struct RequestReport {
     pub reason: Option<&'static str>,
     /// The time until the limits had decided. `None` if no limit was evaluated.
     pub(crate) wait: Option<Duration>,
+    /// The id of the request, if requests get one.
+    pub(crate) request_id: Option<HeaderValue>,
 }
 
 /// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call
@@ -80,6 +83,7 @@ pub(super) struct RequestRecord<'r> {
     /// Measures the time until the limits decide.
     waiting: Option<Stopwatch>,
     wait: Option<Duration>,
+    pub(super) request_id: Option<HeaderValue>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -136,8 +140,8 @@ impl<'r> RequestGuard<'r> {
             let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
             let wait = self.record.wait.or_else(|| Some(self.record.waiting.as_ref()?.elapsed()));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let limit = self.record.limit.take();
-            let report = RequestReport { route, outcome, at, client, client_key, limit, reason, wait };
+            let (limit, request_id) = (self.record.limit.take(), self.record.request_id.clone());
+            let report = RequestReport { route, outcome, at, client, client_key, limit, reason, wait, request_id };
             _ = slot.set(report); // if the handle is reused, the first report stays
         }
     }
@@ -217,12 +221,15 @@ impl RequestRecord<'_> {
         self.limit = limit.map(|one| one.limit.name.as_str().into());
     }
 
-    /// Adds the rate limit fields to the response.
+    /// Adds the rate limit fields and the id to the response.
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
         if let Some(rate_limit) = self.rate_limit.take() {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = policy.map(|policy| policy.at(self.at.unwrap_or_default()));
             headers::append(response.headers_mut(), policy, Some(rate_limit));
+        }
+        if let Some(id) = self.request_id.take() {
+            response.headers_mut().insert(X_REQUEST_ID, id);
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());

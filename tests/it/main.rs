@@ -75,6 +75,7 @@ mod redisson_weaknesses;
 mod reference;
 mod reload;
 mod replaced_rules;
+mod request_id;
 mod sentinel;
 mod slots;
 mod spellings;

@@ -1,4 +1,4 @@
-//! The interpretation of request paths: `requests`.
+//! How requests are read: `requests`.
 
 use super::Checked;
 use crate::config::file::File;
@@ -7,6 +7,7 @@ use crate::rules::Requests;
 
 pub(super) fn requests(file: &File, problems: &mut Problems) -> Checked<Requests> {
     let Some(written) = file.requests.optional(problems)? else { return Ok(Requests::default()) };
-    let encoded_slash = written.encoded_slash.optional(problems)?;
-    Ok(Requests { encoded_slash: encoded_slash.copied().unwrap_or_default() })
+    let encoded_slash = written.encoded_slash.optional(problems);
+    let request_id = written.request_id.optional(problems)?.copied().unwrap_or_default();
+    Ok(Requests { encoded_slash: encoded_slash?.copied().unwrap_or_default(), request_id })
 }

@@ -42,6 +42,9 @@ shape! {
         strip: Vec<Located<String>> = List(&Text), Default("[default]");
         /// Exceptions to `strip`: fields to keep.
         keep: Vec<Located<String>> = List(&Text), Default("[]");
+        /// Identifies each request by an `X-Request-Id`, which the gateway forwards, returns and logs. An id of a trusted
+        /// proxy is kept if it has at most 128 visible ASCII characters. A layer sets the field, too.
+        request_id: bool = Flag, Default("false");
     }
 }
 
