@@ -1,15 +1,13 @@
-//! Tests of `examples/ha` without Docker and Kubernetes: starts its services as processes on free ports, and checks
-//! its manifests.
+//! Tests of `examples/ha` without Docker: starts its services as processes on free ports.
 
 use std::net::SocketAddr;
 use std::path::Path;
 
 use deadpool_redis::redis::cmd;
-use serde_yaml::Value;
 
 use crate::support::compose::{Compose, replace_once};
 use crate::support::gateway::get;
-use crate::support::process::{Program, RuleFile, output};
+use crate::support::process::{Program, RuleFile};
 use crate::support::redis::{RedisServer, wait_for};
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
@@ -174,62 +172,4 @@ async fn status(gateway: SocketAddr, key: &str) -> u16 {
 async fn admin_get(admin: SocketAddr, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     Raw::connect(admin).await.ask(&request).await.text()
-}
-
-/// Checks the rule file, and that the ports, probes, names and volumes of the manifests refer to each other.
-#[test]
-fn kubernetes_manifests_match_their_rule_file() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/ha/kubernetes/gateway.yaml");
-    let text = std::fs::read_to_string(path).expect("a file");
-    let all: Vec<Value> = text.split("\n---\n").map(|one| serde_yaml::from_str(one).expect("yaml")).collect();
-    let [map, deployment, service, budget, policy] = &all[..] else { panic!("expected five manifests") };
-    let rules = map["data"]["tidegate.yaml"].as_str().expect("rules");
-    let secret = RuleFile::new("ha-password", "secret\n");
-    let file = RuleFile::new("ha-kubernetes", &replace_once(rules, "/run/secrets/redis/password", secret.path()));
-    let checked = output(&["check", file.path()]);
-    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stdout));
-
-    let (spec, pod) = (&deployment["spec"], &deployment["spec"]["template"]);
-    let container = &pod["spec"]["containers"][0];
-    let labels = &pod["metadata"]["labels"];
-    let matched = |selector: &'static str, manifest: &Value| manifest["spec"][selector]["matchLabels"].clone();
-    for selector in [
-        &matched("selector", deployment),
-        &service["spec"]["selector"],
-        &matched("selector", budget),
-        &matched("podSelector", policy),
-    ] {
-        assert_eq!(selector, labels);
-    }
-    let port = |name: &str| {
-        let ports = container["ports"].as_sequence().expect("ports");
-        let port = ports.iter().find(|port| port["name"] == *name).unwrap_or_else(|| panic!("no port {name}"));
-        port["containerPort"].as_u64().expect("a number")
-    };
-    assert!(rules.contains(&format!("listen: 0.0.0.0:{}\n", port("http"))));
-    assert!(rules.contains(&format!("admin: 0.0.0.0:{} ", port("admin"))));
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], "http");
-    let allowed = policy["spec"]["ingress"].as_sequence().expect("rules of the policy");
-    for (rule, name) in allowed.iter().zip(["http", "admin"]) {
-        assert_eq!(rule["ports"][0]["port"], name);
-        assert!(rule["from"][0]["namespaceSelector"]["matchLabels"].is_mapping(), "{name} is open to every pod");
-    }
-    for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")] {
-        assert_eq!(
-            (&container[probe]["httpGet"]["path"], &container[probe]["httpGet"]["port"]),
-            (&path.into(), &"admin".into())
-        );
-    }
-    let mounts = container["volumeMounts"].as_sequence().expect("mounts");
-    for used in ["/etc/tidegate/tidegate.yaml", "/run/secrets/redis/password"] {
-        let (folder, _) = used.rsplit_once('/').expect("a folder");
-        let mount = mounts.iter().find(|mount| mount["mountPath"] == *folder).unwrap_or_else(|| panic!("{folder}"));
-        let volumes = pod["spec"]["volumes"].as_sequence().expect("volumes");
-        assert!(volumes.iter().any(|volume| volume["name"] == mount["name"]), "{used}");
-        let arguments = format!("{:?}", container["args"]);
-        assert!(rules.contains(used) || arguments.contains(used), "{used}");
-    }
-    // The delay and the deadline of a drain, and some seconds more.
-    assert!(pod["spec"]["terminationGracePeriodSeconds"].as_u64().expect("a number") > 35);
-    assert!(budget["spec"]["minAvailable"].as_u64() < spec["replicas"].as_u64());
 }

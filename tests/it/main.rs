@@ -38,6 +38,7 @@ mod http2_slow;
 mod http2_trailers;
 mod inspection;
 mod interop;
+mod kubernetes;
 mod laws;
 mod laws_shadow;
 mod laws_windows;
