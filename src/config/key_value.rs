@@ -1,4 +1,4 @@
-//! A value of the tree with its key, for validation.
+//! A value of the parsed rule file with its key, for validation.
 
 use super::node::{Node, Value};
 use super::problem::{Problems, Reported, quote};

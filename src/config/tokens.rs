@@ -7,11 +7,11 @@ use crate::tls::{FileReadError, read_bounded};
 /// The shortest token, in characters, so that it cannot be guessed.
 const MIN_LENGTH: usize = 16;
 
-/// The tokens, each with its name. Contains only hashes.
+/// The names of the operators, each with the hash of its token.
 #[derive(Clone, Debug)]
 pub(crate) struct Tokens(Vec<(String, blake3::Hash)>);
 
-/// Why a file of tokens is not usable. Messages never contain a token.
+/// The error of an unusable token file. Messages never contain a token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokensError {
     /// The file cannot be read.
@@ -23,7 +23,7 @@ pub(crate) enum TokensError {
     /// A line is not `name:token`.
     #[error("line {0} is not `name:token`")]
     Line(usize),
-    /// A token can be guessed.
+    /// A token is too short.
     #[error("line {0} has a token of less than {MIN_LENGTH} characters")]
     Short(usize),
 }
@@ -32,7 +32,7 @@ impl Tokens {
     /// Reads a file. Lines that are empty or begin with `#` are skipped.
     ///
     /// # Errors
-    /// The file cannot be read, or a line is invalid.
+    /// The file cannot be read, contains no tokens, or a line is invalid.
     pub(crate) fn read(path: &Path) -> Result<Self, TokensError> {
         let text = read_bounded(path)?;
         let mut tokens = Vec::new();
@@ -55,18 +55,18 @@ impl Tokens {
         if tokens.is_empty() { Err(TokensError::Empty) } else { Ok(Self(tokens)) }
     }
 
-    /// Returns the name of a token, if it is one of these. The time does not depend on the token: hashes are compared in
-    /// constant time, with all tokens.
+    /// Returns the name of the operator with this token. Compares the hash with all hashes, each in constant time, so that
+    /// the duration reveals nothing.
     pub(crate) fn name_of(&self, token: &[u8]) -> Option<&str> {
         let hash = blake3::hash(token);
         self.0.iter().fold(None, |found, (name, known)| if *known == hash { Some(name.as_str()) } else { found })
     }
 }
 
-/// Returns `true` for a name such as `ann` or `deploy-bot`: names are logged.
+/// Returns `true` for a name such as `ann` or `deploy-bot`. Names are logged, so other characters are invalid.
 fn is_name(text: &str) -> bool {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    (1..=64).contains(&text.len()) && text.bytes().all(is_letter)
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    (1..=64).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
 #[cfg(test)]

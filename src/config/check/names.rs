@@ -1,4 +1,4 @@
-//! Unique names.
+//! Checks that names are unique.
 
 use std::collections::HashMap;
 
