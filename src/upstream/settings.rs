@@ -29,10 +29,11 @@ pub struct UpstreamSettings {
     /// The longest time to open a connection.
     #[serde(rename = "connect_timeout_ms", serialize_with = "json::millis")]
     pub connect_timeout: Duration,
-    /// The longest time from the request until its response begins.
+    /// The longest time from the start of an attempt, or the last progress of its body, until the response begins.
     #[serde(rename = "response_timeout_ms", serialize_with = "json::millis")]
     pub response_timeout: Duration,
-    /// The longest silence of the upstream within a response that has begun.
+    /// The longest time in which the upstream neither sends nor takes data after the response has begun, while the
+    /// client waits for data.
     #[serde(rename = "body_timeout_ms", serialize_with = "json::millis")]
     pub body_timeout: Duration,
     /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each

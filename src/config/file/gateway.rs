@@ -58,7 +58,7 @@ shape! {
     /// The tokens of operators.
     TOKENS: Tokens = "`tokens`" {
         /// A file with a line `name:token` for each operator. A token has at least 16 characters. The gateway reads the
-        /// file at each change. A relative path starts at the folder of the rule file.
+        /// file for each change that an operator requests. A relative path starts at the folder of the rule file.
         file: String = Text, Required("file: tokens.txt");
     }
 }
@@ -265,15 +265,17 @@ shape! {
         tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
         /// The longest time to open a connection, including the TLS handshake.
         connect_timeout: Millis = Duration(1, HOUR), Default("1s");
-        /// The longest time from sending the request until the response starts.
+        /// The longest time until the response starts, from the start of the attempt or the last progress of the
+        /// request body.
         response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// The longest time without data in a response body.
+        /// The longest time without data in a response body, while the client waits for data and the upstream takes
+        /// no data of the request body either.
         body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. A
-        /// client that already uses some gets another one only while it uses fewer than are free, and more are free
-        /// than are reserved ([security.md](security.md#bounds-on-upstreams)).
+        /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
+        /// worker has an equal share, at least one. Some of them are reserved for clients that use none
+        /// ([security.md](security.md#bounds-on-upstreams)).
         max_connections: u64 = Whole(1, 1_000_000), Default("1024");
-        /// The highest number of requests that wait for a connection to each target.
+        /// The highest number of requests that wait for a connection to each target. Each worker has an equal share.
         queue: u64 = Whole(0, 1_000_000), Default("1024");
         /// The longest time that a request waits for a connection.
         queue_timeout: Millis = Duration(1, HOUR), Default("1s");
