@@ -104,7 +104,7 @@ impl Progress {
 // === impl Observer ===
 
 impl Observer {
-    /// Returns when the connection has exceeded the time limit of a phase.
+    /// Completes when the connection has exceeded the time limit of a phase, or has ended.
     pub(super) async fn expired(mut self) {
         loop {
             let deadline = self.0.borrow_and_update().deadline();
@@ -116,7 +116,7 @@ impl Observer {
         }
     }
 
-    /// Returns since when the connection waits for its client to send a request, if it does.
+    /// Returns when the connection began to wait for a request. Returns `None` if it does not wait for one.
     pub(super) fn waits_since(&self) -> Option<Instant> {
         let Phase { kind, since } = *self.0.borrow();
         matches!(kind, Kind::Head | Kind::Idle).then_some(since)
