@@ -19,7 +19,7 @@ use crate::admin::{self, Admin};
 use crate::layer::RateLimitLayer;
 use crate::tls::CertificateWatcher;
 
-/// How long requests of operators may take after the admin socket has been handed over.
+/// The longest time for open requests of operators after the admin socket was handed over.
 const ADMIN_GRACE: Duration = Duration::from_secs(1);
 
 /// The control thread.

@@ -54,7 +54,7 @@ const MAX_LOGGED: usize = 100;
 // === impl FileReloader ===
 
 impl FileReloader {
-    /// Reloads `file`, whose text has the hash `loaded` in the running configuration.
+    /// Creates a reloader of `file`. The gateway runs with the text that has the hash `loaded`.
     pub(super) fn new(file: RuleFile, loaded: Hash, reloader: Reloader, admin: Admin, metrics: Arc<Metrics>) -> Self {
         Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read: Mutex::new(Some(loaded)) }))
     }
@@ -184,7 +184,7 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
 // === impl RuleFileWatcher ===
 
 impl RuleFileWatcher {
-    /// Polls the file, and reloads it if it has changed. Breaks if the gateway drains.
+    /// Polls the file, and reloads it if it has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
         if self.watch.poll() && matches!(self.reloader.reload(ReloadTrigger::FileChange), Err(ReloadError::Draining)) {
             return ControlFlow::Break(());
