@@ -23,8 +23,8 @@ async fn wait_for_end(predecessor: DrainingPredecessor, store: Store) {
 }
 
 impl HandoverSession {
-    /// Requests the sockets of the gateway that listens on the Unix socket `path`. If no process listens, this one
-    /// does.
+    /// Requests the sockets of the gateway that listens on the Unix socket `path`. If no process listens there, listens
+    /// for a successor.
     ///
     /// # Errors
     /// The other process does not hand over, or the path is not a socket.

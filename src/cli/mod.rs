@@ -137,7 +137,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Runs a command that writes to the terminal. Returns 2 if it cannot.
+/// Runs a command that writes to the terminal. Returns 2 if it cannot write.
 fn with_output(run: impl FnOnce(&mut io::StdoutLock<'_>, &mut io::StderrLock<'_>) -> io::Result<u8>) -> u8 {
     run(&mut io::stdout().lock(), &mut io::stderr().lock()).unwrap_or(2)
 }

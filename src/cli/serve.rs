@@ -1,4 +1,4 @@
-//! Serves until a signal or a successor, and then drains.
+//! Serves until a signal arrives or a successor takes over, and then drains.
 
 use std::io;
 use std::pin::pin;
@@ -75,7 +75,8 @@ pub(super) async fn serve(
     }
 }
 
-/// Reopens the access log, checks certificate files, and reloads the rules. Tells systemd when the rules are in use.
+/// Reopens the access log, checks certificate files, and reloads the rules. Notifies systemd of the start and the end of
+/// the reload.
 fn reload(gateway: &Gateway, logs: &Logs, rules: Option<&FileReloader>) {
     tracing::info!("received SIGHUP: reopening the access log, checking certificate files and reloading rules");
     notify_reloading();
@@ -155,7 +156,7 @@ impl Drain {
     }
 }
 
-/// Sends the state of the store, and permits the successor to serve.
+/// Sends the state of the store to the successor, and then the message that lets it serve.
 async fn release(successor: &Successor, store: &Store) {
     let exporting = store.clone();
     let state = spawn_blocking(move || exporting.begin_handover()).await;
@@ -171,7 +172,7 @@ async fn release(successor: &Successor, store: &Store) {
     }
 }
 
-/// Sends what this gateway granted locally while it drained, for the successor to charge.
+/// Sends the permits that this gateway granted locally during its drain, so that the successor charges them.
 async fn send_last_debts(successor: &ReleasedSuccessor, store: &Store) {
     let Some(debts) = store.last_debts() else { return };
     if let Err(error) = successor.send_last_state(&debts.bytes).await {

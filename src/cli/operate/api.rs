@@ -46,7 +46,7 @@ enum AdminAddress {
     Unix(PathBuf),
 }
 
-/// Why a request has no answer, or a negative one.
+/// The error of a request to the admin API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The token is not usable.
