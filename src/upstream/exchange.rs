@@ -25,8 +25,8 @@ use crate::http1::{Framing, ParsedResponse, StatusLine};
 use crate::upgrade::{TunnelLimits, Upgrade};
 
 /// Sends a request and waits for the head of its response. The response has to begin within `limit` after `now`, or
-/// after the last progress of the request body. If the returned error allows another attempt, the request is still
-/// complete.
+/// after the last progress of the request body. If the returned error allows another attempt, `request` still has all
+/// of its body.
 pub(super) async fn exchange(
     connection: &mut Connection,
     request: &mut Request<RequestBody>,

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-/// Records the target of a request, why it failed, and how much of its body was read. The access log puts a clone into
-/// the request's extensions; without a clone, nothing is recorded.
+/// Records the target of a request, the cause of its failure, and the number of body bytes that were read. The access
+/// log puts a clone into the request's extensions. Nothing is recorded for requests without a clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Trace(Arc<Traced>);
 
