@@ -14,7 +14,7 @@ const MAX_LIMITERS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Registry(HashMap<String, Entry>);
 
-/// A limiter. Without a configuration, it is an expired limiter whose permits have not all returned.
+/// A limiter. A deleted limiter has no configuration. It stays until the permits of its other buckets have returned.
 #[derive(Debug)]
 struct Entry {
     config: Option<RateConfig>,
@@ -168,7 +168,8 @@ impl Entry {
         }
     }
 
-    /// Extends the expiry after a refusal to the end of the wait, but no further.
+    /// Postpones the expiry after a refusal, if the limiter would expire before the end of the wait: to one interval after
+    /// that end.
     fn extend_past_wait(&mut self, wait: Wait, now: Timestamp) {
         if let (Wait::Millis(wait), Some(at), Some(_)) = (wait, self.expires_at, self.last.keep_alive())
             && at <= now.plus_millis(wait)

@@ -57,8 +57,8 @@ pub struct RedisSettings {
     pub key_secret: Option<KeySecret>,
     /// Whether a gateway is not ready while the store is unreachable.
     pub fail_readiness: bool,
-    /// The minimum number of gateways for local shares: while Redis does not decide, the share of a gateway is at most
-    /// one part in `min_gateways`.
+    /// The minimum number of gateways for local shares: while Redis does not decide, a gateway grants at most the rate
+    /// divided by `min_gateways`.
     pub min_gateways: u32,
 }
 
@@ -222,7 +222,7 @@ impl KeySecret {
 
     /// Generates a random secret.
     pub fn random() -> Self {
-        // Without system randomness the keyed hash is still a hash. No permit depends on it.
+        // If the system has no randomness, others can compute the hashes of client values. Permits are still counted.
         Self(random())
     }
 
