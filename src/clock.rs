@@ -55,7 +55,7 @@ impl Timestamp {
     #[cfg(feature = "gateway")]
     pub(crate) fn to_rfc3339(self) -> String {
         let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
-        // Four-digit years: later times are the largest of them.
+        // The format has years of four digits, so a later time becomes the last time with such a year.
         time.map_or_else(|| "9999-12-31T23:59:59.999Z".to_owned(), |time| format!("{time:.3}"))
     }
 

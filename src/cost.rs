@@ -47,7 +47,7 @@ pub enum CostError {
 }
 
 impl Cost {
-    /// Returns the cost of a request with these facts; 0 only reads the limit.
+    /// Returns the cost of a request with these facts. A request with the cost 0 takes no permits.
     ///
     /// # Errors
     /// The header field is not a valid cost.
@@ -74,7 +74,7 @@ impl HeaderCost {
     }
 }
 
-/// Parses any number of digits. A number that is too large becomes the maximum, which no limit grants.
+/// Parses any number of digits. A number that is too large becomes `u32::MAX`, a cost that no limit grants.
 fn parse_digits(digits: &[u8]) -> Option<u32> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let add = |number: u32, digit: &u8| number.saturating_mul(10).saturating_add(u32::from(digit - b'0'));

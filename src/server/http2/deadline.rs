@@ -14,7 +14,7 @@ pub(super) struct StreamDeadline {
     rate: TransferRate,
     min_rate: MinRate,
     activity: Arc<Activity>,
-    /// Whether the stream is a tunnel, whose silence is recorded elsewhere.
+    /// Whether the stream is a tunnel. Tunnels do not count as streams that wait: [`Activity`] records their bytes.
     is_tunnel: bool,
     /// The bytes that the connection had written when this stream last waited for the socket.
     written: u64,
@@ -80,7 +80,7 @@ impl StreamDeadline {
             }
             self.rate.begin_wait(|| self.activity.now());
         }
-        // A rate that waits always has a next check, unless the client is too slow.
+        // While the stream waits, `check` returns the time of the next check, or an error if the client is too slow.
         while let Ok(Some(check_at)) = self.rate.check(self.activity.now(), self.stream_rate()) {
             ready!(self.timer.poll(self.activity.instant(check_at), cx));
         }
