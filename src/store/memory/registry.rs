@@ -14,7 +14,7 @@ const MAX_LIMITERS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Registry(HashMap<String, Entry>);
 
-/// A limiter. A deleted limiter has no configuration. It stays until the permits of its other buckets have returned.
+/// A limiter. Without a configuration, it has expired or was deleted, and stays until its permits have returned.
 #[derive(Debug)]
 struct Entry {
     config: Option<RateConfig>,
