@@ -64,8 +64,9 @@ impl Logging {
     /// Waits until the log has this number of lines, and returns them.
     #[track_caller]
     fn lines(&self, name: &'static str, count: usize) -> impl Future<Output = Vec<String>> {
+        let enough = until(move || self.log(name).lines().count() >= count);
         async move {
-            until(|| self.log(name).lines().count() >= count).await;
+            enough.await;
             self.log(name).lines().map(str::to_owned).collect()
         }
     }
