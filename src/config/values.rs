@@ -49,7 +49,7 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    /// Returns text that no message contains.
+    /// Returns a secret text, which no message repeats.
     pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text }) if !text.trim().is_empty() => Ok(text),
