@@ -163,7 +163,6 @@ async fn reload_switches_formats_and_files_without_loss() {
         while !logging.log(name).contains(&format!("/{count}/")) {
             assert_eq!(get(&mut client, &format!("/{count}/{number}"), "").await.status(), 404);
             number += 1;
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
             let is_new = |line: &str| match count {
                 0 => line.starts_with('{'),
                 1 => line.starts_with("127.0.0.1 - - ["),

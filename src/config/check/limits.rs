@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
-use super::routes::RouteContext;
 use super::{Checked, candidate, cost, redisson, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::file;
@@ -21,18 +20,24 @@ const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `coo
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
-pub(super) fn limits(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Vec<Limit>> {
+/// Converts the limits of a route in the rule file `file`. `prefix` is that of limiter names.
+pub(super) fn limits(
+    route: &file::Route,
+    file: &Arc<str>,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Checked<Vec<Limit>> {
     let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
     duplicates(written.iter().filter_map(|limit| Some(&limit.get()?.name)), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
-    let group = format!("{{{}tidegate:{}}}", context.prefix, route.name.get().map(String::as_str).unwrap_or_default());
+    let group = format!("{{{prefix}tidegate:{}}}", route.name.get().map(String::as_str).unwrap_or_default());
     let mut limits = Vec::with_capacity(written.len());
     for located in written {
         let Ok(keys) = located.required(problems) else {
             limits.push(Err(problems.reported(located.location)));
             continue;
         };
-        let limit = limit(keys, located, &group, context.file, problems);
+        let limit = limit(keys, located, &group, file, problems);
         let other_names = written.iter().filter_map(|limit| limit.get()?.name.get()).map(String::as_str);
         let candidate = candidate::candidate(keys, &limit, other_names, problems);
         limits.push(limit);

@@ -43,7 +43,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let upstream = upstream(written, file, context, problems);
-        let limits = limits::limits(written, context, problems);
+        let limits = limits::limits(written, context.file, context.prefix, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(written, problems).and(limits),

@@ -5,7 +5,9 @@ use std::time::Duration;
 mod bounds;
 mod every_key;
 mod fields;
+mod locations;
 mod misspelt;
+mod redisson;
 
 use http::{HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
@@ -374,54 +376,4 @@ proptest! {
         let end = (start + length).min(FULL.len());
         let _ = Config::parse_for_gateway(&format!("{}{}", &FULL[..start], &FULL[end..]));
     }
-}
-
-#[test]
-fn limit_shares_or_adopts_a_redisson_limiter() {
-    use crate::limit::redisson::Sharing::{Adopt, Configure};
-    let text = r#"
-store: redis://db
-routes:
-  - name: all
-    match: {}
-    limits:
-      - { name: one, key: "java:{1}", adopt: true }
-      - { name: two, key: two, adopt: true, client: ip }
-      - { name: three, key: three, adopt: true, mode: PER_CLIENT, client: ip, rate: 5, interval: 1s, permits: 5 }
-      - { name: four, key: four, mode: OVERALL, rate: 5, interval: 1s }
-"#;
-    let config = Config::parse(text).unwrap_or_else(|problems| panic!("{problems}"));
-    let limits = &config.rules.routes.iter().next().expect("a route").limits;
-    let shared = |index: usize| {
-        let limiter = &limits[index].limiter;
-        (limiter.name.as_str(), limiter.mode, limiter.quota.algorithm())
-    };
-    let adopt = |mode| Algorithm::Redisson(Adopt(mode));
-    assert_eq!(shared(0), ("java:{1}", Mode::Overall, adopt(Some(Mode::Overall))));
-    assert_eq!(shared(1), ("two", Mode::PerClient, adopt(None)));
-    assert_eq!(shared(2), ("three", Mode::PerClient, adopt(Some(Mode::PerClient))));
-    assert_eq!(shared(3), ("four", Mode::Overall, Algorithm::Redisson(Configure)));
-    assert_eq!((limits[2].limiter.quota.rate(), limits[3].limiter.quota.interval()), (5, 1_000));
-}
-
-#[test]
-fn limits_know_their_lines() {
-    let text = "routes:
-  - name: all
-    match: {}
-    limits:
-      - name: one
-        mode: OVERALL
-        rate: 5
-        interval: 1m
-        candidate:
-          rate: 6
-          interval: 1m
-      - { name: two, mode: OVERALL, rate: 5, interval: 1m }
-";
-    let config = Config::parse(text).expect("rules");
-    let limits = &config.rules.routes.iter().next().expect("a route").limits;
-    let lines: Vec<_> = limits.iter().map(|limit| (&*limit.name, limit.location.line)).collect();
-    assert_eq!(lines, [("one", 5), ("one.candidate", 10), ("two", 12)]);
-    assert!(limits.iter().all(|limit| &*limit.location.file == "<text>"));
 }
