@@ -1,6 +1,7 @@
 //! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and
 //! time. `lua/` contains translations for Redis; property tests check that both decide equally.
 
+mod algorithm;
 pub mod calendar;
 mod counters;
 pub(crate) mod crc16;
@@ -332,18 +333,8 @@ impl Quota {
     /// Returns one of `parts` equal shares of this quota, with at least one permit in an interval.
     #[must_use]
     pub fn share(&self, parts: u32) -> Self {
-        let part = |permits: u32| (permits / parts.max(1)).max(1);
-        let algorithm = match self.algorithm {
-            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst) },
-            Algorithm::LeakyBucket(queue) => {
-                Algorithm::LeakyBucket(leaky_bucket::Queue { length: queue.length / parts.max(1), ..queue })
-            }
-            same @ (Algorithm::TokenBucket
-            | Algorithm::SlidingWindow { .. }
-            | Algorithm::FixedWindow(_)
-            | Algorithm::Redisson(_)) => same,
-        };
-        Self { rate: part(self.rate), algorithm, ..*self }
+        let part = |permits: u32| permits / parts.max(1);
+        self.scaled(part, part)
     }
 
     /// Returns the permits in each interval.

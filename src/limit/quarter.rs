@@ -1,7 +1,7 @@
 //! Divides one share of a limit between two gateways while one of them drains: it keeps a quarter, the other has the
 //! rest.
 
-use super::{Algorithm, Quota, leaky_bucket};
+use super::{Algorithm, Quota};
 
 /// The number of parts of a share. A gateway that drains keeps one part.
 const PARTS: u32 = 4;
@@ -9,35 +9,29 @@ const PARTS: u32 = 4;
 impl Quota {
     /// Returns a quarter of this quota, rounded down, or `None` if that is less than one permit.
     pub(crate) fn quarter(&self) -> Option<Self> {
-        self.scaled(|permits| permits / PARTS)
+        let queue = match self.algorithm {
+            Algorithm::LeakyBucket(queue) => queue.length.saturating_add(1),
+            _ => u32::MAX,
+        };
+        let smallest = self.rate.min(self.capacity()).min(queue);
+        (smallest >= PARTS).then(|| self.with_part(|permits| permits / PARTS))
     }
 
     /// Returns this quota without its [`quarter`](Self::quarter).
     pub(crate) fn without_quarter(&self) -> Self {
-        self.scaled(|permits| permits - permits / PARTS).unwrap_or(*self)
+        self.with_part(|permits| permits - permits / PARTS)
     }
 
-    fn scaled(&self, part: impl Fn(u32) -> u32) -> Option<Self> {
-        let part = |permits: u32| Some(part(permits)).filter(|part| *part > 0);
-        let algorithm = match self.algorithm {
-            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst)? },
-            // One request needs no queue: it is forwarded at once.
-            Algorithm::LeakyBucket(queue) => Algorithm::LeakyBucket(leaky_bucket::Queue {
-                length: part(queue.length.saturating_add(1))? - 1,
-                ..queue
-            }),
-            same @ (Algorithm::TokenBucket
-            | Algorithm::SlidingWindow { .. }
-            | Algorithm::FixedWindow(_)
-            | Algorithm::Redisson(_)) => same,
-        };
-        Some(Self { rate: part(self.rate)?, algorithm, ..*self })
+    fn with_part(&self, part: impl Fn(u32) -> u32 + Copy) -> Self {
+        // One request needs no queue: it is forwarded at once.
+        self.scaled(part, |length| part(length.saturating_add(1)).saturating_sub(1))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::leaky_bucket::Queue;
 
     #[test]
     fn quarter_and_rest_are_the_whole() {
@@ -48,6 +42,16 @@ mod tests {
             let (rate, burst) = quarter.as_ref().map_or((0, 0), of);
             assert_eq!((rate + rest.rate(), burst + rest.capacity()), (permits, permits));
             assert_eq!(quarter.is_none(), permits < PARTS);
+        }
+    }
+
+    #[test]
+    fn queue_and_the_request_before_it_are_divided_together() {
+        for (rate, length, expected) in [(12, 11, Some((2, 8))), (12, 2, None), (3, 11, None), (4, 3, Some((0, 2)))] {
+            let queue = |length| Algorithm::LeakyBucket(Queue { length, max_wait: 0 });
+            let quota = Quota::new(rate, 1_000, queue(length)).expect("a quota");
+            let quarter = quota.quarter().map(|quarter| (quarter.algorithm(), quota.without_quarter().algorithm()));
+            assert_eq!(quarter, expected.map(|(kept, rest)| (queue(kept), queue(rest))), "{rate}, {length}");
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::crc16::{HASH_SLOTS, crc16, crc16_continue};
-use super::{Algorithm, Charge, ClientId, Limiter, Mode, Quota, leaky_bucket};
+use super::{Charge, ClientId, Limiter, Mode, Quota};
 
 /// The upper bound of the search for part numbers.
 const NUMBERS: u32 = 1 << 20;
@@ -155,17 +155,7 @@ impl Quota {
     /// Returns the quota of one part; the quotas of all parts add up to this quota.
     fn part(&self, number: u32, parts: u32) -> Self {
         let part = |permits: u32| permits / parts + u32::from(number < permits % parts);
-        let algorithm = match self.algorithm {
-            Algorithm::Gcra { burst } => Algorithm::Gcra { burst: part(burst) },
-            Algorithm::LeakyBucket(queue) => {
-                Algorithm::LeakyBucket(leaky_bucket::Queue { length: part(queue.length), ..queue })
-            }
-            same @ (Algorithm::TokenBucket
-            | Algorithm::SlidingWindow { .. }
-            | Algorithm::FixedWindow(_)
-            | Algorithm::Redisson(_)) => same,
-        };
-        Self { rate: part(self.rate), algorithm, ..*self }
+        self.scaled(part, part)
     }
 }
 
@@ -177,6 +167,7 @@ mod tests {
 
     use super::*;
     use crate::limit::calendar::{Calendar, Unit};
+    use crate::limit::{Algorithm, leaky_bucket};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");
