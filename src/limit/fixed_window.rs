@@ -17,12 +17,15 @@
 
 use super::calendar::Window;
 use super::counters::Counters;
+#[cfg(feature = "gateway")]
+use super::numbers::{CALENDAR, Numbers};
+use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
 /// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(pub(super) Counters);
+pub struct State(Counters);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
@@ -61,7 +64,7 @@ impl State {
 
     /// Removes `permits` that were granted at `granted_at` from their window, unless they have expired or were moved to
     /// another window.
-    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, _now: Timestamp) {
         self.0.remove(u64::from(permits), window(quota, granted_at).end);
     }
 
@@ -72,8 +75,29 @@ impl State {
     }
 
     /// Returns the moment from which the bucket is full and can be removed.
-    pub fn full_at(&self) -> Timestamp {
+    pub fn full_at(&self, _quota: &Quota) -> Timestamp {
         self.0.newest_end().unwrap_or_default()
+    }
+
+    /// Returns the packed form; `None` if there is more than one counter.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        self.0.pack()
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        Self(Counters::unpack(packed))
+    }
+
+    /// Returns this bucket as numbers. Windows end at the same moment in every process.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, _now: Timestamp) -> Vec<i64> {
+        self.0.to_numbers(CALENDAR)
+    }
+
+    /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+        Counters::from_numbers(numbers.relative_to(CALENDAR)).map(Self)
     }
 }
 
@@ -201,7 +225,9 @@ mod tests {
     #[test]
     fn given_back_permits_leave_their_window_once() {
         let (mut state, quota) = (State::default(), quota(4, Unit::Second, "UTC"));
-        let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
+        let give_back = |state: &mut State, permits, at| {
+            state.give_back(&quota, permits, Timestamp::from_millis(at), Timestamp::default());
+        };
         take(&mut state, &quota, 1, 0);
         take(&mut state, &quota, 2, 150);
         give_back(&mut state, 2, 150);

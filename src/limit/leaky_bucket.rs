@@ -22,12 +22,17 @@
 //!
 //! `lua/leaky_bucket.lua` is a translation of this file.
 
+use serde::{Deserialize, Serialize};
+
 use super::gcra::{self, parts, returned};
+#[cfg(feature = "gateway")]
+use super::numbers::Numbers;
+use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
 /// The bounds of waiting: how many permits may wait, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Queue {
     /// The maximal number of permits that may wait for their time slots.
     pub length: u32,
@@ -37,7 +42,7 @@ pub struct Queue {
 
 /// A bucket: the permits that wait for their time slots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(pub(super) gcra::State);
+pub struct State(gcra::State);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
@@ -95,6 +100,27 @@ impl State {
     /// Returns the moment from which no permit waits and the bucket can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.full_at(quota)
+    }
+
+    /// Returns the packed form; `None` if it does not fit.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        self.0.pack()
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        Self(gcra::State::unpack(packed))
+    }
+
+    /// Returns this bucket as numbers.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        self.0.to_numbers(now)
+    }
+
+    /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+        gcra::State::from_numbers(numbers).map(Self)
     }
 }
 

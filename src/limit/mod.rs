@@ -7,7 +7,6 @@ mod counters;
 pub(crate) mod crc16;
 mod entries;
 pub mod fixed_window;
-mod forecast;
 pub mod gcra;
 #[cfg(feature = "gateway")]
 mod inspection;
@@ -31,7 +30,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use self::calendar::Calendar;
+pub use self::algorithm::{Algorithm, AlgorithmName, examples};
 #[cfg(feature = "gateway")]
 pub use self::inspection::Inspection;
 pub use self::rate_config::{RateConfig, RateConfigError};
@@ -56,45 +55,6 @@ words! {
         /// One bucket for each client.
         PerClient = "PER_CLIENT",
     }
-}
-
-words! {
-    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `src/limit/` and `lua/`.
-    pub enum AlgorithmName, default TokenBucket {
-        /// One interval after it was granted.
-        TokenBucket = "token_bucket",
-        /// Evenly, one at a time.
-        Gcra = "gcra",
-        /// Evenly, and requests wait for their time slot.
-        LeakyBucket = "leaky_bucket",
-        /// When the next calendar window starts.
-        FixedWindow = "fixed_window",
-        /// When the segment in which it was granted leaves the window.
-        SlidingWindow = "sliding_window",
-    }
-}
-
-/// The algorithm by which permits become available again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Algorithm {
-    /// A permit returns exactly one interval after it was granted: [`token_bucket`].
-    TokenBucket,
-    /// Permits return continuously, and `burst` of them can be in use at once: [`gcra`].
-    Gcra {
-        /// The capacity: 1 to [`MAX_RATE`].
-        burst: u32,
-    },
-    /// Requests wait for evenly spaced time slots: [`leaky_bucket`].
-    LeakyBucket(leaky_bucket::Queue),
-    /// As [`TokenBucket`](Self::TokenBucket), shared with Redisson clients: [`redisson`].
-    Redisson(Sharing),
-    /// A permit returns one interval after the end of its segment: [`sliding_window`].
-    SlidingWindow {
-        /// The number of segments of an interval, 1 to [`sliding_window::MAX_SEGMENTS`].
-        segments: u32,
-    },
-    /// All permits return at the end of each calendar window: [`fixed_window`].
-    FixedWindow(Calendar),
 }
 
 /// A rate and its algorithm: `rate` permits in each `interval`.
@@ -220,21 +180,6 @@ pub enum QuotaError {
     Segments(u32),
 }
 
-impl Algorithm {
-    /// Returns the name of the algorithm in metrics, logs and the admin interface.
-    pub fn name(&self) -> &'static str {
-        let name = match self {
-            Self::TokenBucket => AlgorithmName::TokenBucket,
-            Self::Gcra { .. } => AlgorithmName::Gcra,
-            Self::LeakyBucket(_) => AlgorithmName::LeakyBucket,
-            Self::SlidingWindow { .. } => AlgorithmName::SlidingWindow,
-            Self::FixedWindow(_) => AlgorithmName::FixedWindow,
-            Self::Redisson(_) => return "redisson", // the rule file writes `key` instead
-        };
-        name.name()
-    }
-}
-
 /// Returns `true` if all live charges are granted.
 pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
     charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
@@ -255,11 +200,7 @@ impl Limiter {
             return None;
         }
         let shard = shard.and_then(|shard| self.shards().get(usize::from(shard)));
-        let quota = shard.map_or(&self.quota, |shard| &shard.quota);
-        Some(match quota.algorithm {
-            Algorithm::LeakyBucket(_) => leaky_bucket::unused_permits(quota),
-            _ => quota.capacity(),
-        })
+        Some(shard.map_or(&self.quota, |shard| &shard.quota).full())
     }
 }
 
@@ -300,23 +241,11 @@ impl Quota {
     pub fn new(rate: u64, interval: u64, algorithm: Algorithm) -> Result<Self, QuotaError> {
         let exact = u32::try_from(rate).ok().filter(|rate| (1..=MAX_RATE).contains(rate));
         let rate = exact.ok_or(QuotaError::Rate(rate))?;
-        let interval = match algorithm {
-            Algorithm::FixedWindow(calendar) => calendar.unit().millis(),
-            _ => interval,
-        };
+        let interval = algorithm.calendar().map_or(interval, |calendar| calendar.unit().millis());
         if !(1..=MAX_INTERVAL).contains(&interval) {
             return Err(QuotaError::Interval(interval));
         }
-        if let Algorithm::Gcra { burst } = algorithm
-            && !(1..=MAX_RATE).contains(&burst)
-        {
-            return Err(QuotaError::Burst(burst));
-        }
-        if let Algorithm::SlidingWindow { segments } = algorithm
-            && !(1..=sliding_window::MAX_SEGMENTS).contains(&segments)
-        {
-            return Err(QuotaError::Segments(segments));
-        }
+        algorithm.validate()?;
         Ok(Self { rate, interval, algorithm })
     }
 
@@ -345,32 +274,6 @@ impl Quota {
     /// Returns the interval in milliseconds; for a fixed window, the length of its unit without clock changes.
     pub const fn interval(&self) -> u64 {
         self.interval
-    }
-
-    /// Returns how long a grant must be remembered, in milliseconds: at least as long as it counts in a bucket that is
-    /// not above its limit.
-    pub(crate) fn retention_millis(&self) -> u64 {
-        let slots = |permits: u32| self.interval.max((u64::from(permits) * self.interval).div_ceil(self.rate.into()));
-        match self.algorithm {
-            Algorithm::TokenBucket | Algorithm::Redisson(_) => self.interval,
-            Algorithm::SlidingWindow { segments } => self.interval + self.interval.div_ceil(segments.into()),
-            // A day may have 25 hours.
-            Algorithm::FixedWindow(_) => self.interval + self.interval.min(60 * 60 * 1_000),
-            Algorithm::Gcra { burst } => slots(burst),
-            Algorithm::LeakyBucket(queue) => slots(queue.length.saturating_add(1)),
-        }
-    }
-
-    /// Returns the maximal number of permits in use, which is also the maximum for a single request.
-    pub const fn capacity(&self) -> u32 {
-        match self.algorithm {
-            Algorithm::Gcra { burst } => burst,
-            Algorithm::TokenBucket
-            | Algorithm::LeakyBucket(_)
-            | Algorithm::SlidingWindow { .. }
-            | Algorithm::FixedWindow(_)
-            | Algorithm::Redisson(_) => self.rate,
-        }
     }
 
     /// Returns the algorithm.

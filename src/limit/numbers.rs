@@ -24,6 +24,11 @@ impl<'n> Numbers<'n> {
         Self { left: numbers.iter(), now }
     }
 
+    /// Returns these numbers with times relative to `now`.
+    pub(super) fn relative_to(self, now: Timestamp) -> Self {
+        Self { now, ..self }
+    }
+
     /// Returns the next number as an amount, or `None` at the end.
     pub(super) fn amount(&mut self) -> Option<u64> {
         u64::try_from(*self.left.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)

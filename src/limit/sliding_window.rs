@@ -21,6 +21,9 @@
 //! `lua/sliding_window.lua` is a translation of this file.
 
 use super::counters::{Counter, Counters};
+#[cfg(feature = "gateway")]
+use super::numbers::Numbers;
+use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
@@ -32,7 +35,7 @@ pub const MAX_SEGMENTS: u32 = 512;
 
 /// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State(pub(super) Counters);
+pub struct State(Counters);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
@@ -75,7 +78,7 @@ impl State {
 
     /// Removes `permits` that were granted at `granted_at` from their segment, unless they have returned or were moved
     /// to another segment.
-    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp) {
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, _now: Timestamp) {
         self.0.remove(u64::from(permits), segment_end(quota, granted_at));
     }
 
@@ -88,6 +91,27 @@ impl State {
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
+    }
+
+    /// Returns the packed form; `None` if there is more than one counter.
+    pub(super) fn pack(&self) -> Option<Packed> {
+        self.0.pack()
+    }
+
+    pub(super) fn unpack(packed: Packed) -> Self {
+        Self(Counters::unpack(packed))
+    }
+
+    /// Returns this bucket as numbers.
+    #[cfg(feature = "gateway")]
+    pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+        self.0.to_numbers(now)
+    }
+
+    /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
+    #[cfg(feature = "gateway")]
+    pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
+        Counters::from_numbers(numbers).map(Self)
     }
 
     /// Returns the milliseconds until `missing` permits have returned, oldest segment first.
@@ -245,7 +269,9 @@ mod tests {
     #[test]
     fn given_back_permits_leave_their_segment_once() {
         let (mut state, quota) = (State::default(), quota(4, 1_000, 10));
-        let give_back = |state: &mut State, permits, at| state.give_back(&quota, permits, Timestamp::from_millis(at));
+        let give_back = |state: &mut State, permits, at| {
+            state.give_back(&quota, permits, Timestamp::from_millis(at), Timestamp::default());
+        };
         take(&mut state, &quota, 1, 0);
         take(&mut state, &quota, 2, 150);
         give_back(&mut state, 2, 150);

@@ -1,8 +1,7 @@
 //! The state of a bucket of any algorithm.
 
-use super::counters::Counters;
 #[cfg(feature = "gateway")]
-use super::numbers::{CALENDAR, MAX_NUMBERS, Numbers};
+use super::numbers::{MAX_NUMBERS, Numbers};
 use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
@@ -18,19 +17,94 @@ enum Repr {
     Unpacked(Box<Unpacked>),
 }
 
-/// The full state of an algorithm.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Unpacked {
+/// Defines the full state of each algorithm, with the methods that all states have.
+macro_rules! states {
+    ($($(#[doc = $doc:literal])+ $variant:ident($module:ident): $algorithm:pat,)+) => {
+        /// The full state of an algorithm.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        enum Unpacked {
+            $($(#[doc = $doc])+ $variant($module::State),)+
+        }
+
+        impl Unpacked {
+            #[inline]
+            fn unpack(packed: Packed, quota: &Quota) -> Self {
+                match quota.algorithm() {
+                    $($algorithm => Self::$variant($module::State::unpack(packed)),)+
+                }
+            }
+
+            fn pack(&self) -> Option<Packed> {
+                match self {
+                    $(Self::$variant(state) => state.pack(),)+
+                }
+            }
+
+            #[cfg(feature = "gateway")]
+            fn from_numbers(quota: &Quota, numbers: Numbers<'_>) -> Option<Self> {
+                match quota.algorithm() {
+                    $($algorithm => $module::State::from_numbers(numbers).map(Self::$variant),)+
+                }
+            }
+
+            #[cfg(feature = "gateway")]
+            fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+                match self {
+                    $(Self::$variant(state) => state.to_numbers(now),)+
+                }
+            }
+
+            #[cfg(feature = "gateway")]
+            fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+                match self {
+                    $(Self::$variant(state) => state.used(quota, now),)+
+                }
+            }
+
+            fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+                match self {
+                    $(Self::$variant(state) => state.check(quota, permits, now),)+
+                }
+            }
+
+            fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+                match self {
+                    $(Self::$variant(state) => state.charge(quota, permits, now),)+
+                }
+            }
+
+            fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
+                match self {
+                    $(Self::$variant(state) => state.on_refusal(quota, now),)+
+                }
+            }
+
+            fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+                match self {
+                    $(Self::$variant(state) => state.give_back(quota, permits, granted_at, now),)+
+                }
+            }
+
+            fn full_at(&self, quota: &Quota) -> Timestamp {
+                match self {
+                    $(Self::$variant(state) => state.full_at(quota),)+
+                }
+            }
+        }
+    };
+}
+
+states! {
     /// A log of grants.
-    TokenBucket(token_bucket::State),
+    TokenBucket(token_bucket): Algorithm::TokenBucket | Algorithm::Redisson(_),
     /// The permits in use of a bucket that refills continuously.
-    Gcra(gcra::State),
+    Gcra(gcra): Algorithm::Gcra { .. },
     /// The permits that wait for their time slots.
-    LeakyBucket(leaky_bucket::State),
+    LeakyBucket(leaky_bucket): Algorithm::LeakyBucket(_),
     /// Counters of segments.
-    SlidingWindow(sliding_window::State),
+    SlidingWindow(sliding_window): Algorithm::SlidingWindow { .. },
     /// Counters of calendar windows.
-    FixedWindow(fixed_window::State),
+    FixedWindow(fixed_window): Algorithm::FixedWindow(_),
 }
 
 impl BucketState {
@@ -97,7 +171,7 @@ impl BucketState {
         if numbers.len() > MAX_NUMBERS {
             return None;
         }
-        let whole = Unpacked::from_numbers(quota, numbers, now)?;
+        let whole = Unpacked::from_numbers(quota, Numbers::new(numbers, now))?;
         Some(Self(whole.pack().map_or_else(|| Repr::Unpacked(Box::new(whole)), Repr::Packed)))
     }
 
@@ -116,134 +190,18 @@ impl BucketState {
     }
 }
 
-impl Unpacked {
-    #[inline]
-    fn unpack(packed: Packed, quota: &Quota) -> Self {
-        match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::Redisson(_) => Self::TokenBucket(token_bucket::State::unpack(packed)),
-            Algorithm::Gcra { .. } => Self::Gcra(gcra::State::unpack(packed)),
-            Algorithm::LeakyBucket(_) => Self::LeakyBucket(leaky_bucket::State(gcra::State::unpack(packed))),
-            Algorithm::SlidingWindow { .. } => Self::SlidingWindow(sliding_window::State(Counters::unpack(packed))),
-            Algorithm::FixedWindow(_) => Self::FixedWindow(fixed_window::State(Counters::unpack(packed))),
-        }
-    }
-
-    fn pack(&self) -> Option<Packed> {
-        match self {
-            Self::TokenBucket(state) => state.pack(),
-            Self::Gcra(state) => state.pack(),
-            Self::LeakyBucket(state) => state.0.pack(),
-            Self::SlidingWindow(state) => state.0.pack(),
-            Self::FixedWindow(state) => state.0.pack(),
-        }
-    }
-
-    #[cfg(feature = "gateway")]
-    fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
-        match self {
-            Self::TokenBucket(state) => state.to_numbers(now),
-            Self::Gcra(state) => state.to_numbers(now),
-            Self::LeakyBucket(state) => state.0.to_numbers(now),
-            Self::SlidingWindow(state) => state.0.to_numbers(now),
-            Self::FixedWindow(state) => state.0.to_numbers(CALENDAR),
-        }
-    }
-
-    #[cfg(feature = "gateway")]
-    fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
-        let numbers = |now| Numbers::new(numbers, now);
-        Some(match quota.algorithm() {
-            Algorithm::TokenBucket | Algorithm::Redisson(_) => {
-                Self::TokenBucket(token_bucket::State::from_numbers(numbers(now))?)
-            }
-            Algorithm::Gcra { .. } => Self::Gcra(gcra::State::from_numbers(numbers(now))?),
-            Algorithm::LeakyBucket(_) => {
-                Self::LeakyBucket(leaky_bucket::State(gcra::State::from_numbers(numbers(now))?))
-            }
-            Algorithm::SlidingWindow { .. } => {
-                Self::SlidingWindow(sliding_window::State(Counters::from_numbers(numbers(now))?))
-            }
-            Algorithm::FixedWindow(_) => {
-                Self::FixedWindow(fixed_window::State(Counters::from_numbers(numbers(CALENDAR))?))
-            }
-        })
-    }
-
-    #[cfg(feature = "gateway")]
-    fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
-        match self {
-            Self::TokenBucket(state) => state.used(quota, now),
-            Self::Gcra(state) => state.used(quota, now),
-            Self::LeakyBucket(state) => state.used(quota, now),
-            Self::SlidingWindow(state) => state.used(quota, now),
-            Self::FixedWindow(state) => state.used(quota, now),
-        }
-    }
-
-    fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        match self {
-            Self::TokenBucket(state) => state.check(quota, permits, now),
-            Self::Gcra(state) => state.check(quota, permits, now),
-            Self::LeakyBucket(state) => state.check(quota, permits, now),
-            Self::SlidingWindow(state) => state.check(quota, permits, now),
-            Self::FixedWindow(state) => state.check(quota, permits, now),
-        }
-    }
-
-    fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        match self {
-            Self::TokenBucket(state) => state.charge(quota, permits, now),
-            Self::Gcra(state) => state.charge(quota, permits, now),
-            Self::LeakyBucket(state) => state.charge(quota, permits, now),
-            Self::SlidingWindow(state) => state.charge(quota, permits, now),
-            Self::FixedWindow(state) => state.charge(quota, permits, now),
-        }
-    }
-
-    fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
-        match self {
-            Self::TokenBucket(state) => state.on_refusal(quota, now),
-            Self::Gcra(state) => state.on_refusal(quota, now),
-            Self::LeakyBucket(state) => state.on_refusal(quota, now),
-            Self::SlidingWindow(state) => state.on_refusal(quota, now),
-            Self::FixedWindow(state) => state.on_refusal(quota, now),
-        }
-    }
-
-    fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
-        match self {
-            Self::TokenBucket(state) => state.give_back(quota, permits, granted_at, now),
-            Self::Gcra(state) => state.give_back(quota, permits, granted_at, now),
-            Self::LeakyBucket(state) => state.give_back(quota, permits, granted_at, now),
-            Self::SlidingWindow(state) => state.give_back(quota, permits, granted_at),
-            Self::FixedWindow(state) => state.give_back(quota, permits, granted_at),
-        }
-    }
-
-    fn full_at(&self, quota: &Quota) -> Timestamp {
-        match self {
-            Self::TokenBucket(state) => state.full_at(quota),
-            Self::Gcra(state) => state.full_at(quota),
-            Self::LeakyBucket(state) => state.full_at(quota),
-            Self::SlidingWindow(state) => state.full_at(quota),
-            Self::FixedWindow(state) => state.full_at(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::MAX_RATE;
     use crate::limit::calendar::{Calendar, Unit};
-    use crate::limit::leaky_bucket::Queue;
+    use crate::limit::{MAX_RATE, examples};
 
     #[test]
     fn bucket_used_once_takes_24_bytes() {
         assert_eq!(size_of::<BucketState>(), 24);
-        for algorithm in algorithms() {
+        for algorithm in examples(10) {
             let quota = Quota::new(10, 86_400_000, algorithm).expect("a quota");
             let mut state = BucketState::EMPTY;
             state.charge(&quota, 1, Timestamp::from_millis(1_700_000_000_000));
@@ -251,14 +209,8 @@ mod tests {
         }
     }
 
-    fn algorithms() -> [Algorithm; 5] {
-        [
-            Algorithm::TokenBucket,
-            Algorithm::Gcra { burst: 10 },
-            Algorithm::LeakyBucket(Queue { length: 10, max_wait: 600_000 }),
-            Algorithm::SlidingWindow { segments: 4 },
-            Algorithm::FixedWindow(Calendar::new(Unit::Minute, "UTC").expect("a calendar")),
-        ]
+    fn any_algorithm() -> impl Strategy<Value = Algorithm> {
+        prop::sample::select(examples(10).collect::<Vec<_>>())
     }
 
     /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone.
@@ -271,20 +223,22 @@ mod tests {
     #[test]
     fn numbers_of_no_bucket_are_rejected() {
         let now = Timestamp::from_millis(1_700_000_000_000);
-        for (index, numbers) in [
-            (0, &[1_000][..]),              // no time after the interval
-            (0, &[1_000, 0, -5, 0]),        // a grant of nothing
-            (0, &[1_000, 0, -5, 1, -6, 1]), // not in order
-            (0, &[-1, 0]),                  // no interval
-            (1, &[0, 0, 1, 0]),             // parts of nothing
-            (1, &[0, 1_000, 1, 1_000]),     // parts of more than a permit
-            (1, &[0, 1_000, 1, 0, 1]),      // one number too many
-            (3, &[5]),                      // a counter without permits
-            (4, &[i64::MIN, i64::MAX]),     // too many permits
-            (4, &[0; MAX_NUMBERS + 1]),
+        let (bucket, gcra) = (Algorithm::TokenBucket, Algorithm::Gcra { burst: 10 });
+        let fixed = Algorithm::FixedWindow(Calendar::utc(Unit::Minute));
+        for (algorithm, numbers) in [
+            (bucket, &[1_000][..]),                           // no time after the interval
+            (bucket, &[1_000, 0, -5, 0]),                     // a grant of nothing
+            (bucket, &[1_000, 0, -5, 1, -6, 1]),              // not in order
+            (bucket, &[-1, 0]),                               // no interval
+            (gcra, &[0, 0, 1, 0]),                            // parts of nothing
+            (gcra, &[0, 1_000, 1, 1_000]),                    // parts of more than a permit
+            (gcra, &[0, 1_000, 1, 0, 1]),                     // one number too many
+            (Algorithm::SlidingWindow { segments: 4 }, &[5]), // a counter without permits
+            (fixed, &[i64::MIN, i64::MAX]),                   // too many permits
+            (fixed, &[0; MAX_NUMBERS + 1]),
         ] {
-            let quota = Quota::new(10, 60_000, algorithms()[index]).expect("a quota");
-            assert!(BucketState::from_numbers(&quota, numbers, now).is_none(), "{index}: {numbers:?}");
+            let quota = Quota::new(10, 60_000, algorithm).expect("a quota");
+            assert!(BucketState::from_numbers(&quota, numbers, now).is_none(), "{algorithm:?}: {numbers:?}");
         }
     }
 
@@ -295,11 +249,18 @@ mod tests {
         /// clocks.
         #[test]
         fn transferred_bucket_decides_like_the_original(
-            life in lives(), index in 0..5_usize, rate in 1..8_u64, ahead in 0..100_000_u64,
+            life in lives(), algorithm in any_algorithm(), rate in 1..8_u64, ahead in 0..100_000_u64,
         ) {
-            let quota = Quota::new(rate, 60_000, algorithms()[index]).expect("a quota");
-            // Segments begin at the same distance.
-            let ahead = [ahead, ahead, ahead, ahead / 15_000 * 15_000, 0][index];
+            let quota = Quota::new(rate, 60_000, algorithm).expect("a quota");
+            let ahead = match algorithm {
+                // Segments begin at the same distance.
+                Algorithm::SlidingWindow { segments } => {
+                    let segment = 60_000 / u64::from(segments);
+                    ahead / segment * segment
+                }
+                Algorithm::FixedWindow(_) => 0,
+                _ => ahead,
+            };
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
             for (passes, permits, ..) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
@@ -318,8 +279,10 @@ mod tests {
         }
 
         #[test]
-        fn packed_bucket_decides_like_the_unpacked(life in lives(), index in 0..5_usize, rates in (1..8_u64, 1..8_u64)) {
-            let quota = |rate, interval| Quota::new(rate, interval, algorithms()[index]).expect("a quota");
+        fn packed_bucket_decides_like_the_unpacked(
+            life in lives(), algorithm in any_algorithm(), rates in (1..8_u64, 1..8_u64),
+        ) {
+            let quota = |rate, interval| Quota::new(rate, interval, algorithm).expect("a quota");
             // The other rule's interval does not fit into 32 bits.
             let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);

@@ -19,6 +19,7 @@ use std::sync::{Arc, LazyLock};
 use arc_swap::ArcSwap;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use self::boundary::window_bounds;
 pub use self::span::{Span, Window};
@@ -45,8 +46,16 @@ words! {
 
 /// A unit in a time zone. There are few calendars, and they are never freed: copying one is free, and all limits with
 /// the same calendar share its cache.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(into = "WrittenCalendar", try_from = "WrittenCalendar")]
 pub struct Calendar(&'static CalendarData);
+
+/// A calendar as a handover writes it.
+#[derive(Serialize, Deserialize)]
+struct WrittenCalendar {
+    unit: Unit,
+    zone: String,
+}
 
 struct CalendarData {
     unit: Unit,
@@ -90,12 +99,22 @@ impl Calendar {
     pub fn new(unit: Unit, zone: &str) -> Result<Self, UnknownZone> {
         let rules = ZONES.get(zone).map_err(|_| UnknownZone(zone.to_owned()))?;
         let zone = rules.iana_name().unwrap_or(zone).to_owned();
+        Ok(Self::shared(unit, &zone, rules))
+    }
+
+    /// Creates the calendar of a unit in UTC.
+    pub fn utc(unit: Unit) -> Self {
+        Self::shared(unit, "UTC", TimeZone::UTC)
+    }
+
+    fn shared(unit: Unit, zone: &str, rules: TimeZone) -> Self {
         let leak_data = || {
-            let data = CalendarData { unit, zone: zone.clone(), rules, cached: ArcSwap::from_pointee(Span::default()) };
+            let (zone, cached) = (zone.to_owned(), ArcSwap::from_pointee(Span::default()));
+            let data = CalendarData { unit, zone, rules, cached };
             // At most one calendar for each unit and zone is leaked.
             Self(Box::leak(Box::new(data)))
         };
-        Ok(*CALENDARS.lock().entry((unit, zone.clone())).or_insert_with(leak_data))
+        *CALENDARS.lock().entry((unit, zone.to_owned())).or_insert_with(leak_data)
     }
 
     /// Returns the names of all time zones.
@@ -141,6 +160,20 @@ impl Calendar {
         let span = Span([before(previous), previous, start, end, around(end).1]);
         self.0.cached.store(Arc::new(span));
         span
+    }
+}
+
+impl From<Calendar> for WrittenCalendar {
+    fn from(calendar: Calendar) -> Self {
+        Self { unit: calendar.unit(), zone: calendar.zone().to_owned() }
+    }
+}
+
+impl TryFrom<WrittenCalendar> for Calendar {
+    type Error = UnknownZone;
+
+    fn try_from(written: WrittenCalendar) -> Result<Self, UnknownZone> {
+        Self::new(written.unit, &written.zone)
     }
 }
 
