@@ -6,7 +6,7 @@ use super::Redis;
 use super::hash_slots::hash_slot_of_key;
 use super::node::NodeConnection;
 use super::routing::Call;
-use super::script::buckets::redisson_mode;
+use super::script::algorithms::redisson_mode;
 use super::script::keys;
 use crate::limit::{Mode, RateConfig};
 use crate::store::StoreError;

@@ -3,12 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use itoa::Integer;
-
+use super::algorithms::ScriptArgs;
 use super::keys;
 use crate::clock::Timestamp;
-use crate::limit::redisson::Sharing;
-use crate::limit::{Algorithm, Charge, ClientId, Limiter, Mode};
+use crate::limit::{Algorithm, Charge, ClientId, Limiter};
 use crate::store::settings::KeySecret;
 
 /// The buckets of a call, without duplicates.
@@ -126,25 +124,9 @@ impl Buckets {
     pub(crate) fn limiter_args(&self, near: Timestamp) -> String {
         let mut args = ScriptArgs(String::with_capacity(40 * self.limiters.len()));
         for entry in &self.limiters {
-            arguments(&entry.limiter, near, &mut args);
-            args.number(entry.clients.len());
+            args.limiter(&entry.limiter, near).number(entry.clients.len());
         }
         args.0
-    }
-}
-
-/// Arguments of the script, each with a trailing space.
-struct ScriptArgs(String);
-
-impl ScriptArgs {
-    fn arg(&mut self, word: &str) -> &mut Self {
-        self.0.push_str(word);
-        self.0.push(' ');
-        self
-    }
-
-    fn number(&mut self, number: impl Integer) -> &mut Self {
-        self.arg(itoa::Buffer::new().format(number))
     }
 }
 
@@ -152,48 +134,5 @@ impl BucketIndex {
     /// Returns the number of the bucket, given the number of each limiter's first bucket.
     pub(crate) fn number(self, first_numbers: &[usize]) -> usize {
         first_numbers[self.limiter] + self.bucket
-    }
-}
-
-/// Adds the arguments of a limiter: the name of the algorithm, and its parameters.
-fn arguments(limiter: &Limiter, near: Timestamp, call: &mut ScriptArgs) {
-    let quota = &limiter.quota;
-    call.arg(quota.algorithm().name());
-    match quota.algorithm() {
-        Algorithm::TokenBucket => {
-            call.number(quota.rate()).number(quota.interval());
-        }
-        Algorithm::Gcra { burst } => {
-            call.number(quota.rate()).number(quota.interval()).number(burst);
-        }
-        Algorithm::LeakyBucket(queue) => {
-            call.number(quota.rate()).number(quota.interval()).number(queue.length).number(queue.max_wait);
-        }
-        Algorithm::SlidingWindow { segments } => {
-            call.number(quota.rate()).number(quota.interval()).number(segments);
-        }
-        Algorithm::FixedWindow(calendar) => {
-            call.number(quota.rate());
-            for boundary in calendar.span(near).0 {
-                call.number(boundary.as_millis());
-            }
-        }
-        Algorithm::Redisson(Sharing::Configure) => {
-            call.arg("configure").arg(redisson_mode(limiter.mode)).number(quota.rate()).number(quota.interval());
-        }
-        Algorithm::Redisson(Sharing::Adopt(mode)) => {
-            call.arg("adopt").arg(mode.map_or("", redisson_mode)).arg("").arg("");
-        }
-        Algorithm::Redisson(Sharing::Library) => {
-            call.arg("library").arg("").arg("").arg("");
-        }
-    }
-}
-
-/// Returns Redisson's number of a mode.
-pub(crate) fn redisson_mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Overall => "0",
-        Mode::PerClient => "1",
     }
 }

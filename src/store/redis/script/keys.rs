@@ -11,6 +11,7 @@ use arc_swap::ArcSwapOption;
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, SetOptions};
 
+use super::algorithms::key_suffix;
 use crate::limit::{Algorithm, ClientId, Limiter};
 use crate::store::settings::{KeySecret, RedisSettings};
 
@@ -47,18 +48,6 @@ pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     }
 }
 
-/// Returns the part of a key that separates the buckets of different algorithms. Empty for
-/// `token_bucket`.
-fn suffix(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::TokenBucket | Algorithm::Redisson(_) => "",
-        Algorithm::Gcra { .. } => ":gcra",
-        Algorithm::LeakyBucket(_) => ":slots",
-        Algorithm::SlidingWindow { .. } => ":segments",
-        Algorithm::FixedWindow(_) => ":window",
-    }
-}
-
 /// Calls `each` with the keys of a limiter's buckets, in the order of the script. `key` is the buffer for each key.
 pub(crate) fn for_each(
     limiter: &Limiter,
@@ -76,7 +65,7 @@ pub(crate) fn for_each(
             continue;
         }
         write_name(limiter, id.as_ref(), key);
-        key.push_str(suffix(algorithm));
+        key.push_str(key_suffix(algorithm));
         id.iter().for_each(|id| write_client(id, secret, key));
         each(key);
     }
@@ -154,7 +143,7 @@ impl BucketKeys {
             return Self { starts: ["permits", "value", "tidegate"].map(start).into(), pattern: glob(&pattern) + "*" };
         }
         let [tag, rest] = limiter.split_at_part_number();
-        let rest = format!("{rest}{}:", suffix(algorithm));
+        let rest = format!("{rest}{}:", key_suffix(algorithm));
         let pattern = format!("{}*{}*", glob(tag), glob(&rest));
         Self { starts: vec![[tag.to_owned(), rest]], pattern }
     }
@@ -227,8 +216,10 @@ impl SharedSecret {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
-    use crate::limit::{Mode, Quota};
+    use crate::limit::{AlgorithmName, Mode, Quota, examples};
 
     fn all_of(limiter: &Limiter, clients: &[Option<ClientId>]) -> Vec<String> {
         let (mut keys, secret) = (Vec::new(), KeySecret::derive(b"a secret of these tests"));
@@ -246,8 +237,10 @@ mod tests {
 
     #[test]
     fn algorithms_share_no_keys() {
-        assert_eq!(key_of("{tidegate:rest}:total", Algorithm::TokenBucket, None), "{tidegate:rest}:total");
-        assert_eq!(key_of("{tidegate:rest}:total", Algorithm::Gcra { burst: 1 }, None), "{tidegate:rest}:total:gcra");
+        let keys = examples(1).map(|algorithm| key_of("{tidegate:rest}:total", algorithm, None));
+        let keys: BTreeSet<String> = keys.collect();
+        assert_eq!(keys.len(), AlgorithmName::ALL.len(), "{keys:?}");
+        assert!(keys.contains("{tidegate:rest}:total") && keys.contains("{tidegate:rest}:total:gcra"), "{keys:?}");
     }
 
     #[test]

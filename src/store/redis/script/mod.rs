@@ -8,6 +8,7 @@
 //! The library and its function are named after the digest of the source, so that gateways of different versions can
 //! use one Redis. Old libraries are not deleted, since another gateway may still call them; each takes about 70 kB.
 
+pub(super) mod algorithms;
 pub(super) mod batch;
 pub(super) mod buckets;
 pub(super) mod keys;
@@ -24,7 +25,8 @@ use crate::store::StoreError;
 
 /// The script for decisions, refunds and the operations of the library.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    let algorithms: String = ALGORITHMS.iter().map(|file| format!("do\n{file}end\n")).collect();
+    // Each file has its own scope: their order does not matter.
+    let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
     let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
@@ -34,16 +36,6 @@ const BEGIN: &str = "local algorithms = {}";
 
 /// Precedes all other files.
 const SHARED: &str = include_str!("../../../../lua/shared.lua");
-
-/// One file for each algorithm, each in its own scope: their order does not matter.
-const ALGORITHMS: [&str; 6] = [
-    include_str!("../../../../lua/token_bucket.lua"),
-    include_str!("../../../../lua/gcra.lua"),
-    include_str!("../../../../lua/leaky_bucket.lua"),
-    include_str!("../../../../lua/sliding_window.lua"),
-    include_str!("../../../../lua/fixed_window.lua"),
-    include_str!("../../../../lua/redisson.lua"),
-];
 
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");

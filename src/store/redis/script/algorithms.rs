@@ -1,0 +1,83 @@
+//! The algorithms in Redis: their Lua files, their keys, and their arguments of the script.
+
+use itoa::Integer;
+
+use crate::clock::Timestamp;
+use crate::limit::redisson::Sharing;
+use crate::limit::{Algorithm, AlgorithmName, Limiter, Mode};
+
+/// The Lua file of the limiters that are shared with Redisson.
+const REDISSON: &str = include_str!("../../../../lua/redisson.lua");
+
+/// Arguments of the script, each with a trailing space.
+pub(super) struct ScriptArgs(pub(super) String);
+
+/// Returns the Lua files of all algorithms.
+pub(super) fn lua_files() -> impl Iterator<Item = &'static str> {
+    let file = |name: &AlgorithmName| match name {
+        AlgorithmName::TokenBucket => include_str!("../../../../lua/token_bucket.lua"),
+        AlgorithmName::Gcra => include_str!("../../../../lua/gcra.lua"),
+        AlgorithmName::LeakyBucket => include_str!("../../../../lua/leaky_bucket.lua"),
+        AlgorithmName::FixedWindow => include_str!("../../../../lua/fixed_window.lua"),
+        AlgorithmName::SlidingWindow => include_str!("../../../../lua/sliding_window.lua"),
+    };
+    AlgorithmName::ALL.iter().map(file).chain([REDISSON])
+}
+
+/// Returns the part of a key that separates the buckets of different algorithms. Empty for `token_bucket`.
+pub(super) const fn key_suffix(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::TokenBucket | Algorithm::Redisson(_) => "",
+        Algorithm::Gcra { .. } => ":gcra",
+        Algorithm::LeakyBucket(_) => ":slots",
+        Algorithm::SlidingWindow { .. } => ":segments",
+        Algorithm::FixedWindow(_) => ":window",
+    }
+}
+
+/// Returns Redisson's number of a mode.
+pub(crate) fn redisson_mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Overall => "0",
+        Mode::PerClient => "1",
+    }
+}
+
+impl ScriptArgs {
+    /// Adds the arguments of a limiter: the name of the algorithm, and its parameters. Calendar limits get the
+    /// boundaries around `near`.
+    pub(super) fn limiter(&mut self, limiter: &Limiter, near: Timestamp) -> &mut Self {
+        let quota = &limiter.quota;
+        let (rate, interval) = (quota.rate(), quota.interval());
+        self.word(quota.algorithm().name());
+        match quota.algorithm() {
+            Algorithm::TokenBucket => self.number(rate).number(interval),
+            Algorithm::Gcra { burst } => self.number(rate).number(interval).number(burst),
+            Algorithm::LeakyBucket(queue) => {
+                self.number(rate).number(interval).number(queue.length).number(queue.max_wait)
+            }
+            Algorithm::SlidingWindow { segments } => self.number(rate).number(interval).number(segments),
+            Algorithm::FixedWindow(calendar) => {
+                let boundaries = calendar.span(near).0;
+                boundaries.iter().fold(self.number(rate), |args, boundary| args.number(boundary.as_millis()))
+            }
+            Algorithm::Redisson(Sharing::Configure) => {
+                self.word("configure").word(redisson_mode(limiter.mode)).number(rate).number(interval)
+            }
+            Algorithm::Redisson(Sharing::Adopt(mode)) => {
+                self.word("adopt").word(mode.map_or("", redisson_mode)).word("").word("")
+            }
+            Algorithm::Redisson(Sharing::Library) => self.word("library").word("").word("").word(""),
+        }
+    }
+
+    pub(super) fn number(&mut self, number: impl Integer) -> &mut Self {
+        self.word(itoa::Buffer::new().format(number))
+    }
+
+    fn word(&mut self, word: &str) -> &mut Self {
+        self.0.push_str(word);
+        self.0.push(' ');
+        self
+    }
+}
