@@ -6,8 +6,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
-use crate::limit::calendar::{Calendar, Unit};
-use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
 use crate::store::fallback::debts::{Debt, Payment};
@@ -52,14 +50,17 @@ pub(super) enum WrittenMode {
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(untagged)]
 enum WrittenAlgorithm {
-    TokenBucket,
-    Gcra { burst: u32 },
-    LeakyBucket { length: u32, max_wait: u64 },
+    Own(Algorithm),
+    Shared(SharedAlgorithm),
+}
+
+/// The algorithm of a limiter that Redisson clients use, and whose rate is in the rule file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SharedAlgorithm {
     Redisson,
-    SlidingWindow { segments: u32 },
-    FixedWindow { unit: String, zone: String },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -124,16 +125,9 @@ impl WrittenLimiter {
     fn of(limiter: &Limiter) -> Option<Self> {
         let quota = &limiter.quota;
         let algorithm = match quota.algorithm() {
-            Algorithm::TokenBucket => WrittenAlgorithm::TokenBucket,
-            Algorithm::Gcra { burst } => WrittenAlgorithm::Gcra { burst },
-            Algorithm::LeakyBucket(Queue { length, max_wait }) => WrittenAlgorithm::LeakyBucket { length, max_wait },
-            Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Redisson,
+            Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Shared(SharedAlgorithm::Redisson),
             Algorithm::Redisson(_) => return None,
-            Algorithm::SlidingWindow { segments } => WrittenAlgorithm::SlidingWindow { segments },
-            Algorithm::FixedWindow(calendar) => WrittenAlgorithm::FixedWindow {
-                unit: calendar.unit().name().to_owned(),
-                zone: calendar.zone().to_owned(),
-            },
+            own => WrittenAlgorithm::Own(own),
         };
         Some(Self {
             name: limiter.name.clone(),
@@ -147,15 +141,8 @@ impl WrittenLimiter {
 
     fn read(self) -> Option<Limiter> {
         let algorithm = match self.algorithm {
-            WrittenAlgorithm::TokenBucket => Algorithm::TokenBucket,
-            WrittenAlgorithm::Gcra { burst } => Algorithm::Gcra { burst },
-            WrittenAlgorithm::LeakyBucket { length, max_wait } => Algorithm::LeakyBucket(Queue { length, max_wait }),
-            WrittenAlgorithm::Redisson => Algorithm::Redisson(Sharing::Configure),
-            WrittenAlgorithm::SlidingWindow { segments } => Algorithm::SlidingWindow { segments },
-            WrittenAlgorithm::FixedWindow { unit, zone } => {
-                let unit = Unit::from_name(&unit)?;
-                Algorithm::FixedWindow(Calendar::new(unit, &zone).ok()?)
-            }
+            WrittenAlgorithm::Own(own) => own,
+            WrittenAlgorithm::Shared(SharedAlgorithm::Redisson) => Algorithm::Redisson(Sharing::Configure),
         };
         let quota = Quota::new(self.rate.into(), self.interval, algorithm).ok()?;
         if self.name.len() > MAX_NAME || self.partitions.is_some_and(|partitions| partitions > MAX_PARTITIONS) {
@@ -219,4 +206,22 @@ pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = hex.as_bytes().as_chunks();
     let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
     rest.is_empty().then(|| pairs.iter().map(byte).collect::<Option<_>>()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gateways of other versions write and read this text.
+    #[test]
+    fn written_limiters_keep_their_format() {
+        for algorithm in [r#"{"gcra":{"burst":12}}"#, r#""token_bucket""#, r#""redisson""#] {
+            let start = r#"{"name":"{a}:l","mode":"OVERALL","rate":5,"interval":86400000,"algorithm":"#;
+            let text = format!(r#"{start}{algorithm},"partitions":null}}"#);
+            let written: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
+            let limiter = written.read().unwrap_or_else(|| panic!("not a limiter: {text}"));
+            let written = WrittenLimiter::of(&limiter).expect("a limiter with a rate");
+            assert_eq!(serde_json::to_string(&written).expect("a text"), text);
+        }
+    }
 }
