@@ -9,8 +9,7 @@ use std::hint::black_box;
 use criterion::Criterion;
 use tidegate::Timestamp;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, BucketState, Quota};
+use tidegate::internals::limit::{Algorithm, BucketState, Quota, examples};
 
 const INTERVAL: u64 = 60_000;
 const START: u64 = 1_700_000_000_000;
@@ -30,11 +29,11 @@ fn quotas() -> Result<Vec<(String, Quota)>, Box<dyn Error>> {
     for rate in [10, 512, 100_000] {
         quotas.push((format!("token_bucket {rate}"), Quota::new(rate, INTERVAL, Algorithm::TokenBucket)?));
     }
+    for algorithm in examples(100) {
+        quotas.push((algorithm.name().to_owned(), Quota::new(1_000, INTERVAL, algorithm)?));
+    }
     for (name, algorithm) in [
-        ("gcra", Algorithm::Gcra { burst: 100 }),
-        ("leaky_bucket", Algorithm::LeakyBucket(Queue { length: 100, max_wait: INTERVAL })),
         ("sliding_window of 60", Algorithm::SlidingWindow { segments: 60 }),
-        ("fixed_window, minute", Algorithm::FixedWindow(Calendar::new(Unit::Minute, "UTC")?)),
         ("fixed_window, day in Rome", Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome")?)),
     ] {
         quotas.push((name.to_owned(), Quota::new(1_000, INTERVAL, algorithm)?));

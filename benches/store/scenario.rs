@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate::Mode;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Limiter, MAX_RATE, Quota};
+use tidegate::internals::limit::{Algorithm, Limiter, MAX_RATE, Quota, examples};
 
 use super::Result;
 
@@ -57,18 +55,11 @@ pub fn curves() -> Result<Vec<Scenario>> {
 
 /// Returns a scenario with one bucket for each algorithm.
 pub fn algorithms() -> Result<Vec<Scenario>> {
-    let algorithms = [
-        Algorithm::TokenBucket,
-        Algorithm::Gcra { burst: MAX_RATE },
-        Algorithm::LeakyBucket(Queue { length: MAX_RATE, max_wait: INTERVAL }),
-        Algorithm::SlidingWindow { segments: 10 },
-        Algorithm::FixedWindow(Calendar::new(Unit::Minute, "UTC")?),
-    ];
     let scenario = |algorithm: Algorithm| {
         let overall = Some(Quota::new(PLENTY, INTERVAL, algorithm)?);
         Ok(Scenario { name: algorithm.name(), kind: Kind::Granted, overall, per_client: None })
     };
-    algorithms.into_iter().map(scenario).collect()
+    examples(MAX_RATE).map(scenario).collect()
 }
 
 /// Returns the scenarios that check the limits: short intervals, and rates below the demand.

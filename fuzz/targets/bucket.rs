@@ -12,7 +12,7 @@ use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait};
+use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
 use tidegate::internals::store::settings::KeySecret;
 use tidegate::{Mode, Timestamp};
 
@@ -170,7 +170,7 @@ impl Subject {
                     Algorithm::FixedWindow(_) if at / interval != start / interval => break,
                     Algorithm::LeakyBucket(_) => break,
                     _ if at - start >= interval => break,
-                    _ => rate,
+                    _ => self.quota.worst_case(),
                 };
                 assert!(sum <= limit, "{sum} granted between {start} and {at}, limit {limit}: {granted:?}");
             }
@@ -179,15 +179,20 @@ impl Subject {
 }
 
 fn subjects() -> Vec<Subject> {
-    let minute = Calendar::new(Unit::Minute, "UTC").expect("a calendar");
-    vec![
+    let minute = Calendar::utc(Unit::Minute);
+    let mut subjects = vec![
         Subject::new("few", 10, Algorithm::TokenBucket, (1, 7_000)),
         Subject::new("many", 1_000_000, Algorithm::TokenBucket, (1_000, 250)),
         Subject::new("segments", 10, Algorithm::SlidingWindow { segments: 6 }, (1, 7_000)),
         Subject::new("window", 10, Algorithm::FixedWindow(minute), (1, 7_000)),
         Subject::new("burst", 10, Algorithm::Gcra { burst: 4 }, (1, 1_000)),
         Subject::new("slots", 10, Algorithm::LeakyBucket(Queue { length: 4, max_wait: INTERVAL }), (1, 1_000)),
-    ]
+    ];
+    // The first byte of a file in the corpus is an index into this list, so other algorithms are at its end.
+    let known: Vec<&str> = subjects.iter().map(|subject: &Subject| subject.quota.algorithm().name()).collect();
+    let others = examples(4).filter(|algorithm| !known.contains(&algorithm.name()));
+    subjects.extend(others.map(|algorithm| Subject::new(algorithm.name(), 10, algorithm, (1, 7_000))));
+    subjects
 }
 
 /// Damages a bucket. Four bytes select each kind of damage and its place.

@@ -6,9 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Outcome, Quota};
+use tidegate::internals::limit::{Algorithm, Charge, Outcome, Quota, examples};
 use tidegate::internals::store::Memory;
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::internals::{ReplayStore, StoreInternals};
@@ -74,25 +72,16 @@ fn calls(server: &RedisServer) -> u64 {
 
 /// Returns quotas of all algorithms; with a rate above 512, grants share entries.
 fn quotas() -> Vec<Quota> {
-    let queue = Queue { length: 3, max_wait: INTERVAL };
-    let minute = Calendar::new(Unit::Minute, "UTC").expect("a calendar");
-    let algorithms = [
-        (5, Algorithm::TokenBucket),
-        (700, Algorithm::TokenBucket),
-        (5, Algorithm::Gcra { burst: 4 }),
-        (7, Algorithm::LeakyBucket(queue)),
-        (6, Algorithm::SlidingWindow { segments: 5 }),
-        (4, Algorithm::FixedWindow(minute)),
-    ];
-    algorithms.map(|(rate, algorithm)| Quota::new(rate, INTERVAL, algorithm).expect("a quota")).into()
+    let quota = |rate, algorithm| Quota::new(rate, INTERVAL, algorithm).expect("a quota");
+    examples(4).map(|algorithm| quota(5, algorithm)).chain([quota(700, Algorithm::TokenBucket)]).collect()
 }
 
 /// The charges of one request: the buckets, the clients, the permits, and whether they are shadows.
 type Asks = Vec<(usize, u8, u32, bool)>;
 
-fn asks() -> impl Strategy<Value = Asks> {
+fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
-    let ask = (0..6_usize, 0..3_u8, permits, prop::bool::weighted(0.15));
+    let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15));
     prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
         asks.sort_by_key(|(bucket, ..)| *bucket);
         asks.dedup_by_key(|(bucket, ..)| *bucket);
@@ -102,9 +91,9 @@ fn asks() -> impl Strategy<Value = Asks> {
 
 /// Generates concurrent requests, many of them equal, and the time since the previous ones, which is negative if the clock
 /// goes back.
-fn round() -> impl Strategy<Value = (i64, Vec<Asks>)> {
+fn round(buckets: usize) -> impl Strategy<Value = (i64, Vec<Asks>)> {
     let passes = prop_oneof![3 => Just(0), 5 => 0..=20_000_i64, 2 => 0..=120_000_i64, 1 => -90_000..=0_i64];
-    let alike = (asks(), 1..=9_usize).prop_map(|(asks, count)| vec![asks; count]);
+    let alike = (asks(buckets), 1..=9_usize).prop_map(|(asks, count)| vec![asks; count]);
     (passes, prop::collection::vec(alike, 1..8).prop_map(|groups| groups.concat()))
 }
 
@@ -114,7 +103,7 @@ fn concurrent_requests_are_decided_like_sequential_ones() {
     let (runtime, redis, quotas) = (runtime(), replay_store(&server), quotas());
     let clock = Arc::new(ManualClock::default());
     let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
-    let outcome = config(96).run(&prop::collection::vec(round(), 1..12), |rounds| {
+    let outcome = config(96).run(&prop::collection::vec(round(quotas.len()), 1..12), |rounds| {
         let (name, mut now) = (fresh_name(), START);
         for (passes, requests) in rounds {
             now = now.saturating_add_signed(passes);

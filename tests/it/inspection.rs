@@ -5,10 +5,8 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::redisson::Sharing;
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait};
+use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
 use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Mode, Timestamp};
 
@@ -17,15 +15,8 @@ use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{adopted, charge_of, per_client};
 
 /// All algorithms; the embedded store decides the shared limiter as a token bucket.
-fn algorithms() -> [Algorithm; 6] {
-    [
-        Algorithm::TokenBucket,
-        Algorithm::Gcra { burst: 12 },
-        Algorithm::LeakyBucket(Queue { length: 8, max_wait: 600_000 }),
-        Algorithm::SlidingWindow { segments: 5 },
-        Algorithm::FixedWindow(Calendar::new(Unit::Hour, "Europe/Rome").expect("a calendar")),
-        Algorithm::Redisson(Sharing::Configure),
-    ]
+fn algorithms() -> impl Iterator<Item = Algorithm> {
+    examples(12).chain([Algorithm::Redisson(Sharing::Configure)])
 }
 
 /// A random step: time passes, then a request takes permits, or the bucket is reset.
@@ -122,7 +113,8 @@ fn inspection_announces_the_next_decision() {
 #[test]
 fn unused_bucket_is_full() {
     let stores = Stores::start();
-    for (store, algorithm) in stores.all.iter().flat_map(|store| algorithms().map(|algorithm| (store, algorithm))) {
+    for (store, algorithm) in stores.all.iter().flat_map(|store| algorithms().map(move |algorithm| (store, algorithm)))
+    {
         let quota = Quota::new(5, 60_000, algorithm).expect("a quota");
         let inspected = stores.inspect(store, &charge_of(&fresh_name(), Some(b"c"), quota, 1), START);
         assert_eq!((inspected.used, inspected.wait, inspected.expires_at), (0, Wait::Now, None), "{algorithm:?}");
@@ -136,7 +128,8 @@ const NAMES: [&str; 6] = ["{N:r}:l", "{N:r}:l2", "{N:r2}:l", "{N:*}:l", "{N:r[a-
 #[test]
 fn limit_reset_spares_other_limits() {
     let stores = Stores::start();
-    for (store, algorithm) in stores.all.iter().flat_map(|store| algorithms().map(|algorithm| (store, algorithm))) {
+    for (store, algorithm) in stores.all.iter().flat_map(|store| algorithms().map(move |algorithm| (store, algorithm)))
+    {
         let (quota, own) = (Quota::new(5, 60_000, algorithm).expect("a quota"), fresh_name());
         let names = NAMES.map(|name| name.replace('N', &own));
         let charge = |name: &str, client: u32| {

@@ -1,9 +1,10 @@
 //! The keys of many clients that send one request each.
 
+use std::sync::Arc;
+
 use deadpool_redis::redis::cmd;
 use tidegate::internals::StoreInternals;
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Quota};
+use tidegate::internals::limit::{Algorithm, Quota, examples};
 use tokio::task::JoinSet;
 
 use crate::support::charge_of;
@@ -15,16 +16,12 @@ const CLIENTS: u32 = 20_000;
 async fn keys_of_one_time_clients_expire() {
     let Some(redis) = RedisServer::start() else { return };
     let store = redis.store();
-    let queue = Queue { length: 1, max_wait: 10 };
-    let algorithms = [
-        Algorithm::TokenBucket,
-        Algorithm::Gcra { burst: 5 },
-        Algorithm::LeakyBucket(queue),
-        Algorithm::SlidingWindow { segments: 4 },
-    ];
+    // The keys of a fixed window can last longer than the test.
+    let algorithms = examples(5).filter(|algorithm| !matches!(algorithm, Algorithm::FixedWindow(_)));
+    let algorithms: Arc<[Algorithm]> = algorithms.collect();
     let mut asking = JoinSet::new();
     for worker in 0..32 {
-        let store = store.clone();
+        let (store, algorithms) = (store.clone(), Arc::clone(&algorithms));
         asking.spawn(async move {
             for client in (worker..CLIENTS).step_by(32) {
                 let algorithm = algorithms[client as usize % algorithms.len()];

@@ -2,9 +2,8 @@
 
 use deadpool_redis::redis::{Connection, cmd};
 use tidegate::internals::StoreInternals;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Quota};
+use tidegate::internals::limit::{Algorithm, Charge, Quota, examples};
 
 use crate::laws::{START, Stores};
 use crate::support::charge_of;
@@ -12,14 +11,7 @@ use crate::support::redis::{RedisServer, fresh_name};
 
 /// Returns sixteen charges, one of which needs the last permit of its bucket.
 fn sixteen(name: &str, scarce: usize) -> Vec<Charge> {
-    let queue = Queue { length: 100, max_wait: 600_000 };
-    let algorithms = [
-        Algorithm::TokenBucket,
-        Algorithm::Gcra { burst: 9 },
-        Algorithm::LeakyBucket(queue),
-        Algorithm::SlidingWindow { segments: 5 },
-        Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar")),
-    ];
+    let algorithms: Vec<Algorithm> = examples(9).collect();
     let charge = |number: usize| {
         let algorithm = match number == scarce {
             true => Algorithm::TokenBucket,

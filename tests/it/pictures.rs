@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tidegate::Config;
 use tidegate::internals::ConfigInternals;
-use tidegate::internals::limit::Algorithm;
 use tidegate::internals::limit::leaky_bucket::Queue;
+use tidegate::internals::limit::{Algorithm, AlgorithmName};
 use tidegate::internals::rule::{Limit, WaitPolicy};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
@@ -44,7 +44,7 @@ fn rules_on_the_algorithms_page_are_valid() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/algorithms.md")).expect("the page");
     let rules = page.lines().filter(|line| line.starts_with("- { name:"));
     let limits: Vec<_> = rules.map(|rule| format!("      {rule}\n")).collect();
-    assert_eq!(limits.len(), 5, "a rule for each algorithm");
+    assert_eq!(limits.len(), AlgorithmName::ALL.len(), "a rule for each algorithm");
     limits_of(&limits.concat());
 }
 

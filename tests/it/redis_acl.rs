@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
 use tidegate::internals::StoreInternals;
+use tidegate::internals::limit::AlgorithmName;
 use tidegate::{Mode, RateConfig, RateLimiter};
 
 use crate::support::gateway::TestGateway;
@@ -37,19 +38,16 @@ async fn documented_acl_suffices_for_all_algorithms() {
     let mut redis = server.connection();
     create_user(&mut redis);
     cmd("HSET").arg(&["mails", "rate", "1", "interval", "3600000", "type", "0"]).exec(&mut redis).expect("a limiter");
-    let own = |algorithm: &str| {
-        let limit =
-            format!("name: l, mode: OVERALL, rate: 1, interval: 1h, on_store_failure: deny, algorithm: {algorithm}");
-        (algorithm.to_owned(), limit)
+    let own = |algorithm: &AlgorithmName| {
+        let interval = if *algorithm == AlgorithmName::FixedWindow { "month" } else { "1h" };
+        let name = algorithm.name();
+        let limit = format!(
+            "name: l, mode: PER_CLIENT, client: 'query:k', rate: 1, interval: {interval}, on_store_failure: deny, \
+             algorithm: {name}"
+        );
+        (name.to_owned(), limit)
     };
-    let mut limits: Vec<(String, String)> =
-        ["token_bucket", "gcra", "sliding_window", "leaky_bucket"].into_iter().map(own).collect();
-    limits.push((
-        "fixed_window".into(),
-        "name: l, mode: PER_CLIENT, client: 'query:k', rate: 1, interval: month, on_store_failure: deny, \
-         algorithm: fixed_window"
-            .into(),
-    ));
+    let mut limits: Vec<(String, String)> = AlgorithmName::ALL.iter().map(own).collect();
     limits.push(("shared".into(), "name: l, key: mails, adopt: true, on_store_failure: deny".into()));
     let routes: String = limits
         .iter()

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tidegate::Config;
 use tidegate::internals::ConfigInternals;
+use tidegate::internals::limit::AlgorithmName;
 
 fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md")).expect("the page")
@@ -24,6 +25,17 @@ fn rules_page_is_up_to_date() {
         page() == tidegate::internals::config::reference(),
         "docs/rules.md is stale: run `cargo run --example rules`"
     );
+}
+
+#[test]
+fn docs_describe_each_algorithm() {
+    let read = |page: &str| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).expect(page);
+    let (algorithms, redis) = (read("docs/algorithms.md"), read("docs/redis.md"));
+    for name in AlgorithmName::ALL {
+        let name = name.name();
+        assert!(algorithms.contains(&format!("\n## {name}\n")), "docs/algorithms.md has no section `{name}`");
+        assert!(redis.contains(&format!("`{name}`")), "docs/redis.md has no format of `{name}`");
+    }
 }
 
 /// Returns a rule file of a gateway with one more key in this section. Without a key, the other lines have the same numbers.
