@@ -139,6 +139,13 @@ impl Clock for ManualClock {
 
 // === impl Stopwatch ===
 
+/// A measurement that starts now.
+impl Default for Stopwatch {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
 impl Stopwatch {
     /// Starts a measurement.

@@ -324,7 +324,7 @@ impl LayerState {
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
         let trusted_peer = is_proxy && !peer_is_client;
         if rules.assigns_request_ids() {
-            record.request_id = Some(request_id::request_id(request.headers(), trusted_peer));
+            record.request_id = Some(Box::new(request_id::request_id(request.headers(), trusted_peer)));
         }
         let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
         // The kinds of fields are only of use if the layer changes requests.
@@ -449,7 +449,7 @@ fn prepare_for_service<B>(
 ) {
     request.extensions_mut().insert(context);
     if let Some(id) = &record.request_id {
-        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+        request.headers_mut().insert(X_REQUEST_ID, (**id).clone());
     }
     if let Some(target) = target {
         *request.uri_mut() = target;

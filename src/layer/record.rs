@@ -80,10 +80,10 @@ pub(super) struct RequestRecord<'r> {
     client_key: Option<u128>,
     limit: Option<Arc<str>>,
     reason: Option<&'static str>,
-    /// Measures the time until the limits decide.
-    waiting: Option<Stopwatch>,
+    stopwatch: Stopwatch,
     wait: Option<Duration>,
-    pub(super) request_id: Option<HeaderValue>,
+    /// Boxed, since requests have no id by default.
+    pub(super) request_id: Option<Box<HeaderValue>>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -91,7 +91,6 @@ pub(super) struct RequestRecord<'r> {
 pub(super) struct RequestGuard<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,
-    stopwatch: Stopwatch,
     pub(super) record: RequestRecord<'r>,
     /// The handle for the report, if the request has one.
     report: Option<ReportHandle>,
@@ -112,7 +111,7 @@ impl ReportHandle {
 impl<'r> RequestGuard<'r> {
     pub(super) fn new(metrics: &'r Metrics, rules: &'r RuleSet, report: Option<ReportHandle>) -> Self {
         let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
-        Self { metrics, rules, stopwatch: Stopwatch::start(), record, report, is_finished: false }
+        Self { metrics, rules, record, report, is_finished: false }
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.
@@ -128,7 +127,7 @@ impl<'r> RequestGuard<'r> {
 
     fn record_end(&mut self, status: Option<StatusCode>) {
         self.is_finished = true;
-        let (counters, took) = (self.rules.metrics(self.record.route), self.stopwatch.elapsed());
+        let (counters, took) = (self.rules.metrics(self.record.route), self.record.stopwatch.elapsed());
         match status {
             Some(status) => counters.responded(status.as_u16(), took),
             None => {
@@ -138,9 +137,9 @@ impl<'r> RequestGuard<'r> {
         }
         if let Some(ReportHandle(slot)) = &self.report {
             let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
-            let wait = self.record.wait.or_else(|| Some(self.record.waiting.as_ref()?.elapsed()));
+            let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let (limit, request_id) = (self.record.limit.take(), self.record.request_id.clone());
+            let (limit, request_id) = (self.record.limit.take(), self.record.request_id.as_deref().cloned());
             let report = RequestReport { route, outcome, at, client, client_key, limit, reason, wait, request_id };
             _ = slot.set(report); // if the handle is reused, the first report stays
         }
@@ -168,7 +167,6 @@ impl RequestRecord<'_> {
     pub(super) fn start_decision(&mut self, charges: &Charges<'_>, store: &Store) {
         if !charges.is_empty() {
             self.outcome = RequestOutcome::Undecided;
-            self.waiting = self.is_reported.then(Stopwatch::start);
             self.record_client_key(charges, store);
         }
     }
@@ -193,7 +191,9 @@ impl RequestRecord<'_> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        self.wait = self.waiting.as_ref().map(Stopwatch::elapsed);
+        if self.is_reported && !charges.is_empty() {
+            self.wait = Some(self.stopwatch.elapsed());
+        }
         if let Err(denial) = admitted
             && self.is_reported
         {
@@ -229,7 +229,7 @@ impl RequestRecord<'_> {
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
         if let Some(id) = self.request_id.take() {
-            response.headers_mut().insert(X_REQUEST_ID, id);
+            response.headers_mut().insert(X_REQUEST_ID, *id);
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());
