@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::support::gateway::get;
 use crate::support::process::{Program, address, tidegate};
 use crate::support::wire::raw::Raw;
-use crate::support::wire::until;
 use crate::support::wire::upstream::Origin;
+use crate::support::wire::{soon, until};
 
 /// A gateway with its rule file and its logs in a folder. Dropping it removes the folder.
 struct Logging {
@@ -132,13 +132,8 @@ async fn rejected_requests_are_logged_despite_sampling() {
         assert_eq!(get(&mut client, "/limited", "").await.status(), if number == 0 { 200 } else { 429 });
     }
     assert_eq!(get(&mut client, "/none", "").await.status(), 404);
-    let all = loop {
-        let lines = logging.log("a.log");
-        if lines.contains("/none") {
-            break lines;
-        }
-        tokio::task::yield_now().await;
-    };
+    until(|| logging.log("a.log").contains("/none")).await;
+    let all = logging.log("a.log");
     let lines: Vec<Value> = all.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let count = |status: u16| lines.iter().filter(|line| line["status"] == status).count();
     assert_eq!((count(429), count(404)), (199, 1));
@@ -158,20 +153,20 @@ async fn reload_switches_formats_and_files_without_loss() {
     ];
     for (count, (access_log, name)) in switches.into_iter().enumerate() {
         logging.reload(access_log);
-        // Requests go on while the log changes.
-        let mut number = 0;
-        while !logging.log(name).contains(&format!("/{count}/")) {
-            assert_eq!(get(&mut client, &format!("/{count}/{number}"), "").await.status(), 404);
-            number += 1;
-            let is_new = |line: &str| match count {
-                0 => line.starts_with('{'),
-                1 => line.starts_with("127.0.0.1 - - ["),
-                _ => line.contains(" INFO GET /2/"),
-            };
-            if logging.log(name).lines().any(is_new) {
-                break;
+        let is_new = |line: &str| match count {
+            0 => line.starts_with('{'),
+            1 => line.starts_with("127.0.0.1 - - ["),
+            _ => line.contains(" INFO GET /2/"),
+        };
+        // Requests continue while the log changes.
+        soon(async {
+            let mut number = 0;
+            while !logging.log(name).lines().any(is_new) {
+                assert_eq!(get(&mut client, &format!("/{count}/{number}"), "").await.status(), 404);
+                number += 1;
             }
-        }
+        })
+        .await;
     }
     drop(client);
     let all = ["text.log", "new.log", "last.log"].map(|name| logging.log(name));
