@@ -59,6 +59,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
             max_body: 0,
             upgrades: Upgrades::default(),
             rate_limit_headers: RateLimitHeaders::default(),
+            quota: None,
             upstream: None,
         })
     };

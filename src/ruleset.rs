@@ -9,11 +9,12 @@ use ipnet::IpNet;
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
-use crate::limit::Limiter;
+use crate::limit::{Charge, Limiter};
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
 use crate::policy::Policy;
 use crate::route::Route;
+use crate::rule::Limit;
 use crate::rules::{Charges, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
@@ -166,6 +167,26 @@ impl RuleSet {
         Some((route, self.compiled.get(position)?))
     }
 
+    /// Returns the route whose quota a request asks for.
+    pub(crate) fn find_quota(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
+        let (position, route) = self.rules.routes.find_quota(facts)?;
+        Some((route, self.compiled.get(position)?))
+    }
+
+    /// Returns the limits that the client of a request may see, each with a charge for its bucket.
+    pub(crate) fn visible_charges<'r>(
+        &self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
+        self.rules.visible_charges(route, facts)
+    }
+
+    /// Returns the network to which a request's use of shared resources is attributed.
+    pub(crate) fn client_network(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
+        self.rules.addresses.client_network(facts, trusted_peer)
+    }
+
     pub(crate) fn charges<'r>(
         &'r self,
         route: &'r Route,
@@ -194,7 +215,7 @@ impl RuleSet {
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
-            client: self.rules.addresses.client_network(facts, context.trusted),
+            client: self.client_network(facts, context.trusted),
             max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
             upgrade,
         }

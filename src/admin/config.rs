@@ -86,6 +86,7 @@ fn show_route(route: &Route) -> Value {
         "upstream": route.upstream.as_deref(),
         "max_body_bytes": route.max_body,
         "upgrades": show_upgrades(&route.upgrades),
+        "quota": route.quota.as_ref().map(ToString::to_string),
         "headers": show_headers(route.rate_limit_headers),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     })

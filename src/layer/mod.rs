@@ -37,6 +37,7 @@
 mod active;
 mod builder;
 mod peer;
+mod quota;
 mod record;
 mod rejection;
 mod request_id;
@@ -63,6 +64,7 @@ use self::peer::MissingPeerWarning;
 #[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
+use self::quota::QuotaEndpoint;
 pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
 use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
@@ -121,6 +123,7 @@ struct LayerState {
     queues: Arc<WaitQueues>,
     metrics: Arc<Metrics>,
     options: Options,
+    quotas: Arc<QuotaEndpoint>,
     missing_peer_warning: Arc<MissingPeerWarning>,
 }
 
@@ -162,8 +165,8 @@ impl RateLimitLayer {
         store.announce_as_gateway();
         let active = Arc::new(ArcSwap::from_pointee(Active { rules, stores: Stores::new(store, 0) }));
         let (queues, missing_peer_warning) = (Arc::new(WaitQueues::new()), Arc::default());
-        let (own_store, worker) = (None, None);
-        let state = LayerState { active, own_store, worker, queues, metrics, options, missing_peer_warning };
+        let (own_store, worker, quotas) = (None, None, Arc::new(QuotaEndpoint::new()));
+        let state = LayerState { active, own_store, worker, queues, metrics, options, quotas, missing_peer_warning };
         Self { state: Arc::new(state) }
     }
 
@@ -213,6 +216,7 @@ impl RateLimitLayer {
     /// Runs the periodic maintenance of the store.
     pub(crate) fn run_maintenance(&self) {
         self.state.store(&self.state.active.load()).run_maintenance();
+        self.state.quotas.run_maintenance();
     }
 
     /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
@@ -343,6 +347,12 @@ impl LayerState {
             return Err(LocalResponse::Options); // 204
         }
         record.record_facts(rules, &facts);
+        if let Some((route, compiled)) = rules.find_quota(&facts) {
+            record.route = Some((route, compiled));
+            let client = rules.client_network(&facts, trusted_peer);
+            // Boxed, so that other requests do not pay for its memory.
+            return Err(Box::pin(self.quotas.respond((rules, store), route, &facts, client)).await);
+        }
         let found = match &screened {
             None => rules.find(&facts),
             Some(screened) => route_lookup::find(rules, request.uri(), &mut facts, screened.fault)

@@ -92,7 +92,6 @@ impl State {
     }
 
     /// Returns the permits that have not leaked out, rounded up, at `now`.
-    #[cfg(feature = "gateway")]
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         self.0.used(quota, now)
     }

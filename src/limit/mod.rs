@@ -8,7 +8,6 @@ pub(crate) mod crc16;
 mod entries;
 pub mod fixed_window;
 pub mod gcra;
-#[cfg(feature = "gateway")]
 mod inspection;
 pub mod leaky_bucket;
 #[cfg(feature = "gateway")]
@@ -31,7 +30,6 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
-#[cfg(feature = "gateway")]
 pub use self::inspection::Inspection;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;

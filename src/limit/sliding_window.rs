@@ -83,7 +83,6 @@ impl State {
     }
 
     /// Returns the permits in use at `now`.
-    #[cfg(feature = "gateway")]
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         self.0.used_after(horizon(quota, now))
     }

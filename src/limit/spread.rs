@@ -130,7 +130,6 @@ fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
 impl Charge {
     /// Returns the charge on each bucket that it may use: on each shard of its limiter; in each partition if only the hash of
     /// the client is known; otherwise on the one bucket.
-    #[cfg(feature = "gateway")]
     pub(crate) fn on_all_buckets(&self) -> Vec<Self> {
         let on = |limiter: Arc<Limiter>| Self { limiter, ..self.clone() };
         match (&self.limiter.spread, &self.client) {

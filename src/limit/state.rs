@@ -54,7 +54,6 @@ macro_rules! states {
                 }
             }
 
-            #[cfg(feature = "gateway")]
             fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
                 match self {
                     $(Self::$variant(state) => state.used(quota, now),)+
@@ -147,7 +146,6 @@ impl BucketState {
     }
 
     /// Returns the permits in use at `now`, rounded up.
-    #[cfg(feature = "gateway")]
     pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.used(quota, now),

@@ -122,7 +122,6 @@ impl State {
     }
 
     /// Returns the permits in use at `now`.
-    #[cfg(feature = "gateway")]
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         self.used_from(self.live_from(quota, now))
     }

@@ -89,7 +89,7 @@ fn code(status: StatusCode) -> u16 {
         // RESOURCE_EXHAUSTED
         413 | 429 | 431 => 8,
         // UNIMPLEMENTED
-        404 | 501 | 505 => 12,
+        404 | 405 | 501 | 505 => 12,
         // UNAVAILABLE
         502 | 503 => 14,
         // INTERNAL

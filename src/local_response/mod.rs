@@ -6,7 +6,7 @@ mod limited;
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
@@ -47,6 +47,10 @@ pub(crate) enum LocalResponse {
     HostMismatch,
     /// 204: `OPTIONS *` asks for the options of the whole server, which has no options.
     Options,
+    /// 200: the state of the client's own limits, as JSON.
+    Quota(Vec<u8>),
+    /// 405: a method other than GET and HEAD for a quota.
+    QuotaMethod,
     /// 404: no route matches.
     NoRoute,
     /// 400: the request body is malformed or incomplete.
@@ -124,8 +128,16 @@ impl LocalResponse {
         *response.status_mut() = status;
         let headers = response.headers_mut();
         *headers = fields;
-        if status != StatusCode::NO_CONTENT {
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        match self {
+            Self::Options => {}
+            Self::Quota(_) => {
+                headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+                headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+            }
+            _ => _ = headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json")),
+        }
+        if self == Self::QuotaMethod {
+            headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         let seconds = self.retry_after().map(|seconds| HeaderValue::from_str(itoa::Buffer::new().format(seconds)));
         if let Some(Ok(seconds)) = seconds {
@@ -148,6 +160,7 @@ impl LocalResponse {
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         match self {
             Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
+            Self::Quota(limits) => return (StatusCode::OK, limits.clone()),
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
             }
@@ -177,6 +190,8 @@ impl LocalResponse {
                 (StatusCode::BAD_REQUEST, format!("the cost of the request for `{limit}` {cause}").into())
             }
             Self::Options => (StatusCode::NO_CONTENT, "".into()),
+            Self::Quota(_) => (StatusCode::OK, "".into()),
+            Self::QuotaMethod => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::UnknownScheme => {
                 (StatusCode::BAD_REQUEST, "the target's scheme is neither `http` nor `https`".into())

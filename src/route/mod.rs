@@ -2,6 +2,7 @@
 
 mod matcher;
 mod pattern;
+mod quotas;
 mod table;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use http::header::CONTENT_LENGTH;
 
 pub use self::matcher::Matcher;
 pub use self::pattern::{HostPattern, PathPattern, PatternError};
+use self::quotas::Quotas;
 use self::table::Table;
 use crate::facts::{BadRequest, Facts, is_common};
 use crate::policy::RateLimitHeaders;
@@ -24,6 +26,8 @@ pub struct Routes {
     list: Vec<Route>,
     /// The positions of the routes, by host and path.
     table: Table,
+    /// The routes with a quota, by its path.
+    quotas: Quotas,
     /// Whether each route has further conditions. So most lookups need not read the route itself.
     conditional: Vec<bool>,
     /// The unregistered methods that routes name.
@@ -47,6 +51,8 @@ pub struct Route {
     pub upgrades: Upgrades,
     /// The rate limit headers that responses contain.
     pub rate_limit_headers: RateLimitHeaders,
+    /// The path where clients read their own limits.
+    pub quota: Option<PathPattern>,
     /// The name of the upstream; `None` in a Tower layer.
     pub upstream: Option<Arc<str>>,
 }
@@ -90,7 +96,8 @@ impl Routes {
         let methods = unique(asked().flat_map(|asked| &asked.methods).filter(|method| !is_common(method)));
         let fields =
             unique(asked().flat_map(|asked| &asked.headers).map(|(name, _)| name).filter(|name| !is_list(name)));
-        Self { list, table, conditional, methods, fields }
+        let quotas = Quotas::new(&list);
+        Self { list, table, quotas, conditional, methods, fields }
     }
 
     /// Rejects requests that an upstream could assign to another route.
@@ -118,6 +125,12 @@ impl Routes {
                 || self.list.get(position).is_some_and(|route| route.matcher.unmet_method_or_header(facts).is_none())
         };
         let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
+        Some((position, self.list.get(position)?))
+    }
+
+    /// Returns the route whose quota a request asks for, with its position.
+    pub(crate) fn find_quota(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
+        let position = self.quotas.find(facts)?;
         Some((position, self.list.get(position)?))
     }
 

@@ -126,6 +126,11 @@ impl PathPattern {
         Ok(Self { segments, rest })
     }
 
+    /// Returns `true` if the pattern matches a single path.
+    pub(crate) fn is_literal(&self) -> bool {
+        !self.rest && self.segments.iter().all(|segment| matches!(segment, Segment::Literal(_)))
+    }
+
     /// Returns `true` if the pattern has an encoded slash or backslash, which matches only with [`EncodedSlash::Keep`].
     pub(crate) fn has_encoded_slash(&self) -> bool {
         let has = |text: &str| text.contains("%2F") || text.contains("%5C");

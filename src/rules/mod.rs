@@ -179,6 +179,27 @@ impl Rules {
         }
     }
 
+    /// Returns the limits of a route that the client of a request may see, each with a charge for its bucket.
+    ///
+    /// # Errors
+    /// The client of a limit is missing or invalid, and the limit rejects such requests.
+    pub(crate) fn visible_charges<'r>(
+        &self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
+        let mut charges = Vec::new();
+        for limit in route.limits.iter().filter(|limit| limit.is_visible_to_clients()) {
+            let client = match self.client(limit, facts) {
+                Ok(client) => Some(client),
+                Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => continue,
+                Err(cause) => return Err(LimitRejection { limit: &limit.name, cause: MissingInput::Client(cause) }),
+            };
+            charges.push((limit, Charge { limiter: Arc::clone(&limit.limiter), client, permits: 1, shadow: false }));
+        }
+        Ok(charges)
+    }
+
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {
         match (limit.client.identify(facts, &self.addresses), limit.on_missing_client) {
             (Err(ClientError::Missing), OnMissingClient::Ip) => ClientSource::Ip.identify(facts, &self.addresses),

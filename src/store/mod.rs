@@ -6,7 +6,6 @@
 mod adopted;
 mod builder;
 mod fallback;
-#[cfg(feature = "gateway")]
 mod inspection;
 mod limiters;
 mod memory;

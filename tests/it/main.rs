@@ -63,6 +63,7 @@ mod pictures;
 mod program;
 mod proxy_protocol;
 mod public_api;
+mod quota;
 mod rate_limiter;
 mod readme;
 mod redis_acl;

@@ -111,6 +111,10 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
         writeln!(out, "{} {}\n\nanswered with 204: the request is about the gateway itself", args.method, args.url)?;
         return Ok(1);
     }
+    if let Some((_, route)) = config.rules.routes.find_quota(&facts) {
+        writeln!(out, "{} {}\n\nanswered by the gateway: the quota of route `{}`", args.method, args.url, route.name)?;
+        return Ok(1);
+    }
     let removed = sent.iter().filter(|name| !headers.contains_key(*name)).collect();
     let explanation = Explanation { removed, ..Explanation::new(&config.rules, &facts, &args.url, now) };
     write!(out, "{explanation}")?;

@@ -45,7 +45,7 @@ pub(super) struct OpenAccessLog {
 /// look like other fields.
 const OMITTED: [&str; 3] = ["method", "path", "user_agent"];
 
-/// Opens the access log. Without a format of its own, its lines are like those of the process log. Returns `None` if the
+/// Opens the access log. If it has no format, the format of the process log applies. Returns `None` if the
 /// log is off.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ mod matcher;
 mod metrics;
 mod names;
 mod quota;
+mod quota_path;
 mod reach;
 mod redisson;
 mod requests;

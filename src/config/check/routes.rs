@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::matcher;
 use super::names::duplicates;
-use super::{Checked, limits, reach, spread, upgrades};
+use super::{Checked, limits, quota_path, reach, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::{Problems, quote, quote_all};
@@ -33,6 +33,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
     duplicates(all.iter().filter_map(|route| Some(&route.get()?.name)), "route", problems);
     let mut routes = Vec::with_capacity(all.len());
     let mut matchers = Vec::with_capacity(all.len());
+    let mut quotas = Vec::new();
     for located in all {
         let Ok(written) = located.required(problems) else {
             routes.push(Err(problems.reported(located.location)));
@@ -56,9 +57,12 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
         {
             route.upgrades.protocols.clear();
         }
+        quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
         routes.push(route);
     }
-    reach::check(&matchers, problems);
+    // A request for a quota is answered before the routes are tried.
+    let quotas = quotas.iter().map(|(matcher, name, location)| (matcher.clone(), name.as_str(), *location));
+    reach::check(&quotas.chain(matchers).collect::<Vec<_>>(), problems);
     Ok(Routes::new(routes.into_iter().collect::<Checked<_>>()?))
 }
 
@@ -71,6 +75,8 @@ fn route(
 ) -> Checked<Route> {
     let rate_limit_headers = rate_limit_headers(written, problems);
     let upgrades = upgrades::upgrades(written, problems);
+    let quota = quota_path::quota_path(written, problems);
+    let limits = limits.inspect(|limits| quota_path::check_limits(written, limits, problems));
     let name = Arc::from(written.name.required(problems)?.as_str());
     let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
     Ok(Route {
@@ -80,6 +86,7 @@ fn route(
         max_body,
         upgrades: upgrades?,
         rate_limit_headers: rate_limit_headers?,
+        quota: quota?,
         upstream: upstream?,
     })
 }

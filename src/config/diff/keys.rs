@@ -64,6 +64,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         limits => "",
         max_body => "max_body",
         upgrades => "upgrades",
+        quota => "quota",
         rate_limit_headers => "headers",
         upstream => "upstream",
     });

@@ -64,6 +64,10 @@ shape! {
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
         /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
         upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
+        /// A path, such as `/.well-known/quota`, where a client reads its own limits of this route as JSON, on the host and
+        /// with the header fields of `match`. It takes precedence over all routes
+        /// ([http.md](http.md#quota-of-a-client)).
+        quota: String = Text, Optional;
         /// The response fields that report the remaining permits to clients.
         headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
     }

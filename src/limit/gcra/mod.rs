@@ -82,7 +82,6 @@ impl State {
     }
 
     /// Returns the permits in use at `now`, rounded up.
-    #[cfg(feature = "gateway")]
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         u64::try_from(self.used_at(quota, now).div_ceil(quota.interval().into())).unwrap_or(u64::MAX)
     }

@@ -21,6 +21,7 @@ fn routes(matchers: Vec<Matcher>) -> Routes {
             max_body: 0,
             upgrades: Upgrades::default(),
             rate_limit_headers,
+            quota: None,
             upstream,
         }
     };

@@ -8,7 +8,6 @@
 //! the share is used up, no bucket in use is evicted; new clients of the limit share one [`overflow`] bucket.
 
 mod capacity;
-#[cfg(feature = "gateway")]
 mod inspection;
 mod lookup;
 mod overflow;

@@ -33,7 +33,6 @@ impl Overflow {
     }
 
     /// Returns the bucket of this limit, if there is one.
-    #[cfg(feature = "gateway")]
     pub(super) fn state(&self, limit_capacity: &Arc<LimitCapacity>) -> Option<BucketState> {
         self.0.get(&address(limit_capacity)).map(|bucket| bucket.state.clone())
     }

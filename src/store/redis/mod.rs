@@ -17,7 +17,6 @@
 mod backoff;
 mod dispatch;
 mod hash_slots;
-#[cfg(feature = "gateway")]
 mod inspection;
 mod limiters;
 mod locator;

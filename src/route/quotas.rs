@@ -1,0 +1,44 @@
+//! Finds the route whose quota a request asks for.
+
+use super::table::Table;
+use super::{Matcher, Route};
+use crate::facts::Facts;
+
+/// The routes with a quota.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quotas {
+    /// The positions of the matchers, by host and path.
+    table: Table,
+    /// The matcher of each quota, with the position of its route.
+    matchers: Vec<(Matcher, usize)>,
+}
+
+impl Quotas {
+    pub(super) fn new(routes: &[Route]) -> Self {
+        let matchers =
+            routes.iter().enumerate().filter_map(|(position, route)| Some((route.quota_matcher()?, position)));
+        let matchers: Vec<_> = matchers.collect();
+        Self { table: Table::new(matchers.iter().map(|(matcher, _)| matcher)), matchers }
+    }
+
+    /// Returns the position of the route.
+    pub(super) fn find(&self, facts: &Facts<'_>) -> Option<usize> {
+        if self.matchers.is_empty() {
+            return None;
+        }
+        let has_fields = |index: usize| {
+            self.matchers.get(index).is_some_and(|(matcher, _)| matcher.unmet_method_or_header(facts).is_none())
+        };
+        let index = self.table.find(&facts.host, facts.path.matched(), has_fields)?;
+        self.matchers.get(index).map(|(_, position)| *position)
+    }
+}
+
+impl Route {
+    /// Returns the conditions of requests for the quota: the path of the quota, with the host and the fields of the
+    /// route.
+    pub(crate) fn quota_matcher(&self) -> Option<Matcher> {
+        let (host, headers) = (self.matcher.host.clone(), self.matcher.headers.clone());
+        Some(Matcher { host, path: Some(self.quota.clone()?), methods: Vec::new(), headers })
+    }
+}
