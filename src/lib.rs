@@ -119,7 +119,7 @@
 //! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
 //! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
 //!
-//! `default-features = false` leaves the layer, the limiter and both stores, and builds 47 fewer crates.
+//! `default-features = false` leaves the layer, the limiter and both stores, and builds 51 fewer crates.
 //!
 //! # Documentation
 //!
@@ -179,6 +179,8 @@ mod upstream {
 // 3 meaning
 mod admission;
 mod config;
+#[cfg(feature = "gateway")]
+mod explain;
 mod rate_limiter;
 // 4 gateway
 #[cfg(feature = "gateway")]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::clock::wall_time;
 
@@ -19,7 +20,7 @@ pub(super) const MAX_REASON: usize = 256;
 pub(super) struct Audit(Arc<Mutex<VecDeque<Entry>>>);
 
 /// A change.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Entry {
     /// When it was made (RFC 3339).
     time: String,
@@ -30,7 +31,7 @@ pub(super) struct Entry {
 }
 
 /// The description of a change. Contains no client value: clients are addresses or hashes.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Change {
     /// The name of the token.
     pub(super) operator: String,

@@ -4,6 +4,7 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::audit::{Change, MAX_REASON};
 use super::problem::Problem;
@@ -18,7 +19,7 @@ use crate::store::StoreError;
 pub(super) type Target = Path<(String, String)>;
 
 /// The state of a client.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ClientState {
     route: String,
     limit: String,
@@ -37,7 +38,7 @@ pub(super) struct ClientState {
 }
 
 /// The result of a reset.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Cleared {
     route: String,
     limit: String,
@@ -46,7 +47,20 @@ pub(super) struct Cleared {
     buckets: u64,
 }
 
-/// Returns the state of a client.
+/// Returns the state of a client. Charges nothing.
+#[utoipa::path(
+    get,
+    path = "/limits/{route}/{limit}/client",
+    tag = "limits",
+    params(
+        ("route" = String, Path, description = "The name of the route", example = "rest"),
+        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
+        ("value" = Option<Vec<String>>, Query, description = "The client: a value for each source of the limit's `client`"),
+        ("hash" = Option<String>, Query, description = "Or its hash, from the access log"),
+        ("address" = Option<String>, Query, description = "Or its IP address"),
+    ),
+    responses((status = 200, body = ClientState), Problem)
+)]
 pub(super) async fn inspect(
     State(admin): State<Admin>,
     Path((route, limit)): Target,
@@ -71,6 +85,21 @@ pub(super) async fn inspect(
 }
 
 /// Resets a client.
+#[utoipa::path(
+    delete,
+    path = "/limits/{route}/{limit}/client",
+    tag = "limits",
+    params(
+        ("route" = String, Path, description = "The name of the route", example = "rest"),
+        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
+        ("value" = Option<Vec<String>>, Query, description = "The client: a value for each source of the limit's `client`"),
+        ("hash" = Option<String>, Query, description = "Or its hash, from the access log"),
+        ("address" = Option<String>, Query, description = "Or its IP address"),
+        ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
+    ),
+    responses((status = 200, body = Cleared), Problem),
+    security(("token" = []))
+)]
 pub(super) async fn reset_client(
     State(admin): State<Admin>,
     Path((route, limit)): Target,
@@ -90,6 +119,18 @@ pub(super) async fn reset_client(
 }
 
 /// Resets all clients of a limit.
+#[utoipa::path(
+    delete,
+    path = "/limits/{route}/{limit}",
+    tag = "limits",
+    params(
+        ("route" = String, Path, description = "The name of the route", example = "rest"),
+        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
+        ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
+    ),
+    responses((status = 200, body = Cleared), Problem),
+    security(("token" = []))
+)]
 pub(super) async fn reset_limit(
     State(admin): State<Admin>,
     Path((route, limit)): Target,
@@ -172,7 +213,7 @@ impl Active {
     }
 
     /// Returns the name of a client for logs and responses, as it is in keys.
-    fn client_name(&self, charge: &Charge) -> Option<String> {
+    pub(super) fn client_name(&self, charge: &Charge) -> Option<String> {
         let hash =
             |client| self.store.key_of(client).map_or_else(|| "unknown".to_owned(), |hash| format!("{hash:032x}"));
         Some(match charge.client.as_ref()? {

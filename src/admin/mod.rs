@@ -3,47 +3,60 @@
 mod audit;
 mod authorize;
 mod clients;
+mod conditional;
 mod config;
+mod explain;
+mod health;
 mod limits;
 mod listener;
 mod open;
+mod openapi;
 mod phase;
 mod probe;
 mod problem;
 mod query;
 mod reload;
 mod serve;
+mod state;
 mod status;
 #[cfg(test)]
 mod tests;
+mod upstreams;
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
-use axum::extract::{Request, State};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::middleware::{Next, from_fn, map_response};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use blake3::Hash;
-use http::header::{CONTENT_TYPE, HOST};
-use http::{HeaderMap, StatusCode};
-use serde_json::{Value, json};
+use http::header::{ETAG, HOST, IF_NONE_MATCH};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::Value;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
-use self::audit::Audit;
+use self::audit::{Audit, Entry};
 use self::authorize::Authorizer;
+use self::conditional::EntityTags;
 pub(crate) use self::listener::Listener;
 use self::probe::Probe;
-use self::problem::Problem;
-pub(crate) use self::reload::ReloadHook;
+use self::problem::{Problem, into_problem};
 use self::reload::ReloadSlot;
+pub(crate) use self::reload::{ReloadFailure, ReloadHook};
+use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::upstream::Upstreams;
+
+/// The longest body of a request, in bytes.
+const MAX_BODY: usize = 64 * 1024;
 
 /// Serves the admin endpoints.
 #[derive(Clone, Debug)]
@@ -54,13 +67,16 @@ pub(crate) struct Admin {
     audit: Audit,
     metrics: Arc<Metrics>,
     readiness: Readiness,
+    start: Start,
 }
 
-/// The configuration and the store in use. A reload replaces both.
+/// The configuration, the store and the upstreams in use. A reload replaces all of them.
 #[derive(Debug)]
 struct Active {
     config: Arc<Config>,
     store: Store,
+    /// The upstreams of each worker.
+    upstreams: Vec<Upstreams>,
     probe: Probe,
     authorizer: Authorizer,
 }
@@ -96,19 +112,24 @@ impl Default for Readiness {
 // === impl Active ===
 
 impl Active {
-    fn new(config: Arc<Config>, store: Store) -> Self {
-        Self { probe: Probe::new(store.clone()), authorizer: Authorizer::new(&config), config, store }
+    fn new(config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) -> Self {
+        Self { probe: Probe::new(store.clone()), authorizer: Authorizer::new(&config), config, store, upstreams }
     }
 }
 
 // === impl Admin ===
 
 impl Admin {
-    /// Creates the service.
-    pub(crate) fn new(config: Arc<Config>, metrics: Arc<Metrics>, store: Store, readiness: Readiness) -> Self {
-        let active = Arc::new(ArcSwap::from_pointee(Active::new(config, store)));
+    /// Creates the service. `active` are the configuration, the store and the upstreams of each worker.
+    pub(crate) fn new(
+        active: (Arc<Config>, Store, Vec<Upstreams>),
+        metrics: Arc<Metrics>,
+        readiness: Readiness,
+    ) -> Self {
+        let (config, store, upstreams) = active;
+        let active = Arc::new(ArcSwap::from_pointee(Active::new(config, store, upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
-        Self { active, status, reload, audit, metrics, readiness }
+        Self { active, status, reload, audit, metrics, readiness, start: Start::now() }
     }
 
     /// Enables reloads on request.
@@ -126,9 +147,9 @@ impl Admin {
         self.status.record_failure(errors);
     }
 
-    /// Replaces the configuration and the store that operators see.
-    pub(crate) fn replace(&self, config: Arc<Config>, store: Store) {
-        self.active.store(Arc::new(Active::new(config, store)));
+    /// Replaces the configuration, the store and the upstreams that operators see.
+    pub(crate) fn replace(&self, config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) {
+        self.active.store(Arc::new(Active::new(config, store, upstreams)));
     }
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
@@ -137,70 +158,79 @@ impl Admin {
     }
 
     fn router(self) -> Router {
-        let api = Router::new()
-            .route("/config", get(active_config))
-            .route("/limits", get(limits))
-            .route("/limits/{route}/{limit}", delete(clients::reset_limit))
-            .route("/limits/{route}/{limit}/client", get(clients::inspect).delete(clients::reset_client))
-            .route("/audit", get(audit))
-            .route("/reload", post(reload::reload))
-            .method_not_allowed_fallback(method_not_allowed)
-            .fallback(unknown_path)
-            .layer(from_fn(only_by_address));
-        Router::new()
-            .route("/healthz", get(healthz))
-            .route("/readyz", get(readyz))
-            .route("/metrics", get(metrics))
-            .nest("/api/v1", api)
-            .with_state(self)
+        let (router, document) = routes().split_for_parts();
+        let router = router.merge(openapi::serve(&document));
+        router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_path).with_state(self)
     }
 }
 
-/// Reports that the process is alive.
-async fn healthz() -> &'static str {
-    "ok\n"
-}
-
-/// Reports whether load balancers should send requests to this gateway. An unreachable store fails the check only with
-/// `fail_readiness`, because it is usually unreachable for all gateways. Probes may send any `Host`, so the body
-/// contains no addresses. `/api/v1/config` contains the cause of an outage.
-async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Value>) {
-    let active = admin.active.load_full();
-    let is_up = active.probe.is_up().await && active.store.outage().is_none();
-    match admin.readiness.is_ready() {
-        true if is_up => (StatusCode::OK, Json(json!({ "ready": true, "store": "up" }))),
-        true => {
-            let ready = !active.config.store.fails_readiness();
-            let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-            (status, Json(json!({ "ready": ready, "store": "unreachable" })))
-        }
-        false => (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "ready": false, "reason": "draining" }))),
-    }
-}
-
-/// Returns all metrics in the OpenMetrics text format.
-async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], admin.metrics.render())
+/// Returns all routes, with the OpenAPI document of their handlers.
+fn routes() -> OpenApiRouter<Admin> {
+    let api = OpenApiRouter::new()
+        .routes(routes!(active_config))
+        .routes(routes!(reload::reload))
+        .routes(routes!(state::status))
+        .routes(routes!(upstreams::upstreams))
+        .routes(routes!(limits))
+        .routes(routes!(clients::reset_limit))
+        .routes(routes!(clients::inspect, clients::reset_client))
+        .routes(routes!(audit))
+        .routes(routes!(explain::explain))
+        .fallback(unknown_path)
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(map_response(into_problem))
+        .layer(from_fn(only_by_address));
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .nest("/api/v1", api)
 }
 
 /// Returns the active configuration, with defaults and without secrets, and the status of the rule file.
-async fn active_config(State(admin): State<Admin>) -> Json<Value> {
-    let active = admin.active.load();
-    let mut shown = config::show(&active.config, &active.store);
-    admin.status.add_to(&mut shown);
-    Json(shown)
+///
+/// `ETag` is the hash of the rule file. It is absent while a rejected file has errors, which the response lists.
+#[utoipa::path(
+    get,
+    path = "/config",
+    tag = "configuration",
+    params(("If-None-Match" = Option<String>, Header, description = "The `ETag` of an earlier response")),
+    responses(
+        (status = 200, body = Object, headers(("ETag" = String, description = "The hash of the rule file in use"))),
+        (status = 304, description = "The rule file is the same."),
+        Problem,
+    )
+)]
+async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
+    let known = EntityTags::read(&headers, &IF_NONE_MATCH, true)?;
+    // Before the configuration, which may be newer than its tag, but never older.
+    let tag = admin.status.entity_tag();
+    let is_known = tag.as_ref().zip(known).is_some_and(|(tag, known)| known.contains(tag));
+    let mut response = if is_known {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let active = admin.active.load();
+        let mut shown = config::show(&active.config, &active.store);
+        admin.status.add_to(&mut shown);
+        Json(shown).into_response()
+    };
+    if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+    Ok(response)
 }
 
 /// Returns the active limits, with the number of buckets if these are in memory.
+#[utoipa::path(get, path = "/limits", tag = "limits", responses((status = 200, body = [Object]), Problem))]
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load();
     Json(limits::show(&active.config, &active.store))
 }
 
 /// Returns the last changes of operators, the newest first.
-async fn audit(State(admin): State<Admin>) -> Json<Value> {
-    Json(json!(admin.audit.entries()))
+#[utoipa::path(get, path = "/audit", tag = "state", responses((status = 200, body = [Entry]), Problem))]
+async fn audit(State(admin): State<Admin>) -> Json<Vec<Entry>> {
+    Json(admin.audit.entries())
 }
 
 async fn unknown_path() -> Problem {

@@ -21,9 +21,12 @@ struct Shared {
     last: Mutex<Option<Answer>>,
 }
 
+/// Whether the store answers.
 #[derive(Clone, Copy, Debug)]
-struct Answer {
-    is_up: bool,
+pub(super) struct Answer {
+    pub(super) is_up: bool,
+    /// The time until the answer; `None` if the probe was interrupted.
+    pub(super) latency: Option<Duration>,
     asked_at: Instant,
 }
 
@@ -32,24 +35,26 @@ impl Probe {
         Self(Arc::new(Shared { store, last: Mutex::default() }))
     }
 
-    /// Returns `true` if the store answers, or did within the last second.
-    pub(super) async fn is_up(&self) -> bool {
+    /// Asks the store, or returns the answer of the last second.
+    pub(super) async fn ask(&self) -> Answer {
         let shared = Arc::clone(&self.0);
         // A separate task: otherwise a client that disconnects would cancel the call, and the next client would start
         // another one.
-        tokio::spawn(async move { shared.is_up().await }).await.unwrap_or(false)
+        let answer = tokio::spawn(async move { shared.ask().await }).await;
+        answer.unwrap_or_else(|_| Answer { is_up: false, latency: None, asked_at: Instant::now() })
     }
 }
 
 impl Shared {
-    async fn is_up(&self) -> bool {
+    async fn ask(&self) -> Answer {
         let mut last = self.last.lock().await;
         if let Some(answer) = last.filter(|answer| answer.asked_at.elapsed() < MAX_AGE) {
-            return answer.is_up;
+            return answer;
         }
         let asked_at = Instant::now();
         let is_up = self.store.is_up().await;
-        *last = Some(Answer { is_up, asked_at });
-        is_up
+        let answer = Answer { is_up, latency: Some(asked_at.elapsed()), asked_at };
+        *last = Some(answer);
+        answer
     }
 }

@@ -6,16 +6,28 @@ use std::sync::OnceLock;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use http::header::IF_MATCH;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use super::audit::Change;
+use super::conditional::EntityTags;
 use super::problem::Problem;
 use super::{Admin, ConfigProblem};
 
-/// Reloads the rule file. Blocks. Returns the report, or the errors of the file.
-pub(crate) type ReloadHook = Box<dyn Fn() -> Result<Value, Vec<ConfigProblem>> + Send + Sync>;
+/// Reloads the rule file if the condition holds, which is checked when no other reload is in progress. Blocks. Returns the
+/// report.
+pub(crate) type ReloadHook = Box<dyn Fn(&dyn Fn() -> bool) -> Result<Value, ReloadFailure> + Send + Sync>;
+
+/// Why the rule file was not reloaded.
+#[derive(Debug)]
+pub(crate) enum ReloadFailure {
+    /// The condition does not hold.
+    Precondition,
+    /// The file has errors.
+    Invalid(Vec<ConfigProblem>),
+}
 
 /// The hook, once the gateway has a rule file.
 #[derive(Default)]
@@ -34,24 +46,39 @@ impl fmt::Debug for ReloadSlot {
 }
 
 /// Reloads the rule file.
+///
+/// Answers once the new rules, listeners included, are in force. `If-Match` requires a certain rule file in use.
+#[utoipa::path(
+    post,
+    path = "/reload",
+    tag = "configuration",
+    params(("If-Match" = Option<String>, Header, description = "The `ETag` of `/api/v1/config`")),
+    responses((status = 200, description = "The changes.", body = Object), Problem),
+    security(("token" = []))
+)]
 pub(super) async fn reload(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
     let operator = admin.active.load_full().authorizer.authorize(&headers).await?;
+    let expected = EntityTags::read(&headers, &IF_MATCH, false)?;
     let change = Change { operator, action: "reload", target: "the rule file".to_owned(), client: None, reason: None };
     // A separate thread: a client that disconnects must not interrupt a change.
     let reloaded = spawn_blocking(move || {
-        let reloaded = admin.reload.0.get()?();
-        let outcome = reloaded.as_ref().map(|_| ()).map_err(|_| REJECTED);
-        admin.audit.record(change, outcome);
+        let is_expected = || expected.as_ref().is_none_or(|expected| admin.status.matches(expected));
+        let reloaded = admin.reload.0.get()?(&is_expected);
+        if !matches!(reloaded, Err(ReloadFailure::Precondition)) {
+            admin.audit.record(change, reloaded.as_ref().map(|_| ()).map_err(|_| REJECTED));
+        }
         Some(reloaded)
     });
     match reloaded.await {
         Ok(Some(Ok(report))) => Ok(Json(report).into_response()),
-        Ok(Some(Err(errors))) => {
+        Ok(Some(Err(ReloadFailure::Invalid(errors)))) => {
             Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, REJECTED).with("errors", json!(errors)))
         }
+        Ok(Some(Err(ReloadFailure::Precondition))) => Err(Problem::new(StatusCode::PRECONDITION_FAILED, CHANGED)),
         Ok(None) => Err(Problem::new(StatusCode::CONFLICT, "the gateway has no rule file")),
         Err(_) => Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reload panicked")),
     }
 }
 
+const CHANGED: &str = "`If-Match` is not the hash of the rule file in use";
 const REJECTED: &str = "the rules were not reloaded, the previous ones stay in use";

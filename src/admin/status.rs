@@ -5,6 +5,8 @@ use blake3::Hash;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::conditional::EntityTags;
+use super::state::ConfigState;
 use crate::clock::unix_seconds;
 
 /// The status of the rule file. It is shown in `/api/v1/config`.
@@ -58,6 +60,24 @@ impl ConfigStatus {
     pub(super) fn record_failure(&self, errors: Vec<ConfigProblem>) {
         let fields = Fields { errors, ..(**self.0.load()).clone() };
         self.0.store(fields.into());
+    }
+
+    /// Returns the entity tag of the rule file in use. `None` while a rejected file has errors, because the tag does not
+    /// cover them.
+    pub(super) fn entity_tag(&self) -> Option<String> {
+        let fields = self.0.load();
+        fields.hash.as_ref().filter(|_| fields.errors.is_empty()).map(|hash| format!("\"{hash}\""))
+    }
+
+    /// Returns `true` if the rule file in use has one of these entity tags.
+    pub(super) fn matches(&self, expected: &EntityTags) -> bool {
+        self.0.load().hash.as_ref().is_some_and(|hash| expected.contains(&format!("\"{hash}\"")))
+    }
+
+    /// Returns the status without the errors.
+    pub(super) fn summary(&self) -> ConfigState {
+        let fields = self.0.load();
+        ConfigState::new(fields.hash.clone(), fields.applied_at.clone(), fields.errors.len())
     }
 
     /// Adds the status to a JSON object.

@@ -48,8 +48,10 @@ enum Command {
     Reload(reload::ReloadArgs),
     /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
-    /// Show whether a running gateway is ready, and the state of its store
+    /// Show whether a running gateway is ready, its rule file with errors, and its store
     Status(operate::StatusArgs),
+    /// List the targets of the upstreams of a running gateway
+    Upstreams(operate::UpstreamsArgs),
     /// List the limits of a running gateway
     Limits(operate::LimitsArgs),
     /// Show the permits of one client of a limit
@@ -127,6 +129,7 @@ pub fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
         Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
+        Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
         Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use clap::Args;
 use serde_json::Value;
 
-use super::operate::{ApiArgs, ApiError};
+use super::operate::{ApiArgs, ApiError, write_config_errors};
 
 /// Arguments of `tidegate reload`.
 #[derive(Debug, Args)]
@@ -23,7 +23,7 @@ pub(super) fn reload(args: &ReloadArgs, out: &mut impl Write, errors: &mut impl 
     match args.api.send("POST", "/api/v1/reload") {
         Ok(report) if args.api.json => writeln!(out, "{report:#}").map(|()| 0),
         Ok(report) => write_report(&report, out).map(|()| 0),
-        Err(ApiError::Rejected(422, _, problem)) => write_errors(&problem, errors).map(|()| 1),
+        Err(ApiError::Rejected(422, _, problem)) => write_config_errors(&problem["errors"], errors).map(|()| 1),
         Err(error) => writeln!(errors, "tidegate: {error}").map(|()| 2),
     }
 }
@@ -36,19 +36,4 @@ fn write_report(report: &Value, out: &mut impl Write) -> io::Result<()> {
     }
     changes.iter().try_for_each(|change| writeln!(out, "{change}"))?;
     needs_restart.iter().try_for_each(|key| writeln!(out, "setting {key}: changed, needs a restart"))
-}
-
-fn write_errors(problem: &Value, errors: &mut impl Write) -> io::Result<()> {
-    for error in problem["errors"].as_array().into_iter().flatten() {
-        let text = |key: &str| error[key].as_str().unwrap_or_default().to_owned();
-        let at = match (error["line"].as_u64(), error["column"].as_u64()) {
-            (Some(line), Some(column)) => format!(":{line}:{column}"),
-            _ => String::new(),
-        };
-        writeln!(errors, "{}{at}: {}", text("file"), text("message"))?;
-        if error["help"].is_string() {
-            writeln!(errors, "  help: {}", text("help"))?;
-        }
-    }
-    Ok(())
 }

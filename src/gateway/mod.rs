@@ -113,7 +113,8 @@ impl Gateway {
         layer.replace_all(&config.rules, stores.clone(), upstreams.per_worker());
 
         let readiness = admin::Readiness::new();
-        let admin = Admin::new(Arc::clone(&config), Arc::clone(&metrics), store, readiness.clone());
+        let active = (Arc::clone(&config), store, upstreams.shared());
+        let admin = Admin::new(active, Arc::clone(&metrics), readiness.clone());
         let control = ControlThread::start(layer.clone(), admin.clone(), admin_socket);
         let control = control.map_err(GatewayStartError::Worker)?;
         control.tasks().watch(listeners.watchers(&[], &metrics));

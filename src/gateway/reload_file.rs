@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::{ReloadError, ReloadReport, Reloader};
-use crate::admin::{Admin, ConfigProblem, ReloadHook};
+use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
 use crate::config::{ConfigLoadError, RuleFile};
 use crate::metrics::{Metrics, ReloadOutcome};
 use crate::watch::FileWatch;
@@ -62,12 +62,12 @@ impl FileReloader {
     /// Returns the reload for the admin listener.
     pub(super) fn hook(&self) -> ReloadHook {
         let reloader = Arc::downgrade(&self.0);
-        Box::new(move || {
+        Box::new(move |is_expected| {
             let Some(reloader) = reloader.upgrade().map(Self) else {
-                return Err(Vec::new()); // the gateway has ended
+                return Err(ReloadFailure::Invalid(Vec::new())); // the gateway has ended
             };
-            let report = reloader.reload(ReloadTrigger::Operator);
-            let report = report.map_err(|error| problems(&reloader.0.file, &error))?;
+            let report = reloader.reload_if(ReloadTrigger::Operator, is_expected).ok_or(ReloadFailure::Precondition)?;
+            let report = report.map_err(|error| ReloadFailure::Invalid(problems(&reloader.0.file, &error)))?;
             Ok(json!({
                 "changes": report.changes(),
                 "diff": report.diff,
@@ -94,7 +94,21 @@ impl FileReloader {
     /// # Errors
     /// See [`ReloadError`]. The previous rules stay in use.
     pub(crate) fn reload(&self, trigger: ReloadTrigger) -> Result<ReloadReport, ReloadError> {
+        // The condition always holds.
+        self.reload_if(trigger, &|| true).unwrap_or_else(|| Ok(ReloadReport::default()))
+    }
+
+    /// Like [`reload`](Self::reload), if `is_expected` returns `true`. No other reload runs in the meantime. Returns
+    /// `None` if it returns `false`.
+    fn reload_if(
+        &self,
+        trigger: ReloadTrigger,
+        is_expected: &dyn Fn() -> bool,
+    ) -> Option<Result<ReloadReport, ReloadError>> {
         let mut last_read = self.0.last_read.lock();
+        if !is_expected() {
+            return None;
+        }
         let result = self.read_and_apply(trigger, &mut last_read);
         match &result {
             // The file has the text that was read before.
@@ -103,7 +117,7 @@ impl FileReloader {
             Err(ReloadError::Draining) => {}
             Err(error) => self.record_failure(trigger, error),
         }
-        result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report))
+        Some(result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report)))
     }
 
     /// Returns `None` if the file has changed, but its text has not.

@@ -107,7 +107,7 @@ impl Running {
         }
         self.layer.replace_all(&config.rules, self.stores.clone(), upstreams.per_worker());
         access_log.into_iter().for_each(|switch| switch());
-        self.admin.replace(Arc::clone(&config), self.stores.main().clone());
+        self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
         let terminations = self.listeners.terminations();
         let retired = self.listeners.apply(plan, &config);
         let commands: Vec<_> = self.workers.iter().zip(served).filter(|(_, served)| !served.is_empty()).collect();

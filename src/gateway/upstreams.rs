@@ -50,6 +50,11 @@ impl WorkerUpstreams {
         &self.per_worker
     }
 
+    /// Returns the upstreams of each worker, with the same connections.
+    pub(super) fn shared(&self) -> Vec<Upstreams> {
+        self.per_worker.iter().map(Upstreams::share).collect()
+    }
+
     /// Creates watchers for the certificate files.
     pub(super) fn watchers(&self, metrics: &Arc<Metrics>) -> Vec<CertificateWatcher> {
         self.tls_configs.watchers(metrics)

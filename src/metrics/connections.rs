@@ -120,6 +120,12 @@ impl Metrics {
         self.connections.open.inc();
     }
 
+    /// Returns the number of open client connections, then of HTTP/1 and of HTTP/2 connections.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn open_connections(&self) -> (i64, [i64; PROTOCOLS.len()]) {
+        (self.connections.open.get(), std::array::from_fn(|number| self.connections.protocols[number].get()))
+    }
+
     /// Counts a client connection whose protocol is known.
     #[cfg(feature = "gateway")]
     pub(crate) fn protocol_connection(&self, is_http2: bool) -> GaugeGuard {

@@ -48,7 +48,7 @@ use self::target::Targets;
 pub(crate) use self::target::{AttemptOutcome, TargetMetrics};
 use self::upstream::Upstreams;
 #[cfg(feature = "gateway")]
-pub(crate) use self::upstream::{BrokenResponse, TunnelEnd, UpstreamMetrics};
+pub(crate) use self::upstream::{BrokenResponse, TunnelEnd, UpstreamMetrics, UpstreamTotals};
 use self::waits::Waits;
 pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 

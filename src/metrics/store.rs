@@ -164,6 +164,12 @@ impl Metrics {
         BreakerGauge(self.store.open_breakers.clone())
     }
 
+    /// Returns the number of connections that are not used because the store is too slow.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn open_breaker_count(&self) -> i64 {
+        self.store.open_breakers.get()
+    }
+
     /// Counts permits that were charged to the store after they had been granted without it.
     pub(crate) fn store_charged(&self, permits: u64) {
         self.store.charged.inc_by(permits);

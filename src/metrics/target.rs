@@ -91,6 +91,16 @@ impl Metrics {
     }
 }
 
+#[cfg(feature = "gateway")]
+impl Metrics {
+    /// Returns the number of attempts on a target of an upstream, by outcome.
+    pub(crate) fn attempts(&self, upstream: &str, target: &str) -> Vec<(&'static str, u64)> {
+        let counters = self.target(upstream, target);
+        let count = |outcome: &AttemptOutcome| (outcome.as_str(), counters.attempts[*outcome as usize].get());
+        AttemptOutcome::ALL.iter().map(count).collect()
+    }
+}
+
 impl TargetMetrics {
     /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {

@@ -58,6 +58,20 @@ pub(crate) struct UpstreamMetrics {
     _user: Arc<SeriesUser>,
 }
 
+/// The numbers of one upstream.
+#[cfg(feature = "gateway")]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamTotals {
+    /// The requests by outcome, in the order of [`OUTCOMES`].
+    pub(crate) requests: [u64; OUTCOMES.len()],
+    /// The requests that were sent again.
+    pub(crate) retried: u64,
+    /// The open connections.
+    pub(crate) connections: i64,
+    /// The requests that wait for a connection.
+    pub(crate) waiting: i64,
+}
+
 /// Why a response was incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BrokenResponse {
@@ -235,6 +249,21 @@ impl Metrics {
             waiting: all.waiting.get_or_create(&name),
             response: all.responses.get_or_create(&name),
             _user,
+        }
+    }
+}
+
+#[cfg(feature = "gateway")]
+impl Metrics {
+    /// Returns the numbers of an upstream.
+    pub(crate) fn upstream_totals(&self, name: &str) -> UpstreamTotals {
+        let of = self.upstream(name);
+        let requests = [&of.answered, &of.unreachable, &of.timed_out, &of.broken, &of.queue_full, &of.queue_timed_out];
+        UpstreamTotals {
+            requests: requests.map(Counter::get),
+            retried: of.repeated.get(),
+            connections: of.connections.get(),
+            waiting: of.waiting.get(),
         }
     }
 }

@@ -65,6 +65,11 @@ impl Endpoint {
         }
     }
 
+    /// Returns the number of connection slots in use, and of idle connections.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        (self.pool.slots().in_use(), self.pool.idle())
+    }
+
     /// Takes a connection slot, if one is free for this client.
     pub(crate) fn try_acquire_slot(&self, client: Client) -> Option<UpstreamSlot> {
         self.pool.slots().try_acquire(client)

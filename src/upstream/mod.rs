@@ -48,7 +48,7 @@ mod upload_progress;
 pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;
-pub(crate) use target::TargetStates;
+pub(crate) use target::{TargetFailure, TargetStates};
 pub(crate) use trace::{LastAttempt, Trace};
 pub(crate) use upload_progress::expects_continue;
 
@@ -78,6 +78,17 @@ pub struct Upstream {
     /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
     can_upgrade: bool,
     metrics: UpstreamMetrics,
+}
+
+/// How one worker uses a target.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TargetUse {
+    /// The connections in use; with HTTP/2, the requests in flight.
+    pub(crate) in_use: usize,
+    /// The idle HTTP/1 connections.
+    pub(crate) idle: usize,
+    /// The failures since the last response. All workers share them.
+    pub(crate) failure: Option<TargetFailure>,
 }
 
 /// The reason why an upstream sent no response.
@@ -183,6 +194,11 @@ impl Upstreams {
         self
     }
 
+    /// Returns the same upstreams. Both use the same connections.
+    pub(crate) fn share(&self) -> Self {
+        Self(self.0.clone())
+    }
+
     /// Returns the upstream with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.0.get(name)
@@ -227,6 +243,18 @@ impl Upstream {
     /// Returns `true` if the gateway can offer it another protocol (`Upgrade`).
     pub(crate) fn can_upgrade(&self) -> bool {
         self.can_upgrade
+    }
+
+    /// Returns how this worker uses each target, in their order.
+    pub(crate) fn target_use(&self) -> Vec<TargetUse> {
+        let target = |(state, backend): &(Arc<TargetState>, Backend)| {
+            let (in_use, idle) = match backend {
+                Backend::Http(endpoint) => endpoint.usage(),
+                Backend::Echo => (0, 0),
+            };
+            TargetUse { in_use, idle, failure: state.failure() }
+        };
+        self.targets.iter().map(target).collect()
     }
 
     /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).

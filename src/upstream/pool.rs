@@ -74,6 +74,11 @@ impl Pool {
         &self.0.metrics
     }
 
+    /// Returns the number of idle connections.
+    pub(crate) fn idle(&self) -> usize {
+        self.0.idle.lock().connections.len()
+    }
+
     /// Takes the most recently used idle connection that is usable. See [`Connection::is_usable`].
     pub(crate) fn take_idle(&self, now: Instant, is_repeatable: bool) -> Option<Box<Connection>> {
         let mut idle = self.0.idle.lock();

@@ -35,6 +35,17 @@ pub(crate) struct TargetState {
     log: Mutex<FailureLog>,
 }
 
+/// The failures of a target since its last response.
+#[derive(Clone, Debug)]
+pub(crate) struct TargetFailure {
+    /// When the target began to fail.
+    pub(crate) since: Instant,
+    /// The number of failures.
+    pub(crate) failures: u64,
+    /// The last failure.
+    pub(crate) last_error: String,
+}
+
 /// An attempt at a target that is in flight. On drop, it counts as canceled.
 pub(super) struct InFlightAttempt<'a> {
     /// `None` once the attempt has ended. Kept small, because each request in flight has one.
@@ -120,6 +131,13 @@ impl TargetState {
             trace.record_target(&self.name);
         }
         InFlightAttempt { target: Some(self) }
+    }
+
+    /// Returns the failures since the last response. Returns `None` if the target responds.
+    pub(super) fn failure(&self) -> Option<TargetFailure> {
+        let log = self.log.lock();
+        let Outage { since, failures, last_error, .. } = log.outage.as_ref()?;
+        Some(TargetFailure { since: *since, failures: *failures, last_error: last_error.clone() })
     }
 
     /// Records that a response broke off after its head.

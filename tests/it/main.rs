@@ -7,6 +7,7 @@ mod access_formats;
 mod access_log;
 mod admin_api;
 mod admin_listener;
+mod admin_state;
 mod attacks;
 mod batches;
 mod check;

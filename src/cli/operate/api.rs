@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use http::header::{AUTHORIZATION, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -101,15 +101,28 @@ impl ApiArgs {
         values.into_iter().next().ok_or(ApiError::Unexpected(0))
     }
 
+    /// Sends a request with a JSON body, and returns the JSON of the response.
+    pub(crate) fn send_body(&self, method: &str, target: &str, body: &Value) -> Result<Value, ApiError> {
+        let values = self.exchange_all(&[(method, target.to_owned(), Bytes::from(body.to_string()))])?;
+        values.into_iter().next().ok_or(ApiError::Unexpected(0))
+    }
+
     /// Sends requests, and returns the JSON of the responses. `/readyz` may answer with 503.
     pub(crate) fn send_all(&self, requests: &[(&str, String)]) -> Result<Vec<Value>, ApiError> {
+        let requests: Vec<_> =
+            requests.iter().map(|(method, target)| (*method, target.clone(), Bytes::new())).collect();
+        self.exchange_all(&requests)
+    }
+
+    fn exchange_all(&self, requests: &[(&str, String, Bytes)]) -> Result<Vec<Value>, ApiError> {
         let unreachable = |error: io::Error| ApiError::Unreachable(self.admin.to_string(), error.to_string());
         let token = self.token()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
         runtime.block_on(async {
             let mut values = Vec::new();
-            for (method, target) in requests {
-                let (status, body) = self.request(method, target, token.as_ref()).await.map_err(unreachable)?;
+            for (method, target, body) in requests {
+                let sent = self.request(method, target, body.clone(), token.as_ref());
+                let (status, body) = sent.await.map_err(unreachable)?;
                 let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 values.push(checked(status, value, target)?);
             }
@@ -132,9 +145,18 @@ impl ApiArgs {
         Ok(Some(value))
     }
 
-    async fn request(&self, method: &str, target: &str, token: Option<&HeaderValue>) -> io::Result<(u16, Bytes)> {
-        let request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
-        let mut request = request.uri(target).body(Empty::new()).map_err(io::Error::other)?;
+    async fn request(
+        &self,
+        method: &str,
+        target: &str,
+        body: Bytes,
+        token: Option<&HeaderValue>,
+    ) -> io::Result<(u16, Bytes)> {
+        let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let mut request = request.uri(target).body(Full::new(body)).map_err(io::Error::other)?;
         token.map(|token| request.headers_mut().insert(AUTHORIZATION, token.clone()));
         match &self.admin {
             AdminAddress::Tcp(address) => {
@@ -156,7 +178,7 @@ impl ApiArgs {
 /// Sends a request on a new connection. Returns the status and the body.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    request: Request<Empty<Bytes>>,
+    request: Request<Full<Bytes>>,
 ) -> io::Result<(u16, Bytes)> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     let connection = tokio::spawn(connection);

@@ -1,7 +1,8 @@
-//! Commands for operators of a running gateway: `status`, `limits`, `client` and `reset`. They use its admin API.
+//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client` and `reset`. They use its admin API.
 
 mod api;
 mod request;
+mod status;
 mod table;
 
 use std::fmt::Display;
@@ -9,19 +10,13 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 pub(super) use self::api::{ApiArgs, ApiError};
 use self::request::{LimitName, path, query};
-use self::table::{columns, rows};
+pub(super) use self::status::{StatusArgs, UpstreamsArgs, status, upstreams};
+use self::table::{columns, printable, rows};
 use crate::config::Millis;
-
-/// Arguments of `tidegate status`.
-#[derive(Debug, Args)]
-pub(super) struct StatusArgs {
-    #[command(flatten)]
-    api: ApiArgs,
-}
 
 /// Arguments of `tidegate limits`.
 #[derive(Debug, Args)]
@@ -69,31 +64,6 @@ struct ClientName {
     /// The IP address of the client
     #[arg(long, value_name = "IP", conflicts_with = "values")]
     address: Option<IpAddr>,
-}
-
-/// Writes whether the gateway is ready, and the state of its store. Returns the exit code: 0 if it is ready, 1 if it is not.
-pub(super) fn status(args: &StatusArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let requests = [("GET", "/readyz".to_owned()), ("GET", path(&["config"])), ("GET", path(&["limits"]))];
-    answered(args.api.send_all(&requests), errors, |replies| {
-        let [ready, config, limits] = &replies[..] else { return Ok(2) };
-        let is_ready = ready["ready"] == true;
-        let store = &config["store"];
-        if args.api.json {
-            writeln!(out, "{:#}", json!({ "readiness": ready, "store": store }))?;
-            return Ok(u8::from(!is_ready));
-        }
-        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let mut table = vec![
-            ("ready", if is_ready { "yes" } else { "no" }.to_owned()),
-            ("store", text(&store["kind"])),
-            ("limits", limits.as_array().map_or(0, Vec::len).to_string()),
-        ];
-        let more = ["reason", "state", "cause", "gateways", "owed"];
-        let more = more.map(|key| (key, if key == "reason" { &ready[key] } else { &store[key] }));
-        table.extend(more.into_iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key, text(value))));
-        out.write_all(rows(&table).as_bytes())?;
-        Ok(u8::from(!is_ready))
-    })
 }
 
 /// Writes all limits. Returns the exit code.
@@ -190,11 +160,30 @@ fn answered<T>(
 ) -> io::Result<u8> {
     match answer {
         Ok(answer) => show(&answer),
-        Err(error) => {
-            writeln!(errors, "tidegate: {error}")?;
-            Ok(error.exit_code())
+        Err(error) => write_error(&error, errors),
+    }
+}
+
+/// Writes the errors of a rule file.
+pub(super) fn write_config_errors(list: &Value, out: &mut impl Write) -> io::Result<()> {
+    for error in list.as_array().into_iter().flatten() {
+        let text = |key: &str| printable(error[key].as_str().unwrap_or_default());
+        let at = match (error["line"].as_u64(), error["column"].as_u64()) {
+            (Some(line), Some(column)) => format!(":{line}:{column}"),
+            _ => String::new(),
+        };
+        writeln!(out, "{}{at}: {}", text("file"), text("message"))?;
+        if error["help"].is_string() {
+            writeln!(out, "  help: {}", text("help"))?;
         }
     }
+    Ok(())
+}
+
+/// Writes an error. Returns the exit code.
+pub(super) fn write_error(error: &ApiError, errors: &mut impl Write) -> io::Result<u8> {
+    writeln!(errors, "tidegate: {error}")?;
+    Ok(error.exit_code())
 }
 
 fn shown(value: &dyn Display) -> String {

@@ -32,6 +32,7 @@ pub(crate) struct UpstreamSlots(Arc<SharedSlots>);
 struct SharedSlots {
     usage: Mutex<SlotUsage>,
     queue_timeout: Duration,
+    total: usize,
 }
 
 /// The use of the slots.
@@ -68,7 +69,12 @@ impl UpstreamSlots {
         let free = settings.max_connections;
         let (share, queue) = (Share::new(free), SlotQueue::new(settings.queue));
         let usage = Mutex::new(SlotUsage { free, share, held: HashMap::new(), queue });
-        Self(Arc::new(SharedSlots { usage, queue_timeout: settings.queue_timeout }))
+        Self(Arc::new(SharedSlots { usage, queue_timeout: settings.queue_timeout, total: free }))
+    }
+
+    /// Returns the number of slots in use.
+    pub(crate) fn in_use(&self) -> usize {
+        self.0.total.saturating_sub(self.0.usage.lock().free)
     }
 
     /// Takes a slot, if one is free and the client's share allows it.

@@ -273,6 +273,53 @@ async fn reload_over_tcp_needs_a_token() {
 }
 
 #[tokio::test]
+async fn conditions_compare_the_hash_of_the_file_in_use() {
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+    let with_tokens = |folder: &Path, rate| {
+        let admin =
+            format!("admin: {{ address: '127.0.0.1:0', tokens: {{ file: {} }} }}", folder.join("tokens").display());
+        rules(rate).replace("admin: 127.0.0.1:0", &admin)
+    };
+    let set_up = |folder: &Path| {
+        fs::write(folder.join("tokens"), format!("ann:{TOKEN}\n")).expect("written");
+        fs::write(folder.join("rules.yaml"), with_tokens(folder, 1)).expect("written");
+    };
+    let watched = Watched::start("conditions", set_up, &["--no-watch"]);
+    let ask = async |method: &str, path: &str, fields: &str| {
+        let head = format!("{method} /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n");
+        Raw::connect(watched.admin).await.ask(format!("{head}Authorization: Bearer {TOKEN}\r\n{fields}\r\n")).await
+    };
+    let config = ask("GET", "config", "").await;
+    let tag = config.field("etag").expect("a tag");
+    let shown: serde_json::Value = serde_json::from_str(&config.text()).expect("JSON");
+    assert_eq!(shown["hash"].as_str().map(|hash| format!("\"{hash}\"")), Some(tag.clone()));
+    for (tags, status) in [(format!("W/{tag}"), 304), (format!("\"x\", {tag}"), 304), ("\"x\"".to_owned(), 200)] {
+        let response = ask("GET", "config", &format!("If-None-Match: {tags}\r\n")).await;
+        assert_eq!((response.status(), response.field("etag").as_ref()), (status, Some(&tag)), "{tags}");
+    }
+
+    watched.write(&with_tokens(&watched.folder, 2));
+    for (tags, status) in [(format!("W/{tag}"), 412), ("\"x\"".to_owned(), 412), (tag.clone(), 200), (tag.clone(), 412)]
+    {
+        let response = ask("POST", "reload", &format!("If-Match: {tags}\r\n")).await;
+        assert_eq!(response.status(), status, "{tags}: {}", response.text());
+    }
+    assert_eq!(watched.config().await["routes"][0]["limits"][0]["rate"], 2);
+    assert_eq!(ask("POST", "reload", "If-Match: *\r\n").await.status(), 200);
+
+    // The tag does not cover the errors of a rejected file.
+    watched.write(&with_tokens(&watched.folder, 0));
+    assert_eq!(ask("POST", "reload", "").await.status(), 422);
+    let rejected = ask("GET", "config", "If-None-Match: *\r\n").await;
+    assert_eq!((rejected.status(), rejected.field("etag")), (200, None));
+    let status = output(&["status", "--admin", &watched.admin.to_string()]);
+    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    let file = watched.path("rules.yaml");
+    assert!(text.contains("was rejected") && text.contains(&format!("\n{}:8:", file.display())), "{text}");
+    assert!(text.contains("\n  help: "), "{text}");
+}
+
+#[tokio::test]
 async fn operator_reloads_over_a_unix_socket() {
     let folder = std::env::temp_dir().join(format!("tidegate-reload-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder");

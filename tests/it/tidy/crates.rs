@@ -22,6 +22,8 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("axum", 4, "only the layer and the admin interface use it"),
     ("serde_json", 2, "responses are IO"),
     ("h2", 2, "frames are IO"),
+    ("utoipa", 5, "only the admin API is described"),
+    ("utoipa_axum", 5, "only the admin API is described"),
     ("clap", 6, "only the program has arguments"),
     ("rustix", 6, "only the program asks for its resource limits"),
     ("listenfd", 6, "only the program inherits sockets"),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Explanation;
-use super::limits::{describe_missing, limits};
+use super::limits::limits;
 use crate::client::{AddressTrace, TraceEnd};
 use crate::clock::Timestamp;
 use crate::condition::Condition;
@@ -95,12 +95,8 @@ impl Explanation<'_> {
     }
 
     fn result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.route().is_none() {
-            return writeln!(f, "answered with 404: no route matches");
-        }
-        if let Some((limit, LimitCheck::Deny(cause))) = self.denied() {
-            let cause = describe_missing(limit, cause);
-            return writeln!(f, "answered with 400: {} cannot be evaluated: {cause}", quote(&limit.name));
+        if let Some((status, reason)) = self.rejection() {
+            return writeln!(f, "answered with {status}: {reason}");
         }
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(limit, charge)| is_never_granted(limit, charge, self.now)) {

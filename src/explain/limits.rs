@@ -54,11 +54,24 @@ fn response_headers(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -
 }
 
 /// Describes why a limit cannot determine the client or the cost of the request.
-pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
+fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
         (MissingInput::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
+    }
+}
+
+/// Describes why a limit rejects the request without a decision of the store.
+pub(super) fn describe_denial(limit: &Limit, cause: &MissingInput) -> String {
+    format!("{} cannot be evaluated: {}", quote(&limit.name), describe_missing(limit, cause))
+}
+
+/// Describes why a limit does not count the request. Returns `None` if it counts the request.
+pub(crate) fn reason_of_check(limit: &Limit, check: &LimitCheck) -> Option<String> {
+    match check {
+        LimitCheck::Charge(_) => None,
+        LimitCheck::Skip(cause) | LimitCheck::Deny(cause) => Some(describe_missing(limit, cause)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Parses the request from the arguments.
+//! Parses the parts of a request to explain.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
@@ -7,22 +7,23 @@ use crate::config::{Config, Listen};
 use crate::facts::BadRequest;
 use crate::sanitize::BadField;
 
-pub(super) fn method(text: &str) -> Result<Method, String> {
+pub(crate) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(text.as_bytes()).map_err(|_| "a method is a word such as GET or POST".to_owned())
 }
 
-pub(super) fn target(text: &str) -> Result<Uri, String> {
+pub(crate) fn target(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}; write http://host/path, or /path"))?;
-    match uri.scheme().is_some() || text.starts_with('/') || text == "*" {
+    let is_url = matches!(uri.scheme_str(), Some("http" | "https"));
+    match (is_url || text.starts_with('/') || text == "*") && !text.contains('#') {
         true => Ok(uri),
-        false => Err("write http://host/path, or /path".to_owned()),
+        // `Uri` would drop a fragment. The gateway rejects such a target.
+        false => Err("write http://host/path, or /path, without a fragment".to_owned()),
     }
 }
 
-pub(super) fn field(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
-    let name = name.trim().parse().map_err(|_| "the text before the colon is not a valid header field name")?;
-    let value = value.trim().parse().map_err(|_| "the text after the colon is not a valid header field value")?;
+pub(crate) fn field(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    let name = name.parse().map_err(|_| "is not a valid header field name")?;
+    let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| "has a value that is not valid")?;
     Ok((name, value))
 }
 

@@ -1,0 +1,65 @@
+//! `POST /api/v1/explain`: explains how the rules apply to a request, and what its limits would decide now. Charges
+//! nothing.
+
+mod request;
+mod response;
+#[cfg(test)]
+mod tests;
+
+use axum::Json;
+use axum::extract::State;
+use futures_util::future::join_all;
+
+use self::request::{OnlyObject, Request};
+use self::response::{Explained, Remaining};
+use super::problem::Problem;
+use super::{Active, Admin};
+use crate::clock::wall_time;
+use crate::explain::ExplainedRequest;
+use crate::limit::{Charge, Inspection};
+use crate::store::StoreError;
+
+/// The charge of each limit of the route; `None` for limits that do not count the request.
+type Charges = Vec<Option<Charge>>;
+
+/// Explains which route and limits apply to a request, and whether they would admit it now.
+///
+/// Charges nothing, and needs no token.
+#[utoipa::path(
+    post,
+    path = "/explain",
+    tag = "limits",
+    request_body = Request,
+    responses((status = 200, body = Explained), Problem)
+)]
+pub(super) async fn explain(
+    State(admin): State<Admin>,
+    Json(OnlyObject(request)): Json<OnlyObject<Request>>,
+) -> Result<Json<Explained>, Problem> {
+    let request = request.parse().map_err(Problem::bad_request)?;
+    let active = admin.active.load_full();
+    Ok(Json(active.explain(&request).await))
+}
+
+impl Active {
+    async fn explain(&self, request: &ExplainedRequest) -> Explained {
+        let (mut explained, charges) = self.evaluate(request);
+        let read = join_all(charges.iter().map(|charge| self.inspect(charge.as_ref()))).await;
+        explained.add_remaining(read);
+        explained
+    }
+
+    /// Evaluates the rules, without the store.
+    fn evaluate(&self, request: &ExplainedRequest) -> (Explained, Charges) {
+        request.explain(&self.config, wall_time(), |result| match result {
+            Ok(explanation) => Explained::new(explanation, self),
+            Err(answer) => (Explained::answered(answer), Vec::new()),
+        })
+    }
+
+    /// Reads what remains for a charge.
+    async fn inspect(&self, charge: Option<&Charge>) -> Option<Remaining> {
+        let read: Result<Inspection, StoreError> = self.store.inspect(charge?).await;
+        Some(Remaining::from(read))
+    }
+}

@@ -1,0 +1,269 @@
+//! The response of `POST /api/v1/explain`.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::super::Active;
+use super::Charges;
+use crate::client::{AddressTrace, TraceEnd};
+use crate::explain::{EarlyAnswer, Explanation, reason_of_check};
+use crate::limit::{Inspection, Wait};
+use crate::rule::{Limit, LimitLocation};
+use crate::rules::LimitCheck;
+use crate::store::StoreError;
+
+/// How the rules apply to a request.
+#[derive(Debug, Default, Serialize, ToSchema)]
+#[schema(as = Explanation)]
+pub(in crate::admin) struct Explained {
+    /// Whether all live limits would grant the request now. False if the request is answered without a decision; null if
+    /// the store does not decide.
+    pub(super) admitted: Option<bool>,
+    /// The status of a response that needs no decision of the limits.
+    pub(super) status: Option<u16>,
+    /// Why the gateway sends this response.
+    pub(super) reason: Option<String>,
+    /// The request as the rules read it; null if it is answered before.
+    pub(super) request: Option<NormalRequest>,
+    /// The address of the client; null if the request is answered before.
+    pub(super) client: Option<ClientAddress>,
+    /// The first route that matches.
+    pub(super) route: Option<MatchedRoute>,
+    /// All other routes, in the order of the rule file.
+    pub(super) other_routes: Vec<OtherRoute>,
+    /// The limits of the route.
+    pub(super) limits: Vec<ExplainedLimit>,
+    /// The explanation as `tidegate explain --live` writes it.
+    pub(super) text: String,
+}
+
+/// A request as the rules read it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct NormalRequest {
+    method: String,
+    /// In lower case, without the port.
+    host: String,
+    /// The path that routes match.
+    path: String,
+    /// The path that upstreams receive.
+    forwarded_path: String,
+    /// The fields that are removed and have no effect.
+    removed: Vec<String>,
+}
+
+/// How the address of the client was found.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ClientAddress {
+    pub(super) address: String,
+    /// The trusted proxies that were skipped, starting with the peer.
+    proxies: Vec<String>,
+    /// The forwarded text that is not an address, at which the search ended.
+    invalid: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct MatchedRoute {
+    pub(super) name: String,
+    upstream: Option<String>,
+    conditions: Vec<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct OtherRoute {
+    name: String,
+    /// The first condition that the request does not meet; null if only the order of the routes decides.
+    unmet: Option<String>,
+}
+
+/// A limit of the route.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ExplainedLimit {
+    limit: String,
+    /// `OVERALL` or `PER_CLIENT`.
+    mode: String,
+    shadow: bool,
+    /// The `file` and the `line` of the limit.
+    #[schema(value_type = Object)]
+    location: LimitLocation,
+    check: Check,
+    /// Why the limit skips or rejects the request.
+    reason: Option<String>,
+    /// The address or the hash of the client; null for an OVERALL limit.
+    pub(super) client: Option<String>,
+    /// The permits that the request costs.
+    cost: Option<u32>,
+    #[serde(flatten)]
+    remaining: Remaining,
+    /// The override in force for the client.
+    #[serde(rename = "override")]
+    #[schema(value_type = Option<Object>)]
+    in_force: Option<serde_json::Value>,
+}
+
+/// The effect of a limit on the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Check {
+    /// It counts the request.
+    Charge,
+    /// It does not count the request.
+    Skip,
+    /// It rejects the request.
+    Deny,
+}
+
+/// The decision that a limit would make now. All members are null if the limit does not count the request.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct Remaining {
+    /// Whether the limit would grant the request now.
+    admitted: Option<bool>,
+    remaining: Option<u32>,
+    used: Option<u64>,
+    /// When the limit grants the request (RFC 3339); null if never.
+    next_permit_at: Option<String>,
+    /// Why the store did not answer.
+    error: Option<String>,
+}
+
+// === impl Explained ===
+
+impl Explained {
+    /// Returns the response for a request that is answered before the rules are evaluated.
+    pub(super) fn answered(answer: &EarlyAnswer<'_>) -> Self {
+        let (status, reason) = (Some(answer.status), Some(answer.reason.clone()));
+        Self { admitted: Some(false), status, reason, text: answer.to_string(), ..Self::default() }
+    }
+
+    /// Returns the response without what remains, and the charge of each limit.
+    pub(super) fn new(explanation: &Explanation<'_>, active: &Active) -> (Self, Charges) {
+        let facts = explanation.facts;
+        let (status, reason) = explanation.rejection().unzip();
+        let is_other = |name: &str| explanation.route().is_none_or(|route| *route.name != *name);
+        let others = active.config.rules.routes.iter().filter(|route| is_other(&route.name));
+        let explained = Self {
+            admitted: status.map(|_| false),
+            status,
+            reason,
+            request: Some(NormalRequest {
+                method: facts.method.to_string(),
+                host: facts.host.to_string(),
+                path: facts.path.matched().to_owned(),
+                forwarded_path: facts.path.normalized().to_owned(),
+                removed: explanation.removed.iter().map(ToString::to_string).collect(),
+            }),
+            client: explanation.trace.as_ref().map(ClientAddress::new),
+            route: explanation.route().map(|route| MatchedRoute {
+                name: route.name.to_string(),
+                upstream: route.upstream.as_deref().map(str::to_owned),
+                conditions: route.matcher.conditions().map(|condition| condition.to_string()).collect(),
+            }),
+            other_routes: others
+                .map(|route| OtherRoute {
+                    name: route.name.to_string(),
+                    unmet: route.matcher.unmet(facts).map(|condition| condition.to_string()),
+                })
+                .collect(),
+            limits: explanation.checks.iter().map(|(limit, check)| ExplainedLimit::new(limit, check, active)).collect(),
+            text: explanation.to_string(),
+        };
+        let charge = |(_, check): &(&Limit, LimitCheck)| match check {
+            LimitCheck::Charge(charge) => Some(charge.clone()),
+            LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
+        };
+        (explained, explanation.checks.iter().map(charge).collect())
+    }
+
+    /// Adds what remains of each limit.
+    pub(super) fn add_remaining(&mut self, all: Vec<Option<Remaining>>) {
+        for (limit, remaining) in self.limits.iter_mut().zip(all) {
+            limit.remaining = remaining.unwrap_or_default();
+        }
+        if self.status.is_some() {
+            return;
+        }
+        let live = || self.limits.iter().filter(|limit| !limit.shadow && limit.check == Check::Charge);
+        let is_rejected = live().any(|limit| limit.remaining.admitted == Some(false));
+        let is_unknown = live().any(|limit| limit.remaining.error.is_some());
+        self.admitted = if is_rejected { Some(false) } else { (!is_unknown).then_some(true) };
+        self.text += &self.describe_now();
+    }
+
+    /// Describes what the limits would decide now.
+    fn describe_now(&self) -> String {
+        let mut text = match self.admitted {
+            Some(true) => "\nnow: admitted\n".to_owned(),
+            Some(false) => "\nnow: not admitted\n".to_owned(),
+            None => "\nnow: the store does not decide\n".to_owned(),
+        };
+        for (number, limit) in (1..).zip(&self.limits) {
+            let Remaining { remaining, admitted, next_permit_at, error, .. } = &limit.remaining;
+            let remaining = remaining.map(|permits| match permits {
+                1 => "1 permit remains".to_owned(),
+                permits => format!("{permits} permits remain"),
+            });
+            let state = match (admitted, remaining, error) {
+                (_, _, Some(error)) => format!("the store did not answer: {error}"),
+                (Some(true), Some(remaining), _) => remaining,
+                (Some(false), Some(remaining), _) => match next_permit_at {
+                    Some(at) => format!("{remaining}, grants this request at {at}"),
+                    None => format!("{remaining}, never grants this request"),
+                },
+                _ => "does not count the request".to_owned(),
+            };
+            _ = writeln!(text, "  {number}. {}: {state}", limit.limit); // writing to a String cannot fail
+        }
+        text
+    }
+}
+
+// === impl ClientAddress, ExplainedLimit, Remaining ===
+
+impl ClientAddress {
+    fn new(trace: &AddressTrace<'_>) -> Self {
+        let invalid = match trace.end {
+            TraceEnd::Invalid(hop) => Some(String::from_utf8_lossy(hop).trim().to_owned()),
+            TraceEnd::Untrusted | TraceEnd::Exhausted => None,
+        };
+        let proxies = trace.proxies.iter().map(ToString::to_string).collect();
+        Self { address: trace.address.to_string(), proxies, invalid }
+    }
+}
+
+impl ExplainedLimit {
+    fn new(limit: &Limit, check: &LimitCheck, active: &Active) -> Self {
+        let (kind, charge) = match check {
+            LimitCheck::Charge(charge) => (Check::Charge, Some(charge)),
+            LimitCheck::Skip(_) => (Check::Skip, None),
+            LimitCheck::Deny(_) => (Check::Deny, None),
+        };
+        Self {
+            limit: limit.name.clone(),
+            mode: limit.mode().to_string(),
+            shadow: limit.shadow,
+            location: limit.location.clone(),
+            check: kind,
+            reason: reason_of_check(limit, check),
+            client: charge.and_then(|charge| active.client_name(charge)),
+            cost: charge.map(|charge| charge.permits),
+            remaining: Remaining::default(),
+            in_force: None,
+        }
+    }
+}
+
+impl From<Result<Inspection, StoreError>> for Remaining {
+    fn from(read: Result<Inspection, StoreError>) -> Self {
+        match read {
+            Ok(inspection) => Self {
+                admitted: Some(inspection.wait == Wait::Now),
+                remaining: Some(inspection.remaining),
+                used: Some(inspection.used),
+                next_permit_at: inspection.next_permit_at().map(crate::clock::Timestamp::to_rfc3339),
+                error: None,
+            },
+            Err(error) => Self { error: Some(error.to_string()), ..Self::default() },
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! `tidegate status` and `tidegate upstreams`.
+
+use std::io::{self, Write};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::api::ApiArgs;
+use super::request::path;
+use super::table::{columns, rows};
+use super::{answered, write_config_errors};
+
+/// Arguments of `tidegate status`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct StatusArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Arguments of `tidegate upstreams`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct UpstreamsArgs {
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Writes whether the gateway is ready, the rule file with its errors, and the state of the store. Returns the exit code: 0
+/// if the gateway is ready, 1 if it is not.
+pub(in crate::cli) fn status(args: &StatusArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let requests = [("GET", path(&["status"])), ("GET", path(&["config"]))];
+    answered(args.api.send_all(&requests), errors, |replies| {
+        let [status, config] = &replies[..] else { return Ok(2) };
+        let code = u8::from(status["ready"] != true);
+        if args.api.json {
+            let mut status = status.clone();
+            status["config"]["errors"] = config["errors"].clone();
+            writeln!(out, "{status:#}")?;
+            return Ok(code);
+        }
+        let (config_state, store) = (&status["config"], &status["store"]);
+        let yes_no = |value: &Value| if value == true { "yes" } else { "no" }.to_owned();
+        let mut table = vec![
+            ("ready", yes_no(&status["ready"])),
+            ("version", text(&status["version"])),
+            ("started", text(&status["started_at"])),
+            ("rules", format!("{} limits, applied {}", config_state["limits"], text(&config_state["applied_at"]))),
+            ("hash", text(&config_state["hash"])),
+            ("store", text(&store["address"])),
+            ("workers", text(&status["workers"])),
+            ("connections", text(&status["connections"]["open"])),
+        ];
+        if status["draining"] == true {
+            table.insert(1, ("reason", "draining".to_owned()));
+        }
+        let store_is = if store["up"] == true { "up" } else { "down" };
+        let more = [
+            ("state", json!(store_is)),
+            ("cause", store["cause"].clone()),
+            ("latency", store["latency_ms"].as_f64().map_or(Value::Null, |millis| json!(format!("{millis:.1} ms")))),
+            ("breakers", store["open_breakers"].clone()),
+            ("gateways", store["gateways"].clone()),
+            ("owed", store["owed"].clone()),
+        ];
+        let is_redis = store["kind"] == "redis";
+        table.extend(
+            more.into_iter().filter(|(_, value)| is_redis && !value.is_null()).map(|(key, value)| (key, text(&value))),
+        );
+        out.write_all(rows(&table).as_bytes())?;
+        if config["errors"].as_array().is_some_and(|errors| !errors.is_empty()) {
+            writeln!(out, "\nthe rule file was rejected, the previous rules stay in use:")?;
+            write_config_errors(&config["errors"], out)?;
+        }
+        Ok(code)
+    })
+}
+
+/// Lists the targets of all upstreams. Returns the exit code.
+pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    answered(args.api.send("GET", &path(&["upstreams"])), errors, |upstreams| {
+        if args.api.json {
+            writeln!(out, "{upstreams:#}")?;
+            return Ok(0);
+        }
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let row = |name: &Value, target: &Value| {
+            let attempts = target["attempts"].as_object().cloned().unwrap_or_default();
+            let failed = attempts.iter().filter(|(outcome, _)| *outcome != "ok" && *outcome != "canceled");
+            let failed: u64 = failed.filter_map(|(_, count)| count.as_u64()).sum();
+            let ok = attempts.get("ok").and_then(Value::as_u64).unwrap_or_default();
+            [
+                text(name),
+                text(&target["address"]),
+                text(&target["state"]),
+                text(&target["in_use"]),
+                text(&target["idle"]),
+                ok.to_string(),
+                failed.to_string(),
+                text(&target["failing"]["last_error"]),
+            ]
+        };
+        let all = list(upstreams);
+        let table = all.iter().flat_map(|one| {
+            list(&one["targets"]).into_iter().map(move |target| row(&one["name"], &target)).collect::<Vec<_>>()
+        });
+        let heads = ["UPSTREAM", "TARGET", "STATE", "IN USE", "IDLE", "OK", "FAILED", "ERROR"];
+        out.write_all(columns(heads, table).as_bytes())?;
+        Ok(0)
+    })
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,134 @@
+//! Explains how the rules apply to a request, and why. `tidegate explain` and the admin API use it. It needs the rule
+//! file and the request only, without a store or a connection.
+
+mod limits;
+mod request;
+mod text;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use http::header::{HeaderMap, HeaderName};
+use http::{Method, Uri, Version};
+
+pub(crate) use self::limits::reason_of_check;
+pub(crate) use self::request::{field, method, target};
+use crate::client::AddressTrace;
+use crate::clock::Timestamp;
+use crate::condition::Search;
+use crate::config::Config;
+use crate::facts::{BadRequest, Facts, TlsPeer};
+use crate::route::Route;
+use crate::rule::Limit;
+use crate::rules::{LimitCheck, Rules};
+use crate::sanitize::{NextHop, RequestContext};
+
+/// A request to explain.
+#[derive(Clone, Debug)]
+pub(crate) struct ExplainedRequest {
+    pub(crate) method: Method,
+    pub(crate) url: Uri,
+    pub(crate) headers: HeaderMap,
+    pub(crate) version: Version,
+    pub(crate) peer: IpAddr,
+    pub(crate) tls: TlsPeer,
+}
+
+/// Why the gateway answers a request before it looks for a route.
+#[derive(Clone, Debug)]
+pub(crate) struct EarlyAnswer<'r> {
+    request: &'r ExplainedRequest,
+    pub(crate) status: u16,
+    pub(crate) reason: String,
+}
+
+/// How the rules apply to a request.
+#[derive(Debug)]
+pub(crate) struct Explanation<'r> {
+    pub(crate) facts: &'r Facts<'r>,
+    sent: &'r Uri,
+    /// Header fields that the gateway removes.
+    pub(crate) removed: Vec<&'r HeaderName>,
+    pub(crate) trace: Option<AddressTrace<'r>>,
+    pub(crate) search: Search<'r>,
+    /// The check of each limit of the route. Empty without a route.
+    pub(crate) checks: Vec<(&'r Limit, LimitCheck)>,
+    /// The time for which calendar windows are computed.
+    now: Timestamp,
+}
+
+// === impl ExplainedRequest ===
+
+impl ExplainedRequest {
+    /// Passes the explanation to `read`, or the reason why the gateway answers before it looks for a route. Reads the
+    /// request as the layer does.
+    pub(crate) fn explain<T>(
+        &self,
+        config: &Config,
+        now: Timestamp,
+        read: impl FnOnce(Result<&Explanation<'_>, &EarlyAnswer<'_>>) -> T,
+    ) -> T {
+        let answer = |status, reason| EarlyAnswer { request: self, status, reason };
+        let Self { method, url, version, peer, tls, .. } = self;
+        if let Some(max) = request::exceeded_max_target(url, config) {
+            return read(Err(&answer(414, format!("target is longer than {max} bytes"))));
+        }
+        let (rules, mut headers) = (&config.rules, self.headers.clone());
+        let trusted = rules.addresses.trusts(peer.to_canonical());
+        let context = RequestContext { version: *version, trusted, next: NextHop::Origin };
+        let filtered = rules.field_filter().apply(&mut headers, context).map_err(BadRequest::from);
+        let mut facts = match filtered.and_then(|_| rules.read(method, url, *version, &headers, *peer)) {
+            Ok(facts) => facts,
+            Err(error) => return read(Err(&answer(request::status(&error), error.to_string()))),
+        };
+        facts.tls = Some(tls);
+        if facts.is_for_server() {
+            return read(Err(&answer(204, "the request is about the gateway itself".to_owned())));
+        }
+        if let Some((_, route)) = rules.routes.find_quota(&facts) {
+            return read(Err(&answer(200, format!("the gateway returns the quota of route `{}`", route.name))));
+        }
+        let removed = self.headers.keys().filter(|name| !headers.contains_key(*name)).collect();
+        read(Ok(&Explanation { removed, ..Explanation::new(rules, &facts, url, now) }))
+    }
+}
+
+impl fmt::Display for EarlyAnswer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ExplainedRequest { method, url, .. } = self.request;
+        writeln!(f, "{method} {url}\n\nanswered with {}: {}", self.status, self.reason)
+    }
+}
+
+// === impl Explanation ===
+
+impl<'r> Explanation<'r> {
+    fn new(rules: &'r Rules, facts: &'r Facts<'r>, sent: &'r Uri, now: Timestamp) -> Self {
+        let search = rules.routes.search(facts);
+        let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
+        let checks = limits.iter().map(|limit| (limit, rules.check_limit(limit, facts))).collect();
+        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, checks, now }
+    }
+
+    pub(crate) fn route(&self) -> Option<&'r Route> {
+        self.search.found
+    }
+
+    /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
+    /// limits decide.
+    pub(crate) fn rejection(&self) -> Option<(u16, String)> {
+        let Some(route) = self.route() else { return Some((404, "no route matches".to_owned())) };
+        if route.is_too_long(self.facts) {
+            return Some((
+                413,
+                format!("content-length is larger than {} bytes, the `max_body` of the route", route.max_body),
+            ));
+        }
+        let denied = self.checks.iter().find_map(|(limit, check)| match check {
+            LimitCheck::Deny(cause) => Some((limit, cause)),
+            LimitCheck::Charge(_) | LimitCheck::Skip(_) => None,
+        });
+        let (limit, cause) = denied?;
+        Some((400, limits::describe_denial(limit, cause)))
+    }
+}
