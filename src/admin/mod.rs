@@ -159,7 +159,7 @@ impl Admin {
 
     fn router(self) -> Router {
         let (router, document) = routes().split_for_parts();
-        let router = router.merge(openapi::serve(&document));
+        let router = router.merge(openapi::serve(&document).layer(from_fn(only_by_address)));
         router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_path).with_state(self)
     }
 }
@@ -220,14 +220,14 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
     Ok(response)
 }
 
-/// Returns the active limits, with the number of buckets if these are in memory.
+/// Returns each limit of each route with its file and line; with buckets in memory, also their number.
 #[utoipa::path(get, path = "/limits", tag = "limits", responses((status = 200, body = [Object]), Problem))]
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load();
     Json(limits::show(&active.config, &active.store))
 }
 
-/// Returns the last changes of operators, the newest first.
+/// Returns the last 1,000 changes of operators through this process, the newest first.
 #[utoipa::path(get, path = "/audit", tag = "state", responses((status = 200, body = [Entry]), Problem))]
 async fn audit(State(admin): State<Admin>) -> Json<Vec<Entry>> {
     Json(admin.audit.entries())
