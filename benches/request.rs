@@ -16,7 +16,7 @@ use tidegate::internals::client::{AddressRules, ClientSource};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
 use tidegate::internals::rule::Limit;
 use tidegate::internals::store::settings::KeySecret;
-use tidegate::internals::{Facts, RateLimitFieldBuilder, Requests, limited_response, write_redis_keys};
+use tidegate::internals::{Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, write_redis_keys};
 use tidegate::{Mode, Peer, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -116,15 +116,22 @@ fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let unlimited = "{ name: total, mode: OVERALL, rate: 1000000000, interval: 1s }";
     let per_ip = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 1000000000, interval: 1s }";
     let tight = "{ name: tight, mode: PER_CLIENT, client: ip, rate: 1, interval: 24h }";
-    for (name, limits) in [
-        ("no limits", String::new()),
-        ("overall and per_client, granted", format!("{unlimited}, {per_ip}")),
-        ("per_client, rejected", tight.to_owned()),
-        ("overall and per_client, rejected", format!("{unlimited}, {tight}")),
+    let key = "{ name: per-key, mode: PER_CLIENT, client: 'header:x-api-key', rate: 1000000000, interval: 1s }";
+    // The overrides concern other clients.
+    for (name, limits, overrides) in [
+        ("no limits", String::new(), 0),
+        ("overall and per_client, granted", format!("{unlimited}, {per_ip}"), 0),
+        ("overall and per_client, granted, 2000 overrides", format!("{unlimited}, {per_ip}"), 1_000),
+        ("per_client by header, granted", key.to_owned(), 0),
+        ("per_client by header, granted, 2000 overrides", key.to_owned(), 1_000),
+        ("per_client, rejected", tight.to_owned(), 0),
+        ("overall and per_client, rejected", format!("{unlimited}, {tight}"), 0),
     ] {
         let rules = format!("routes: [{{ name: all, match: {{ path: /** }}, limits: [{limits}] }}]");
         let hello = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()));
-        let limited = RateLimitLayer::from_yaml(&rules)?.layer(service_fn(hello));
+        let layer = RateLimitLayer::from_yaml(&rules)?;
+        runtime.block_on(ban_many(&layer, overrides))?;
+        let limited = layer.layer(service_fn(hello));
         let headers = headers()?;
         criterion.bench_function(&format!("layer/{name}"), |bench| {
             bench.iter_batched(

@@ -150,6 +150,8 @@ mod client;
 mod condition;
 mod cost;
 mod facts;
+#[cfg(feature = "gateway")]
+mod overrides;
 mod path;
 mod policy;
 mod reason;

@@ -195,6 +195,23 @@ impl RuleSet {
         self.rules.charges(route, facts)
     }
 
+    /// Returns all limits, each with its route.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&Route, &Limit)> {
+        self.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)))
+    }
+
+    /// See [`Rules::charges_if`].
+    #[cfg(feature = "gateway")]
+    pub(crate) fn charges_if<'r>(
+        &'r self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        may_reject: impl Fn(&Limit) -> bool,
+    ) -> Result<Charges<'r>, LimitRejection<'r>> {
+        self.rules.charges_if(route, facts, may_reject)
+    }
+
     /// Creates the context for the service below. Without a route, the request goes to a handler.
     pub(crate) fn forward_context(
         &self,

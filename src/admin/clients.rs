@@ -4,16 +4,17 @@ use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use http::{HeaderMap, StatusCode};
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::audit::{Change, MAX_REASON};
 use super::problem::Problem;
 use super::query::Parameters;
-use super::{Active, Admin};
+use super::{Active, Admin, overrides};
 use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Inspection, Mode};
+use crate::overrides::parse_hash;
 use crate::rule::Limit;
-use crate::store::StoreError;
 
 /// The route and the limit of a request.
 pub(super) type Target = Path<(String, String)>;
@@ -35,6 +36,9 @@ pub(super) struct ClientState {
     now: String,
     /// Whether the client shares the overflow bucket of the embedded store.
     overflow: bool,
+    /// The override that bans the client, or changes the limit for it.
+    #[serde(rename = "override")]
+    in_force: Option<Value>,
 }
 
 /// The result of a reset.
@@ -68,7 +72,12 @@ pub(super) async fn inspect(
 ) -> Result<Json<ClientState>, Problem> {
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address"])?;
     let active = admin.active.load_full();
-    let charge = active.charge(&route, &limit, &query)?;
+    let mut charge = active.charge(&route, &limit, &query)?;
+    let in_force = charge.client.as_ref().and_then(|client| admin.layer.override_of(&route, &limit, client));
+    let in_force = in_force.map(|(one, limiter)| {
+        charge.limiter = limiter;
+        overrides::show(&one)
+    });
     let inspection = active.store.inspect(&charge).await?;
     let Inspection { now, remaining, used, expires_at, overflow, .. } = inspection;
     Ok(Json(ClientState {
@@ -81,6 +90,7 @@ pub(super) async fn inspect(
         expires_at: expires_at.map(Timestamp::to_rfc3339),
         now: now.to_rfc3339(),
         overflow,
+        in_force,
     }))
 }
 
@@ -113,8 +123,8 @@ pub(super) async fn reset_client(
     let client = active.client_name(&charge);
     let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
     let cleared = Cleared { route, limit, client: change.client.clone(), buckets: 0 };
-    let reset = async move { active.store.reset(&charge).await.map(u64::from) };
-    let buckets = make_change(admin, change, reset).await?;
+    let reset = async move { active.store.reset(&charge).await.map(u64::from).map_err(Problem::from) };
+    let buckets = admin.make_change(change, |_| reset).await?;
     Ok(Json(Cleared { buckets, ..cleared }))
 }
 
@@ -143,28 +153,9 @@ pub(super) async fn reset_limit(
     let limiter = active.limit(&route, &limit)?.limiter.clone();
     let target = format!("{route}/{limit}");
     let change = Change { operator, action: "reset_limit", target, client: None, reason };
-    let reset = async move { active.store.reset_limit(&limiter).await };
-    let buckets = make_change(admin, change, reset).await?;
+    let reset = async move { active.store.reset_limit(&limiter).await.map_err(Problem::from) };
+    let buckets = admin.make_change(change, |_| reset).await?;
     Ok(Json(Cleared { route, limit, client: None, buckets }))
-}
-
-/// Resets buckets, and records the change. Returns the number of buckets that existed.
-async fn make_change(
-    admin: Admin,
-    change: Change,
-    reset: impl Future<Output = Result<u64, StoreError>> + Send + 'static,
-) -> Result<u64, Problem> {
-    // A separate task: a client that disconnects must not interrupt a change.
-    let reset = tokio::spawn(async move {
-        let reset = reset.await.map_err(Problem::from);
-        admin.audit.record(change, reset.as_ref().map(|_| ()).map_err(Problem::detail));
-        reset
-    });
-    reset.await.unwrap_or_else(|_| Err(interrupted()))
-}
-
-fn interrupted() -> Problem {
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the reset was interrupted")
 }
 
 fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
@@ -178,7 +169,7 @@ fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
 }
 
 impl Active {
-    fn limit(&self, route: &str, limit: &str) -> Result<&Limit, Problem> {
+    pub(super) fn limit(&self, route: &str, limit: &str) -> Result<&Limit, Problem> {
         let mut routes = self.config.rules.routes.iter();
         let found = routes.find(|other| *other.name == *route);
         let found = found.and_then(|route| route.limits.iter().find(|other| other.name == limit));
@@ -194,10 +185,8 @@ impl Active {
             (Mode::Overall, ..) => return Err(Problem::bad_request("the limit is OVERALL: it has no clients")),
             (Mode::PerClient, false, None, None) => Some(self.config.rules.named_client(limit, &values)?),
             (Mode::PerClient, true, Some(hash), None) => {
-                let is_hash = hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-                let hash = u128::from_str_radix(&hash, 16).ok().filter(|_| is_hash);
                 let detail = "`hash` has 32 hexadecimal digits, as in the access log";
-                Some(ClientId::Hash(hash.ok_or_else(|| Problem::bad_request(detail))?))
+                Some(ClientId::Hash(parse_hash(&hash).ok_or_else(|| Problem::bad_request(detail))?))
             }
             (Mode::PerClient, true, None, Some(address)) => {
                 let address = address.parse().map(|address: std::net::IpAddr| address.to_canonical());

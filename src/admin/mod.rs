@@ -9,8 +9,10 @@ mod explain;
 mod health;
 mod limits;
 mod listener;
+mod only_object;
 mod open;
 mod openapi;
+mod overrides;
 mod phase;
 mod probe;
 mod problem;
@@ -39,7 +41,7 @@ use serde_json::Value;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use self::audit::{Audit, Entry};
+use self::audit::{Audit, Change, Entry};
 use self::authorize::Authorizer;
 use self::conditional::EntityTags;
 pub(crate) use self::listener::Listener;
@@ -51,6 +53,7 @@ use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
 use crate::config::Config;
+use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::upstream::Upstreams;
@@ -65,6 +68,7 @@ pub(crate) struct Admin {
     status: Arc<ConfigStatus>,
     reload: Arc<ReloadSlot>,
     audit: Audit,
+    layer: RateLimitLayer,
     metrics: Arc<Metrics>,
     readiness: Readiness,
     start: Start,
@@ -120,16 +124,17 @@ impl Active {
 // === impl Admin ===
 
 impl Admin {
-    /// Creates the service. `active` are the configuration, the store and the upstreams of each worker.
+    /// Creates the service. `active` are the configuration and the upstreams of each worker.
     pub(crate) fn new(
-        active: (Arc<Config>, Store, Vec<Upstreams>),
+        active: (Arc<Config>, Vec<Upstreams>),
+        layer: RateLimitLayer,
         metrics: Arc<Metrics>,
         readiness: Readiness,
     ) -> Self {
-        let (config, store, upstreams) = active;
-        let active = Arc::new(ArcSwap::from_pointee(Active::new(config, store, upstreams)));
+        let (config, upstreams) = active;
+        let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
-        Self { active, status, reload, audit, metrics, readiness, start: Start::now() }
+        Self { active, status, reload, audit, layer, metrics, readiness, start: Start::now() }
     }
 
     /// Enables reloads on request.
@@ -157,6 +162,23 @@ impl Admin {
         serve::serve(listener, self.router()).await;
     }
 
+    /// Makes a change in a separate task, since a client that disconnects must not interrupt it. Records the change in
+    /// the audit list.
+    async fn make_change<T: Send + 'static, F: Future<Output = Result<T, Problem>> + Send + 'static>(
+        &self,
+        change: Change,
+        make: impl FnOnce(Self) -> F,
+    ) -> Result<T, Problem> {
+        let (made, audit) = (make(self.clone()), self.audit.clone());
+        let made = tokio::spawn(async move {
+            let made = made.await;
+            audit.record(change, made.as_ref().map(|_| ()).map_err(Problem::detail));
+            made
+        });
+        let interrupted = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the change was interrupted");
+        made.await.unwrap_or_else(|_| Err(interrupted()))
+    }
+
     fn router(self) -> Router {
         let (router, document) = routes().split_for_parts();
         let router = router.merge(openapi::serve(&document).layer(from_fn(only_by_address)));
@@ -174,6 +196,8 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(limits))
         .routes(routes!(clients::reset_limit))
         .routes(routes!(clients::inspect, clients::reset_client))
+        .routes(routes!(overrides::list, overrides::create))
+        .routes(routes!(overrides::get, overrides::remove))
         .routes(routes!(audit))
         .routes(routes!(explain::explain))
         .fallback(unknown_path)

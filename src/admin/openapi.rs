@@ -27,6 +27,7 @@ use super::problem::ProblemBody;
         (name = "configuration", description = "The rule file"),
         (name = "state", description = "The state of this gateway"),
         (name = "limits", description = "Limits and their clients"),
+        (name = "overrides", description = "Bans, exemptions and other rates for one client"),
         (name = "health", description = "Health checks and metrics")
     )
 )]

@@ -58,6 +58,14 @@ enum Command {
     Client(operate::ClientArgs),
     /// Reset one client of a limit, or all of them
     Reset(operate::ResetArgs),
+    /// Reject the requests of a client or network for a time
+    Ban(operate::OverrideArgs),
+    /// Do not count the requests of a client or network for a time
+    Exempt(operate::OverrideArgs),
+    /// Change the rate of limits for a client or network for a time
+    Adjust(operate::AdjustArgs),
+    /// List the overrides that `ban`, `exempt` and `adjust` made, or remove one
+    Overrides(operate::OverridesArgs),
 }
 
 #[derive(Debug, Args)]
@@ -133,6 +141,10 @@ pub fn main() -> ExitCode {
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
         Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),
+        Some(Command::Ban(args)) => with_output(|out, errors| operate::ban(&args, out, errors)),
+        Some(Command::Exempt(args)) => with_output(|out, errors| operate::exempt(&args, out, errors)),
+        Some(Command::Adjust(args)) => with_output(|out, errors| operate::adjust(&args, out, errors)),
+        Some(Command::Overrides(args)) => with_output(|out, errors| operate::overrides(&args, out, errors)),
         Some(Command::Diff(args)) => with_output(|out, errors| diff::diff(&args, out, errors)),
         Some(Command::Reload(args)) => with_output(|out, errors| reload::reload(&args, out, errors)),
         Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),

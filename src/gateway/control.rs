@@ -3,24 +3,33 @@
 use std::future::pending;
 use std::io;
 use std::pin::pin;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use socket2::Socket;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::file_watch::{FileWatchCommand, FileWatchSender, watch_files};
 use super::reload_file::RuleFileWatcher;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
 use crate::layer::RateLimitLayer;
+use crate::store::StoreError;
 use crate::tls::CertificateWatcher;
 
 /// The longest time for open requests of operators after the admin socket was handed over.
 const ADMIN_GRACE: Duration = Duration::from_secs(1);
+
+/// The time between readings of the overrides, so that a change is in force on all gateways within a second.
+const OVERRIDES_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The longest time that the gateway waits for the overrides before it serves, if the timeout of the store is longer.
+const MAX_START_DELAY: Duration = Duration::from_secs(1);
 
 /// The control thread.
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub(super) struct ControlThread {
     /// Whether the admin listener is closed.
     closed: watch::Sender<bool>,
     tasks: ControlTasks,
+    /// Closed when the overrides of the store are known, or the store did not reply in time.
+    known_overrides: Mutex<Receiver<()>>,
     end: oneshot::Sender<()>,
 }
 
@@ -51,8 +62,10 @@ impl ControlThread {
         };
         let (end, ending) = oneshot::channel();
         let (files, commands) = unbounded_channel();
+        let (overrides_read, known_overrides) = channel();
         let run = async move {
             layer.connect();
+            tokio::spawn(follow_overrides(layer.clone(), overrides_read));
             tokio::spawn(run_maintenance(layer));
             tokio::spawn(watch_files(commands));
             let mut serving = pin!(async {
@@ -74,11 +87,16 @@ impl ControlThread {
         };
         let tasks = ControlTasks { runtime: runtime.handle().clone(), files };
         let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
-        Ok(Self { thread, closed, tasks, end })
+        Ok(Self { thread, closed, tasks, known_overrides: Mutex::new(known_overrides), end })
     }
 
     pub(super) fn tasks(&self) -> &ControlTasks {
         &self.tasks
+    }
+
+    /// Blocks until the overrides of the store are known, at most for the timeout of the store.
+    pub(super) fn wait_for_overrides(&self) {
+        _ = self.known_overrides.lock().recv();
     }
 
     /// Closes the admin listener.
@@ -115,6 +133,27 @@ impl ControlTasks {
     /// Checks all certificate files without waiting for the next interval.
     pub(super) fn check_certificates(&self) {
         _ = self.files.send(FileWatchCommand::CheckCertificates);
+    }
+}
+
+/// Reads the overrides of the store at intervals. Drops `first_read` after the first reading, which takes at most the
+/// timeout of the store, and at most [`MAX_START_DELAY`].
+async fn follow_overrides(layer: RateLimitLayer, first_read: Sender<()>) {
+    let (deadline, read) = (layer.store().deadline(), layer.refresh_overrides());
+    match deadline {
+        Some(deadline) => _ = timeout_at(deadline.min(Instant::now() + MAX_START_DELAY), read).await,
+        None => _ = read.await,
+    }
+    drop(first_read);
+    let mut has_failed = false;
+    loop {
+        tokio::time::sleep(OVERRIDES_INTERVAL).await;
+        let read = layer.refresh_overrides().await;
+        // Outages are logged by the store. Other errors, such as a missing permission, last until an operator acts.
+        if let (Err(error @ StoreError::ErrorReply(_)), false) = (&read, has_failed) {
+            tracing::warn!(%error, "overrides cannot be read, keeping the known ones");
+        }
+        has_failed = read.is_err();
     }
 }
 

@@ -109,12 +109,12 @@ impl Gateway {
         let mut served = listeners.distribute(workers)?;
 
         let upstreams = WorkerUpstreams::new(&config.upstreams, workers, &metrics);
-        let stores = Stores::new(store.clone(), workers);
+        let stores = Stores::new(store, workers);
         layer.replace_all(&config.rules, stores.clone(), upstreams.per_worker());
 
         let readiness = admin::Readiness::new();
-        let active = (Arc::clone(&config), store, upstreams.shared());
-        let admin = Admin::new(active, Arc::clone(&metrics), readiness.clone());
+        let active = (Arc::clone(&config), upstreams.shared());
+        let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone());
         let control = ControlThread::start(layer.clone(), admin.clone(), admin_socket);
         let control = control.map_err(GatewayStartError::Worker)?;
         control.tasks().watch(listeners.watchers(&[], &metrics));
@@ -149,8 +149,9 @@ impl Gateway {
         Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader })
     }
 
-    /// Starts to accept connections.
+    /// Starts to accept connections, once the overrides of the store are known or the store did not reply in time.
     pub(crate) fn serve(&self) {
+        self.control.wait_for_overrides();
         self.accepting.send_replace(true);
     }
 

@@ -4,6 +4,8 @@ mod extensions;
 #[cfg(feature = "gateway")]
 mod local_gateway;
 #[cfg(feature = "gateway")]
+mod overrides;
+#[cfg(feature = "gateway")]
 mod pipeline;
 #[cfg(feature = "gateway")]
 mod probes;
@@ -11,6 +13,8 @@ mod probes;
 pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
 #[cfg(feature = "gateway")]
 pub use self::local_gateway::LocalGateway;
+#[cfg(feature = "gateway")]
+pub use self::overrides::ban_many;
 #[cfg(feature = "gateway")]
 pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]

@@ -1,5 +1,13 @@
 //! The state that a reload replaces in one step for all workers: the rules, the stores and the upstreams.
 
+use std::sync::Arc;
+
+#[cfg(feature = "gateway")]
+use super::overrides::{KnownOverrides, PreparedOverrides};
+use crate::facts::Facts;
+use crate::local_response::LocalResponse;
+use crate::route::Route;
+use crate::rules::Charges;
 use crate::ruleset::RuleSet;
 use crate::store::Store;
 
@@ -7,8 +15,14 @@ use crate::store::Store;
 #[derive(Debug)]
 pub(super) struct Active {
     /// The rules, with the upstreams of each route.
-    pub(super) rules: RuleSet,
+    pub(super) rules: Arc<RuleSet>,
     pub(super) stores: Stores,
+    /// The overrides of the store, or of its predecessor until it replies.
+    #[cfg(feature = "gateway")]
+    pub(super) known: Arc<KnownOverrides>,
+    /// The same, for these rules. `None` if there are no overrides.
+    #[cfg(feature = "gateway")]
+    pub(super) overrides: Option<PreparedOverrides>,
 }
 
 /// The handles of one store: each worker has its own connections to it.
@@ -16,6 +30,64 @@ pub(super) struct Active {
 pub(crate) struct Stores {
     main: Store,
     workers: Box<[Store]>,
+}
+
+// === impl Active ===
+
+impl Active {
+    /// Creates the first state.
+    pub(super) fn new(rules: RuleSet, stores: Stores) -> Self {
+        Self {
+            rules: Arc::new(rules),
+            #[cfg(feature = "gateway")]
+            known: Arc::new(KnownOverrides::unknown(stores.main().clone())),
+            #[cfg(feature = "gateway")]
+            overrides: None,
+            stores,
+        }
+    }
+
+    /// Returns the charges of a request on this route, as overrides change them.
+    ///
+    /// # Errors
+    /// The client is banned, or a limit that counts the request lacks its input.
+    pub(super) fn charges<'r>(
+        &'r self,
+        store: &Store,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        #[cfg(feature = "gateway")]
+        if let Some(overrides) = &self.overrides {
+            return overrides.charges(&self.rules, route, facts, store);
+        }
+        _ = store;
+        Ok(self.rules.charges(route, facts)?)
+    }
+
+    /// Returns the state with other rules and stores. The overrides stay in force.
+    #[cfg_attr(not(feature = "gateway"), expect(clippy::unused_self, reason = "only gateways have overrides"))]
+    pub(super) fn with_rules(&self, rules: RuleSet, stores: Stores) -> Self {
+        Self {
+            #[cfg(feature = "gateway")]
+            known: Arc::clone(&self.known),
+            #[cfg(feature = "gateway")]
+            overrides: self.known.prepare(&rules, self.overrides.as_ref()),
+            rules: Arc::new(rules),
+            stores,
+        }
+    }
+
+    /// Returns the state with other overrides.
+    #[cfg(feature = "gateway")]
+    pub(super) fn with_overrides(&self, known: KnownOverrides) -> Self {
+        Self {
+            overrides: known.prepare(&self.rules, self.overrides.as_ref()),
+            known: Arc::new(known),
+            rules: Arc::clone(&self.rules),
+            stores: self.stores.clone(),
+        }
+    }
 }
 
 // === impl Stores ===

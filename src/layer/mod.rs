@@ -36,6 +36,8 @@
 
 mod active;
 mod builder;
+#[cfg(feature = "gateway")]
+mod overrides;
 mod peer;
 mod quota;
 mod record;
@@ -54,6 +56,7 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{Either, Full};
+use parking_lot::Mutex;
 use tower::{Layer, Service};
 
 use self::active::Active;
@@ -116,6 +119,11 @@ pub struct NotSent;
 #[derive(Clone, Debug)]
 struct LayerState {
     active: Arc<ArcSwap<Active>>,
+    /// Held while `active` is replaced.
+    replacing: Arc<Mutex<()>>,
+    /// Held while overrides are read from the store.
+    #[cfg(feature = "gateway")]
+    reading_overrides: Arc<tokio::sync::Mutex<()>>,
     /// The store handle of a program's own worker. A worker of the gateway uses the handle in `active`.
     own_store: Option<Store>,
     /// The number of the gateway's worker that the layer belongs to.
@@ -163,10 +171,19 @@ impl RateLimitLayer {
         let rules = RuleSet::new(rules, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
-        let active = Arc::new(ArcSwap::from_pointee(Active { rules, stores: Stores::new(store, 0) }));
-        let (queues, missing_peer_warning) = (Arc::new(WaitQueues::new()), Arc::default());
-        let (own_store, worker, quotas) = (None, None, Arc::new(QuotaEndpoint::new()));
-        let state = LayerState { active, own_store, worker, queues, metrics, options, quotas, missing_peer_warning };
+        let state = LayerState {
+            active: Arc::new(ArcSwap::from_pointee(Active::new(rules, Stores::new(store, 0)))),
+            replacing: Arc::default(),
+            #[cfg(feature = "gateway")]
+            reading_overrides: Arc::default(),
+            own_store: None,
+            worker: None,
+            queues: Arc::new(WaitQueues::new()),
+            metrics,
+            options,
+            quotas: Arc::new(QuotaEndpoint::new()),
+            missing_peer_warning: Arc::default(),
+        };
         Self { state: Arc::new(state) }
     }
 
@@ -223,9 +240,10 @@ impl RateLimitLayer {
     /// counters.
     pub fn replace_rules(&self, config: &Config) {
         let rules = RuleSet::new(config.rules.clone(), &self.state.metrics);
+        let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
-        self.state.active.store(Arc::new(Active { rules, stores: active.stores.clone() }));
+        self.state.active.store(Arc::new(active.with_rules(rules, active.stores.clone())));
     }
 
     /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
@@ -233,11 +251,12 @@ impl RateLimitLayer {
     #[cfg(feature = "gateway")]
     pub(crate) fn replace_all(&self, rules: &Rules, stores: Stores, upstreams: &[Upstreams]) {
         let rules = RuleSet::new(rules.clone(), &self.state.metrics).with_upstreams(upstreams);
+        let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         let is_new_store = !stores.main().has_same_buckets(active.stores.main());
         let before = active.rules.limiters().filter(|_| !is_new_store);
         stores.main().set_active_limits(rules.limiters(), before);
-        self.state.active.store(Arc::new(Active { rules, stores }));
+        self.state.active.store(Arc::new(active.with_rules(rules, stores)));
     }
 }
 
@@ -275,9 +294,9 @@ where
         // Not a separate async function: its future would store the request a second time.
         boxed(|| async move {
             let active = state.active.load_full(); // one snapshot for the whole request
-            let (rules, store) = (&active.rules, state.store(&active));
+            let (rules, store) = (&*active.rules, state.store(&active));
             let mut guard = RequestGuard::new(&state.metrics, rules, request.extensions_mut().remove::<ReportHandle>());
-            let receipt = match state.decide(rules, store, &mut request, &mut guard.record).await {
+            let receipt = match state.decide(&active, store, &mut request, &mut guard.record).await {
                 Ok(receipt) => receipt,
                 Err(local_response) => {
                     let route = guard.record.route.map(|(route, _)| &*route.name);
@@ -318,11 +337,12 @@ impl LayerState {
     /// requests, it also sets the normalized path.
     async fn decide<'r, B>(
         &self,
-        rules: &'r RuleSet,
+        active: &'r Active,
         store: &Store,
         request: &mut Request<B>,
         record: &mut RequestRecord<'r>,
     ) -> Result<Receipt, LocalResponse> {
+        let rules = &*active.rules;
         let peer = peer::address(request.extensions());
         let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
         let peer_is_client = is_proxy && peer::is_client(request.extensions());
@@ -379,7 +399,10 @@ impl LayerState {
         if facts.peer.is_none() {
             self.missing_peer_warning.log_once(&route.limits);
         }
-        let charges = rules.charges(route, &facts)?; // 400
+        let charges = active.charges(store, route, &facts);
+        #[cfg(feature = "gateway")]
+        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
+        let charges = charges?; // 400, 403
         record.start_decision(&charges, store);
         let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
         compiled.count(&charges, &admitted);

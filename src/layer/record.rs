@@ -11,7 +11,10 @@ use crate::admission::{Admitted, Denial, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::facts::Facts;
 use crate::headers;
+#[cfg(feature = "gateway")]
+use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
+use crate::policy::Policy;
 use crate::route::Route;
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
@@ -33,7 +36,7 @@ pub struct RequestReport {
     pub client_key: Option<u128>,
     /// The limit that rejected the request. If several did, the limit with the longest wait.
     pub limit: Option<Arc<str>>,
-    /// The reason of a rejection by the gateway itself: `store_failed`.
+    /// The reason of a rejection by the gateway itself: `store_failed` or `banned`.
     pub reason: Option<&'static str>,
     /// The time until the limits had decided. `None` if no limit was evaluated.
     pub(crate) wait: Option<Duration>,
@@ -74,6 +77,8 @@ pub(super) struct RequestRecord<'r> {
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::LegacyFields>,
+    /// The policy of the client, if an override changes a rate.
+    changed_policy: Option<HeaderValue>,
     /// Whether to record the client and the limit, which only the report needs.
     is_reported: bool,
     client: Option<IpAddr>,
@@ -203,7 +208,20 @@ impl RequestRecord<'_> {
         self.at = status.map(|status| status.now);
         let (Some((route, compiled)), Some(status)) = (self.route, status) else { return };
         self.rate_limit = compiled.members.rate_limit(status);
-        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(&route.limits, status)).flatten();
+        let changed = charges.changed_limits();
+        let limits = changed.as_deref().unwrap_or(&route.limits);
+        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten();
+        let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
+        self.changed_policy = policy.map(|policy| policy.at(status.now));
+    }
+
+    /// Records and counts the ban, if it is why the request is rejected.
+    #[cfg(feature = "gateway")]
+    pub(super) fn record_ban(&mut self, cause: &LocalResponse, metrics: &Metrics) {
+        if let LocalResponse::Banned { .. } = cause {
+            self.reason = Some("banned");
+            metrics.rejected("banned");
+        }
     }
 
     /// Records the limit that rejected the request.
@@ -225,7 +243,8 @@ impl RequestRecord<'_> {
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
         if let Some(rate_limit) = self.rate_limit.take() {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
-            let policy = policy.map(|policy| policy.at(self.at.unwrap_or_default()));
+            let policy = || policy.map(|policy| policy.at(self.at.unwrap_or_default()));
+            let policy = self.changed_policy.take().or_else(policy);
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
         if let Some(id) = self.request_id.take() {

@@ -84,6 +84,8 @@ fn code(status: StatusCode) -> u16 {
     match status.as_u16() {
         // INVALID_ARGUMENT
         400 | 414 => 3,
+        // PERMISSION_DENIED
+        403 => 7,
         // DEADLINE_EXCEEDED
         408 | 504 => 4,
         // RESOURCE_EXHAUSTED
@@ -175,6 +177,7 @@ mod tests {
         assert_eq!(code(LocalResponse::BodyTooLong), "grpc-status: 8");
         assert_eq!(code(LocalResponse::UpstreamTimedOut), "grpc-status: 4");
         assert_eq!(code(LocalResponse::Panicked), "grpc-status: 13");
+        assert_eq!(code(LocalResponse::Banned { retry_after: 9 }), "grpc-status: 7");
     }
 
     #[test]

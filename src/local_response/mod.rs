@@ -51,6 +51,12 @@ pub(crate) enum LocalResponse {
     Quota(Vec<u8>),
     /// 405: a method other than GET and HEAD for a quota.
     QuotaMethod,
+    /// 403: an operator has banned the client.
+    #[cfg(feature = "gateway")]
+    Banned {
+        /// Whole seconds until the ban ends.
+        retry_after: u64,
+    },
     /// 404: no route matches.
     NoRoute,
     /// 400: the request body is malformed or incomplete.
@@ -200,6 +206,8 @@ impl LocalResponse {
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.0, HTTP/1.1 and HTTP/2 are supported".into())
             }
+            #[cfg(feature = "gateway")]
+            Self::Banned { .. } => (StatusCode::FORBIDDEN, "this client is banned".into()),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
@@ -230,6 +238,8 @@ impl LocalResponse {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
+            #[cfg(feature = "gateway")]
+            Self::Banned { retry_after } => Some(*retry_after),
             Self::StoreFailed | Self::UpstreamBusy => Some(1),
             _ => None,
         }

@@ -1,8 +1,12 @@
 //! The charges of one request.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use crate::limit::Charge;
+#[cfg(feature = "gateway")]
+use crate::limit::Limiter;
 use crate::rule::Limit;
 
 /// Positions of limits in their route, or of charges in their request. Up to four need no allocation.
@@ -80,6 +84,36 @@ impl<'r> Charges<'r> {
             some.push(one.index, one.charge.clone());
         }
         some
+    }
+
+    /// Removes the charges of limits that do not match a predicate.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
+        let kept: SmallVec<[bool; 4]> = self.iter().map(|one| keeps(one.limit)).collect();
+        let mut is_kept = kept.iter().copied();
+        self.positions.retain(|_| is_kept.next().unwrap_or(true));
+        let mut is_kept = kept.iter().copied();
+        self.charges.retain(|_| is_kept.next().unwrap_or(true));
+    }
+
+    /// Replaces the limiter of each charge for which `change` returns another one.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn replace_limiters(&mut self, change: impl Fn(&Limit) -> Option<Arc<Limiter>>) {
+        for (index, charge) in self.positions.iter().zip(&mut self.charges) {
+            if let Some(limiter) = change(&self.limits[*index]) {
+                charge.limiter = limiter;
+            }
+        }
+    }
+
+    /// Returns the limits of the route with the limiters of the charges, if one of the charges has another limiter.
+    pub(crate) fn changed_limits(&self) -> Option<Vec<Limit>> {
+        if self.iter().all(|one| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter)) {
+            return None;
+        }
+        let mut limits = self.limits.to_vec();
+        self.iter().for_each(|one| limits[one.index].limiter = Arc::clone(&one.charge.limiter));
+        Some(limits)
     }
 
     /// Returns the position of the limit of each charge.

@@ -136,12 +136,30 @@ impl Rules {
     /// A live limit lacks its input: there is no client and the limit denies such requests, the client is ambiguous or
     /// unreadable, or the cost is unreadable.
     pub fn charges<'r>(&self, route: &'r Route, facts: &Facts<'_>) -> Result<Charges<'r>, LimitRejection<'r>> {
+        self.charges_if(route, facts, |_| true)
+    }
+
+    /// Returns the charges of a request on this route. Only limits that match `may_reject` reject a request that lacks
+    /// their input; other limits do not count it.
+    ///
+    /// # Errors
+    /// See [`charges`](Self::charges).
+    #[inline]
+    pub(crate) fn charges_if<'r>(
+        &self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        may_reject: impl Fn(&Limit) -> bool,
+    ) -> Result<Charges<'r>, LimitRejection<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
             match self.check_limit(limit, facts) {
                 LimitCheck::Charge(charge) => charges.push(index, charge),
                 LimitCheck::Skip(_) => {}
-                LimitCheck::Deny(cause) => return Err(LimitRejection { limit: &limit.name, cause }),
+                LimitCheck::Deny(cause) if may_reject(limit) => {
+                    return Err(LimitRejection { limit: &limit.name, cause });
+                }
+                LimitCheck::Deny(_) => {}
             }
         }
         Ok(charges)

@@ -11,6 +11,8 @@ mod limiters;
 mod memory;
 mod multi_slot;
 mod negative_cache;
+#[cfg(feature = "gateway")]
+mod overrides;
 mod redis;
 #[cfg(feature = "gateway")]
 mod reset;
@@ -26,6 +28,8 @@ pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;
+#[cfg(feature = "gateway")]
+pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;

@@ -12,7 +12,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 
-const RULES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
+pub const RULES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
 routes:
   - name: rest
     match: {}
@@ -22,12 +22,14 @@ routes:
       - { name: pair, mode: PER_CLIENT, client: ['query:a', host], on_missing_client: skip, rate: 9, interval: 1h }
       - { name: all, mode: OVERALL, rate: 100, interval: 1h, algorithm: gcra, burst: 50 }
 ";
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+pub const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 /// A gateway, and the folder of its token file.
 pub struct Admin {
     gateway: Option<Gateway>,
-    folder: PathBuf,
+    pub folder: PathBuf,
+    /// The `listen` and `admin` of its rule file.
+    admin: String,
 }
 
 impl Admin {
@@ -39,9 +41,14 @@ impl Admin {
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join("tokens"), format!("ann:{TOKEN}\n")).expect("written");
         let admin = admin.replace("FOLDER", folder.to_str().expect("a path in UTF-8"));
-        let text = format!("listen: 127.0.0.1:0\nadmin: {admin}\n{more}{RULES}");
-        let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
-        Self { gateway: Some(Gateway::start(config, 1).expect("a gateway")), folder }
+        let admin = format!("listen: 127.0.0.1:0\nadmin: {admin}\n");
+        let gateway = Gateway::start(parse(&format!("{admin}{more}{RULES}")), 1).expect("a gateway");
+        Self { gateway: Some(gateway), folder, admin }
+    }
+
+    /// Reloads the gateway with other rules.
+    pub fn reload(&self, rules: &str) {
+        drop(self.gateway().reload(parse(&format!("{}{rules}", self.admin))).expect("a reload"));
     }
 
     pub fn with_tokens(more: &str) -> Self {
@@ -58,13 +65,27 @@ impl Admin {
 
     /// Sends a request to the API. Returns the status and the JSON.
     pub async fn api(&self, method: &str, path: &str, fields: &str) -> (u16, Value) {
+        self.send(method, path, fields, "").await
+    }
+
+    /// Sends a request with this body to the API.
+    pub async fn send(&self, method: &str, path: &str, fields: &str, body: &str) -> (u16, Value) {
+        let length = body.len();
         let admin = self.gateway().admin_address().and_then(ListenAddress::tcp).expect("an address");
-        let request = format!("{method} /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\n{fields}\r\n");
+        let request = format!(
+            "{method} /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\nContent-Length: {length}\r\n{fields}\r\n{body}"
+        );
         let response = Raw::connect(admin).await.ask(request).await;
         (response.status(), serde_json::from_str(&response.text()).expect("JSON"))
     }
 
-    async fn change(&self, path: &str) -> (u16, Value) {
+    /// Returns the text of `/metrics`.
+    pub async fn metrics(&self) -> String {
+        let admin = self.gateway().admin_address().and_then(ListenAddress::tcp).expect("an address");
+        Raw::connect(admin).await.ask("GET /metrics HTTP/1.1\r\nHost: a.example\r\n\r\n").await.text()
+    }
+
+    pub async fn change(&self, path: &str) -> (u16, Value) {
         self.api("DELETE", path, &format!("Authorization: Bearer {TOKEN}\r\n")).await
     }
 
@@ -83,6 +104,10 @@ impl Admin {
         let text = |bytes| String::from_utf8(bytes).expect("text");
         (status.code().expect("a code"), text(stdout), text(stderr))
     }
+}
+
+fn parse(text: &str) -> Config {
+    Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 impl Drop for Admin {

@@ -59,6 +59,7 @@ mod operations;
 mod operators;
 mod outage;
 mod overflow;
+mod overrides;
 mod package;
 mod pictures;
 mod program;

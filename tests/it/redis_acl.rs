@@ -7,6 +7,7 @@ use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::AlgorithmName;
 use tidegate::{Mode, RateConfig, RateLimiter};
 
+use crate::admin_api::{Admin, TOKEN};
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 use crate::support::{adopted, per_client};
@@ -75,6 +76,12 @@ async fn documented_acl_suffices_for_all_algorithms() {
         store.reset(&charge).await.expect("a reset");
         store.reset_limit(&charge.limiter).await.expect("a reset");
     }
+    let admin = Admin::with_tokens(&format!("store: {{ url: '{url}', timeout: 5s }}\n"));
+    let ban = r#"{ "action": "ban", "target": { "address": "192.0.2.1" }, "for": "1h", "reason": "a test" }"#;
+    let (status, banned) = admin.send("POST", "overrides", &format!("Authorization: Bearer {TOKEN}\r\n"), ban).await;
+    assert_eq!(status, 201, "{banned}, {:?}", denied(&mut redis));
+    let id = banned["id"].as_str().expect("an id");
+    assert_eq!(admin.change(&format!("overrides/{id}")).await.0, 200, "{:?}", denied(&mut redis));
     assert_eq!(denied(&mut redis), [""; 0]);
 }
 

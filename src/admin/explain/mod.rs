@@ -10,8 +10,9 @@ use axum::Json;
 use axum::extract::State;
 use futures_util::future::join_all;
 
-use self::request::{OnlyObject, Request};
+use self::request::Request;
 use self::response::{Explained, Remaining};
+use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
 use crate::clock::wall_time;

@@ -1,24 +1,19 @@
 //! The body of `POST /api/v1/explain`.
 
 use std::fmt;
-use std::marker::PhantomData;
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, Version};
-use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
+use crate::admin::only_object::OnlyObject;
 use crate::explain::{ExplainedRequest, field, method, target};
 use crate::facts::TlsPeer;
 
 /// The highest number of header fields: the maximum of `max_fields` of a listener.
 const MAX_FIELDS: usize = 1_000;
-
-/// A JSON object. serde would also read a struct from an array.
-#[derive(Debug, Default)]
-pub(in crate::admin) struct OnlyObject<T>(pub(super) T);
 
 /// A request to explain.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -113,26 +108,6 @@ impl Request {
             peer,
             tls: TlsPeer { subject: tls.subject, san: tls.san },
         })
-    }
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for OnlyObject<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members<T>(PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
-            type Value = OnlyObject<T>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OnlyObject<T>, A::Error> {
-                T::deserialize(MapAccessDeserializer::new(map)).map(OnlyObject)
-            }
-        }
-
-        deserializer.deserialize_map(Members(PhantomData))
     }
 }
 

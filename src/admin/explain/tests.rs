@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::super::Active;
-use super::request::{OnlyObject, Request};
+use super::request::Request;
+use crate::admin::only_object::OnlyObject;
 use crate::config::Config;
 use crate::explain::ExplainedRequest;
 use crate::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatched};

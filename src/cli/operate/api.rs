@@ -195,7 +195,7 @@ async fn exchange(
 
 fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {
     match status {
-        200 if !value.is_null() => Ok(value),
+        200 | 201 if !value.is_null() => Ok(value),
         503 if target == "/readyz" && !value.is_null() => Ok(value),
         status => match value["detail"].as_str() {
             Some(detail) => Err(ApiError::Rejected(status, printable(detail), value)),

@@ -1,6 +1,8 @@
-//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client` and `reset`. They use its admin API.
+//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client`, `reset`, and in `overrides` those
+//! that change limits for one client. They use its admin API.
 
 mod api;
+mod overrides;
 mod request;
 mod status;
 mod table;
@@ -13,6 +15,7 @@ use clap::Args;
 use serde_json::Value;
 
 pub(super) use self::api::{ApiArgs, ApiError};
+pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
 use self::request::{LimitName, path, query};
 pub(super) use self::status::{StatusArgs, UpstreamsArgs, status, upstreams};
 use self::table::{columns, printable, rows};
@@ -74,11 +77,6 @@ pub(super) fn limits(args: &LimitsArgs, out: &mut impl Write, errors: &mut impl 
             return Ok(0);
         }
         let heads = ["ROUTE", "LIMIT", "MODE", "CLIENT", "RATE", "INTERVAL", "ALGORITHM", "SHADOW", "BUCKETS"];
-        let text = |value: &Value| match value {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
         let row = |limit: &Value| {
             let interval =
                 limit["interval_ms"].as_u64().map_or_else(|| "-".to_owned(), |millis| shown(&Millis::show(millis)));
@@ -111,14 +109,17 @@ pub(super) fn client(args: &ClientArgs, out: &mut impl Write, errors: &mut impl 
             writeln!(out, "{state:#}")?;
             return Ok(u8::from(!has_permits));
         }
-        let text = |key: &str| match &state[key] {
-            Value::Null => "-".to_owned(),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
+        let text = |key: &str| text(&state[key]);
         let next = if has_permits { "now".to_owned() } else { text("next_permit_at") };
         let mut table = vec![("client", text("client")), ("remaining", text("remaining")), ("used", text("used"))];
         table.extend([("next permit", next), ("expires", text("expires_at"))]);
+        if let Some(action) = state["override"]["action"].as_str() {
+            let one = &state["override"];
+            table.push((
+                "override",
+                format!("{action} until {}, id {}", self::text(&one["until"]), self::text(&one["id"])),
+            ));
+        }
         if state["overflow"] == true {
             table.push(("overflow", "shares the overflow bucket of the limit".to_owned()));
         }
@@ -184,6 +185,15 @@ pub(super) fn write_config_errors(list: &Value, out: &mut impl Write) -> io::Res
 pub(super) fn write_error(error: &ApiError, errors: &mut impl Write) -> io::Result<u8> {
     writeln!(errors, "tidegate: {error}")?;
     Ok(error.exit_code())
+}
+
+/// Returns a value as a cell of a table.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn shown(value: &dyn Display) -> String {

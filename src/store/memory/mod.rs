@@ -36,6 +36,8 @@ use self::registry::Registry;
 use self::shard::{SWEEP_PAUSE, Shard};
 use self::transaction::{Lookups, Transaction, lock};
 use super::StoreError;
+#[cfg(feature = "gateway")]
+use super::overrides::LocalOverrides;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
 use crate::limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
@@ -62,6 +64,8 @@ pub struct Memory {
     /// Created at first use, unless the rule file has one.
     secret: OnceLock<KeySecret>,
     limiters: Mutex<Registry>,
+    #[cfg(feature = "gateway")]
+    overrides: Mutex<LocalOverrides>,
 }
 
 /// The bucket usage of a limit.
@@ -112,6 +116,8 @@ impl Memory {
             hasher: DefaultHashBuilder::default(),
             secret,
             limiters: Mutex::default(),
+            #[cfg(feature = "gateway")]
+            overrides: Mutex::default(),
         }
     }
 
@@ -195,6 +201,18 @@ impl Memory {
     /// Returns the limiters of the library, locked, and the time, read under the lock.
     pub(super) fn limiters(&self) -> (MutexGuard<'_, Registry>, Timestamp) {
         (self.limiters.lock(), self.clock.now())
+    }
+
+    /// Returns the overrides of limits, locked, and the time, read under the lock.
+    #[cfg(feature = "gateway")]
+    pub(super) fn overrides(&self) -> (MutexGuard<'_, LocalOverrides>, Timestamp) {
+        (self.overrides.lock(), self.clock.now())
+    }
+
+    /// Returns the time of its clock.
+    #[cfg(feature = "gateway")]
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     /// Returns the number of buckets, without overflow buckets.

@@ -11,7 +11,7 @@
 //! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
-//! | `inspection`, `reset` | read and remove buckets for operators |
+//! | `inspection`, `reset`, `shared` | read and remove buckets for operators, and keep their data |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
@@ -25,6 +25,8 @@ mod node;
 mod reset;
 mod routing;
 mod script;
+#[cfg(feature = "gateway")]
+mod shared;
 mod topology;
 
 use std::sync::Arc;
@@ -59,6 +61,9 @@ pub struct Redis {
     topology: Arc<Topology>,
     fallback: Arc<Fallback>,
     secret: Arc<SharedSecret>,
+    /// The hash tag of the keys that operators use.
+    #[cfg(feature = "gateway")]
+    shared_tag: Arc<str>,
     adopted: Arc<AdoptedFailures>,
     dispatchers: Arc<Dispatchers>,
 }
@@ -81,8 +86,17 @@ impl Redis {
             Arc::new(DispatcherContext::new(settings.timeout, manual_clock, u64::from_le_bytes(random()), metrics));
         let pool_size = settings.pool_size.max(1);
         let dispatchers = Arc::new(Dispatchers::new(Arc::clone(&context), Arc::clone(&topology), pool_size));
-        let url = settings.url.clone();
-        Ok(Self { context, url, topology, fallback, secret, adopted: Arc::default(), dispatchers })
+        Ok(Self {
+            context,
+            url: settings.url.clone(),
+            topology,
+            fallback,
+            secret,
+            #[cfg(feature = "gateway")]
+            shared_tag: format!("{{{}tidegate:@operators}}", settings.prefix).into(),
+            adopted: Arc::default(),
+            dispatchers,
+        })
     }
 
     /// Returns a store with the same buckets and its own connections, which belong to the runtime that uses them
@@ -92,7 +106,17 @@ impl Redis {
             (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
         let (fallback, adopted) = (Arc::clone(&self.fallback), Arc::clone(&self.adopted));
         let dispatchers = Arc::new(self.dispatchers.for_worker());
-        Self { context, url: self.url.clone(), topology, fallback, secret, adopted, dispatchers }
+        Self {
+            context,
+            url: self.url.clone(),
+            topology,
+            fallback,
+            secret,
+            #[cfg(feature = "gateway")]
+            shared_tag: Arc::clone(&self.shared_tag),
+            adopted,
+            dispatchers,
+        }
     }
 
     /// Returns the hash of a client in keys; `None` until the secret was read from Redis.

@@ -24,7 +24,7 @@ const SCANNED_KEYS: u32 = 1_000;
 const REMOVED_KEYS: usize = 500;
 
 /// The deadline of a step. It is longer than the deadline of a decision: a slow step must not cut off a connection.
-const STEP_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A call that removes the keys of a bucket.
 struct RemoveBucket<'c>(&'c Charge);

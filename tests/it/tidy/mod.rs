@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "condition",
             "cost",
             "facts",
+            "overrides",
             "path",
             "policy",
             "reason",

@@ -14,6 +14,8 @@ use crate::store::settings::KeySecret;
 pub(crate) struct Buckets {
     limiters: Vec<LimiterBuckets>,
     len: usize,
+    /// Whether a limiter is present with several rules: some clients have another rate.
+    has_variants: bool,
 }
 
 /// The position of a bucket in a call: the position of its limiter, and its position among the limiter's buckets.
@@ -70,12 +72,12 @@ impl Buckets {
         BucketIndex { limiter, bucket: entry.clients.len() - 1 }
     }
 
-    /// Returns `true` if one of these limiters is present with another rule. In one call, neither would see the
-    /// other's charges.
+    /// Returns `true` if one of these buckets is present with another rule. In one call, neither would see the other's
+    /// charges.
     pub(crate) fn conflicts_with(&self, charges: &[Charge]) -> bool {
-        let other = |one: &Limiter, charge: &Charge| one.name == charge.limiter.name && *one != *charge.limiter;
         let known = |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
-        charges.iter().any(|charge| !known(charge) && self.limiters.iter().any(|entry| other(&entry.limiter, charge)))
+        let is_only = |charge: &Charge| !self.has_variants && known(charge);
+        charges.iter().any(|charge| !is_only(charge) && self.limiters.iter().any(|entry| entry.conflicts_with(charge)))
     }
 
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
@@ -83,6 +85,7 @@ impl Buckets {
         let same = |entry: &LimiterBuckets| *entry.limiter == **limiter;
         let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
         known.unwrap_or_else(|| {
+            self.has_variants |= self.limiters.iter().any(|entry| entry.limiter.name == limiter.name);
             let (clients, index) = (Vec::new(), HashMap::new());
             self.limiters.push(LimiterBuckets { limiter: Arc::clone(limiter), clients, index });
             self.limiters.len() - 1
@@ -130,9 +133,52 @@ impl Buckets {
     }
 }
 
+impl LimiterBuckets {
+    /// Returns `true` if the bucket of this charge is present with another rule. The buckets of a shared limiter have a
+    /// common rule in Redis.
+    fn conflicts_with(&self, charge: &Charge) -> bool {
+        let is_shared = || matches!(self.limiter.quota.algorithm(), Algorithm::Redisson(_));
+        !Arc::ptr_eq(&self.limiter, &charge.limiter)
+            && self.limiter.name == charge.limiter.name
+            && *self.limiter != *charge.limiter
+            && (is_shared() || self.index.contains_key(&charge.client))
+    }
+}
+
 impl BucketIndex {
     /// Returns the number of the bucket, given the number of each limiter's first bucket.
     pub(crate) fn number(self, first_numbers: &[usize]) -> usize {
         first_numbers[self.limiter] + self.bucket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::Quota;
+
+    fn charge(limiter: &Arc<Limiter>, client: &str) -> Charge {
+        let client = Some(ClientId::Value(client.as_bytes().into()));
+        Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false }
+    }
+
+    #[test]
+    fn clients_with_other_rates_share_a_call() {
+        let limiter = |rate, algorithm| {
+            let quota = Quota::new(rate, 1_000, algorithm).expect("a quota");
+            Arc::new(Limiter::new("{a}:b".to_owned(), Mode::PerClient, quota))
+        };
+        for (algorithm, is_shared) in [(Algorithm::TokenBucket, false), (Algorithm::Redisson(Sharing::Configure), true)]
+        {
+            let [base, adjusted] = [1, 5].map(|rate| limiter(rate, algorithm));
+            let mut buckets = Buckets::default();
+            buckets.index(&charge(&base, "one"));
+            assert!(buckets.conflicts_with(&[charge(&adjusted, "one")]));
+            assert_eq!(buckets.conflicts_with(&[charge(&adjusted, "other")]), is_shared);
+            buckets.index(&charge(&adjusted, "other"));
+            assert!(buckets.conflicts_with(&[charge(&base, "other")]));
+            assert!(!buckets.conflicts_with(&[charge(&base, "one")]) || is_shared);
+            assert!(!buckets.conflicts_with(&[charge(&limiter(1, algorithm), "one")]) || is_shared);
+        }
     }
 }

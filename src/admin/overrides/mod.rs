@@ -1,0 +1,168 @@
+//! `/api/v1/overrides`: lists, creates and removes overrides of limits.
+
+mod request;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use http::{HeaderMap, StatusCode};
+use serde_json::{Value, json};
+
+use self::request::NewOverride;
+use super::audit::Change;
+use super::problem::Problem;
+use super::{Active, Admin};
+use crate::overrides::{Override, Scope};
+use crate::store::{MAX_OVERRIDES, PutOverride, Store};
+
+/// Returns the overrides that are in force on this gateway.
+#[utoipa::path(get, path = "/overrides", tag = "overrides", responses((status = 200, body = [Object]), Problem))]
+pub(super) async fn list(State(admin): State<Admin>) -> Json<Value> {
+    let active = admin.active.load_full();
+    let known = admin.layer.overrides();
+    Json(known.in_force(active.store.now()).map(|one| show(one)).collect())
+}
+
+/// Returns one override.
+#[utoipa::path(
+    get,
+    path = "/overrides/{id}",
+    tag = "overrides",
+    params(("id" = String, Path, description = "The id of the override", example = "0123456789abcdef")),
+    responses((status = 200, body = Object), Problem)
+)]
+pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
+    let active = admin.active.load_full();
+    let known = admin.layer.overrides();
+    let found = known.in_force(active.store.now()).find(|one| one.id == id).map(|one| show(one));
+    found.map(Json).ok_or_else(unknown)
+}
+
+/// Creates an override.
+#[utoipa::path(
+    post,
+    path = "/overrides",
+    tag = "overrides",
+    request_body = NewOverride,
+    responses((status = 201, body = Object), Problem),
+    security(("token" = []))
+)]
+pub(super) async fn create(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<Value>), Problem> {
+    let active = admin.active.load_full();
+    let operator = active.authorizer.authorize(&headers).await?;
+    let request = NewOverride::parse(&body)?;
+    let replaces = request.replace;
+    let one = request.into_override(&active, operator)?;
+    let (change, mut shown) = (change(&one, one.action.name(), &one.by, Some(&one.reason)), show(&one));
+    shown["stored"] = json!(if active.store.is_redis() { "redis" } else { "memory" });
+    admin.make_change(change, move |admin| async move { write(&admin, &active.store, &one, replaces).await }).await?;
+    Ok((StatusCode::CREATED, Json(shown)))
+}
+
+/// Removes an override.
+#[utoipa::path(
+    delete,
+    path = "/overrides/{id}",
+    tag = "overrides",
+    params(("id" = String, Path, description = "The id of the override", example = "0123456789abcdef")),
+    responses((status = 200, body = Object), Problem),
+    security(("token" = []))
+)]
+pub(super) async fn remove(
+    State(admin): State<Admin>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Problem> {
+    let active = admin.active.load_full();
+    let operator = active.authorizer.authorize(&headers).await?;
+    let known = admin.layer.overrides();
+    let known = known.in_force(active.store.now()).find(|one| one.id == id).cloned();
+    let change = match &known {
+        Some(one) => change(one, "remove_override", &operator, None),
+        // Another gateway may have just created it. The id of no override is not recorded, since it is any text.
+        None if !is_id(&id) => return Err(unknown()),
+        None => Change { operator, action: "remove_override", target: id.clone(), client: None, reason: None },
+    };
+    let removed = id.clone();
+    let text = admin.make_change(change, move |admin| async move {
+        let text = active.store.remove_override(&removed).await?;
+        refresh(&admin).await;
+        text.ok_or_else(unknown)
+    });
+    // Another version of this program may have written it in another form.
+    let removed = serde_json::from_str::<Override>(&text.await?);
+    Ok(Json(removed.map_or_else(|_| json!({ "id": id }), |one| show(&one))))
+}
+
+async fn write(admin: &Admin, store: &Store, one: &Override, replaces: bool) -> Result<(), Problem> {
+    let text = serde_json::to_string(one);
+    let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+    match store.put_override(&one.id, &text, one.until, replaces).await? {
+        PutOverride::Done => {}
+        PutOverride::Exists => {
+            let detail = format!(
+                "override {} has this action, scope and target: remove it, or set `replace` (`--replace`)",
+                one.id
+            );
+            return Err(Problem::new(StatusCode::CONFLICT, detail).with("id", json!(one.id)));
+        }
+        PutOverride::Full => {
+            let detail =
+                format!("there are {MAX_OVERRIDES} overrides: remove some, or ban networks instead of addresses");
+            return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, detail));
+        }
+    }
+    refresh(admin).await;
+    Ok(())
+}
+
+/// Applies the change on this gateway. If the store does not reply now, the next regular reading applies it.
+async fn refresh(admin: &Admin) {
+    if let Err(error) = admin.layer.refresh_overrides().await {
+        tracing::debug!(%error, "changed overrides are not read yet");
+    }
+}
+
+/// Returns the JSON of an override: its stored form, with the end as a date.
+pub(super) fn show(one: &Override) -> Value {
+    let mut shown = json!(one);
+    shown["until"] = json!(one.until.to_rfc3339());
+    shown
+}
+
+/// Describes a change of an override for the audit list.
+fn change(one: &Override, action: &'static str, operator: &str, reason: Option<&str>) -> Change {
+    Change {
+        operator: operator.to_owned(),
+        action,
+        target: one.scope.to_string(),
+        client: Some(one.target.to_string()),
+        reason: reason.map(str::to_owned),
+    }
+}
+
+fn is_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn unknown() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "no override has this id")
+}
+
+impl Active {
+    /// Checks that the rules have these limits.
+    fn check_scope(&self, scope: &Scope) -> Result<(), Problem> {
+        match scope {
+            Scope::All => Ok(()),
+            Scope::Route(name) => {
+                let is_known = self.config.rules.routes.iter().any(|route| *route.name == **name);
+                if is_known { Ok(()) } else { Err(Problem::new(StatusCode::NOT_FOUND, "no route has this name")) }
+            }
+            Scope::Limit { route, limit } => self.limit(route, limit).map(|_| ()),
+        }
+    }
+}

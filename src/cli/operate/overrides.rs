@@ -1,0 +1,226 @@
+//! The commands that change limits for one client or network: `ban`, `exempt`, `adjust` and `overrides`.
+
+use std::io::{self, Write};
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::api::ApiArgs;
+use super::request::{LimitName, path};
+use super::table::{columns, rows};
+use super::{answered, text};
+use crate::overrides::Factor;
+
+/// Arguments of `tidegate ban` and `tidegate exempt`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct OverrideArgs {
+    #[command(flatten)]
+    scope: ScopeArgs,
+    #[command(flatten)]
+    target: TargetArgs,
+    #[command(flatten)]
+    end: EndArgs,
+    /// Why, for other operators and the audit list
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
+    /// Replace an override with the same action, scope and target
+    #[arg(long)]
+    replace: bool,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+/// Arguments of `tidegate adjust`.
+#[derive(Debug, Args)]
+pub(in crate::cli) struct AdjustArgs {
+    #[command(flatten)]
+    rate: RateArgs,
+    #[command(flatten)]
+    common: OverrideArgs,
+}
+
+/// The new rate.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct RateArgs {
+    /// Multiply the rate by this number, such as 5 or 0.5
+    #[arg(long, value_name = "FACTOR")]
+    multiply: Option<Factor>,
+    /// Replace the rate; needs --limit
+    #[arg(long, value_name = "PERMITS", requires = "limit")]
+    rate: Option<u32>,
+}
+
+/// The limits to change. The default are the limits of all routes.
+#[derive(Debug, Args)]
+struct ScopeArgs {
+    /// Only this limit
+    #[arg(long, value_name = "ROUTE/LIMIT")]
+    limit: Option<LimitName>,
+    /// Only the limits of this route
+    #[arg(long, value_name = "ROUTE", conflicts_with = "limit")]
+    route: Option<String>,
+}
+
+/// The client or network.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct TargetArgs {
+    /// IP address or network, such as 203.0.113.0/24
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+    /// The client of a limit; repeat for each source of the limit's `client`. Needs --limit
+    #[arg(long, value_name = "VALUE", requires = "limit")]
+    client: Vec<String>,
+    /// The hash of a client, from the access log
+    #[arg(long, value_name = "HASH")]
+    hash: Option<String>,
+}
+
+/// The end.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct EndArgs {
+    /// How long, such as 30m or 1d; at most 30d
+    #[arg(long = "for", value_name = "DURATION")]
+    lasts: Option<String>,
+    /// Until this time (RFC 3339)
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+}
+
+/// Arguments of `tidegate overrides`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(in crate::cli) struct OverridesArgs {
+    #[command(subcommand)]
+    command: Option<OverridesCommand>,
+    #[command(flatten)]
+    api: ApiArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum OverridesCommand {
+    /// List the overrides in force
+    List {
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+    /// Remove an override
+    Remove {
+        /// The id of the override
+        #[arg(value_name = "ID")]
+        id: String,
+        #[command(flatten)]
+        api: ApiArgs,
+    },
+}
+
+/// Bans a client. Returns the exit code.
+pub(in crate::cli) fn ban(args: &OverrideArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    args.create("ban", None, out, errors)
+}
+
+/// Exempts a client from limits. Returns the exit code.
+pub(in crate::cli) fn exempt(args: &OverrideArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    args.create("exempt", None, out, errors)
+}
+
+/// Changes the rate of limits for a client. Returns the exit code.
+pub(in crate::cli) fn adjust(args: &AdjustArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    let rate = args.rate.rate.map(|rate| ("rate", json!(rate)));
+    let rate = rate.or_else(|| args.rate.multiply.map(|factor| ("multiply", json!(factor))));
+    args.common.create("adjust", rate, out, errors)
+}
+
+/// Lists overrides, or removes one. Returns the exit code.
+pub(in crate::cli) fn overrides(args: &OverridesArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    match &args.command {
+        None => list(&args.api, out, errors),
+        Some(OverridesCommand::List { api }) => list(api, out, errors),
+        Some(OverridesCommand::Remove { id, api }) => {
+            let removed = api.send("DELETE", &path(&["overrides", id]));
+            answered(removed, errors, |removed| show(removed, api, out))
+        }
+    }
+}
+
+fn list(api: &ApiArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
+    answered(api.send("GET", &path(&["overrides"])), errors, |overrides| {
+        if api.json {
+            writeln!(out, "{overrides:#}")?;
+            return Ok(0);
+        }
+        let row = |one: &Value| {
+            let [id, action, until, by, reason] = ["id", "action", "until", "by", "reason"].map(|key| text(&one[key]));
+            [id, action, scope(one), target(one), rate(one), until, by, reason]
+        };
+        let overrides = overrides.as_array().map(Vec::as_slice).unwrap_or_default();
+        let heads = ["ID", "ACTION", "SCOPE", "TARGET", "RATE", "UNTIL", "BY", "REASON"];
+        out.write_all(columns(heads, overrides.iter().map(row)).as_bytes())?;
+        Ok(0)
+    })
+}
+
+impl OverrideArgs {
+    fn create(
+        &self,
+        action: &str,
+        rate: Option<(&str, Value)>,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> io::Result<u8> {
+        let limit = self.scope.limit.as_ref().map(ToString::to_string);
+        let target = match (&self.target.address, &self.target.hash) {
+            (Some(address), _) => json!({ "address": address }),
+            (None, Some(hash)) => json!({ "hash": hash }),
+            (None, None) => json!({ "client": self.target.client }),
+        };
+        let end = match &self.end.lasts {
+            Some(lasts) => ("for", json!(lasts)),
+            None => ("until", json!(self.end.until)),
+        };
+        let mut body = json!({
+            "action": action,
+            "scope": limit.or_else(|| self.scope.route.clone()),
+            "target": target,
+            "reason": self.reason,
+            "replace": self.replace,
+        });
+        [Some(end), rate].into_iter().flatten().for_each(|(key, value)| body[key] = value);
+        let created = self.api.send_body("POST", &path(&["overrides"]), &body);
+        answered(created, errors, |created| show(created, &self.api, out))
+    }
+}
+
+/// Writes an override.
+fn show(one: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
+    if api.json {
+        writeln!(out, "{one:#}")?;
+        return Ok(0);
+    }
+    let mut table = vec![("id", text(&one["id"])), ("action", text(&one["action"])), ("scope", scope(one))];
+    table.extend([("target", target(one)), ("rate", rate(one)), ("until", text(&one["until"]))]);
+    if one["stored"] == "memory" {
+        table.push(("stored", "in the memory of this gateway only".to_owned()));
+    }
+    out.write_all(rows(&table).as_bytes())?;
+    Ok(0)
+}
+
+fn scope(one: &Value) -> String {
+    one["scope"].as_str().unwrap_or("all routes").to_owned()
+}
+
+fn target(one: &Value) -> String {
+    let target = &one["target"];
+    target["address"].as_str().or(target["hash"].as_str()).unwrap_or("-").to_owned()
+}
+
+fn rate(one: &Value) -> String {
+    match (&one["rate"], &one["multiply"]) {
+        (Value::Null, Value::Null) => "-".to_owned(),
+        (Value::Null, factor) => format!("x{factor}"),
+        (rate, _) => rate.to_string(),
+    }
+}

@@ -1,0 +1,33 @@
+//! Limits with another rate for some clients. The buckets are the same, so that permits in use are kept.
+
+use super::{Algorithm, Limiter, MAX_RATE, Mode, Quota, Spread};
+
+impl Quota {
+    /// Returns the quota with another rate, 1 to [`MAX_RATE`]. The burst, or the length of the queue, changes in proportion.
+    fn at_rate(&self, rate: u32) -> Self {
+        let rate = rate.clamp(1, MAX_RATE);
+        let scaled = |permits: u32| {
+            let scaled = u64::from(permits) * u64::from(rate) / u64::from(self.rate);
+            u32::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)
+        };
+        Self { rate, ..self.scaled(scaled, scaled) }
+    }
+}
+
+impl Limiter {
+    /// Returns `true` if a client can have another rate: each client has a bucket, and no other program reads or sets the
+    /// rate in the store.
+    pub(crate) fn is_adjustable(&self) -> bool {
+        self.mode == Mode::PerClient && !matches!(self.quota.algorithm(), Algorithm::Redisson(_))
+    }
+
+    /// Returns an adjustable limiter with the same buckets and another rate.
+    #[must_use]
+    pub fn at_rate(&self, rate: u32) -> Self {
+        let spread = match &self.spread {
+            Spread::Partitions(numbers) => Spread::Partitions(numbers.clone()),
+            Spread::Whole | Spread::Shards(_) => Spread::Whole, // only OVERALL limits have shards
+        };
+        Self { name: self.name.clone(), mode: self.mode, quota: self.quota.at_rate(rate), spread }
+    }
+}

@@ -1,0 +1,37 @@
+//! Keys that all gateways on a Redis share, apart from buckets: the data of operators. All are in one hash slot.
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, from_redis_value};
+use tokio::time::Instant;
+
+use super::Redis;
+use super::hash_slots::hash_slot_of_key;
+use super::reset::STEP_TIMEOUT;
+use crate::clock::Timestamp;
+use crate::store::StoreError;
+
+impl Redis {
+    /// Returns the key with this name. No limit has a key with this hash tag, since no route name contains `@`.
+    pub(crate) fn shared_key(&self, name: &str) -> String {
+        format!("{}:{name}", self.shared_tag)
+    }
+
+    /// Sends a command for shared keys. It may take longer than a decision.
+    ///
+    /// # Errors
+    /// See [`StoreError`]. After a timeout, the command may have run.
+    pub(crate) async fn send_shared<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
+        let slot = hash_slot_of_key(&self.shared_tag);
+        let reply = self.call_owner(slot, Instant::now() + STEP_TIMEOUT, command).await?;
+        from_redis_value(reply).map_err(|_| StoreError::UnexpectedReply)
+    }
+
+    /// Returns the estimated time of Redis's clock.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.context.estimated_now()
+    }
+
+    /// Corrects the estimate to a time that Redis has just returned.
+    pub(crate) fn record_time(&self, shown: Timestamp) {
+        self.context.clock_offset.record(shown);
+    }
+}
