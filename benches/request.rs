@@ -16,7 +16,9 @@ use tidegate::internals::client::{AddressRules, ClientSource};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
 use tidegate::internals::rule::Limit;
 use tidegate::internals::store::settings::KeySecret;
-use tidegate::internals::{Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, write_redis_keys};
+use tidegate::internals::{
+    Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, recording_layer, write_redis_keys,
+};
 use tidegate::{Mode, Peer, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -117,6 +119,7 @@ fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
     let per_ip = "{ name: per-ip, mode: PER_CLIENT, client: ip, rate: 1000000000, interval: 1s }";
     let tight = "{ name: tight, mode: PER_CLIENT, client: ip, rate: 1, interval: 24h }";
     let key = "{ name: per-key, mode: PER_CLIENT, client: 'header:x-api-key', rate: 1000000000, interval: 1s }";
+    let by_value = "{ name: tight, mode: PER_CLIENT, client: 'header:x-api-key', rate: 1, interval: 24h }";
     // The overrides concern other clients.
     for (name, limits, overrides) in [
         ("no limits", String::new(), 0),
@@ -125,11 +128,15 @@ fn layer(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         ("per_client by header, granted", key.to_owned(), 0),
         ("per_client by header, granted, 2000 overrides", key.to_owned(), 1_000),
         ("per_client, rejected", tight.to_owned(), 0),
+        ("per_client, rejected and recorded", tight.to_owned(), 0),
+        ("per_client by value, rejected", by_value.to_owned(), 0),
+        ("per_client by value, rejected and recorded", by_value.to_owned(), 0),
         ("overall and per_client, rejected", format!("{unlimited}, {tight}"), 0),
     ] {
         let rules = format!("routes: [{{ name: all, match: {{ path: /** }}, limits: [{limits}] }}]");
         let hello = async |_: Request<()>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()));
-        let layer = RateLimitLayer::from_yaml(&rules)?;
+        let layer =
+            if name.ends_with("recorded") { recording_layer(&rules)? } else { RateLimitLayer::from_yaml(&rules)? };
         runtime.block_on(ban_many(&layer, overrides))?;
         let limited = layer.layer(service_fn(hello));
         let headers = headers()?;

@@ -184,6 +184,8 @@ mod config;
 #[cfg(feature = "gateway")]
 mod explain;
 mod rate_limiter;
+#[cfg(feature = "gateway")]
+mod rejected;
 // 4 gateway
 #[cfg(feature = "gateway")]
 mod forward;

@@ -13,9 +13,11 @@ use crate::limit::{Charge, Limiter};
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
 use crate::policy::Policy;
+#[cfg(feature = "gateway")]
+use crate::rejected::LimitId;
 use crate::route::Route;
 use crate::rule::Limit;
-use crate::rules::{Charges, LimitRejection, Rules};
+use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 #[cfg(feature = "gateway")]
@@ -73,6 +75,9 @@ pub(crate) struct RequestOrigin<'f> {
 pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
+    /// The identities of the limits, for operators.
+    #[cfg(feature = "gateway")]
+    limit_ids: Vec<LimitId>,
     /// The upstream of the route, for each worker.
     #[cfg(feature = "gateway")]
     upstreams: Box<[Arc<Upstream>]>,
@@ -278,6 +283,8 @@ impl CompiledRoute {
             metrics: responses,
             limits,
             #[cfg(feature = "gateway")]
+            limit_ids: route.limits.iter().map(|limit| LimitId::new(&route.name, &limit.name)).collect(),
+            #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,
             policy,
@@ -285,9 +292,20 @@ impl CompiledRoute {
         }
     }
 
+    /// Returns the identity of the limit at this position.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn limit_id(&self, index: usize) -> Option<LimitId> {
+        self.limit_ids.get(index).copied()
+    }
+
     /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it
-    /// was not charged.
-    pub(crate) fn count(&self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
+    /// was not charged. Calls `rejected` with each limit that rejects the request.
+    pub(crate) fn count(
+        &self,
+        charges: &Charges<'_>,
+        admitted: &Result<Admitted, Denial>,
+        rejected: impl Fn(&LimitCharge<'_>),
+    ) {
         let (status, passed) = match admitted {
             Ok(Admitted { status, .. }) => (Some(status), true),
             Err(Denial::Limited { status, .. }) => (Some(status), false),
@@ -313,7 +331,10 @@ impl CompiledRoute {
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
                 (Some(decision), _) if decision.granted => {}
                 (Some(_), true) => counter.shadow_limited(),
-                (Some(_), false) => counter.limited(),
+                (Some(_), false) => {
+                    counter.limited();
+                    rejected(&one);
+                }
             }
         }
     }

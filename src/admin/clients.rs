@@ -49,6 +49,8 @@ pub(super) struct Cleared {
     client: Option<String>,
     /// The number of buckets that existed.
     buckets: u64,
+    /// The number of gateways that forget cached rejections, local buckets and owed permits within a second.
+    gateways: u32,
 }
 
 /// Returns the state of a client. Charges nothing.
@@ -122,7 +124,8 @@ pub(super) async fn reset_client(
     let (reason, charge) = (reason(&query)?, active.charge(&route, &limit, &query)?);
     let client = active.client_name(&charge);
     let change = Change { operator, action: "reset_client", target: format!("{route}/{limit}"), client, reason };
-    let cleared = Cleared { route, limit, client: change.client.clone(), buckets: 0 };
+    let gateways = active.store.gateways().unwrap_or(1);
+    let cleared = Cleared { route, limit, client: change.client.clone(), buckets: 0, gateways };
     let reset = async move { active.store.reset(&charge).await.map(u64::from).map_err(Problem::from) };
     let buckets = admin.make_change(change, |_| reset).await?;
     Ok(Json(Cleared { buckets, ..cleared }))
@@ -153,9 +156,10 @@ pub(super) async fn reset_limit(
     let limiter = active.limit(&route, &limit)?.limiter.clone();
     let target = format!("{route}/{limit}");
     let change = Change { operator, action: "reset_limit", target, client: None, reason };
+    let gateways = active.store.gateways().unwrap_or(1);
     let reset = async move { active.store.reset_limit(&limiter).await.map_err(Problem::from) };
     let buckets = admin.make_change(change, |_| reset).await?;
-    Ok(Json(Cleared { route, limit, client: None, buckets }))
+    Ok(Json(Cleared { route, limit, client: None, buckets, gateways }))
 }
 
 fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
@@ -203,15 +207,20 @@ impl Active {
 
     /// Returns the name of a client for logs and responses, as it is in keys.
     pub(super) fn client_name(&self, charge: &Charge) -> Option<String> {
+        charge.client.as_ref().map(|client| self.name_of(client))
+    }
+
+    /// Returns the name of a client for logs and responses, as it is in keys.
+    pub(super) fn name_of(&self, client: &ClientId) -> String {
         let hash =
             |client| self.store.key_of(client).map_or_else(|| "unknown".to_owned(), |hash| format!("{hash:032x}"));
-        Some(match charge.client.as_ref()? {
+        match client {
             ClientId::Address(network) if network.prefix_len() == network.max_prefix_len() => {
                 network.addr().to_string()
             }
             ClientId::Address(network) => network.to_string(),
             ClientId::Hash(hash) => format!("{hash:032x}"),
             client => hash(client),
-        })
+        }
     }
 }

@@ -26,6 +26,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "max_connections": config.max_connections,
         "admin": config.admin.as_ref().map(ToString::to_string),
         "admin_tokens": config.admin_tokens,
+        "show_clients": config.show_clients,
         "access_log": config.access_log,
         "metrics": { "buckets_ms": config.buckets.iter().map(Duration::as_millis).collect::<Vec<_>>() },
         "store": show_store(&config.store, store),

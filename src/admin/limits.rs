@@ -1,9 +1,12 @@
 //! The JSON of `/api/v1/limits`: each limit with its number of buckets.
 
+use std::collections::HashMap;
+
 use serde_json::{Value, json};
 
 use crate::config::Config;
 use crate::limit::Mode;
+use crate::rejected::LimitId;
 use crate::rule::Limit;
 use crate::store::{Store, Usage};
 
@@ -30,4 +33,10 @@ fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
         "location": limit.location,
         "buckets": buckets,
     })
+}
+
+/// Returns the limits of all routes with the names of their routes.
+pub(super) fn by_id(config: &Config) -> HashMap<LimitId, (&str, &Limit)> {
+    let limits = config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)));
+    limits.map(|(route, limit)| (LimitId::new(&route.name, &limit.name), (&*route.name, limit))).collect()
 }

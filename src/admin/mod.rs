@@ -17,8 +17,10 @@ mod phase;
 mod probe;
 mod problem;
 mod query;
+mod rejected;
 mod reload;
 mod serve;
+mod shared_rejected;
 mod state;
 mod status;
 #[cfg(test)]
@@ -49,12 +51,14 @@ use self::probe::Probe;
 use self::problem::{Problem, into_problem};
 use self::reload::ReloadSlot;
 pub(crate) use self::reload::{ReloadFailure, ReloadHook};
+use self::shared_rejected::Sharing;
 use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
 use crate::config::Config;
 use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
+use crate::rejected::RejectedClients;
 use crate::store::Store;
 use crate::upstream::Upstreams;
 
@@ -72,6 +76,8 @@ pub(crate) struct Admin {
     metrics: Arc<Metrics>,
     readiness: Readiness,
     start: Start,
+    rejected: Arc<RejectedClients>,
+    sharing: Arc<Sharing>,
 }
 
 /// The configuration, the store and the upstreams in use. A reload replaces all of them.
@@ -134,7 +140,14 @@ impl Admin {
         let (config, upstreams) = active;
         let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
-        Self { active, status, reload, audit, layer, metrics, readiness, start: Start::now() }
+        let (rejected, sharing, start) = (Arc::default(), Arc::default(), Start::now());
+        Self { active, status, reload, audit, layer, metrics, readiness, start, rejected, sharing }
+    }
+
+    /// Shows the clients that limits reject.
+    pub(crate) fn with_rejected(self, rejected: Arc<RejectedClients>) -> Self {
+        rejected.set_keeps_values(self.active.load().config.show_clients);
+        Self { rejected, ..self }
     }
 
     /// Enables reloads on request.
@@ -154,7 +167,20 @@ impl Admin {
 
     /// Replaces the configuration, the store and the upstreams that operators see.
     pub(crate) fn replace(&self, config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) {
+        self.rejected.set_keeps_values(config.show_clients);
         self.active.store(Arc::new(Active::new(config, store, upstreams)));
+    }
+
+    /// Waits for a change that the other gateways do not have.
+    pub(crate) async fn changed(&self) {
+        self.audit.changed().await;
+    }
+
+    /// Shares changes and rejections with the other gateways.
+    pub(crate) async fn share_with_gateways(&self) {
+        self.collect_rejections().await;
+        // Without a reply, the next call shares the entries.
+        _ = self.audit.share(&self.active.load_full().store).await;
     }
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
@@ -198,6 +224,8 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(clients::inspect, clients::reset_client))
         .routes(routes!(overrides::list, overrides::create))
         .routes(routes!(overrides::get, overrides::remove))
+        .routes(routes!(rejected::of_limit))
+        .routes(routes!(rejected::of_all))
         .routes(routes!(audit))
         .routes(routes!(explain::explain))
         .fallback(unknown_path)
@@ -251,10 +279,11 @@ async fn limits(State(admin): State<Admin>) -> Json<Value> {
     Json(limits::show(&active.config, &active.store))
 }
 
-/// Returns the last 1,000 changes of operators through this process, the newest first.
+/// Returns the last 1,000 changes of operators through all gateways, the newest first. `shared` is false for changes that
+/// only this gateway has.
 #[utoipa::path(get, path = "/audit", tag = "state", responses((status = 200, body = [Entry]), Problem))]
-async fn audit(State(admin): State<Admin>) -> Json<Vec<Entry>> {
-    Json(admin.audit.entries())
+async fn audit(State(admin): State<Admin>) -> Json<Vec<Value>> {
+    Json(admin.audit.entries(&admin.active.load_full().store).await)
 }
 
 async fn unknown_path() -> Problem {

@@ -56,6 +56,8 @@ enum Command {
     Limits(operate::LimitsArgs),
     /// Show the permits of one client of a limit
     Client(operate::ClientArgs),
+    /// List the clients that limits reject most, since when, and by which line of the rule file
+    Top(operate::TopArgs),
     /// Reset one client of a limit, or all of them
     Reset(operate::ResetArgs),
     /// Reject the requests of a client or network for a time
@@ -140,6 +142,7 @@ pub fn main() -> ExitCode {
         Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
+        Some(Command::Top(args)) => with_output(|out, errors| operate::top(&args, out, errors)),
         Some(Command::Reset(args)) => with_output(|out, errors| operate::reset(&args, out, errors)),
         Some(Command::Ban(args)) => with_output(|out, errors| operate::ban(&args, out, errors)),
         Some(Command::Exempt(args)) => with_output(|out, errors| operate::exempt(&args, out, errors)),

@@ -181,6 +181,40 @@ fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     }
 }
 
+/// Returns the values of an encoded client for operators: at most `max` bytes, and a mark if more were cut off.
+#[cfg(feature = "gateway")]
+pub(crate) fn shown_value(encoded: &[u8], max: usize) -> String {
+    let (mut rest, mut shown) = (encoded, String::new());
+    while let Some(value) = split_value(&mut rest) {
+        if !shown.is_empty() {
+            shown.push_str(", ");
+        }
+        // A character more than the maximum shows that the value is longer.
+        shown.push_str(&String::from_utf8_lossy(&value[..value.len().min(max + 4)]));
+        if shown.len() > max {
+            let end = (0..=max).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);
+            shown.truncate(end);
+            shown.push_str("...");
+            break;
+        }
+    }
+    shown
+}
+
+/// Splits off the value that one call of `append` has added.
+#[cfg(feature = "gateway")]
+fn split_value<'e>(encoded: &mut &'e [u8]) -> Option<&'e [u8]> {
+    *encoded = encoded.get(1..)?;
+    let mut text = || {
+        let (length, rest) = encoded.split_first_chunk()?;
+        let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+        *encoded = rest;
+        Some(text)
+    };
+    let _name = text()?;
+    text()
+}
+
 fn network(facts: &Facts<'_>, rules: &AddressRules) -> Result<IpNet, ClientError> {
     rules.address(facts).map(|address| rules.network(address)).ok_or(ClientError::Missing)
 }

@@ -303,3 +303,20 @@ proptest! {
         }
     }
 }
+
+#[cfg(feature = "gateway")]
+#[test]
+fn shown_value_is_decoded_and_bounded() {
+    let mut encoded = Vec::new();
+    append(&mut encoded, b'h', "x-key", b"K-1");
+    assert_eq!(shown_value(&encoded, 8), "K-1");
+    append(&mut encoded, b'i', "", b"192.0.2.1");
+    assert_eq!(shown_value(&encoded, 128), "K-1, 192.0.2.1");
+    assert_eq!(shown_value(&encoded, 8), "K-1, 192...");
+    let mut long = Vec::new();
+    append(&mut long, b'h', "x-key", "\u{e9}".repeat(1000).as_bytes());
+    assert_eq!(shown_value(&long, 7), "\u{e9}".repeat(3) + "...");
+    for end in 0..encoded.len() {
+        assert!(shown_value(&encoded[..end], 128).len() <= 131, "{end}");
+    }
+}

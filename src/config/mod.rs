@@ -68,6 +68,8 @@ pub struct Config {
     pub(crate) admin: Option<ListenAddress>,
     /// The file with the tokens of operators who may change things over TCP.
     pub(crate) admin_tokens: Option<PathBuf>,
+    /// Whether operators see the values of rejected clients.
+    pub(crate) show_clients: bool,
     /// The access log.
     pub(crate) access_log: AccessLog,
     /// The upper bounds of histograms of durations; empty for the default.

@@ -31,6 +31,9 @@ const OVERRIDES_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest time that the gateway waits for the overrides before it serves, if the timeout of the store is longer.
 const MAX_START_DELAY: Duration = Duration::from_secs(1);
 
+/// The time between readings of resets through other gateways.
+const RESETS_INTERVAL: Duration = Duration::from_millis(500);
+
 /// The control thread.
 #[derive(Debug)]
 pub(super) struct ControlThread {
@@ -66,7 +69,9 @@ impl ControlThread {
         let run = async move {
             layer.connect();
             tokio::spawn(follow_overrides(layer.clone(), overrides_read));
+            tokio::spawn(follow_resets(layer.clone()));
             tokio::spawn(run_maintenance(layer));
+            tokio::spawn(share_with_gateways(admin.clone()));
             tokio::spawn(watch_files(commands));
             let mut serving = pin!(async {
                 match listener {
@@ -162,5 +167,24 @@ async fn run_maintenance(layer: RateLimitLayer) {
     loop {
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;
         layer.run_maintenance();
+    }
+}
+
+/// Follows the resets through other gateways.
+async fn follow_resets(layer: RateLimitLayer) {
+    loop {
+        tokio::time::sleep(RESETS_INTERVAL).await;
+        layer.follow_resets().await;
+    }
+}
+
+/// Shares changes and rejections with the other gateways, at intervals and after a change.
+async fn share_with_gateways(admin: Admin) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(MAINTENANCE_INTERVAL) => {}
+            () = admin.changed() => {}
+        }
+        admin.share_with_gateways().await;
     }
 }

@@ -46,6 +46,7 @@ use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress, RuleFile};
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
 use crate::metrics::Metrics;
+use crate::rejected::RejectedClients;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger};
 use crate::store::Store;
@@ -102,7 +103,8 @@ impl Gateway {
         metrics.config_loaded();
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-        let layer = layer.metrics(Arc::clone(&metrics)).from_config(&config)?;
+        let rejected = Arc::new(RejectedClients::new(workers));
+        let layer = layer.metrics(Arc::clone(&metrics)).record_rejected(Arc::clone(&rejected)).from_config(&config)?;
         let listeners = Listeners::open(&config, workers, &metrics, inherited)?;
         let admin_socket = listeners.admin_socket().map_err(GatewayStartError::Worker)?;
         let admin_address = admin_socket.as_ref().and_then(inherited::local_address);
@@ -114,7 +116,7 @@ impl Gateway {
 
         let readiness = admin::Readiness::new();
         let active = (Arc::clone(&config), upstreams.shared());
-        let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone());
+        let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone()).with_rejected(rejected);
         let control = ControlThread::start(layer.clone(), admin.clone(), admin_socket);
         let control = control.map_err(GatewayStartError::Worker)?;
         control.tasks().watch(listeners.watchers(&[], &metrics));

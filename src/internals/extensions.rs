@@ -10,6 +10,7 @@ use crate::limit::{Charge, ClientId, Granted, Outcome};
 #[cfg(feature = "gateway")]
 use crate::limit::{Inspection, Limiter};
 use crate::metrics::Metrics;
+use crate::rule::LimitLocation;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
 use crate::store::{Store, StoreError, StoreOpenError};
@@ -157,6 +158,7 @@ impl ConfigInternals for Config {
             max_connections,
             admin,
             admin_tokens,
+            show_clients,
             access_log,
             buckets,
             store,
@@ -164,10 +166,13 @@ impl ConfigInternals for Config {
             rules,
             warnings: _,
         } = self;
-        let routes: Vec<_> = rules.routes.iter().collect();
+        let mut routes: Vec<_> = rules.routes.iter().cloned().collect();
+        // Lines are no values.
+        let limits = routes.iter_mut().flat_map(|route| &mut route.limits);
+        limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
         format!(
-            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{access_log:?}{buckets:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{access_log:?}{buckets:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
         )
     }
 

@@ -1,6 +1,7 @@
 //! Functions of the gateway that benchmarks measure and the fuzzer calls.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
@@ -9,9 +10,11 @@ use http_body_util::Full;
 use crate::admission::LimitStatus;
 use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
+use crate::layer::{LayerError, RateLimitLayer};
 use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
+use crate::rejected::RejectedClients;
 use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
 use crate::store::settings::KeySecret;
@@ -21,6 +24,14 @@ pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -
     let mut length = 0;
     crate::store::redis_keys(charge, secret, key, |key| length += key.len());
     length
+}
+
+/// Creates a layer that records rejected clients, as the gateway does.
+///
+/// # Errors
+/// See [`LayerError`].
+pub fn recording_layer(rules: &str) -> Result<RateLimitLayer, LayerError> {
+    RateLimitLayer::builder().record_rejected(Arc::new(RejectedClients::new(1))).from_yaml(rules)
 }
 
 /// The input of the `RateLimit` field: the limits of a route, prepared at load, and their decisions.

@@ -10,6 +10,8 @@ use super::RateLimitLayer;
 use super::rejection::{RejectHook, Rejection};
 use crate::config::{Config, ConfigLoadError, Problems};
 use crate::metrics::Metrics;
+#[cfg(feature = "gateway")]
+use crate::rejected::RejectedClients;
 use crate::sanitize::NextHop;
 use crate::store::{Store, StoreOpenError};
 
@@ -29,6 +31,9 @@ pub(super) struct Options {
     pub(super) unmatched: Unmatched,
     pub(super) sanitize: bool,
     pub(super) on_reject: Option<RejectHook>,
+    /// Records rejected clients, for operators.
+    #[cfg(feature = "gateway")]
+    pub(super) rejected: Option<Arc<RejectedClients>>,
 }
 
 /// The treatment of requests that match no route.
@@ -86,6 +91,12 @@ impl RateLimitLayerBuilder {
     /// Sets the kind of the inner service. The default is a handler.
     pub(crate) fn next(self, next: NextHop) -> Self {
         Self { options: Options { next, ..self.options }, ..self }
+    }
+
+    /// Records the clients that limits reject. By default they are not recorded.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn record_rejected(self, rejected: Arc<RejectedClients>) -> Self {
+        Self { options: Options { rejected: Some(rejected), ..self.options }, ..self }
     }
 
     /// Sets the treatment of requests that match no route. The default is [`Unmatched::Pass`].

@@ -230,6 +230,15 @@ impl RateLimitLayer {
         self.state.store(&active).take_over(state, &limiters);
     }
 
+    /// Follows the resets through other gateways.
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn follow_resets(&self) {
+        let active = self.state.active.load_full();
+        let limiters: Vec<_> = active.rules.limiters().cloned().collect();
+        // Without a reply, the next call follows the resets.
+        _ = self.state.store(&active).follow_resets(&limiters).await;
+    }
+
     /// Runs the periodic maintenance of the store.
     pub(crate) fn run_maintenance(&self) {
         self.state.store(&self.state.active.load()).run_maintenance();
@@ -405,7 +414,12 @@ impl LayerState {
         let charges = charges?; // 400, 403
         record.start_decision(&charges, store);
         let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
-        compiled.count(&charges, &admitted);
+        compiled.count(&charges, &admitted, |_one| {
+            #[cfg(feature = "gateway")]
+            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_one.index)) {
+                rejected.record(self.worker.unwrap_or(0), limit, _one.charge.client.as_ref(), store);
+            }
+        });
         if let Some(error) = store_failure(&admitted) {
             self.metrics.store_failed(error.cause());
         }

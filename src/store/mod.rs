@@ -4,6 +4,8 @@
 //! its own limit grants it.
 
 mod adopted;
+#[cfg(feature = "gateway")]
+mod audit;
 mod builder;
 mod fallback;
 mod inspection;
@@ -15,6 +17,8 @@ mod negative_cache;
 mod overrides;
 mod redis;
 #[cfg(feature = "gateway")]
+mod rejected;
+#[cfg(feature = "gateway")]
 mod reset;
 pub mod settings;
 #[cfg(test)]
@@ -24,6 +28,8 @@ pub(crate) mod transfer;
 
 use std::sync::Arc;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
 pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
@@ -33,6 +39,8 @@ pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, S
 pub use self::redis::Redis;
 #[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
+#[cfg(feature = "gateway")]
+pub(crate) use self::rejected::RejectedMinute;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};

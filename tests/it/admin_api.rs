@@ -119,7 +119,7 @@ impl Drop for Admin {
     }
 }
 
-async fn inspects_and_resets(admin: &Admin) {
+pub async fn inspects_and_resets(admin: &Admin) {
     let state = async |query: &str| admin.api("GET", &format!("limits/rest/own/client?{query}"), "").await;
     let (status, unused) = state("value=k").await;
     assert_eq!((status, &unused["remaining"], &unused["used"]), (200, &json!(2), &json!(0)), "{unused}");
@@ -142,7 +142,7 @@ async fn inspects_and_resets(admin: &Admin) {
     assert_eq!((&by_address["used"], &by_address["client"]), (&json!(1), &json!("127.0.0.1")));
 
     let (status, cleared) = admin.change("limits/rest/own/client?value=k&reason=paid").await;
-    let expected = json!({ "route": "rest", "limit": "own", "client": hash, "buckets": 1 });
+    let expected = json!({ "route": "rest", "limit": "own", "client": hash, "buckets": 1, "gateways": 1 });
     assert_eq!((status, &cleared), (200, &expected));
     for status in [200, 200, 429] {
         assert_eq!(admin.request("/", "X-Key: k\r\n").await.status(), status, "the first after the reset");

@@ -1,4 +1,4 @@
-//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client`, `reset`, and in `overrides` those
+//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client`, `top`, `reset`, and in `overrides` those
 //! that change limits for one client. They use its admin API.
 
 mod api;
@@ -6,6 +6,7 @@ mod overrides;
 mod request;
 mod status;
 mod table;
+mod top;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -19,6 +20,7 @@ pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust
 use self::request::{LimitName, path, query};
 pub(super) use self::status::{StatusArgs, UpstreamsArgs, status, upstreams};
 use self::table::{columns, printable, rows};
+pub(super) use self::top::{TopArgs, top};
 use crate::config::Millis;
 
 /// Arguments of `tidegate limits`.

@@ -29,6 +29,12 @@ pub(super) fn tokens(file: &File, files: ReferencedFiles<'_>, problems: &mut Pro
     Ok(Some(path))
 }
 
+/// Returns whether to keep the values of rejected clients.
+pub(super) fn show_clients(file: &File, problems: &mut Problems) -> Checked<bool> {
+    let Some(admin) = file.admin.optional(problems)? else { return Ok(false) };
+    Ok(admin.show_clients.optional(problems)?.copied().unwrap_or_default())
+}
+
 #[cfg(feature = "gateway")]
 fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()> {
     use crate::config::problem::quote;

@@ -64,6 +64,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let max_connections = listen::max_connections(file, problems);
     let admin = admin::address(file, problems);
     let admin_tokens = admin::tokens(file, files, problems);
+    let show_clients = admin::show_clients(file, problems);
     listen::overlaps(&listen, &admin, file, problems);
     let access_log = access_log::access_log(file, files, problems);
     let buckets = metrics::buckets(file, problems);
@@ -91,6 +92,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         max_connections: max_connections?,
         admin: admin?,
         admin_tokens: admin_tokens?,
+        show_clients: show_clients?,
         access_log: access_log?,
         buckets: buckets?,
         store: store?,

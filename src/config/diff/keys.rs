@@ -116,6 +116,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         max_connections => "max_connections",
         admin => "admin",
         admin_tokens => "admin.tokens",
+        show_clients => "admin.show_clients",
         access_log => "access_log",
         buckets => "metrics",
         store => "store",

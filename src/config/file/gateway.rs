@@ -51,6 +51,9 @@ shape! {
         /// The operators who may change things, such as reset a client. Over TCP every change needs a token; on a Unix
         /// socket its file mode decides.
         tokens: Tokens = Map(&TOKENS), Optional;
+        /// Whether lists of rejected clients show values, such as API keys, instead of only hashes. The gateway keeps at most
+        /// 2,048 in memory, of each the first 128 bytes.
+        show_clients: bool = Flag, Default("false");
     }
 }
 

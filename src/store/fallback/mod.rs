@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::debts::{Debts, Payment};
+#[cfg(feature = "gateway")]
+pub(crate) use self::reset::ResetDebts;
 use self::share::Shares;
 #[cfg(feature = "gateway")]
 pub(crate) use self::transfer::LocalState;

@@ -6,11 +6,23 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::{DebtSettlement, Fallback};
+use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::store::settings::KeySecret;
 
 /// How long a reset waits for payments in flight.
 const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The buckets that another gateway has reset.
+#[derive(Debug)]
+pub(crate) struct ResetDebts<'r> {
+    /// The names of a limiter and of its shards.
+    pub(crate) limiters: &'r [String],
+    /// The client; `None` for all clients, and `Some(None)` for an OVERALL limit.
+    pub(crate) client: Option<Option<ClientId>>,
+    /// How long ago the reset was, in milliseconds.
+    pub(crate) age: u64,
+}
 
 impl Fallback {
     /// Hashes the clients of local buckets as the store does, so that they can be found by their hashes. Without effect after
@@ -34,14 +46,33 @@ impl Fallback {
         } else {
             self.buckets.reset(charge);
         }
-        let hash_of = |client: Option<&ClientId>| match client {
-            Some(ClientId::Value(value)) => Some(secret.hash(value)),
-            Some(ClientId::Hash(hash)) => Some(*hash),
-            _ => None,
+        self.forget_debts(&charge.limiter, is_client(charge.client.as_ref(), secret));
+    }
+
+    /// Forgets debts of grants before a reset. Later grants are still charged. Returns `true` if no later grants are left.
+    pub(crate) fn forget_reset(&self, reset: &ResetDebts<'_>, secret: KeySecret) -> bool {
+        let ResetDebts { limiters, client, age } = reset;
+        let until = Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(*age));
+        let is_client = is_client(client.as_ref().and_then(Option::as_ref), secret);
+        let is_reset = |limiter: &Limiter, other: Option<&ClientId>| {
+            limiters.contains(&limiter.name) && (client.is_none() || is_client(other))
         };
-        let (client, hash) = (charge.client.as_ref(), hash_of(charge.client.as_ref()));
-        let is_client = |other: Option<&ClientId>| other == client || (hash.is_some() && hash_of(other) == hash);
-        self.forget_debts(&charge.limiter, is_client);
+        self.debts.lock().forgive_until(until, is_reset)
+    }
+
+    /// Forgets the local buckets of a limit that another gateway has reset.
+    pub(crate) fn follow_reset(&self, limiter: &Arc<Limiter>, reset: &ResetDebts<'_>, secret: KeySecret) {
+        // Local grants after the reset stay in use.
+        if !self.forget_reset(reset, secret) {
+            return;
+        }
+        match &reset.client {
+            None => _ = self.buckets.reset_all(limiter),
+            Some(client) => {
+                let charge = Charge { limiter: Arc::clone(limiter), client: client.clone(), permits: 0, shadow: false };
+                self.reset(&charge, secret);
+            }
+        }
     }
 
     /// Forgets all local buckets and debts of a limit.
@@ -54,4 +85,15 @@ impl Fallback {
         let is_of = |name: &str| limiter.name == name || limiter.shards().iter().any(|shard| shard.name == name);
         self.debts.lock().forgive(|other, client| is_of(&other.name) && is_client(client));
     }
+}
+
+/// Returns a predicate for a client, also by its hash.
+fn is_client<'c>(client: Option<&'c ClientId>, secret: KeySecret) -> impl Fn(Option<&ClientId>) -> bool + 'c {
+    let hash_of = move |client: Option<&ClientId>| match client {
+        Some(ClientId::Value(value)) => Some(secret.hash(value)),
+        Some(ClientId::Hash(hash)) => Some(*hash),
+        _ => None,
+    };
+    let hash = hash_of(client);
+    move |other| other == client || (hash.is_some() && hash_of(other) == hash)
 }

@@ -11,7 +11,7 @@
 //! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
-//! | `inspection`, `reset`, `shared` | read and remove buckets for operators, and keep their data |
+//! | `inspection`, `reset`, `reset_log`, `shared` | read and remove buckets for operators, and keep their data |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
@@ -23,6 +23,8 @@ mod locator;
 mod node;
 #[cfg(feature = "gateway")]
 mod reset;
+#[cfg(feature = "gateway")]
+mod reset_log;
 mod routing;
 mod script;
 #[cfg(feature = "gateway")]
@@ -38,6 +40,8 @@ use tokio::time::Instant;
 use self::dispatch::{DispatcherContext, Dispatchers};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
 use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
+#[cfg(feature = "gateway")]
+use self::reset_log::ResetLog;
 use self::routing::Call;
 use self::script::buckets::Buckets;
 use self::script::keys::{self, SharedSecret};
@@ -64,6 +68,8 @@ pub struct Redis {
     /// The hash tag of the keys that operators use.
     #[cfg(feature = "gateway")]
     shared_tag: Arc<str>,
+    #[cfg(feature = "gateway")]
+    reset_log: Arc<ResetLog>,
     adopted: Arc<AdoptedFailures>,
     dispatchers: Arc<Dispatchers>,
 }
@@ -81,6 +87,8 @@ impl Redis {
         let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
+        #[cfg(feature = "gateway")]
+        let reset_log = Arc::clone(membership.reset_log());
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
         let context =
             Arc::new(DispatcherContext::new(settings.timeout, manual_clock, u64::from_le_bytes(random()), metrics));
@@ -94,6 +102,8 @@ impl Redis {
             secret,
             #[cfg(feature = "gateway")]
             shared_tag: format!("{{{}tidegate:@operators}}", settings.prefix).into(),
+            #[cfg(feature = "gateway")]
+            reset_log,
             adopted: Arc::default(),
             dispatchers,
         })
@@ -114,6 +124,8 @@ impl Redis {
             secret,
             #[cfg(feature = "gateway")]
             shared_tag: Arc::clone(&self.shared_tag),
+            #[cfg(feature = "gateway")]
+            reset_log: Arc::clone(&self.reset_log),
             adopted,
             dispatchers,
         }

@@ -2,6 +2,7 @@
 
 use super::{OK, rules, total};
 use crate::support::gateway::{TestGateway, get};
+use crate::support::wire::raw::Raw;
 use crate::support::wire::upstream::Origin;
 
 #[tokio::test]
@@ -64,4 +65,20 @@ async fn trusted_proxies_follow_a_reload() {
     assert_eq!(forwarded().await, "198.51.100.7, 127.0.0.1");
     gateway.reload(&rules(""));
     assert_eq!(forwarded().await, "127.0.0.1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn moved_limit_shows_its_new_line() {
+    let origin = Origin::with_response(OK).await;
+    let first = rules(origin.address, &total(5));
+    let gateway = TestGateway::start(&first);
+    let location = async || {
+        let limits = "GET /api/v1/limits HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let limits = Raw::connect(gateway.admin).await.ask(limits).await.text();
+        let limits: serde_json::Value = serde_json::from_str(&limits).expect("JSON");
+        limits[0]["location"].clone()
+    };
+    assert_eq!(location().await, serde_json::json!({ "file": "<text>", "line": 4 }));
+    assert!(gateway.reload(&format!("# A comment\n{first}")).is_unchanged());
+    assert_eq!(location().await["line"], 5);
 }

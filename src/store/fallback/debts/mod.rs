@@ -104,6 +104,28 @@ impl Debts {
         self.unpaid.retain(|payment| !payment.debts.is_empty());
     }
 
+    /// Removes grants until this time from the debts to buckets that match. Returns `true` if no later grants are left.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn forgive_until(
+        &mut self,
+        until: Timestamp,
+        is_reset: impl Fn(&Limiter, Option<&ClientId>) -> bool,
+    ) -> bool {
+        let mut is_all = true;
+        let mut is_owed = |debt: &mut Debt| {
+            if !is_reset(&debt.limiter, debt.client.as_ref()) {
+                return true;
+            }
+            debt.grants.retain(|(at, _)| *at > until);
+            is_all &= debt.grants.is_empty();
+            !debt.grants.is_empty()
+        };
+        self.by_bucket.retain(|_, debt| is_owed(debt));
+        self.unpaid.iter_mut().for_each(|payment| payment.debts.retain_mut(&mut is_owed));
+        self.unpaid.retain(|payment| !payment.debts.is_empty());
+        is_all
+    }
+
     /// Returns `true` if there are no debts.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_bucket.is_empty() && self.unpaid.is_empty()

@@ -8,6 +8,8 @@ use deadpool_redis::redis::{Cmd, from_redis_value};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
+#[cfg(feature = "gateway")]
+use super::super::reset_log::ResetLog;
 use super::super::script::buckets::Buckets;
 use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
@@ -40,6 +42,8 @@ const MAX_ROUNDS: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct Membership {
     fallback: Arc<Fallback>,
+    #[cfg(feature = "gateway")]
+    reset_log: Arc<ResetLog>,
     /// The key of the set of gateways.
     key: String,
     metrics: Arc<Metrics>,
@@ -61,7 +65,21 @@ impl Membership {
     pub(crate) fn new(fallback: Arc<Fallback>, prefix: &str, metrics: Arc<Metrics>) -> Self {
         let up = Arc::new(UpGauge::new(Arc::clone(&metrics)));
         let key = format!("{{{prefix}tidegate:gateways}}");
-        Self { fallback, key, metrics, up, fewer_since: Mutex::new(None) }
+        Self {
+            fallback,
+            #[cfg(feature = "gateway")]
+            reset_log: Arc::new(ResetLog::new(prefix)),
+            key,
+            metrics,
+            up,
+            fewer_since: Mutex::new(None),
+        }
+    }
+
+    /// Returns the resets of operators that this gateway knows.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn reset_log(&self) -> &Arc<ResetLog> {
+        &self.reset_log
     }
 
     /// Returns the gauge that records whether the store is up.
@@ -125,6 +143,8 @@ impl Membership {
             return Ok(result);
         }
         let mut settlement = self.fallback.settlement().await;
+        #[cfg(feature = "gateway")]
+        self.forget_reset_debts(script, secret).await;
         let last = settlement.rounds() + MAX_ROUNDS;
         while let Some((payment, now)) = settlement.next(&owns).filter(|_| settlement.rounds() <= last) {
             let reply = timeout(PAYMENT_TIMEOUT, send_payment(script, secret, &payment, now)).await;
@@ -148,6 +168,20 @@ impl Membership {
         }
         result.is_all = !settlement.has_postponed();
         Ok(result)
+    }
+
+    /// Forgets debts to buckets that an operator has reset during the outage. Only the node of a cluster that has the list of
+    /// resets returns them.
+    #[cfg(feature = "gateway")]
+    async fn forget_reset_debts(&self, script: &mut Invoker, secret: &KeySecret) {
+        let read = async {
+            let resets = self.reset_log.read(script).await.unwrap_or_default();
+            let now = if resets.is_empty() { None } else { script.time().await.ok() };
+            for (reset, now) in resets.iter().zip(now.into_iter().cycle()) {
+                self.fallback.forget_reset(&reset.debts(now), *secret);
+            }
+        };
+        _ = timeout(PAYMENT_TIMEOUT, read).await;
     }
 }
 

@@ -1,0 +1,148 @@
+//! `/api/v1/rejected` and `/api/v1/limits/{route}/{limit}/rejected`: the clients that limits reject most.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::{Path, RawQuery, State};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::clients::Target;
+use super::problem::Problem;
+use super::query::Parameters;
+use super::shared_rejected::{SharedClient, SharedName};
+use super::{Active, Admin, limits};
+use crate::clock::{Timestamp, wall_time};
+use crate::rejected::{LimitId, RejectedClient};
+use crate::rule::{Limit, LimitLocation};
+
+/// The maximum number of clients in a response.
+const MAX_CLIENTS: usize = 100;
+
+/// A client that a limit rejected.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Rejected {
+    /// The address or the hash of the client; null for an OVERALL limit.
+    client: Option<String>,
+    /// The value behind the hash, if `show_clients` is set and the value is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    value: Option<Box<str>>,
+    /// At most this number of requests were rejected.
+    count: u64,
+    /// At least `count` minus this number were rejected.
+    error: u64,
+    route: String,
+    limit: String,
+    /// The limit in the rule file.
+    #[schema(value_type = Object)]
+    location: LimitLocation,
+    /// The first rejection that was not followed by 15 minutes without one (RFC 3339).
+    since: String,
+    /// The last rejection.
+    last: String,
+}
+
+/// Returns the clients that one limit rejected most.
+#[utoipa::path(
+    get,
+    path = "/limits/{route}/{limit}/rejected",
+    tag = "limits",
+    params(
+        ("route" = String, Path, description = "The name of the route", example = "rest"),
+        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
+        ("minutes" = Option<String>, Query, description = "The last 1, 5 or 15 minutes; 15 by default", pattern = "^(1|5|15)$"),
+        ("all" = Option<String>, Query, description = "1: of all gateways", pattern = "^[01]$"),
+    ),
+    responses((status = 200, body = [Rejected]), Problem)
+)]
+pub(super) async fn of_limit(
+    State(admin): State<Admin>,
+    Path((route, limit)): Target,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Vec<Rejected>>, Problem> {
+    let active = admin.active.load_full();
+    active.limit(&route, &limit)?;
+    admin.rejected_clients(&active, query.as_deref(), Some(LimitId::new(&route, &limit))).await.map(Json)
+}
+
+/// Returns the clients that the limits rejected most.
+#[utoipa::path(
+    get,
+    path = "/rejected",
+    tag = "limits",
+    params(
+        ("minutes" = Option<String>, Query, description = "The last 1, 5 or 15 minutes; 15 by default", pattern = "^(1|5|15)$"),
+        ("all" = Option<String>, Query, description = "1: of all gateways", pattern = "^[01]$"),
+    ),
+    responses((status = 200, body = [Rejected]), Problem)
+)]
+pub(super) async fn of_all(
+    State(admin): State<Admin>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Vec<Rejected>>, Problem> {
+    let active = admin.active.load_full();
+    admin.rejected_clients(&active, query.as_deref(), None).await.map(Json)
+}
+
+impl Admin {
+    async fn rejected_clients(
+        &self,
+        active: &Active,
+        query: Option<&str>,
+        only: Option<LimitId>,
+    ) -> Result<Vec<Rejected>, Problem> {
+        let query = Parameters::parse(query, &["minutes", "all"])?;
+        let minutes = match query.one("minutes")?.as_deref() {
+            None | Some("15") => 15,
+            Some("5") => 5,
+            Some("1") => 1,
+            Some(_) => return Err(Problem::bad_request("`minutes` is 1, 5 or 15")),
+        };
+        let of_all_gateways = match query.one("all")?.as_deref() {
+            None | Some("0") => false,
+            Some("1") => true,
+            Some(_) => return Err(Problem::bad_request("`all` is 0 or 1")),
+        };
+        let shared = if of_all_gateways { self.shared_rejections(active, minutes).await? } else { None };
+        let limits = limits::by_id(&active.config);
+        // A reload may have removed a limit.
+        let named = |id: LimitId| limits.get(&id).filter(|_| only.is_none_or(|only| only == id));
+        let own = self.rejected.top(wall_time(), minutes).into_iter();
+        let own = own.filter_map(|one| named(one.limit).map(|limit| active.show(*limit, one)));
+        let Some(shared) = shared else { return Ok(own.take(MAX_CLIENTS).collect()) };
+        // Gateways share no values, but this gateway may know some.
+        let values: HashMap<String, Box<str>> = own.filter_map(|one| Some((one.client?, one.value?))).collect();
+        let shared = shared.into_iter().filter_map(|one| {
+            let (_, limit) = named(LimitId::new(&one.name.route, &one.name.limit))?;
+            let value = one.name.client.as_ref().and_then(|client| values.get(client).cloned());
+            Some(Rejected::from_shared(one, value, limit))
+        });
+        Ok(shared.take(MAX_CLIENTS).collect())
+    }
+}
+
+impl Active {
+    fn show(&self, (route, limit): (&str, &Limit), rejected: RejectedClient) -> Rejected {
+        let RejectedClient { client, count, error, since, last, value, .. } = rejected;
+        Rejected {
+            client: client.id().map(|client| self.name_of(&client)),
+            value: value.filter(|_| self.config.show_clients),
+            count,
+            error,
+            route: route.to_owned(),
+            limit: limit.name.clone(),
+            location: limit.location.clone(),
+            since: since.to_rfc3339(),
+            last: last.to_rfc3339(),
+        }
+    }
+}
+
+impl Rejected {
+    fn from_shared(shared: SharedClient, value: Option<Box<str>>, limit: &Limit) -> Self {
+        let SharedClient { name: SharedName { route, limit: name, client }, count, error, since, last } = shared;
+        let [since, last] = [since, last].map(|millis| Timestamp::from_millis(millis).to_rfc3339());
+        Self { client, value, count, error, route, limit: name, location: limit.location.clone(), since, last }
+    }
+}

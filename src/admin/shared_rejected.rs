@@ -1,0 +1,171 @@
+//! Merges the clients that all gateways reject most, with bounds for their counts.
+//!
+//! While a gateway rejects requests, it writes the most rejected clients of the current minute to the store every two
+//! seconds. It writes no values, only addresses and hashes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Active, Admin, limits};
+use crate::clock::{Timestamp, wall_time};
+use crate::random::random;
+use crate::rejected::{MAX_MINUTES, RejectedInMinute, minute_of};
+use crate::store::{RejectedMinute, StoreError};
+
+/// The maximum number of clients that a gateway shares for a minute: at most 30 KB.
+const MAX_SHARED: usize = 100;
+
+/// The state of sharing.
+#[derive(Debug)]
+pub(super) struct Sharing {
+    /// Names this process in the store.
+    gateway: String,
+    /// The first minute that was not shared completely.
+    next: AtomicU64,
+}
+
+/// The rejections of a gateway in a minute.
+#[derive(Debug, Deserialize, Serialize)]
+struct SharedMinute {
+    clients: Vec<SharedClient>,
+    /// The highest possible number of rejections of a client that is not in the list.
+    rest: u64,
+}
+
+/// A client that a limit rejected.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct SharedClient {
+    #[serde(flatten)]
+    pub(super) name: SharedName,
+    pub(super) count: u64,
+    pub(super) error: u64,
+    /// Milliseconds since 1970.
+    pub(super) since: u64,
+    pub(super) last: u64,
+}
+
+/// The names of a client and a limit.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Hash, Serialize)]
+pub(super) struct SharedName {
+    pub(super) route: String,
+    pub(super) limit: String,
+    pub(super) client: Option<String>,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self { gateway: format!("{:016x}", u64::from_le_bytes(random())), next: AtomicU64::new(0) }
+    }
+}
+
+impl Admin {
+    /// Collects the rejections of the workers, and shares them with the other gateways.
+    pub(super) async fn collect_rejections(&self) {
+        let now = wall_time();
+        if self.rejected.collect(now) {
+            // Without a reply, the next call shares the minute again.
+            _ = self.share_rejections(&self.active.load_full(), now).await;
+        }
+    }
+
+    /// Shares the rejections since the last call.
+    async fn share_rejections(&self, active: &Active, now: Timestamp) -> Result<(), StoreError> {
+        if !active.store.is_redis() {
+            return Ok(());
+        }
+        let first = minute_of(now).saturating_sub(MAX_MINUTES as u64 - 1);
+        let next = self.sharing.next.load(Ordering::Relaxed).max(first);
+        for minute in self.rejected.minutes(next, now) {
+            let number = minute.number;
+            let text = serde_json::to_string(&active.to_share(minute)).unwrap_or_default();
+            let shared = RejectedMinute { minute: number, text };
+            active.store.share_rejections(&self.sharing.gateway, &shared, first).await?;
+            self.sharing.next.store(number, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Returns the clients that all gateways rejected in the current minute and the `minutes` before, the most rejected
+    /// first; `None` if no other gateway shares the store.
+    pub(super) async fn shared_rejections(
+        &self,
+        active: &Active,
+        minutes: u64,
+    ) -> Result<Option<Vec<SharedClient>>, StoreError> {
+        let now = wall_time();
+        self.rejected.collect(now);
+        self.share_rejections(active, now).await?;
+        let texts = active.store.shared_rejections(minute_of(now).saturating_sub(minutes)).await?;
+        let parse = |texts: Vec<String>| merge(texts.iter().filter_map(|text| serde_json::from_str(text).ok()));
+        Ok(texts.map(parse))
+    }
+}
+
+impl Active {
+    fn to_share(&self, minute: RejectedInMinute) -> SharedMinute {
+        let limits = limits::by_id(&self.config);
+        let RejectedInMinute { clients, rest, .. } = minute;
+        let rest = clients.get(MAX_SHARED).map_or(rest, |next| next.count.max(rest));
+        let share = |one: crate::rejected::RejectedClient| {
+            let (route, limit) = limits.get(&one.limit)?;
+            let client = one.client.id().map(|client| self.name_of(&client));
+            let name = SharedName { route: (*route).to_owned(), limit: limit.name.clone(), client };
+            let [since, last] = [one.since, one.last].map(Timestamp::as_millis);
+            Some(SharedClient { name, count: one.count, error: one.error, since, last })
+        };
+        SharedMinute { clients: clients.into_iter().take(MAX_SHARED).filter_map(share).collect(), rest }
+    }
+}
+
+/// Adds the counts. A list without a client adds the highest possible number of its rejections, also to the error.
+fn merge(minutes: impl Iterator<Item = SharedMinute>) -> Vec<SharedClient> {
+    let mut merged: HashMap<SharedName, (SharedClient, u64)> = HashMap::new();
+    let mut all_rest = 0_u64;
+    for SharedMinute { clients, rest } in minutes {
+        all_rest = all_rest.saturating_add(rest);
+        for one in clients {
+            match merged.get_mut(&one.name) {
+                None => _ = merged.insert(one.name.clone(), (one, rest)),
+                Some((known, own_rest)) => {
+                    known.count = known.count.saturating_add(one.count);
+                    known.error = known.error.saturating_add(one.error);
+                    known.since = known.since.min(one.since);
+                    known.last = known.last.max(one.last);
+                    *own_rest = own_rest.saturating_add(rest);
+                }
+            }
+        }
+    }
+    let complete = |(one, own_rest): (SharedClient, u64)| {
+        let missing = all_rest - own_rest;
+        SharedClient { count: one.count.saturating_add(missing), error: one.error.saturating_add(missing), ..one }
+    };
+    let mut merged: Vec<SharedClient> = merged.into_values().map(complete).collect();
+    merged.sort_by(|one, other| (other.count, &one.name.client).cmp(&(one.count, &other.name.client)));
+    merged
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(name: &str, count: u64, error: u64, times: [u64; 2]) -> SharedClient {
+        let name = SharedName { route: "all".to_owned(), limit: "own".to_owned(), client: Some(name.to_owned()) };
+        SharedClient { name, count, error, since: times[0], last: times[1] }
+    }
+
+    #[test]
+    fn lists_without_a_client_widen_its_bounds() {
+        let minutes = [
+            SharedMinute { clients: vec![client("a", 10, 1, [5, 9]), client("b", 4, 1, [5, 6])], rest: 2 },
+            SharedMinute { clients: vec![client("a", 7, 0, [3, 8])], rest: 3 },
+            SharedMinute { clients: Vec::new(), rest: 0 },
+        ];
+        let merged = merge(minutes.into_iter());
+        let shown: Vec<_> =
+            merged.iter().map(|one| (one.name.client.as_deref(), one.count, one.error, one.since, one.last)).collect();
+        assert_eq!(shown, [(Some("a"), 17, 1, 3, 9), (Some("b"), 7, 4, 5, 6)]);
+    }
+}

@@ -1,0 +1,156 @@
+//! The resets of operators, which all gateways follow: each forgets what it remembers of the buckets.
+//!
+//! A reset is announced before and after the buckets are removed. The first announcement keeps gateways from charging
+//! debts to the removed buckets: they read the list before each payment. The second one removes refusals that were
+//! cached in the meantime.
+
+use std::sync::Arc;
+
+use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use super::Redis;
+use super::script::Invoker;
+use crate::clock::{Timestamp, wall_time};
+use crate::limit::{Charge, ClientId, Limiter};
+use crate::random::random;
+use crate::store::StoreError;
+use crate::store::fallback::ResetDebts;
+
+const SCRIPT: &str = include_str!("../../../lua/resets.lua");
+
+/// The number of resets in the list; the oldest are removed.
+const MAX_RESETS: u32 = 1_000;
+
+const MAX_CLOCK_DIFFERENCE_MILLIS: u64 = 60_000;
+
+/// The resets that this gateway knows.
+#[derive(Debug)]
+pub(crate) struct ResetLog {
+    key: String,
+    /// The time of the last reset that was applied, in milliseconds of Redis's clock.
+    applied: Mutex<u64>,
+}
+
+/// A reset, as the list contains it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct AnnouncedReset {
+    /// The name of the limiter, and the names of its shards.
+    limiters: Vec<String>,
+    client: ResetClient,
+    /// Makes the text unique.
+    id: String,
+    /// The time by Redis's clock.
+    #[serde(skip)]
+    at: Timestamp,
+}
+
+/// The clients whose buckets are reset.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum ResetClient {
+    /// All clients of the limit.
+    All,
+    /// The bucket of an OVERALL limit.
+    Overall,
+    Address(String),
+    Hash(String),
+}
+
+// === impl ResetLog ===
+
+impl ResetLog {
+    /// Creates a log. Resets before the start do not matter, since this gateway remembers no bucket. Redis's clock may
+    /// differ from this one.
+    pub(super) fn new(prefix: &str) -> Self {
+        let key = format!("{{{prefix}tidegate:@operators}}:resets");
+        Self { key, applied: Mutex::new(wall_time().as_millis().saturating_sub(MAX_CLOCK_DIFFERENCE_MILLIS)) }
+    }
+
+    /// Returns a command for the resets that were not applied yet.
+    fn read_command(&self) -> Cmd {
+        let mut command = cmd("ZRANGE");
+        command.arg(&self.key).arg(format!("({}", self.applied.lock())).arg(&["+inf", "BYSCORE", "WITHSCORES"]);
+        command
+    }
+
+    /// Returns the resets that were not applied yet. Returns none if another node of a cluster has the list.
+    pub(super) async fn read(&self, script: &mut Invoker) -> Result<Vec<AnnouncedReset>, RedisError> {
+        let reply = script.send(self.read_command()).await?;
+        Ok(parse(reply).unwrap_or_default())
+    }
+
+    /// Records that resets were applied.
+    fn advance(&self, resets: &[AnnouncedReset]) {
+        let mut applied = self.applied.lock();
+        *applied = resets.iter().map(|reset| reset.at.as_millis()).fold(*applied, u64::max);
+    }
+}
+
+fn parse(reply: Value) -> Option<Vec<AnnouncedReset>> {
+    let pairs: Vec<(String, f64)> = FromRedisValue::from_redis_value(reply).ok()?;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of milliseconds")]
+    let reset = |(text, at): (String, f64)| {
+        let reset: AnnouncedReset = serde_json::from_str(&text).ok()?;
+        Some(AnnouncedReset { at: Timestamp::from_millis(at as u64), ..reset })
+    };
+    Some(pairs.into_iter().filter_map(reset).collect())
+}
+
+impl Redis {
+    /// Announces a reset to all gateways.
+    pub(crate) async fn announce_reset(&self, limiter: &Limiter, client: Option<&Charge>) -> Result<(), StoreError> {
+        let client = match client.map(|charge| charge.client.as_ref()) {
+            None => ResetClient::All,
+            Some(Some(ClientId::Address(network))) => ResetClient::Address(network.to_string()),
+            Some(Some(ClientId::Hash(hash))) => ResetClient::Hash(format!("{hash:032x}")),
+            Some(Some(ClientId::Value(value))) => {
+                let hash = self.key_of(value).ok_or(StoreError::Unreachable)?;
+                ResetClient::Hash(format!("{hash:032x}"))
+            }
+            Some(None | Some(ClientId::Instance(_))) => ResetClient::Overall,
+        };
+        let shards = limiter.shards().iter().map(|shard| shard.name.clone());
+        let limiters = std::iter::once(limiter.name.clone()).chain(shards).collect();
+        let id = format!("{:016x}", u64::from_le_bytes(random()));
+        let reset = AnnouncedReset { limiters, client, id, at: Timestamp::default() };
+        let text = serde_json::to_string(&reset).unwrap_or_default();
+        let mut command = cmd("EVAL");
+        self.send_shared(command.arg(SCRIPT).arg(1).arg(&self.reset_log.key).arg(text).arg(MAX_RESETS)).await
+    }
+
+    /// Returns the resets that were not applied yet.
+    pub(crate) async fn announced_resets(&self) -> Result<Vec<AnnouncedReset>, StoreError> {
+        let reply: Value = self.send_shared(&self.reset_log.read_command()).await?;
+        parse(reply).ok_or(StoreError::UnexpectedReply)
+    }
+
+    /// Forgets the local buckets and debts of these limits that were reset.
+    pub(crate) fn follow_reset(&self, reset: &AnnouncedReset, limiters: &[Arc<Limiter>]) {
+        let (Some(secret), debts) = (self.secret.known(), reset.debts(self.context.estimated_now())) else { return };
+        for limiter in limiters.iter().filter(|limiter| reset.limiters.contains(&limiter.name)) {
+            self.fallback.follow_reset(limiter, &debts, secret);
+        }
+    }
+
+    /// Records that resets were applied.
+    pub(crate) fn mark_applied(&self, resets: &[AnnouncedReset]) {
+        self.reset_log.advance(resets);
+    }
+}
+
+// === impl AnnouncedReset ===
+
+impl AnnouncedReset {
+    /// Returns the debts that are reset; `now` is the time of Redis's clock.
+    pub(crate) fn debts(&self, now: Timestamp) -> ResetDebts<'_> {
+        let client = match &self.client {
+            ResetClient::All => None,
+            ResetClient::Overall => Some(None),
+            ResetClient::Address(network) => Some(network.parse().ok().map(ClientId::Address)),
+            ResetClient::Hash(hash) => Some(u128::from_str_radix(hash, 16).ok().map(ClientId::Hash)),
+        };
+        ResetDebts { limiters: &self.limiters, client, age: now.millis_since(self.at) }
+    }
+}

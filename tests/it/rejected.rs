@@ -1,0 +1,141 @@
+//! Operators list the clients that limits reject most.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tidegate::internals::clock::Stopwatch;
+
+use crate::admin_api::Admin;
+use crate::support::redis::RedisServer;
+use crate::support::wire::soon;
+
+/// Sends requests of a client with this key. Returns the number of rejected ones.
+async fn reject(admin: &Admin, key: &str, requests: usize) -> u64 {
+    let mut rejected = 0;
+    for _ in 0..requests {
+        let field = if key.is_empty() { String::new() } else { format!("X-Key: {key}\r\n") };
+        rejected += u64::from(admin.request("/", &field).await.status() == 429);
+    }
+    rejected
+}
+
+async fn list(admin: &Admin, path: &str) -> Vec<Value> {
+    let (status, list) = admin.api("GET", path, "").await;
+    assert_eq!(status, 200, "{list}");
+    list.as_array().expect("a list").clone()
+}
+
+fn counts(list: &[Value]) -> Vec<(u64, u64)> {
+    let number = |one: &Value, key: &str| one[key].as_u64().expect("a number");
+    list.iter().map(|one| (number(one, "count"), number(one, "error"))).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejected_clients_are_listed_with_their_lines() {
+    let admin = Admin::with_tokens("");
+    assert!(list(&admin, "rejected").await.is_empty());
+    assert_eq!(reject(&admin, "secret-1", 5).await, 3);
+    assert_eq!(reject(&admin, "secret-2", 4).await, 2);
+    assert_eq!(reject(&admin, "", 3).await, 1);
+    let all = list(&admin, "rejected").await;
+    assert_eq!(counts(&all), [(3, 0), (2, 0), (1, 0)]);
+    assert_eq!(all[2]["client"], "127.0.0.1");
+    let hash = all[0]["client"].as_str().expect("a hash");
+    assert!(hash.len() == 32 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()), "{hash}");
+    let (_, limits) = admin.api("GET", "limits", "").await;
+    let names = ["route", "limit"].map(|key| all[0][key].clone());
+    assert_eq!((names, &all[0]["location"]), ([json!("rest"), json!("own")], &limits[0]["location"]));
+    assert!(all[0]["since"].as_str() <= all[0]["last"].as_str(), "{}", all[0]);
+    assert!(!json!(all).to_string().contains("secret-"), "{all:?}");
+    // The hash finds the client.
+    let (_, client) = admin.api("GET", &format!("limits/rest/own/client?hash={hash}"), "").await;
+    assert_eq!(client["used"], 2, "{client}");
+    assert_eq!(list(&admin, "limits/rest/own/rejected?minutes=1").await, all);
+    assert!(list(&admin, "limits/rest/all/rejected?minutes=5").await.is_empty());
+    assert_eq!(list(&admin, "rejected?all=1").await, all, "no other gateway shares the store");
+    for (path, status) in [("rejected?minutes=2", 400), ("rejected?all=yes", 400), ("limits/rest/x/rejected", 404)] {
+        assert_eq!(admin.api("GET", path, "").await.0, status, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn top_names_clients_and_the_line_of_their_limit() {
+    let admin = Admin::with_tokens("");
+    assert_eq!(reject(&admin, "secret-1", 5).await, 3);
+    reject(&admin, "", 3).await;
+    let (_, limits) = admin.api("GET", "limits", "").await;
+    let line = format!("<text>:{}", limits[0]["location"]["line"]);
+    for arguments in [vec!["top"], vec!["top", "rest/own", "--minutes", "5", "--all"]] {
+        let (code, text, _) = admin.run(&arguments, None).await;
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!((code, lines[0][0], lines[1].len()), (0, "CLIENT", 7), "{text}");
+        assert_eq!(lines[1][1..5], ["3", "exact", "rest/own", &line], "{text}");
+        assert_eq!(lines[2][..2], ["127.0.0.1", "1"], "{text}");
+        assert!(!text.contains("secret-"), "{text}");
+    }
+    let (code, text, _) = admin.run(&["top", "--json"], None).await;
+    let listed: Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!((code, &listed[0]["count"]), (0, &json!(3)));
+    let (code, _, error) = admin.run(&["top", "rest/other"], None).await;
+    assert!(code == 1 && error.contains("no limit"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn values_are_shown_only_with_show_clients() {
+    let admin = Admin::start("{ address: '127.0.0.1:0', show_clients: true }", "");
+    reject(&admin, "K-1", 4).await;
+    let long = "k".repeat(1_000);
+    reject(&admin, &long, 3).await;
+    let all = list(&admin, "rejected").await;
+    let values: Vec<_> = all.iter().map(|one| one["value"].as_str()).collect();
+    assert_eq!(values, [Some("K-1"), Some(&*("k".repeat(128) + "..."))]);
+    let (_, text, _) = admin.run(&["top"], None).await;
+    assert!(text.contains(&format!("K-1 ({})", all[0]["client"].as_str().expect("a hash"))), "{text}");
+}
+
+/// The counts are exact for 1,536 clients; then errors have a bound.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejections_by_the_cache_and_by_local_buckets_are_counted() {
+    let Some(redis) = RedisServer::start() else { return };
+    let admin = Admin::with_tokens(&format!("store: {}\n", redis.rule()));
+    let by_store = reject(&admin, "a", 6).await;
+    assert_eq!(by_store, 4, "the first comes from Redis, the others from the cache");
+    redis.signal("STOP");
+    let mut locally = 0;
+    soon(async {
+        while locally < 3 {
+            locally += reject(&admin, "b", 1).await;
+        }
+    })
+    .await;
+    let all = list(&admin, "rejected").await;
+    assert_eq!(counts(&all), [(by_store, 0), (locally, 0)]);
+    assert_eq!(admin.api("GET", "rejected?all=1", "").await.0, 503);
+    redis.signal("CONT");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rejections_of_two_gateways_are_merged() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = format!("store: {}\n", redis.rule());
+    let [one, other] = [Admin::with_tokens(&store), Admin::with_tokens(&store)];
+    let a = reject(&one, "a", 5).await + reject(&other, "a", 3).await;
+    let b = reject(&other, "b", 4).await;
+    assert_eq!((a, b), (6, 2));
+    assert_eq!(counts(&list(&one, "rejected").await).len(), 1);
+    let begin = Stopwatch::start();
+    soon(async { while counts(&list(&one, "rejected?all=1").await) != [(a, 0), (b, 0)] {} }).await;
+    assert!(begin.elapsed() < Duration::from_secs(6), "gateways share their rejections every two seconds");
+    let (_, text, _) = one.run(&["top", "--all"], None).await;
+    assert!(text.lines().nth(2).is_some_and(|line| line.contains("  2  ")), "{text}");
+    let limit = list(&other, "limits/rest/own/rejected?all=1&minutes=1").await;
+    assert_eq!(counts(&limit), [(a, 0), (b, 0)]);
+    let mut connection = redis.connection();
+    let keys: Vec<String> =
+        deadpool_redis::redis::cmd("KEYS").arg("*@operators*").query(&mut connection).expect("keys");
+    assert_eq!(keys.len(), 2, "{keys:?}");
+    for key in keys {
+        let ttl: i64 = deadpool_redis::redis::cmd("TTL").arg(&key).query(&mut connection).expect("a time");
+        assert!((1..=17 * 60).contains(&ttl), "{key}: {ttl}");
+    }
+}
