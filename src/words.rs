@@ -18,11 +18,12 @@ macro_rules! words {
     ) => {
         $(#[$attribute])+
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize, serde::Serialize)]
+        #[allow(unreachable_pub, reason = "not every enum is part of the public API")]
         pub enum $name {
             $($(#[doc = $description])+ #[serde(rename = $word)] $variant,)+
         }
 
-        #[allow(dead_code, reason = "not every enum needs all of this")]
+        #[allow(dead_code, unreachable_pub, reason = "not every enum needs all of this, or is part of the public API")]
         impl $name {
             /// All values, in the order of their words in docs/rules.md.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];

@@ -28,6 +28,15 @@ impl Authorizer {
         Self { is_unix, tokens: config.admin_tokens.clone() }
     }
 
+    /// Returns a fixed word for what a change needs: `open` for nothing, `token`, or `no_tokens` if none is configured.
+    pub(super) fn changes(&self) -> &'static str {
+        match (self.is_unix, &self.tokens) {
+            (true, _) => "open",
+            (false, Some(_)) => "token",
+            (false, None) => "no_tokens",
+        }
+    }
+
     /// Returns the name of the operator who sends a change.
     pub(super) async fn authorize(&self, headers: &HeaderMap) -> Result<String, Problem> {
         check_origin(headers)?;
@@ -55,6 +64,15 @@ impl Authorizer {
         };
         let name = tokens.name_of(token).map(str::to_owned);
         name.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "the token is not in the token file"))
+    }
+}
+
+/// Rejects a request that a page from another site starts, for example for a picture. Browsers say so.
+pub(super) fn check_same_site(headers: &HeaderMap) -> Result<(), Problem> {
+    let site = headers.get("sec-fetch-site").map(http::HeaderValue::as_bytes);
+    match site {
+        None | Some(b"same-origin" | b"none") => check_origin(headers),
+        Some(_) => Err(Problem::new(StatusCode::FORBIDDEN, "the request is from another site")),
     }
 }
 

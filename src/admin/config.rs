@@ -28,6 +28,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "admin_tokens": config.admin_tokens,
         "show_clients": config.show_clients,
         "access_log": config.access_log,
+        "dashboard": config.dashboard,
         "metrics": { "buckets_ms": config.buckets.iter().map(Duration::as_millis).collect::<Vec<_>>() },
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },

@@ -20,6 +20,10 @@ use crate::transport::Transport;
 /// The number of admin connections that the reserve allows when no other file descriptors are left.
 const SPARES: usize = 8;
 
+/// The size of the buffer for responses of each connection in the kernel, in bytes. Bounds the memory of viewers of the
+/// dashboard that do not read.
+const SEND_BUFFER: usize = 128 * 1024;
+
 /// The pause after a failed accept without a reserve.
 const BACK_OFF: Duration = Duration::from_millis(75);
 
@@ -56,6 +60,8 @@ impl Listener {
     /// # Errors
     /// Fails if the socket cannot be used or no file descriptors are left.
     pub(crate) fn new(socket: Socket, closing: watch::Receiver<bool>) -> io::Result<Self> {
+        // Accepted connections inherit the size. It is an optimization, so an error does not matter.
+        _ = socket.set_send_buffer_size(SEND_BUFFER);
         let origin = socket.try_clone()?;
         let listener = server::Listener::new(socket)?;
         let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });

@@ -5,6 +5,7 @@ mod authorize;
 mod clients;
 mod conditional;
 mod config;
+mod dashboard;
 mod explain;
 mod health;
 mod limits;
@@ -12,6 +13,7 @@ mod listener;
 mod only_object;
 mod open;
 mod openapi;
+mod overall;
 mod overrides;
 mod phase;
 mod probe;
@@ -28,6 +30,7 @@ mod tests;
 mod upstreams;
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -46,7 +49,9 @@ use utoipa_axum::routes;
 use self::audit::{Audit, Change, Entry};
 use self::authorize::Authorizer;
 use self::conditional::EntityTags;
+use self::dashboard::Events;
 pub(crate) use self::listener::Listener;
+use self::overall::OverallPermits;
 use self::probe::Probe;
 use self::problem::{Problem, into_problem};
 use self::reload::ReloadSlot;
@@ -72,6 +77,7 @@ pub(crate) struct Admin {
     status: Arc<ConfigStatus>,
     reload: Arc<ReloadSlot>,
     audit: Audit,
+    events: Events,
     layer: RateLimitLayer,
     metrics: Arc<Metrics>,
     readiness: Readiness,
@@ -89,6 +95,7 @@ struct Active {
     upstreams: Vec<Upstreams>,
     probe: Probe,
     authorizer: Authorizer,
+    overall: OverallPermits,
 }
 
 /// Whether this gateway accepts new connections, as reported by `/readyz`.
@@ -123,7 +130,9 @@ impl Default for Readiness {
 
 impl Active {
     fn new(config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) -> Self {
-        Self { probe: Probe::new(store.clone()), authorizer: Authorizer::new(&config), config, store, upstreams }
+        let (probe, authorizer) = (Probe::new(store.clone()), Authorizer::new(&config));
+        let overall = OverallPermits::new(&config, store.clone());
+        Self { config, store, upstreams, probe, authorizer, overall }
     }
 }
 
@@ -141,7 +150,8 @@ impl Admin {
         let active = Arc::new(ArcSwap::from_pointee(Active::new(config, layer.store(), upstreams)));
         let (status, reload, audit) = (Arc::new(ConfigStatus::new()), Arc::default(), Audit::default());
         let (rejected, sharing, start) = (Arc::default(), Arc::default(), Start::now());
-        Self { active, status, reload, audit, layer, metrics, readiness, start, rejected, sharing }
+        let events = Events::new();
+        Self { active, status, reload, audit, events, layer, metrics, readiness, start, rejected, sharing }
     }
 
     /// Shows the clients that limits reject.
@@ -185,7 +195,14 @@ impl Admin {
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
     pub(crate) async fn serve(self, listener: Listener) {
-        serve::serve(listener, self.router()).await;
+        let (mut closing, events) = (listener.closing(), self.events.clone());
+        let mut serving = pin!(serve::serve(listener, self.router()));
+        tokio::select! {
+            () = &mut serving => return,
+            // An error means the same: the sender is gone.
+            _ = closing.wait_for(|closed| *closed) => events.close(),
+        }
+        serving.await;
     }
 
     /// Makes a change in a separate task, since a client that disconnects must not interrupt it. Records the change in
@@ -207,7 +224,8 @@ impl Admin {
 
     fn router(self) -> Router {
         let (router, document) = routes().split_for_parts();
-        let router = router.merge(openapi::serve(&document).layer(from_fn(only_by_address)));
+        let dashboard = dashboard::routes().layer(from_fn(only_by_address));
+        let router = router.merge(dashboard).merge(openapi::serve(&document).layer(from_fn(only_by_address)));
         router.method_not_allowed_fallback(method_not_allowed).fallback(unknown_path).with_state(self)
     }
 }
@@ -227,6 +245,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(rejected::of_limit))
         .routes(routes!(rejected::of_all))
         .routes(routes!(audit))
+        .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))
         .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -272,11 +291,15 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
     Ok(response)
 }
 
-/// Returns each limit of each route with its file and line; with buckets in memory, also their number.
+/// Returns each limit of each route with its file and line, its decisions in the last minute, and for OVERALL limits the
+/// permits in use; with buckets in memory, also their number.
 #[utoipa::path(get, path = "/limits", tag = "limits", responses((status = 200, body = [Object]), Problem))]
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
-    let active = admin.active.load();
-    Json(limits::show(&active.config, &active.store))
+    let active = admin.active.load_full();
+    let mut shown = limits::show(&active.config, &active.store);
+    admin.add_last_minute(&mut shown);
+    active.overall.add_permits(&mut shown).await;
+    Json(shown)
 }
 
 /// Returns the last 1,000 changes of operators through all gateways, the newest first. `shared` is false for changes that

@@ -18,6 +18,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// The longest time from the end of a request's head until the client has taken the whole response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// The longest time that a client takes to accept the next event of a stream.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Marks a response that is a stream of events: it lasts as long as its client reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventStream;
+
 /// The phase of a connection, and when it began.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Phase {
@@ -31,6 +38,8 @@ enum Kind {
     Head,
     /// Creates the response, or writes it.
     Response,
+    /// Waits until the client has taken the last event.
+    Stream,
     /// The response is complete, but some of it may still be in a buffer.
     Flush,
     /// Waits for the next request.
@@ -70,6 +79,7 @@ impl Phase {
         let timeout = match self.kind {
             Kind::Head => HEAD_TIMEOUT,
             Kind::Response | Kind::Flush => RESPONSE_TIMEOUT,
+            Kind::Stream => EVENT_TIMEOUT,
             Kind::Idle => IDLE_TIMEOUT,
         };
         self.since + timeout
@@ -88,6 +98,11 @@ impl Progress {
     /// Records the end of a request's head.
     pub(super) fn begin_response(&self) {
         self.0.send_replace(Phase::begin(Kind::Response));
+    }
+
+    /// Records that the response is a stream of events.
+    pub(super) fn begin_stream(&self) {
+        self.0.send_replace(Phase::begin(Kind::Stream));
     }
 
     fn change(&self, from: Kind, to: impl FnOnce(Phase) -> Phase) {
@@ -177,7 +192,10 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        // hyper takes an event only if it has written most of the previous ones.
+        self.progress.change(Kind::Stream, |_| Phase::begin(Kind::Stream));
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -193,5 +211,6 @@ impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
 impl<B> Drop for TrackedBody<B> {
     fn drop(&mut self) {
         self.progress.change(Kind::Response, |phase| Phase { kind: Kind::Flush, ..phase });
+        self.progress.change(Kind::Stream, |_| Phase::begin(Kind::Flush));
     }
 }

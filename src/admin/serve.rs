@@ -1,6 +1,7 @@
 //! Serves HTTP/1 on the admin listener. hyper parses the requests; its only timeout for a head is also the one for idle
 //! connections, so [`phase`](super::phase) enforces the time limits.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use tower::Service;
 
 use super::listener::Listener;
 use super::open::Open;
-use super::phase::{Observer, Progress, Tracked, TrackedBody};
+use super::phase::{EventStream, Observer, Progress, Tracked, TrackedBody};
 
 /// How long after the close of the listener a client that has connected before may take to send its request.
 const CLOSE_GRACE: Duration = Duration::from_millis(250);
@@ -62,7 +63,13 @@ where
     let service = service_fn(move |request| {
         progress.begin_response();
         let (progress, response) = (progress.clone(), router.clone().call(request));
-        async move { response.await.map(|response| response.map(|body| TrackedBody::new(body, progress))) }
+        async move {
+            let response = response.await?;
+            if response.extensions().get::<EventStream>().is_some() {
+                progress.begin_stream();
+            }
+            Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, progress)))
+        }
     });
     let connection =
         http1::Builder::new().header_read_timeout(None).max_buf_size(MAX_HEAD).serve_connection(stream, service);

@@ -3,7 +3,7 @@
 use arc_swap::ArcSwap;
 use blake3::Hash;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::conditional::EntityTags;
 use super::state::ConfigState;
@@ -78,6 +78,14 @@ impl ConfigStatus {
     pub(super) fn summary(&self) -> ConfigState {
         let fields = self.0.load();
         ConfigState::new(fields.hash.clone(), fields.applied_at.clone(), fields.errors.len())
+    }
+
+    /// Returns the status with at most `max` errors, and the number of all.
+    pub(super) fn summary_with_errors(&self, max: usize) -> Value {
+        let fields = self.0.load();
+        let Fields { hash, applied_at, errors } = &**fields;
+        let shown = &errors[..errors.len().min(max)];
+        json!({ "hash": hash, "applied_at": applied_at, "errors": shown, "error_count": errors.len() })
     }
 
     /// Adds the status to a JSON object.

@@ -1,17 +1,21 @@
 //! Time limits and evictions of admin connections, in virtual time.
 
+use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
 use axum::routing::get;
+use bytes::Bytes;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::open::{MAX_CONNECTIONS, Open};
-use super::phase::{Observer, Progress};
+use super::phase::{EventStream, Observer, Progress};
 use super::serve::serve_one;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -102,6 +106,49 @@ async fn slow_reader_ends_after_the_response_timeout() {
     sleep(Duration::from_secs(1)).await;
     assert!(phase.waits_since().is_none());
     assert_eq!(seconds(begin, ended).await, 60);
+}
+
+/// Serves a stream with an event a second, of this many bytes each.
+fn serve_events(size: usize) -> (DuplexStream, JoinHandle<Instant>) {
+    let events = move || async move {
+        let event = move |_: ()| async move {
+            sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, Infallible>(Bytes::from(vec![b'x'; size])), ()))
+        };
+        let mut response = Response::new(Body::from_stream(futures_util::stream::unfold((), event)));
+        response.extensions_mut().insert(EventStream);
+        response
+    };
+    let (client, stream) = duplex(4096);
+    let shutdown = GracefulShutdown::new();
+    let (_, serving) = serve_one(stream, Router::new().route("/", get(events)), &shutdown);
+    let ended = tokio::spawn(async move {
+        let _without_shutdown = shutdown;
+        serving.await;
+        Instant::now()
+    });
+    (client, ended)
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_lasts_while_its_viewer_reads() {
+    let (mut client, ended) = serve_events(100);
+    client.write_all(REQUEST).await.unwrap();
+    let begin = Instant::now();
+    let mut buffer = [0; 1024];
+    while begin.elapsed() < Duration::from_secs(3600) {
+        assert!(client.read(&mut buffer).await.unwrap() > 0);
+    }
+    assert!(!ended.is_finished());
+}
+
+/// The first events fit into the buffers of hyper and of the pipe.
+#[tokio::test(start_paused = true)]
+async fn viewer_that_does_not_read_is_closed() {
+    let (mut client, ended) = serve_events(100_000);
+    client.write_all(REQUEST).await.unwrap();
+    let took = seconds(Instant::now(), ended).await;
+    assert!((15..=18).contains(&took), "{took} s");
 }
 
 /// Fills all slots, one each millisecond. Returns the connections with their ends.

@@ -7,6 +7,7 @@
 
 mod access_log;
 mod check;
+pub(crate) mod dashboard;
 #[cfg(feature = "gateway")]
 pub(crate) mod diff;
 mod file;
@@ -39,6 +40,7 @@ use std::time::Duration;
 pub use self::access_log::AccessLog;
 #[cfg(feature = "gateway")]
 pub(crate) use self::access_log::{AccessLogDestination, AccessLogFormat};
+use self::dashboard::DashboardMode;
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
 #[cfg(feature = "gateway")]
@@ -70,6 +72,8 @@ pub struct Config {
     pub(crate) admin_tokens: Option<PathBuf>,
     /// Whether operators see the values of rejected clients.
     pub(crate) show_clients: bool,
+    /// Whether the admin listener serves the dashboard.
+    pub(crate) dashboard: DashboardMode,
     /// The access log.
     pub(crate) access_log: AccessLog,
     /// The upper bounds of histograms of durations; empty for the default.

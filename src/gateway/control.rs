@@ -73,6 +73,9 @@ impl ControlThread {
             tokio::spawn(run_maintenance(layer));
             tokio::spawn(share_with_gateways(admin.clone()));
             tokio::spawn(watch_files(commands));
+            if listener.is_some() {
+                tokio::spawn(admin.clone().run_history());
+            }
             let mut serving = pin!(async {
                 match listener {
                     Some(listener) => admin.serve(listener).await,

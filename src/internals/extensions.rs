@@ -159,6 +159,7 @@ impl ConfigInternals for Config {
             admin,
             admin_tokens,
             show_clients,
+            dashboard,
             access_log,
             buckets,
             store,
@@ -172,7 +173,7 @@ impl ConfigInternals for Config {
         limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
         format!(
-            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{access_log:?}{buckets:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
         )
     }
 

@@ -9,6 +9,8 @@ use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 #[cfg(feature = "gateway")]
 use super::gauge::GaugeGuard;
+#[cfg(feature = "gateway")]
+use super::sample::{ConnectionSample, Sample};
 
 const PROTOCOLS: [&str; 2] = ["http1", "http2"];
 
@@ -59,6 +61,16 @@ impl Default for Connections {
 }
 
 impl Connections {
+    /// Adds the client connections to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        let [http1, http2] = self.protocols.each_ref().map(Gauge::get);
+        let (open, refused) = (self.open.get(), self.refused.get());
+        let mut rejected = 0;
+        self.rejected.for_each(|_, counter| rejected += counter.get());
+        sample.connections = ConnectionSample { open, http1, http2, refused, rejected };
+    }
+
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let open = Description {
             name: "connections",

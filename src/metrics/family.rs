@@ -47,6 +47,12 @@ impl<L: Clone + Eq + Hash, M: Series> Family<L, M> {
 }
 
 impl<L: Eq + Hash, M> Family<L, M> {
+    /// Passes all series to a function.
+    #[cfg(feature = "gateway")]
+    pub(super) fn for_each(&self, mut read: impl FnMut(&L, &M)) {
+        self.series.read().iter().for_each(|(labels, metric)| read(labels, metric));
+    }
+
     /// Removes the series with these labels. Existing handles still work, but are no longer exported.
     pub(super) fn remove(&self, labels: &L) {
         self.series.write().remove(labels);

@@ -57,6 +57,13 @@ impl Histogram {
         self.count(size.into(), u64::from(size) * 1_000_000);
     }
 
+    /// Returns the number of values, and their sum in millionths.
+    #[cfg(feature = "gateway")]
+    pub(super) fn count_and_sum(&self) -> (u64, u64) {
+        let counts = self.data.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        (counts.sum(), self.data.sum.load(Ordering::Relaxed))
+    }
+
     fn count(&self, value: f64, millionths: u64) {
         let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
         self.data.counts[bucket].fetch_add(1, Ordering::Relaxed);

@@ -9,11 +9,13 @@ use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 use super::routes::ROUTE;
+#[cfg(feature = "gateway")]
+use super::sample::Sample;
 use super::series_users::SeriesUser;
 use super::used_share::UsedShare;
 
 /// The outcomes of a decision.
-const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
+pub(super) const OUTCOMES: [&str; 4] = ["allowed", "limited", "shadow_limited", "store_failed"];
 
 const LIMIT: Label = Label::Open("limit");
 
@@ -54,6 +56,22 @@ struct LimitLabels {
 // === impl Limits ===
 
 impl Limits {
+    /// Adds the decisions and the used shares of all limits to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        self.decisions.for_each(|DecisionLabels { route, limit, outcome }, counter| {
+            let position = OUTCOMES.iter().position(|other| other == outcome);
+            if let (Some(position), count @ 1..) = (position, counter.get()) {
+                sample.limit(route, limit).decisions[position] = count;
+            }
+        });
+        self.used.for_each(|LimitLabels { route, limit }, used| {
+            if let Some(share) = used.current() {
+                sample.limit(route, limit).used = Some(share);
+            }
+        });
+    }
+
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let decisions = Description {
             name: "decisions",

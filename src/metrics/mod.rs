@@ -16,6 +16,8 @@ mod reference;
 mod reloads;
 mod responses;
 mod routes;
+#[cfg(feature = "gateway")]
+mod sample;
 mod series_users;
 mod store;
 mod target;
@@ -40,6 +42,8 @@ pub(crate) use self::reloads::ReloadOutcome;
 use self::reloads::Reloads;
 pub(crate) use self::routes::RouteMetrics;
 use self::routes::Routes;
+#[cfg(feature = "gateway")]
+pub(crate) use self::sample::{ConnectionSample, Sample};
 use self::series_users::SeriesUsers;
 pub(crate) use self::store::BreakerGauge;
 use self::store::StoreMetrics;
@@ -120,6 +124,18 @@ impl Metrics {
         self.config.describe(catalog);
         catalog.section("The process");
         process::describe(catalog);
+    }
+
+    /// Reads the counters that the dashboard shows.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn sample(&self) -> Sample {
+        let mut sample = Sample::default();
+        self.routes.sample(&mut sample);
+        self.limits.sample(&mut sample);
+        self.upstreams.sample(&mut sample);
+        self.connections.sample(&mut sample);
+        self.store.sample(&mut sample);
+        sample
     }
 
     /// Returns all metrics in the OpenMetrics text format.

@@ -14,6 +14,9 @@ use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
+#[cfg(feature = "gateway")]
+use super::sample::{ResponseKind, Sample};
+
 /// The status codes of the IANA registry, and 499 for a client that disconnected before its response.
 const CODES: [u16; 64] = [
     100, 101, 102, 103, 104, 200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308,
@@ -40,6 +43,16 @@ impl Responses {
     /// Returns the counters of a route.
     pub(super) fn route(&self, route: &str) -> RouteResponses {
         self.0.write().entry(route.to_owned()).or_default().clone()
+    }
+
+    /// Adds the responses of all routes to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        for (route, responses) in self.0.read().iter() {
+            for (position, count) in responses.counted() {
+                sample.route(route)[ResponseKind::of(position) as usize] += count;
+            }
+        }
     }
 
     /// Removes the series of a route. Existing handles still work, but are no longer exported.
@@ -85,6 +98,21 @@ impl RouteResponses {
 impl Default for RouteResponses {
     fn default() -> Self {
         Self(Arc::new([const { AtomicU64::new(0) }; SERIES]))
+    }
+}
+
+#[cfg(feature = "gateway")]
+impl ResponseKind {
+    /// Returns the kind of the codes that are counted at this position.
+    fn of(position: usize) -> Self {
+        let class = || u16::try_from((position - CODES.len() + 1) * 100).unwrap_or(0);
+        match CODES.get(position).copied().unwrap_or_else(class) {
+            429 => Self::Limited,
+            499 => Self::ClientGone,
+            400..=498 => Self::ClientError,
+            500..=599 => Self::ServerError,
+            _ => Self::Successful,
+        }
     }
 }
 
@@ -138,6 +166,27 @@ mod tests {
         }
         for code in [0, 99, 600, 999, u16::MAX] {
             assert_eq!(position(code), SERIES - 1, "{code}");
+        }
+    }
+
+    #[test]
+    #[cfg(feature = "gateway")]
+    fn kinds_follow_the_code_or_its_class() {
+        use ResponseKind::{ClientError, ClientGone, Limited, ServerError, Successful};
+        let kinds = [
+            (101, Successful),
+            (204, Successful),
+            (306, Successful),
+            (404, ClientError),
+            (460, ClientError),
+            (429, Limited),
+            (499, ClientGone),
+            (503, ServerError),
+            (520, ServerError),
+            (700, Successful),
+        ];
+        for (code, kind) in kinds {
+            assert_eq!(ResponseKind::of(position(code)), kind, "{code}");
         }
     }
 

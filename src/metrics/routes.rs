@@ -10,6 +10,8 @@ use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 use super::histogram::Histogram;
 use super::responses::{Responses, RouteResponses};
+#[cfg(feature = "gateway")]
+use super::sample::Sample;
 use super::series_users::SeriesUser;
 
 pub(super) const ROUTE: Label = Label::Open("route");
@@ -48,6 +50,12 @@ impl Routes {
     /// Creates metrics whose histograms are like `durations`.
     pub(super) fn new(durations: &Histogram) -> Self {
         Self { requests: Family::new(durations.clone()), responses: Responses::default() }
+    }
+
+    /// Adds the responses of all routes to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        self.responses.sample(sample);
     }
 
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {

@@ -12,6 +12,8 @@ use super::family::{Family, Series};
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 use super::nodes::{NodeSeries, Nodes};
+#[cfg(feature = "gateway")]
+use super::sample::{Sample, StoreSample};
 
 /// Upper bounds of the buckets for batches, in requests.
 const BATCH_SIZES: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1024.0];
@@ -59,6 +61,24 @@ impl StoreMetrics {
             charged: Counter::default(),
             gateways: Gauge::default(),
         }
+    }
+
+    /// Adds the store to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        let (decisions, micros) = self.decisions.count_and_sum();
+        let mut failures = 0;
+        self.failures.for_each(|_, counter| failures += counter.get());
+        sample.store = StoreSample {
+            decisions,
+            micros,
+            failures,
+            calls: self.calls.get(),
+            known_refusals: self.known_refusals.get(),
+            charged: self.charged.get(),
+            is_up: self.up.get() == 1,
+            open_breakers: self.open_breakers.get(),
+        };
     }
 
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {

@@ -12,6 +12,8 @@ use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
+#[cfg(feature = "gateway")]
+use super::sample::Sample;
 use super::series_users::{SeriesUser, SeriesUsers};
 
 pub(super) const UPSTREAM: Label = Label::Open("upstream");
@@ -122,6 +124,23 @@ impl Upstreams {
     /// Creates metrics whose histograms are like `durations`.
     pub(super) fn new(durations: &Histogram) -> Self {
         Self { responses: Family::new(durations.clone()), ..Self::default() }
+    }
+
+    /// Adds all upstreams to a sample.
+    #[cfg(feature = "gateway")]
+    pub(super) fn sample(&self, sample: &mut Sample) {
+        self.requests.for_each(|RequestLabels { upstream, outcome }, counter| {
+            let position = usize::from(*outcome != OUTCOMES[0]);
+            sample.upstream(upstream).requests[position] += counter.get();
+        });
+        self.broken_responses.for_each(|CauseLabels { upstream, .. }, counter| {
+            sample.upstream(upstream).requests[1] += counter.get();
+        });
+        self.responses.for_each(|Name { upstream }, histogram| {
+            sample.upstream(upstream).requests[2] = histogram.count_and_sum().1;
+        });
+        self.connections.for_each(|Name { upstream }, gauge| sample.upstream(upstream).connections = gauge.get());
+        self.waiting.for_each(|Name { upstream }, gauge| sample.upstream(upstream).waiting = gauge.get());
     }
 
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {

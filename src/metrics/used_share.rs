@@ -44,11 +44,23 @@ impl UsedShare {
     }
 }
 
-impl EncodeMetric for UsedShare {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+impl UsedShare {
+    /// Returns the share; `None` if no decision is recent enough.
+    #[cfg(feature = "gateway")]
+    pub(super) fn current(&self) -> Option<f32> {
+        (!self.is_untouched()).then(|| self.latest())
+    }
+
+    fn latest(&self) -> f32 {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half is the share")]
         let bits = self.0.share.load(Ordering::Relaxed) as u32;
-        encoder.encode_gauge(&f64::from(f32::from_bits(bits)))
+        f32::from_bits(bits)
+    }
+}
+
+impl EncodeMetric for UsedShare {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
+        encoder.encode_gauge(&f64::from(self.latest()))
     }
 
     fn metric_type(&self) -> MetricType {

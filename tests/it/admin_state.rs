@@ -195,7 +195,8 @@ async fn router_serves_each_operation_of_the_document() {
     assert_eq!((response.status(), &document["openapi"]), (200, &json!("3.1.0")));
     let paths = document["paths"].as_object().expect("paths");
     assert!(paths.contains_key("/api/v1/explain") && paths.contains_key("/readyz"), "{paths:?}");
-    for (path, operations) in paths {
+    // The response of `events` has no end; `dashboard` tests it.
+    for (path, operations) in paths.iter().filter(|(path, _)| !path.ends_with("/events")) {
         for (method, operation) in operations.as_object().expect("operations") {
             let target = path.replace("{route}", "rest").replace("{limit}", "own");
             let response = send(&admin, &method.to_uppercase(), &target, "", "").await;

@@ -17,6 +17,7 @@ mod checker_losses;
 mod cluster;
 mod compose;
 mod corpora;
+mod dashboard;
 mod descriptors;
 mod diff;
 mod differential;

@@ -39,7 +39,7 @@ fn package_has_the_files_that_users_need() {
 #[test]
 fn package_has_no_files_of_contributors() {
     let files = packaged_files();
-    let folders = ["src/", "lua/", "config/", "docs/", "examples/"];
+    let folders = ["src/", "lua/", "dashboard/", "config/", "docs/", "examples/"];
     let is_known = |file: &&String| !file.contains('/') || folders.iter().any(|folder| file.starts_with(folder));
     let unknown: Vec<_> = files.iter().filter(|file| !is_known(file) || file.starts_with("docs/internals/")).collect();
     assert!(unknown.is_empty(), "remove these files from `include` in Cargo.toml: {unknown:?}");

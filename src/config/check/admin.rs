@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::listen;
+use crate::config::dashboard::DashboardMode;
 use crate::config::file::File;
 use crate::config::problem::{Checked, Location, Problems};
 use crate::config::referenced_files::ReferencedFiles;
@@ -16,6 +17,12 @@ pub(super) fn address(file: &File, problems: &mut Problems) -> Checked<Option<Li
         Some("off") => Ok(None),
         Some(text) => listen::address(text, admin.address.location, problems).map(Some),
     }
+}
+
+/// Returns whether the dashboard is served.
+pub(super) fn dashboard(file: &File, problems: &mut Problems) -> Checked<DashboardMode> {
+    let Some(admin) = file.admin.optional(problems)? else { return Ok(DashboardMode::default()) };
+    Ok(admin.dashboard.optional(problems)?.copied().unwrap_or_default())
 }
 
 /// Returns the file of the tokens, which must be valid.

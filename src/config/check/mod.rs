@@ -65,6 +65,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let admin = admin::address(file, problems);
     let admin_tokens = admin::tokens(file, files, problems);
     let show_clients = admin::show_clients(file, problems);
+    let dashboard = admin::dashboard(file, problems);
     listen::overlaps(&listen, &admin, file, problems);
     let access_log = access_log::access_log(file, files, problems);
     let buckets = metrics::buckets(file, problems);
@@ -93,6 +94,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         admin: admin?,
         admin_tokens: admin_tokens?,
         show_clients: show_clients?,
+        dashboard: dashboard?,
         access_log: access_log?,
         buckets: buckets?,
         store: store?,

@@ -117,6 +117,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         admin => "admin",
         admin_tokens => "admin.tokens",
         show_clients => "admin.show_clients",
+        dashboard => "admin.dashboard",
         access_log => "access_log",
         buckets => "metrics",
         store => "store",

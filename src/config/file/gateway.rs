@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
 use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
+use crate::config::dashboard::DashboardMode;
 use crate::config::keys::Kind::{
     Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Text, Whole, Word,
 };
@@ -54,6 +55,8 @@ shape! {
         /// Whether lists of rejected clients show values, such as API keys, instead of only hashes. The gateway keeps at most
         /// 2,048 in memory, of each the first 128 bytes.
         show_clients: bool = Flag, Default("false");
+        /// The dashboard at `/` of the admin listener.
+        dashboard: DashboardMode = Word(DashboardMode::WORDS), Default("on");
     }
 }
 

@@ -1,0 +1,151 @@
+// The state of the gateway: a stream with one event a second, and the API.
+
+/** The seconds of each series. */
+export const SECONDS = 900;
+
+/** The state, as the last event described it. Series have `total` and `recent`, a list of `SECONDS` values for each counter. */
+export const model = {
+  status: 'connecting', ready: false, time: 0, gateway: {}, config: { errors: [], error_count: 0 }, connections: {}, store: {},
+  total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [],
+};
+
+const listeners = new Set();
+
+/** Calls a function after each event, and when the connection changes. */
+export const onChange = (listener) => listeners.add(listener);
+
+const notify = () => listeners.forEach((listener) => listener());
+
+export const limitKey = (route, limit) => `${route}/${limit}`;
+
+// === The stream ===
+
+// The longest silence before the page connects again, and the pause after a rejected connection, in milliseconds.
+const SILENCE = 6000;
+const PAUSE = 3000;
+// A hidden page disconnects after this time, because a browser opens few connections to one server.
+const HIDDEN = 30000;
+
+let source = null;
+let lastEvent = 0;
+let hiddenTimer = 0;
+
+export function connect() {
+  source?.close();
+  lastEvent = Date.now();
+  source = new EventSource('/api/v1/events');
+  source.addEventListener('history', (event) => receive(event, SECONDS));
+  source.addEventListener('second', (event) => receive(event, 1));
+  source.addEventListener('error', () => {
+    setStatus('broken');
+    if (source?.readyState === EventSource.CLOSED) retry();
+  });
+}
+
+function disconnect(status) {
+  source?.close();
+  source = null;
+  setStatus(status);
+}
+
+function retry() {
+  disconnect('broken');
+  setTimeout(() => { if (!source && model.status === 'broken') connect(); }, PAUSE);
+}
+
+function setStatus(status) {
+  if (model.status === status) return;
+  model.status = status;
+  notify();
+}
+
+setInterval(() => { if (source && Date.now() - lastEvent > SILENCE) retry(); }, 1000);
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hiddenTimer);
+  if (document.hidden) hiddenTimer = setTimeout(() => disconnect('paused'), HIDDEN);
+  else if (!source) connect();
+});
+
+function receive(event, seconds) {
+  lastEvent = Date.now();
+  const frame = JSON.parse(event.data);
+  const { time, gateway, connections, truncated } = frame;
+  const changed = frame.config.applied_at !== model.config.applied_at;
+  Object.assign(model, { time, gateway, connections, truncated, config: frame.config, ready: true, status: 'live' });
+  model.total = merge(model.total, frame.total, seconds);
+  model.store = merge(model.store, frame.store, seconds);
+  model.routes = mergeAll(model.routes, frame.routes, (route) => route.name, seconds);
+  model.limits = mergeAll(model.limits, frame.limits, (limit) => limitKey(limit.route, limit.limit), seconds);
+  model.upstreams = mergeAll(model.upstreams, frame.upstreams, (upstream) => upstream.name, seconds);
+  if (changed) loadRules();
+  notify();
+}
+
+/** Adds the last seconds of an event to a series. Lists come without leading zeros. */
+function merge(old, next, seconds) {
+  const recent = next.recent.map((values, index) => {
+    const kept = seconds < SECONDS && old?.recent ? old.recent[index].slice(seconds) : new Array(SECONDS - seconds).fill(0);
+    return kept.concat(new Array(seconds - values.length).fill(0), values);
+  });
+  return { ...next, recent };
+}
+
+function mergeAll(old, items, key, seconds) {
+  return new Map(items.map((item) => [key(item), merge(old.get(key(item)), item, seconds)]));
+}
+
+// === The API ===
+
+/** An error of the API, with its status. */
+export class ApiError extends Error {
+  constructor(status, problem) {
+    super(problem?.detail ?? `the gateway responded with status ${status}`);
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+/** Sends a request to the API, and returns the JSON. */
+export async function api(path, { method = 'GET', token, body } = {}) {
+  const headers = {};
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const request = { method, headers, cache: 'no-store', body: body === undefined ? undefined : JSON.stringify(body) };
+  let response;
+  try {
+    response = await fetch(`/api/v1/${path}`, request);
+  } catch {
+    throw new ApiError(0, { detail: 'the gateway does not respond' });
+  }
+  const json = await response.json().catch(() => null);
+  if (!response.ok) throw new ApiError(response.status, json);
+  return json;
+}
+
+/** Reads the limits of the rule file. */
+export async function loadRules() {
+  try {
+    model.rules = await api('limits');
+    notify();
+  } catch { /* The stream shows that the gateway does not respond. */ }
+}
+
+// === Figures ===
+
+/** Returns the mean of the last seconds of a counter. */
+export function perSecond(series, index, seconds = 5) {
+  return series ? sum(series, index, seconds) / seconds : 0;
+}
+
+/** Returns the sum of the last seconds of a counter. */
+export function sum(series, index, seconds = SECONDS) {
+  if (!series?.recent) return 0;
+  return series.recent[index].slice(-seconds).reduce((total, value) => total + value, 0);
+}
+
+/** Returns the sums of several counters for each second. */
+export function combined(series, indices) {
+  if (!series?.recent) return [];
+  return series.recent[indices[0]].map((_, second) => indices.reduce((total, index) => total + series.recent[index][second], 0));
+}

@@ -1,0 +1,201 @@
+// The overview: what the gateway serves, what it rejects and why, and the state of everything around it.
+
+import { api, combined, limitKey, model, perSecond, sum } from './data.js';
+import {
+  ago, bar, chart, count, each, facts, h, interval, link, live, milliseconds, nameOf, path, percent, place, rate,
+  section, setText, sparkline, state, table, text,
+} from './draw.js';
+
+const ALL = [0, 1, 2, 3, 4];
+
+export function overview() {
+  return [
+    h('h1', { class: 'unseen' }, 'Overview'),
+    tiles(),
+    emptyHint(),
+    chart({
+      title: 'Requests and rejections', unit: 'per second',
+      lines: [
+        { name: 'requests', style: 'muted', values: () => combined(model.total, ALL) },
+        { name: 'rejected with 429', style: 'accent', values: () => model.total?.recent[2] ?? [] },
+      ],
+    }),
+    section('Routes', routes()),
+    section('Limits closest to their rate', limits(() => true, 10)),
+    section('Clients rejected most', rejected('rejected?minutes=5')),
+    h('div', { class: 'columns' },
+      section('Store', storeFacts(), h('p', {}, h('a', { href: '#/store' }, 'More about the store'))),
+      section('Connections', facts([
+        ['Open', () => count(model.connections.open)],
+        ['HTTP/1', () => count(model.connections.http1)],
+        ['HTTP/2', () => count(model.connections.http2)],
+        ['Refused by a connection limit', () => count(model.connections.refused)],
+        ['Ended by a bound or the protocol', () => count(model.connections.rejected)],
+      ])),
+      section('Rule file', ruleFile())),
+    section('Upstreams', upstreams()),
+  ];
+}
+
+function tiles() {
+  const tile = (name, read, detail) => h('div', { class: 'tile' }, h('dt', {}, name), live(read, 'dd', { class: 'big' }), live(detail, 'dd', { class: 'detail' }));
+  return h('dl', { class: 'tiles' },
+    tile('Requests per second', () => rate(ALL.reduce((total, index) => total + perSecond(model.total, index), 0)), () => `${count(model.total?.total.reduce((a, b) => a + b, 0))} in all`),
+    tile('Rejected per second', () => rate(perSecond(model.total, 2)), () => `${count(model.total?.total[2])} in all`),
+    tile('Server errors per second', () => rate(perSecond(model.total, 3)), () => `${count(model.total?.total[3])} in all`),
+    tile('Client connections', () => count(model.connections.open), () => `${count(model.connections.refused)} refused`),
+    tile('Store', () => storeState()[1], () => latency(10)));
+}
+
+function emptyHint() {
+  const node = h('div', { class: 'note' },
+    h('h2', {}, 'No requests yet'),
+    h('p', {}, 'The gateway is ready. Send a request to an address of ', h('code', {}, 'listen'), ' in the rule file: its route, its limits and its upstream appear here within a second.'));
+  each(() => node.classList.toggle('hidden', !model.ready || model.routes.size > 0));
+  return node;
+}
+
+function routes() {
+  const figure = (index) => text(({ series }) => rate(perSecond(series, index)));
+  return table({
+    caption: 'Routes, busiest first', max: 12,
+    columns: [
+      { head: 'Route', isHead: true, cell: link((row) => nameOf(row.series.name), (row) => path('route', row.series.name)) },
+      { head: 'Requests/s', kind: 'number', cell: text((row) => rate(row.busy)) },
+      { head: 'Rejected/s', kind: 'number', cell: figure(2) },
+      { head: '4xx/s', kind: 'number wide', cell: figure(1) },
+      { head: '5xx/s', kind: 'number', cell: figure(3) },
+      { head: 'Requests in all', kind: 'number wide', cell: text(({ series }) => count(series.total.reduce((a, b) => a + b, 0))) },
+      { head: '15 minutes', kind: 'drawn wide', cell: sparkline(({ series }) => [combined(series, ALL), series.recent[2]]) },
+    ],
+    rows: () => [...model.routes.values()]
+      .map((series) => ({ key: series.name, series, busy: ALL.reduce((total, index) => total + perSecond(series, index), 0) }))
+      .sort((a, b) => sum(b.series, 0, 60) + sum(b.series, 2, 60) - sum(a.series, 0, 60) - sum(a.series, 2, 60) || a.key.localeCompare(b.key)),
+    empty: 'A route appears here with its first request.',
+  });
+}
+
+/** A table of the limits that `isShown` selects. */
+export function limits(isShown, max) {
+  const per = (row) => (row.rule.rate == null ? 'set in Redis' : `${count(row.rule.rate)} per ${interval(row.rule.interval_ms)}`);
+  return table({
+    caption: 'Limits, fullest first', max,
+    columns: [
+      { head: 'Limit', isHead: true, cell: link((row) => row.key, (row) => path('limit', row.rule.route, row.rule.limit)) },
+      { head: 'Rate', cell: text((row) => (row.rule.mode === 'PER_CLIENT' ? `${per(row)} and client` : per(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
+      { head: 'Used', cell: bar((row) => row.used, (row) => (row.used == null ? (row.rule.mode === 'PER_CLIENT' ? 'per client' : 'unused') : percent(row.used))) },
+      { head: 'Allowed/s', kind: 'number wide', cell: text((row) => rate(perSecond(row.series, 0))) },
+      { head: 'Rejected/s', kind: 'number', cell: text((row) => rate(perSecond(row.series, row.rule.shadow ? 2 : 1))) },
+      { head: 'Rejected in a minute', kind: 'number wide', cell: text((row) => count(row.minute)) },
+      { head: '15 minutes', kind: 'drawn wide', cell: sparkline((row) => (row.series ? [combined(row.series, [0, 1, 2, 3]), combined(row.series, [1, 2])] : [[], []])) },
+    ],
+    rows: () => model.rules.filter(isShown).map((rule) => {
+      const key = limitKey(rule.route, rule.limit);
+      const series = model.limits.get(key);
+      return { key, rule, series, used: series?.used ?? null, minute: sum(series, 1, 60) + sum(series, 2, 60) };
+    }).sort((a, b) => (b.used ?? 0) - (a.used ?? 0) || b.minute - a.minute || a.key.localeCompare(b.key)),
+    empty: 'The rule file has no limits. Add `limits` to a route.',
+  });
+}
+
+/** A table of the clients that are rejected most. */
+export function rejected(address) {
+  let found = null;
+  let problem = 'Reading the rejected clients.';
+  load(5000, async () => {
+    try {
+      const answer = await api(address);
+      found = Array.isArray(answer) ? answer : answer.clients ?? answer.rejected ?? [];
+    } catch (error) {
+      [found, problem] = [null, error.status === 404 ? 'This gateway does not record rejected clients.' : `The rejected clients cannot be read: ${error.message}.`];
+    }
+  });
+  return table({
+    caption: 'Clients rejected most in the last minutes', max: 10,
+    columns: [
+      { head: 'Client', isHead: true, cell: clientCell },
+      { head: 'Limit', cell: link((row) => limitKey(row.route, row.limit), (row) => path('limit', row.route, row.limit)) },
+      { head: 'Rejected', kind: 'number', cell: text((row) => `${row.error ? '≤ ' : ''}${count(row.count)}`) },
+      { head: 'Rule', kind: 'wide', cell: text((row) => place(row.location)) },
+      { head: 'Since', kind: 'number', cell: text((row) => ago(row.since)) },
+      { head: 'Last', kind: 'number wide', cell: text((row) => ago(row.last)) },
+    ],
+    rows: () => (found ?? []).map((row) => ({ ...row, key: `${row.route}/${row.limit}/${row.client}` })),
+    empty: () => (found ? 'No client was rejected in the last 5 minutes.' : problem),
+  });
+}
+
+function clientCell() {
+  const shown = h('a', { class: 'client' });
+  const update = (row) => {
+    const name = row.value ?? row.client ?? 'all clients';
+    setText(shown, name.length > 40 ? `${name.slice(0, 40)}…` : name);
+    shown.title = row.client ?? '';
+    shown.href = path('limit', row.route, row.limit) + (row.client ? `?client=${encodeURIComponent(row.client)}` : '');
+  };
+  return { node: shown, update };
+}
+
+/** Calls a function now, and again while its view is shown. */
+export function load(pause, read) {
+  let last = 0;
+  each(() => {
+    if (Date.now() - last < pause || model.status !== 'live') return;
+    last = Date.now();
+    read();
+  });
+}
+
+// === The store, the rule file and the upstreams ===
+
+export function storeState() {
+  if (!model.ready) return ['unknown', 'Unknown'];
+  if (model.store.outage) return ['bad', 'Unreachable'];
+  if (model.store.open_breakers > 0) return ['warn', 'Too slow'];
+  return ['good', model.store.kind === 'redis' ? 'Reachable' : 'In memory'];
+}
+
+function latency(seconds) {
+  const decisions = sum(model.store, 0, seconds);
+  if (model.store.kind === 'memory') return 'in this process';
+  return decisions ? `${milliseconds(sum(model.store, 1, seconds) / decisions)} per decision` : 'no decisions';
+}
+
+export function storeFacts() {
+  return facts([
+    ['State', state(storeState)],
+    ['Cause', () => model.store.outage ?? '–'],
+    ['Latency', () => latency(10)],
+    ['Failed decisions', () => count(model.store.total?.[2])],
+    ['Breaker', () => (model.store.open_breakers ? `open on ${model.store.open_breakers} connections` : 'closed')],
+    ['Gateways that share it', () => (model.store.gateways == null ? 'only this one' : count(model.store.gateways))],
+    ['Permits owed to it', () => (model.store.owed == null ? '–' : count(model.store.owed))],
+  ]);
+}
+
+function ruleFile() {
+  return facts([
+    ['State', state(() => (model.config.error_count ? ['bad', `Rejected, ${model.config.error_count} errors`] : ['good', 'In force']))],
+    ['Applied', () => ago(model.config.applied_at)],
+    ['Hash', () => (model.config.hash ? model.config.hash.slice(0, 12) : '–')],
+    ['Version of the gateway', () => model.gateway.version ?? '–'],
+  ]);
+}
+
+function upstreams() {
+  const answered = (row) => sum(row, 0, 10);
+  return table({
+    caption: 'Upstreams by name',
+    columns: [
+      { head: 'Upstream', isHead: true, cell: text((row) => row.name) },
+      { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },
+      { head: 'Failures/s', kind: 'number', cell: text((row) => rate(perSecond(row, 1))) },
+      { head: 'Response time', kind: 'number', cell: text((row) => (answered(row) ? milliseconds(sum(row, 2, 10) / answered(row)) : '–')) },
+      { head: 'Connections', kind: 'number wide', cell: text((row) => count(row.connections)) },
+      { head: 'Waiting', kind: 'number wide', cell: text((row) => count(row.waiting)) },
+      { head: '15 minutes', kind: 'drawn wide', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },
+    ],
+    rows: () => [...model.upstreams.values()].map((row) => ({ ...row, key: row.name })),
+    empty: 'The rule file has no upstreams.',
+  });
+}

@@ -1,0 +1,151 @@
+//! The JSON of an event of the dashboard.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::history::{History, Recent};
+use crate::admin::{Active, Admin};
+use crate::clock::unix_seconds;
+use crate::config::dashboard::DashboardMode;
+use crate::metrics::ConnectionSample;
+
+/// The errors of a rule file that an event contains at most. `/api/v1/config` has all.
+const MAX_ERRORS: usize = 20;
+
+/// An event: the totals of all series, and their last seconds.
+#[derive(Debug, Serialize)]
+struct Frame<'a> {
+    /// Seconds since 1970.
+    time: u64,
+    gateway: GatewayState,
+    config: Value,
+    connections: ConnectionSample,
+    store: StoreState<'a>,
+    total: Counts<'a, 5>,
+    routes: Vec<Named<'a, 5>>,
+    limits: Vec<LimitState<'a>>,
+    upstreams: Vec<UpstreamState<'a>>,
+    /// Whether there are more routes, limits or upstreams with traffic.
+    truncated: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct GatewayState {
+    version: &'static str,
+    draining: bool,
+    /// How the page makes changes: `off`, `open`, `token` or `no_tokens`.
+    changes: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Counts<'a, const N: usize> {
+    total: &'a [u64],
+    recent: Recent<'a, N>,
+}
+
+#[derive(Debug, Serialize)]
+struct Named<'a, const N: usize> {
+    name: &'a str,
+    #[serde(flatten)]
+    counts: Counts<'a, N>,
+}
+
+#[derive(Debug, Serialize)]
+struct LimitState<'a> {
+    route: &'a str,
+    limit: &'a str,
+    used: Option<f32>,
+    #[serde(flatten)]
+    counts: Counts<'a, 4>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpstreamState<'a> {
+    connections: i64,
+    waiting: i64,
+    #[serde(flatten)]
+    named: Named<'a, 3>,
+}
+
+#[derive(Debug, Serialize)]
+struct StoreState<'a> {
+    kind: &'static str,
+    /// Why the store is unreachable.
+    outage: Option<String>,
+    /// The number of gateways that share the store.
+    gateways: Option<u32>,
+    /// The permits that were granted locally and are not charged yet.
+    owed: Option<u64>,
+    open_breakers: i64,
+    calls: u64,
+    known_refusals: u64,
+    charged: u64,
+    #[serde(flatten)]
+    counts: Counts<'a, 3>,
+}
+
+impl Admin {
+    /// Builds an event with the last `seconds` seconds.
+    pub(super) fn frame(&self, history: &History, seconds: usize) -> Bytes {
+        let active = self.active.load();
+        let limits = history.limits.iter().map(|((route, limit), series)| LimitState {
+            route,
+            limit,
+            used: history.latest.limits.get(&(route.clone(), limit.clone())).and_then(|limit| limit.used),
+            counts: Counts { total: &series.last, recent: series.recent(seconds) },
+        });
+        let upstreams = history.upstreams.iter().map(|(name, series)| {
+            let latest = history.latest.upstreams.get(name).copied().unwrap_or_default();
+            let counts = Counts { total: &series.last, recent: series.recent(seconds) };
+            let (connections, waiting) = (latest.connections, latest.waiting);
+            UpstreamState { connections, waiting, named: Named { name, counts } }
+        });
+        let routes = history.routes.iter().map(|(name, series)| {
+            let counts = Counts { total: &series.last, recent: series.recent(seconds) };
+            Named { name, counts }
+        });
+        let frame = Frame {
+            time: unix_seconds(),
+            gateway: GatewayState {
+                version: env!("CARGO_PKG_VERSION"),
+                draining: !self.readiness.is_ready(),
+                changes: changes(&active),
+            },
+            config: self.status.summary_with_errors(MAX_ERRORS),
+            connections: history.latest.connections,
+            store: store_state(&active, history, seconds),
+            total: Counts { total: &history.total.last, recent: history.total.recent(seconds) },
+            routes: routes.collect(),
+            limits: limits.collect(),
+            upstreams: upstreams.collect(),
+            truncated: history.is_full(),
+        };
+        let kind = if seconds == 1 { "second" } else { "history" };
+        // The values are numbers and text, so serde cannot fail.
+        let json = serde_json::to_string(&frame).unwrap_or_default();
+        Bytes::from(format!("event: {kind}\ndata: {json}\n\n"))
+    }
+}
+
+fn changes(active: &Active) -> &'static str {
+    match active.config.dashboard {
+        DashboardMode::ReadOnly | DashboardMode::Off => "off",
+        DashboardMode::On => active.authorizer.changes(),
+    }
+}
+
+fn store_state<'a>(active: &Active, history: &'a History, seconds: usize) -> StoreState<'a> {
+    let (store, latest) = (&active.store, &history.latest.store);
+    StoreState {
+        kind: if store.gateways().is_some() { "redis" } else { "memory" },
+        outage: store.outage().or_else(|| (!latest.is_up).then(|| "a connection is down".to_owned())),
+        gateways: store.gateways(),
+        owed: store.owed(),
+        open_breakers: latest.open_breakers,
+        calls: latest.calls,
+        known_refusals: latest.known_refusals,
+        charged: latest.charged,
+        counts: Counts { total: &history.store.last, recent: history.store.recent(seconds) },
+    }
+}

@@ -1,0 +1,78 @@
+//! The permits in use of OVERALL limits, for `/api/v1/limits`. They are read at most once a second for all callers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::limit::{Charge, Mode};
+use crate::store::Store;
+
+/// How long the permits are reused.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// The maximum number of limits whose permits are read: the first of the rule file.
+const MAX_LIMITS: usize = 64;
+
+/// The permits of all OVERALL limits. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct OverallPermits(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    store: Store,
+    /// The charges, with the positions of their limits in the list of all limits.
+    charges: Vec<(usize, Charge)>,
+    last: Mutex<Option<Permits>>,
+}
+
+#[derive(Debug)]
+struct Permits {
+    asked_at: Instant,
+    /// Used and remaining permits for each charge; `None` if the store did not answer.
+    used: Vec<Option<(u64, u32)>>,
+}
+
+impl OverallPermits {
+    pub(super) fn new(config: &Config, store: Store) -> Self {
+        let limits = config.rules.routes.iter().flat_map(|route| &route.limits).enumerate();
+        let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
+        let charge = |(position, limit): (usize, &crate::rule::Limit)| {
+            (position, Charge { limiter: limit.limiter.clone(), client: None, permits: 1, shadow: limit.shadow })
+        };
+        Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))
+    }
+
+    /// Adds the permits to the list of all limits. A limit that is not OVERALL has `null`.
+    pub(super) async fn add_permits(&self, limits: &mut Value) {
+        let shared = Arc::clone(&self.0);
+        // A separate task: a client that disconnects must not cancel calls that other clients wait for.
+        let read = tokio::spawn(async move { shared.read().await }).await.unwrap_or_default();
+        let Some(limits) = limits.as_array_mut() else { return };
+        limits.iter_mut().for_each(|limit| limit["permits"] = Value::Null);
+        for ((position, _), used) in self.0.charges.iter().zip(read) {
+            if let (Some(limit), Some((used, remaining))) = (limits.get_mut(*position), used) {
+                limit["permits"] = json!({ "used": used, "remaining": remaining });
+            }
+        }
+    }
+}
+
+impl Shared {
+    async fn read(&self) -> Vec<Option<(u64, u32)>> {
+        let mut last = self.last.lock().await;
+        if let Some(permits) = last.as_ref().filter(|permits| permits.asked_at.elapsed() < MAX_AGE) {
+            return permits.used.clone();
+        }
+        let asked_at = Instant::now();
+        let inspections = join_all(self.charges.iter().map(|(_, charge)| self.store.inspect(charge))).await;
+        let used: Vec<_> =
+            inspections.into_iter().map(|read| read.ok().map(|read| (read.used, read.remaining))).collect();
+        *last = Some(Permits { asked_at, used: used.clone() });
+        used
+    }
+}

@@ -1,0 +1,123 @@
+//! The values of the counters that the dashboard shows, read at one moment. Series without data are left out.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The kinds of responses that the dashboard distinguishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResponseKind {
+    /// Any other code.
+    Successful,
+    /// 400 to 498, but not 429.
+    ClientError,
+    /// 429.
+    Limited,
+    /// 500 to 599.
+    ServerError,
+    /// 499: the client disconnected before the response.
+    ClientGone,
+}
+
+/// The values at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    /// The responses of each route, by the number of their [`ResponseKind`]. The empty name is for requests that match no
+    /// route.
+    pub(crate) routes: BTreeMap<String, [u64; 5]>,
+    /// The limits by route and name.
+    pub(crate) limits: BTreeMap<(String, String), LimitSample>,
+    pub(crate) upstreams: BTreeMap<String, UpstreamSample>,
+    pub(crate) store: StoreSample,
+    pub(crate) connections: ConnectionSample,
+}
+
+/// A limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LimitSample {
+    /// Decisions with the outcomes `allowed`, `limited`, `shadow_limited` and `store_failed`.
+    pub(crate) decisions: [u64; 4],
+    /// The used share of an OVERALL limit, if a decision is recent enough.
+    pub(crate) used: Option<f32>,
+}
+
+/// An upstream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UpstreamSample {
+    /// The requests with a response, the failures, and the microseconds until all response heads.
+    pub(crate) requests: [u64; 3],
+    pub(crate) connections: i64,
+    pub(crate) waiting: i64,
+}
+
+/// The store.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct StoreSample {
+    pub(crate) decisions: u64,
+    /// The time that all decisions took, in microseconds.
+    pub(crate) micros: u64,
+    pub(crate) failures: u64,
+    pub(crate) calls: u64,
+    pub(crate) known_refusals: u64,
+    /// Permits that were granted locally and charged later.
+    pub(crate) charged: u64,
+    pub(crate) is_up: bool,
+    pub(crate) open_breakers: i64,
+}
+
+/// The client connections.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct ConnectionSample {
+    pub(crate) open: i64,
+    pub(crate) http1: i64,
+    pub(crate) http2: i64,
+    pub(crate) refused: u64,
+    /// Connections, streams and requests that a bound or the protocol ended.
+    pub(crate) rejected: u64,
+}
+
+impl Sample {
+    pub(super) fn route(&mut self, name: &str) -> &mut [u64; 5] {
+        self.routes.entry(name.to_owned()).or_default()
+    }
+
+    pub(super) fn limit(&mut self, route: &str, name: &str) -> &mut LimitSample {
+        self.limits.entry((route.to_owned(), name.to_owned())).or_default()
+    }
+
+    pub(super) fn upstream(&mut self, name: &str) -> &mut UpstreamSample {
+        self.upstreams.entry(name.to_owned()).or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn sample_has_the_counts_of_series_with_data() {
+        let metrics = Metrics::new();
+        let (route, limit) = (metrics.route("api"), metrics.limit("api", "all"));
+        let (_untouched, upstream) = (metrics.limit("api", "other"), metrics.upstream("app"));
+        [200, 204, 404, 429, 503].into_iter().for_each(|code| route.responded(code, Duration::ZERO));
+        route.abandoned(Duration::ZERO);
+        limit.set_retention(3_600_000);
+        limit.limited();
+        limit.store_failed();
+        limit.used(25, 100);
+        upstream.responded(Duration::from_micros(70));
+        upstream.timed_out();
+        metrics.store_decided(Duration::from_micros(30));
+        metrics.store_failed("timeout");
+        let sample = metrics.sample();
+        assert_eq!(sample.routes["api"], [2, 1, 1, 1, 1]);
+        assert_eq!(sample.limits.len(), 1);
+        let limit = &sample.limits[&("api".to_owned(), "all".to_owned())];
+        assert_eq!((limit.decisions, limit.used), ([0, 1, 0, 1], Some(0.75)));
+        assert_eq!(sample.upstreams["app"].requests, [1, 1, 70]);
+        let store = sample.store;
+        assert_eq!((store.decisions, store.micros, store.failures, store.is_up), (1, 30, 1, true));
+    }
+}
