@@ -1,0 +1,287 @@
+"""The checks of the dashboard. Each uses the page as an operator does, or compares it with the API."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.error
+from pathlib import Path
+from typing import Callable
+
+from scene import TOKEN, Scene
+from webdriver import free_port, wait_until
+
+PAGES = ["", "limit/shop/all", "limit/api/per-key", "route/shop", "store", "overrides", "explain"]
+
+Check = Callable[[Scene], None]
+checks: list[tuple[str, Check]] = []
+
+
+def check(sentence: str) -> Callable[[Check], Check]:
+    """Registers a check. Checks run in their order in this file."""
+
+    def register(function: Check) -> Check:
+        checks.append((sentence, function))
+        return function
+
+    return register
+
+
+class Absent(Exception):
+    """The gateway has no such endpoint yet."""
+
+
+def needs(scene: Scene, path: str) -> None:
+    try:
+        scene.gateway.api(path)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise Absent(path) from None
+
+
+def expect(what: str, found: object, wanted: object) -> None:
+    if found != wanted:
+        raise AssertionError(f"{what}: {found!r:.700}, not {wanted!r:.300}")
+
+
+def cells(scene: Scene, row: str, table: str) -> list[str]:
+    """Returns the texts of a row, which its first cell names, in the table of a caption."""
+    script = """
+      const table = [...document.querySelectorAll('table')].find((table) => table.caption.textContent.startsWith(arguments[0]));
+      const row = [...(table?.tBodies[0].rows ?? [])].find((row) => row.cells[0].textContent === arguments[1]);
+      return row ? [...row.cells].map((cell) => cell.textContent) : [];"""
+    return scene.browser.run(script, table, row)
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+@check("a page without traffic says what to do")
+def empty(scene: Scene) -> None:
+    scene.show()
+    text = scene.browser.text("main")
+    expect("the hint", "No requests yet" in text and "Send a request" in text, True)
+    scene.browser.resize(1400)
+
+
+@check("the figures of the page are those of /metrics")
+def figures(scene: Scene) -> None:
+    scene.start_load()
+    scene.show()
+    # The load runs until the charts and the rates have values.
+    wait_until("rejections", lambda: number((cells(scene, "shop", "Routes") or "000")[2]) > 5, 20)
+    scene.stop_load()
+    gateway = scene.gateway
+    for route in ("shop", "api"):
+        wanted = gateway.metric(f'tidegate_responses_total{{route="{route}",')
+        wait_until(f"{wanted} requests", lambda: number(cells(scene, route, "Routes")[5]) == wanted)
+        scene.show(f"route/{route}")
+        rejected = gateway.metric(f'tidegate_responses_total{{route="{route}",code="429"}}')
+        expect("rejected requests", number(cells(scene, "rejected with 429", "Counts")[4]), rejected)
+        scene.show()
+    for limit in ("shop/all", "api/per-key", "api/next-year"):
+        route, name = limit.split("/")
+        scene.show(f"limit/{limit}")
+        for outcome in ("allowed", "limited", "shadow_limited", "store_failed"):
+            series = f'tidegate_decisions_total{{route="{route}",limit="{name}",outcome="{outcome}"}}'
+            expect(f"{outcome} of {limit}", number(cells(scene, outcome, "Counts")[4]), gateway.metric(series))
+    scene.start_load()
+
+
+@check("a rejected rule file shows its five errors until a valid file is applied")
+def errors(scene: Scene) -> None:
+    scene.show()
+    rules = scene.gateway.rules
+    valid = rules.read_text()
+    broken = valid.replace("rate: 60", "rate: none").replace("rate: 10,", "rate: 0,").replace("rate: 5,", "raet: 5,")
+    broken = broken.replace("mode: PER_CLIENT, client: ip", "mode: PER_CLIENTS, client: ip").replace("builtin:echo", "ftp://x")
+    rules.write_text(broken)
+    alerts = lambda: scene.browser.text("#alerts")
+    wait_until("the errors", lambda: "5 errors" in alerts())
+    shown = scene.browser.run("return [...document.querySelectorAll('#alerts li')].map((item) => item.textContent)")
+    expect("the number of errors", len(shown), 5)
+    for error in shown:
+        expect(f"the place of {error}", bool(re.search(r"tidegate\.yaml:\d+:\d+ ", error)), True)
+    rules.write_text(valid)
+    begin = time.monotonic()
+    wait_until("no errors", lambda: alerts() == "")
+    expect("applied soon", time.monotonic() - begin < 4, True)
+
+
+@check("a client is looked up and reset with a confirmation and a token")
+def reset(scene: Scene) -> None:
+    browser = scene.browser
+    scene.stop_load()
+    for _ in range(12):
+        scene.gateway.get("/shop/items")
+    scene.show("limit/shop/per-ip")
+    browser.choose("select[name=by]", "address")
+    browser.type("input[name=client]", "127.0.0.1")
+    browser.click(".fields + button")
+    wait_until("the client", lambda: "127.0.0.1" in browser.text(".result"))
+    expect("the client has used permits", "\n0" in browser.text(".result").split("Used")[1][:3], False)
+    browser.run("[...document.querySelectorAll('.result button')].find((b) => b.textContent === 'Reset this client').click()")
+    browser.type("dialog input[name=reason]", "checked by a browser")
+    browser.type("dialog input[name=token]", "x" * 32)
+    browser.click("dialog button.primary")
+    wait_until("a rejection", lambda: "not in the token file" in browser.text("dialog"))
+    browser.type("dialog input[name=token]", TOKEN)
+    browser.click("dialog button.primary")
+    wait_until("the outcome", lambda: "Reset: 1 buckets existed" in browser.text("main"))
+    state = scene.other.api("limits/shop/per-ip/client?address=127.0.0.1")
+    expect("permits in use on the other gateway", state["used"], 0)
+    scene.show("overrides")
+    wait_until("the audit list", lambda: "checked by a browser" in browser.text("main"))
+    expect("the token in the address", TOKEN in browser.run("return location.href + localStorage.length"), False)
+    scene.start_load()
+
+
+@check("a ban that is made on the page applies to the other gateway within a second, and ends there when it is removed")
+def ban(scene: Scene) -> None:
+    needs(scene, "overrides")
+    browser = scene.browser
+    scene.stop_load()
+    scene.show("overrides")
+    wait_until("the list", lambda: "No override is in force" in browser.text("main"))
+    expect("the status before", scene.other.get("/v1/orders", **{"X-Api-Key": "other"}), 200)
+    browser.choose(".override select[name=action]", "ban")
+    browser.type(".override input[name=value]", "127.0.0.1")
+    browser.type(".override input[name=reason]", "scraper")
+    browser.click(".override .buttons button")
+    browser.click("dialog button.primary")
+    wait_until("the override", lambda: "is in force" in browser.text(".done"))
+    wait_until("the ban", lambda: scene.other.get("/v1/orders", **{"X-Api-Key": "other"}) == 403, 1.5)
+    wait_until("the row", lambda: cells(scene, "127.0.0.1/32", "Overrides") or cells(scene, "127.0.0.1", "Overrides"))
+    browser.run("[...document.querySelectorAll('td button')].find((b) => b.textContent === 'Remove').click()")
+    browser.click("dialog button.primary")
+    wait_until("the end", lambda: scene.other.get("/v1/orders", **{"X-Api-Key": "other"}) == 200, 1.5)
+    scene.start_load()
+
+
+@check("the page names the client that is rejected most, the line of its rule and since when")
+def rejected(scene: Scene) -> None:
+    needs(scene, "rejected")
+    scene.show()
+    script = """
+      const table = [...document.querySelectorAll('table')].find((table) => table.caption.textContent.startsWith('Clients'));
+      return [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent));"""
+    rows = wait_until("rejected clients", lambda: scene.browser.run(script), 15)
+    by_limit = {row[1]: row for row in rows}
+    lines = scene.gateway.rules.read_text().splitlines()
+    for limit, start in (("shop/all", "- { name: all"), ("api/per-key", "- { name: per-key")):
+        line = next(number for number, line in enumerate(lines, 1) if line.strip().startswith(start))
+        expect("the place", by_limit[limit][3].endswith(f"tidegate.yaml:{line}"), True)
+        expect("since", by_limit[limit][4].endswith("ago"), True)
+
+
+@check("the form explains a request without a token")
+def explain(scene: Scene) -> None:
+    needs(scene, "explain")
+    browser = scene.browser
+    scene.show("explain")
+    browser.type("input[name=url]", "http://a.example/v1/orders")
+    browser.type("textarea", "X-Api-Key: key-1")
+    browser.click("form button.primary")
+    text = wait_until("the explanation", lambda: browser.text(".result"))
+    for word in ("api", "per-key", "next-year"):
+        expect(f"{word} in {text}", word in text, True)
+
+
+@check("axe-core finds no violation on any page, in light and dark, at 390 and 1,400 pixels")
+def accessible(scene: Scene) -> None:
+    browser = scene.browser
+    axe = Path("target/page/node_modules/axe-core/axe.min.js").read_text()
+    run = """
+      const done = arguments[0];
+      axe.run(document, { resultTypes: ['violations'], preload: false, iframes: false }).then((result) => done(result.violations.map((found) =>
+        `${found.id}: ${found.help}: ${found.nodes.slice(0, 3).map((node) => node.html.slice(0, 150)).join(' | ')}`)))
+        .catch((error) => done([String(error)]));"""
+    for page in PAGES:
+        scene.show(page)
+        wait_until("the page", lambda: browser.run("return document.querySelectorAll('main > *').length > 1"))
+        if page.startswith("explain"):
+            browser.click("form button.primary")
+        browser.run(axe + "; window.axe = axe;")
+        for scheme in ("light", "dark"):
+            browser.scheme(scheme)
+            for width in (390, 1400):
+                browser.resize(width)
+                expect(f"violations of `{page}`, {scheme}, {width}", browser.run_async(run), [])
+                overflow = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                expect(f"pixels beyond the right edge of `{page}` at {width}", overflow, 0)
+
+
+@check("an outage of the store is shown with its cause, and its end")
+def outage(scene: Scene) -> None:
+    scene.show()
+    scene.redis.terminate()
+    scene.redis.wait(5)
+    wait_until("the outage", lambda: "The store is unreachable" in scene.browser.text("#alerts"))
+    scene.restart_redis()
+    wait_until("the end", lambda: scene.browser.text("#alerts") == "", 20)
+
+
+@check("the page says that the gateway is gone, and continues with its successor")
+def reconnects(scene: Scene) -> None:
+    scene.stop_load()
+    rules = "listen: 127.0.0.1:0\nadmin: '@ADMIN@'\nupstreams: { app: { targets: ['builtin:echo'] } }\nroutes: [{ name: all, match: {}, upstream: app }]\n"
+    port = free_port()
+    rules = rules.replace("@ADMIN@", f"127.0.0.1:{port}")
+    first = scene.start_gateway("first", rules)
+    scene.show(gateway=first)
+    first.process.kill()
+    first.process.wait(5)
+    wait_until("the loss", lambda: "does not respond" in scene.browser.text("#alerts"))
+    scene.start_gateway("second", rules)
+    wait_until("the new gateway", lambda: scene.browser.text("#stream") == "Live", 15)
+    expect("alerts", scene.browser.text("#alerts"), "")
+
+
+@check("keyboard users reach the content, the pages and the dialog, and Escape cancels a change")
+def keyboard(scene: Scene) -> None:
+    browser = scene.browser
+    scene.show("limit/shop/all")
+
+    def press(*keys: str) -> None:
+        actions = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        browser.call("POST", "/actions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
+
+    tab, enter, escape = "\ue004", "\ue007", "\ue00c"
+    browser.run("document.activeElement.blur()")
+    press(tab)
+    expect("the first focus", browser.run("return document.activeElement.textContent"), "Skip to the content")
+    press(enter)
+    expect("the focus", browser.run("return document.activeElement.id"), "main")
+    browser.run("[...document.querySelectorAll('main button')].at(-1).focus()")
+    press(enter)
+    expect("the dialog", browser.run("return document.querySelector('dialog').open"), True)
+    press(escape)
+    expect("the dialog", browser.run("return document.querySelector('dialog').open"), False)
+
+
+@check("the page loads nothing from other hosts, and logs no error")
+def contained(scene: Scene) -> None:
+    hosts = set()
+    for entry in scene.browser.log("performance"):
+        message = json.loads(entry["message"])["message"]
+        if message["method"] == "Network.requestWillBeSent":
+            hosts.add(re.sub(r"^(\w+://[^/:]*|\w+:).*", r"\1", message["params"]["request"]["url"]))
+    own = ("http://127.0.0.1", "data:", "about:", "chrome:")  # `chrome:` is the empty tab
+    expect("other hosts", [host for host in hosts if not host.startswith(own)], [])
+    known = ("Failed to load resource", "net::ERR_")  # the outages and rejections that the checks cause
+    errors = [entry["message"] for entry in scene.browser.log("browser") if entry["level"] == "SEVERE"]
+    expect("errors", [error for error in errors if not any(word in error for word in known)], [])
+
+
+@check("the policy forbids scripts in the page and requests to other hosts")
+def policy(scene: Scene) -> None:
+    scene.show()
+    script = """
+      const done = arguments[0], found = [];
+      document.addEventListener('securitypolicyviolation', (event) => { found.push(event.effectiveDirective); if (found.length === 2) done(found.sort()); });
+      const inline = document.createElement('script'); inline.textContent = 'window.injected = 1'; document.head.append(inline);
+      const image = new Image(); image.src = 'http://localhost:1/x.png';"""
+    expect("violations", scene.browser.run_async(script), ["img-src", "script-src-elem"])
+    expect("the script", scene.browser.run("return window.injected ?? null"), None)
