@@ -171,7 +171,6 @@ mod tls;
 mod transport;
 #[cfg(feature = "gateway")]
 mod upstream;
-#[cfg(feature = "gateway")]
 mod watch;
 #[cfg(not(feature = "gateway"))]
 mod upstream {

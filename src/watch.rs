@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Files that are polled together.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct FileWatch {
 
 /// The metadata that changes with a file: of the file itself, if the path is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(crate) struct Stamp {
     inode: (u64, u64),
     size: u64,
     modified: (i64, i64),
@@ -45,6 +45,13 @@ impl FileWatch {
         Self { paths, seen, state: State::Confirming }
     }
 
+    /// Watches other files.
+    pub(crate) fn set_paths(&mut self, paths: &[PathBuf]) {
+        if self.paths != paths {
+            *self = Self::new(paths.to_owned());
+        }
+    }
+
     /// Polls the metadata. Returns `true` if the files must be read now, because they may have changed.
     pub(crate) fn poll(&mut self) -> bool {
         let stamps = stamps(&self.paths);
@@ -61,17 +68,21 @@ impl FileWatch {
     }
 }
 
-fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
-    let stamp = |path: &PathBuf| {
+impl Stamp {
+    /// Reads the metadata of a file or folder. Returns `None` if it cannot be found.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
-        Some(Stamp {
+        Some(Self {
             inode: (file.dev(), file.ino()),
             size: file.size(),
             modified: (file.mtime(), file.mtime_nsec()),
             changed: (file.ctime(), file.ctime_nsec()),
         })
-    };
-    paths.iter().map(stamp).collect()
+    }
+}
+
+fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
+    paths.iter().map(|path| Stamp::of(path)).collect()
 }
 
 #[cfg(test)]

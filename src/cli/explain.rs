@@ -75,7 +75,7 @@ fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: 
     };
     args.request().explain(&config, now, |explained| match explained {
         Ok(explanation) => {
-            write!(out, "{explanation}")?;
+            out.write_all(config.secrets.mask(&explanation.to_string()).as_bytes())?;
             Ok(u8::from(explanation.rejection().is_some()))
         }
         Err(answer) => write!(out, "{answer}").map(|()| 1),

@@ -12,7 +12,7 @@ use super::notify::notify;
 use super::serve::serve;
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::config::{Config, ConfigLoadError, ListenAddress};
+use crate::config::{Config, ConfigLoadError, ListenAddress, Loaded};
 use crate::gateway::{Gateway, InheritedSockets, StateFile};
 
 /// The default rule file.
@@ -41,12 +41,9 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Err(error) => return report_failure(&format_args!("cannot use the sockets that systemd passes: {error}")),
     };
     let file = &args.rules.config;
-    let loaded = file.read_bytes().and_then(|bytes| {
-        let hash = blake3::hash(&bytes);
-        Ok((file.parse_for_gateway(bytes)?, hash))
-    });
-    let (config, hash) = match loaded {
-        Ok(loaded) => loaded,
+    let Loaded { config, sources } = file.load_with_sources();
+    let config = match config {
+        Ok(config) => config,
         Err(error) => {
             print_error(&error);
             return if matches!(error, ConfigLoadError::Invalid { .. }) { 1 } else { 2 };
@@ -66,7 +63,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
     let result = match start(args, config, inherited, &runtime, &mut signals) {
         Ok(Some((gateway, session))) => {
             gateway.set_access_log_switch(logs.access_log_switch());
-            let rules = gateway.file_reloader(file.clone(), hash, !args.no_watch);
+            let rules = gateway.file_reloader(file.clone(), sources, !args.no_watch);
             runtime.block_on(serve(gateway, args, signals, session, (&logs, rules))).map_err(Into::into)
         }
         Ok(None) => Ok(()),

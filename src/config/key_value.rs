@@ -1,5 +1,7 @@
 //! A value of the parsed rule file with its key, for validation.
 
+use std::borrow::Cow;
+
 use super::node::{Node, Value};
 use super::problem::{Problems, Reported, quote};
 use super::scalar::{Scalar, ScalarKind};
@@ -24,7 +26,7 @@ pub(super) fn describe(node: &Node) -> String {
 /// Describes a scalar for messages, with its text.
 fn describe_scalar(scalar: &Scalar) -> String {
     match scalar.kind {
-        ScalarKind::Null => "nothing".to_owned(),
+        ScalarKind::Null | ScalarKind::Invalid => "nothing".to_owned(),
         ScalarKind::Bool | ScalarKind::Int(_) | ScalarKind::Float => quote(&scalar.text),
         ScalarKind::Text => format!("the text {}", quote(&scalar.text)),
     }
@@ -34,7 +36,7 @@ fn describe_scalar(scalar: &Scalar) -> String {
 
 impl KeyValue<'_> {
     /// Reports an error about this value.
-    pub(super) fn report(self, fault: &str, help: impl Into<String>, problems: &mut Problems) -> Reported {
+    pub(super) fn report(self, fault: &str, help: impl Into<Cow<'static, str>>, problems: &mut Problems) -> Reported {
         problems.add(self.node.location, format!("{} {fault}", quote(self.key)), help)
     }
 }

@@ -60,6 +60,15 @@ pub(crate) struct Key {
 }
 
 impl Kind {
+    /// Returns the words that a value may be.
+    pub(crate) fn words(&self) -> &'static [Word] {
+        match self {
+            Self::Word(words) => words,
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::OrMap(kind, _) => kind.words(),
+            _ => &[],
+        }
+    }
+
     /// Returns the shape of the maps in a value, or `None` if the value contains no maps with fixed keys.
     fn shape(&self) -> Option<&'static Shape> {
         match self {

@@ -1,15 +1,21 @@
 //! Loads a rule file, from a path or from standard input.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::problem::{Location, Problems};
 use super::referenced_files::ReferencedFiles;
-use super::{Config, Purpose, Source};
+use super::sources::SourceFiles;
+use super::{Config, Purpose, Source, check};
 
 /// The largest size of a rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
+
+/// One byte more shows that a file is too large.
+const MAX_READ: u64 = MAX_BYTES as u64 + 1;
+
+/// The most times that files are read because one of them changes. The gateway notices later changes.
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.
 #[derive(Debug)]
@@ -41,32 +47,41 @@ pub(crate) enum RuleFile {
     Stdin,
 }
 
+/// The result of loading a rule file, with the files that were read.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) config: Result<Config, ConfigLoadError>,
+    pub(crate) sources: SourceFiles,
+}
+
 /// Loads the file at `path`.
 pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    let source = Source { purpose, files: ReferencedFiles::relative_to(path), name: path };
-    read(path, || File::open(path), source)
+    read_unchanged(path, Source { purpose, files: ReferencedFiles::relative_to(path), name: path }).config
 }
 
-/// Reads and parses a file. `path` is used only in messages.
-fn read<R: Read>(
+/// Reads and parses a file, and the files with its values. Reads all files again if one changes in the meantime.
+fn read_unchanged(path: &Path, source: Source<'_>) -> Loaded {
+    let mut attempts = 1;
+    loop {
+        let mut sources = SourceFiles::default();
+        let bytes = sources.read(path, MAX_READ);
+        let config = parse(path, bytes, source, &mut sources);
+        if attempts == MAX_ATTEMPTS || sources.are_unchanged() {
+            return Loaded { config, sources };
+        }
+        attempts += 1;
+    }
+}
+
+/// Parses the text of a file. `path` is used only in messages.
+fn parse(
     path: &Path,
-    open: impl FnOnce() -> io::Result<R>,
+    bytes: io::Result<Vec<u8>>,
     source: Source<'_>,
+    sources: &mut SourceFiles,
 ) -> Result<Config, ConfigLoadError> {
-    parse(path, read_bytes(path, open)?, source)
-}
-
-/// Reads at most one byte more than the largest allowed size.
-fn read_bytes<R: Read>(path: &Path, open: impl FnOnce() -> io::Result<R>) -> Result<Vec<u8>, ConfigLoadError> {
-    let unreadable = |source| ConfigLoadError::Unreadable { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    open().and_then(|reader| reader.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)).map_err(unreadable)?;
-    Ok(bytes)
-}
-
-fn parse(path: &Path, bytes: Vec<u8>, source: Source<'_>) -> Result<Config, ConfigLoadError> {
-    let text = if bytes.len() > MAX_BYTES { Err(too_large()) } else { decode(bytes) };
-    let config = text.and_then(|text| Config::read(&text, source));
+    let bytes = bytes.map_err(|source| ConfigLoadError::Unreadable { path: path.to_owned(), source })?;
+    let config = decode(bytes).and_then(|text| check::check(&text, source, sources));
     config.map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
@@ -79,6 +94,9 @@ pub(super) fn too_large() -> Problems {
 }
 
 fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
+    if bytes.len() > MAX_BYTES {
+        return Err(too_large());
+    }
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let before = String::from_utf8_lossy(&error.as_bytes()[..valid]);
@@ -97,45 +115,39 @@ fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
 impl RuleFile {
     /// Loads the file for a layer: `listen` and the routes' `upstream` may be missing.
     pub(crate) fn load(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, true)
+        self.read(Purpose::Layer, true).config
     }
 
     /// Loads the file for the gateway.
     pub(crate) fn load_for_gateway(&self) -> Result<Config, ConfigLoadError> {
+        self.load_with_sources().config
+    }
+
+    /// Loads the file for the gateway. Returns the files that were read, too.
+    pub(crate) fn load_with_sources(&self) -> Loaded {
         self.read(Purpose::Gateway, true)
-    }
-
-    /// Reads the bytes of the file, at most one more than the largest size.
-    pub(crate) fn read_bytes(&self) -> Result<Vec<u8>, ConfigLoadError> {
-        match self {
-            Self::Path(path) => read_bytes(path, || File::open(path)),
-            Self::Stdin => read_bytes(Path::new("<stdin>"), || Ok(io::stdin().lock())),
-        }
-    }
-
-    /// Parses the bytes of the file for the gateway.
-    pub(crate) fn parse_for_gateway(&self, bytes: Vec<u8>) -> Result<Config, ConfigLoadError> {
-        let (path, files) = match self {
-            Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
-            Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
-        };
-        parse(path, bytes, Source { purpose: Purpose::Gateway, files, name: path })
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
     pub(crate) fn load_without_referenced_files(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Gateway, false)
+        self.read(Purpose::Gateway, false).config
     }
 
-    fn read(&self, purpose: Purpose, check_files: bool) -> Result<Config, ConfigLoadError> {
+    fn read(&self, purpose: Purpose, check_files: bool) -> Loaded {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
         let source = Source { purpose, files: if check_files { files } else { files.unchecked() }, name };
         match self {
-            Self::Path(path) => read(name, || File::open(path), source),
-            Self::Stdin => read(name, || Ok(io::stdin().lock()), source),
+            Self::Path(_) => read_unchanged(name, source),
+            Self::Stdin => {
+                use std::io::Read;
+                let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());
+                let read = io::stdin().lock().take(MAX_READ).read_to_end(&mut bytes);
+                sources.record_text(&bytes);
+                Loaded { config: parse(name, read.map(|_| bytes), source, &mut sources), sources }
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Values of the rule file with their locations, as the structs of [`file`](super::file) contain them.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -98,8 +99,8 @@ impl<T> Located<T> {
     /// Reports an error about the value.
     pub(crate) fn report(
         &self,
-        message: impl Into<String>,
-        help: impl Into<String>,
+        message: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
         problems: &mut Problems,
     ) -> Reported {
         problems.add(self.location, message, help)

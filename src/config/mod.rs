@@ -1,6 +1,6 @@
 //! Parses and validates rule files. Reports all errors of a file at once.
 //!
-//! A file passes four steps. `tree` parses the YAML text and keeps the location of each value. `shape` validates the
+//! A file passes four steps. `tree` parses the YAML text, keeps the location of each value, and replaces `placeholders`. `shape` validates the
 //! values against the descriptions of the keys in `file`. serde deserializes the valid values, with their locations, into
 //! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
 //! continues with the remaining values. `reference` generates the documentation of the keys.
@@ -17,11 +17,14 @@ mod listen;
 mod load;
 mod located;
 mod node;
+mod placeholders;
 mod problem;
 mod reference;
 mod referenced_files;
 mod scalar;
+mod secrets;
 mod shape;
+mod sources;
 pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
@@ -44,12 +47,17 @@ use self::dashboard::DashboardMode;
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
 #[cfg(feature = "gateway")]
-pub(crate) use self::load::RuleFile;
+pub(crate) use self::load::{Loaded, RuleFile};
 #[cfg(feature = "gateway")]
 pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
 pub use self::reference::reference;
 use self::referenced_files::ReferencedFiles;
+use self::secrets::Secrets;
+#[cfg(feature = "gateway")]
+pub(crate) use self::sources::SourceFiles;
+#[cfg(not(feature = "gateway"))]
+use self::sources::SourceFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::tokens::{Tokens, TokensError};
 #[cfg(feature = "gateway")]
@@ -84,6 +92,8 @@ pub struct Config {
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// Routes with their limits, and the rules for clients and requests.
     pub(crate) rules: Rules,
+    /// The texts that come from files, which are masked wherever the configuration is shown.
+    pub(crate) secrets: Secrets,
     /// Valid values that are probably not intended.
     pub(crate) warnings: Vec<Problem>,
 }
@@ -154,7 +164,7 @@ impl Config {
         if text.len() > load::MAX_BYTES {
             return Err(load::too_large());
         }
-        check::check(text, source)
+        check::check(text, source, &mut SourceFiles::default())
     }
 }
 

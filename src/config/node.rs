@@ -1,7 +1,7 @@
 //! The rule file as a tree of keys and values with their locations.
 
 use super::problem::Location;
-use super::scalar::Scalar;
+use super::scalar::{Origin, Scalar, ScalarKind};
 
 /// The merge key of YAML 1.1. It is reported as unsupported but stays in its map, so that required keys are not
 /// reported as missing: the merged map may contain them.
@@ -44,6 +44,24 @@ impl Node {
             Value::Scalar(scalar) => Some(scalar),
             Value::List(_) | Value::Map(_) => None,
         }
+    }
+
+    /// Returns the secret texts of a scalar that comes from files. Returns `None` for other values.
+    pub(crate) fn secrets(&self) -> Option<&[String]> {
+        match &self.scalar()?.origin {
+            Origin::Files(texts) => Some(texts),
+            Origin::Written | Origin::Variables => None,
+        }
+    }
+
+    /// Returns `true` for a scalar that comes from files.
+    pub(crate) fn is_secret(&self) -> bool {
+        self.secrets().is_some()
+    }
+
+    /// Returns `true` for a scalar whose errors were reported.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.scalar().is_some_and(|scalar| scalar.kind == ScalarKind::Invalid)
     }
 
     /// Returns `true` if this is a map with this key.

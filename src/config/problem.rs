@@ -1,15 +1,19 @@
 //! Errors and warnings about a rule file, each with its location and a suggestion.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
+
+use super::secrets::Secrets;
 
 /// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     location: Location,
-    message: String,
-    help: String,
+    /// Borrowed if it contains no values of the file.
+    message: Cow<'static, str>,
+    help: Cow<'static, str>,
 }
 
 /// All errors of a rule file, in the order of their locations.
@@ -22,6 +26,10 @@ pub struct Problems {
     misspelt: BTreeSet<(Location, &'static str)>,
     /// The locations of maps with a merge key, which may add any keys.
     merged: BTreeSet<Location>,
+    /// The locations of values that come from files.
+    secret_places: BTreeSet<Location>,
+    /// The texts that come from files.
+    secrets: Secrets,
 }
 
 /// A position in the file. Lines and columns start at 1.
@@ -99,8 +107,8 @@ impl Problems {
     }
 
     /// Adds a warning. The file is still accepted.
-    pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<String>) {
-        let message = format!("warning: {message}");
+    pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<Cow<'static, str>>) {
+        let message = format!("warning: {message}").into();
         self.warnings.insert(Problem { location, message, help: help.into() });
     }
 
@@ -110,7 +118,12 @@ impl Problems {
     }
 
     /// Adds an error. Duplicates, which aliases can cause, count once.
-    pub(crate) fn add(&mut self, location: Location, message: impl Into<String>, help: impl Into<String>) -> Reported {
+    pub(crate) fn add(
+        &mut self,
+        location: Location,
+        message: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+    ) -> Reported {
         self.errors.insert(Problem { location, message: message.into(), help: help.into() });
         Reported(())
     }
@@ -131,11 +144,46 @@ impl Problems {
         map: Location,
         key: &'static str,
         message: String,
-        help: impl Into<String>,
+        help: impl Into<Cow<'static, str>>,
     ) -> Reported {
         match self.misspelt.contains(&(map, key)) || self.merged.contains(&map) {
             true => Reported(()),
             false => self.add(map, message, help),
+        }
+    }
+
+    /// Records that the value at this location comes from a file.
+    pub(super) fn note_secret_at(&mut self, location: Location) {
+        self.secret_places.insert(location);
+    }
+
+    /// Records texts that come from files.
+    pub(super) fn add_secrets(&mut self, texts: &[String]) {
+        texts.iter().for_each(|text| self.secrets.add(text));
+    }
+
+    /// Returns the texts that come from files.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
+    /// Masks values that come from files. `is_public` returns `true` for fixed words, such as keys.
+    pub(super) fn mask(&mut self, is_public: impl Fn(&str) -> bool) {
+        let Self { errors, warnings, secret_places, secrets, .. } = self;
+        let mask = |text: Cow<'static, str>, location| match text {
+            Cow::Owned(text) if secret_places.contains(&location) => {
+                secrets.mask(&mask_quoted(&text, &is_public)).into_owned().into()
+            }
+            Cow::Owned(text) => secrets.mask(&text).into_owned().into(),
+            Cow::Borrowed(text) => text.into(),
+        };
+        for problems in [errors, warnings] {
+            let masked = std::mem::take(problems).into_iter().map(|Problem { location, message, help }| Problem {
+                location,
+                message: mask(message, location),
+                help: mask(help, location),
+            });
+            *problems = masked.collect();
         }
     }
 
@@ -203,6 +251,18 @@ pub(crate) fn quote(value: &str) -> String {
     }
     quoted.push('`');
     quoted
+}
+
+/// Replaces the quoted parts of a message from the first one that is not public: a value may contain backticks.
+fn mask_quoted(message: &str, is_public: impl Fn(&str) -> bool) -> String {
+    let mut start = 0;
+    for (number, part) in message.split('`').enumerate() {
+        if let (1, false, Some(end)) = (number % 2, is_public(part), message.rfind('`')) {
+            return format!("{}***{}", &message[..start], &message[end.max(start)..]);
+        }
+        start += part.len() + 1;
+    }
+    message.to_owned()
 }
 
 /// Returns words in backticks, separated by commas.

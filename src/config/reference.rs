@@ -15,6 +15,21 @@ This page lists every key of the rule file. It is generated from the program's o
 
 A duration is `250ms`, `10s`, `1m30s`, `2h`, `1d`; a size is `512B`, `16KiB`, `10MiB`, `1GiB`. A name is 1 to 64
 letters, digits and `._-`. An unknown key is an error.
+
+A value may contain placeholders:
+
+| placeholder | value |
+|---|---|
+| `${NAME}` | the environment variable `NAME`, which must be set |
+| `${NAME:-default}` | the same, or `default` if the variable is not set or empty |
+| `${file:PATH}` | the text of a file of at most 1 MiB without its last newline; a relative path starts at the folder of the rule file |
+| `$$` | a dollar sign |
+
+Any other `$` is an error. A value is inserted after the YAML is parsed, so it is never more than one value. It has the
+type that its key needs, with or without quotes; inside `{...}` and `[...]` a placeholder needs quotes. A changed file is
+reloaded like the rule file. The text of a file is shown as `***`: in errors, logs, `/api/v1/config` and the output of
+commands. If a file contains a number, duration, size, flag or fixed word, the gateway shows this value in use. A name
+must not come from a file.
 ";
 
 /// Returns the text of `docs/rules.md`.

@@ -6,6 +6,18 @@ pub(crate) struct Scalar {
     /// The text, with quotes and escapes resolved.
     pub(crate) text: String,
     pub(crate) kind: ScalarKind,
+    pub(crate) origin: Origin,
+}
+
+/// The source of a scalar's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The rule file.
+    Written,
+    /// Variables, at least in part. Such a value has the type that its key needs.
+    Variables,
+    /// Files, at least in part. These texts are secret. Such a value has the type that its key needs.
+    Files(Box<[String]>),
 }
 
 /// The type of a scalar.
@@ -21,12 +33,14 @@ pub(crate) enum ScalarKind {
     Float,
     /// Any other scalar, and any scalar in quotes.
     Text,
+    /// A scalar whose placeholders have errors, which were reported.
+    Invalid,
 }
 
 impl Scalar {
     /// Creates a scalar that was written in quotes or as a block.
     pub(crate) fn quoted(text: String) -> Self {
-        Self { text, kind: ScalarKind::Text }
+        Self { text, kind: ScalarKind::Text, origin: Origin::Written }
     }
 
     /// Creates a scalar that was written without quotes.
@@ -40,7 +54,29 @@ impl Scalar {
                 None => ScalarKind::Text,
             },
         };
-        Self { text, kind }
+        Self { text, kind, origin: Origin::Written }
+    }
+
+    /// Creates a scalar whose text comes from placeholders.
+    pub(crate) fn replaced(text: String, origin: Origin) -> Self {
+        let scalar = Self::plain(text);
+        // Only YAML has words for null.
+        let is_word = scalar.is_null() && !scalar.is_absent();
+        Self { kind: if is_word { ScalarKind::Text } else { scalar.kind }, origin, ..scalar }
+    }
+
+    /// Creates a scalar whose errors were reported.
+    pub(crate) fn invalid() -> Self {
+        Self { text: String::new(), kind: ScalarKind::Invalid, origin: Origin::Written }
+    }
+
+    /// Returns `true` if the text stands for a text: also a number, if it replaced a placeholder.
+    pub(crate) fn is_text(&self) -> bool {
+        match self.kind {
+            ScalarKind::Text => true,
+            ScalarKind::Null | ScalarKind::Invalid => false,
+            ScalarKind::Bool | ScalarKind::Int(_) | ScalarKind::Float => self.origin != Origin::Written,
+        }
     }
 
     /// Returns `true` for a null value.

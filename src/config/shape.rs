@@ -24,8 +24,14 @@ pub(crate) fn validate(node: &Node, shape: &'static Shape, problems: &mut Proble
 
 impl<'n> KeyValue<'n> {
     pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+        if self.node.is_invalid() {
+            return Err(problems.reported(self.node.location));
+        }
         if self.node.is_null() {
             return Err(self.report("has no value", "give it one, or leave the key out", problems));
+        }
+        if let (Some(texts), Kind::Text | Kind::Address | Kind::Secret) = (self.node.secrets(), kind) {
+            problems.add_secrets(texts);
         }
         match kind {
             Kind::Text => Ok(self.text(problems)?.into()),
@@ -170,6 +176,13 @@ impl<'n> KeyValue<'n> {
 fn validate_entry(entry: &Entry, key: &str, kind: &'static Kind, problems: &mut Problems) -> Yaml {
     let value = KeyValue { node: &entry.value, key }.validate(kind, problems).ok();
     Located::value(entry, value).into_yaml()
+}
+
+/// Returns `true` for a key of the rule file, or one of the words that a key takes.
+pub(super) fn is_fixed_word(text: &str) -> bool {
+    let has_word = |kind: &Kind| kind.words().iter().any(|word| word.name == text);
+    SHAPES.iter().flat_map(|shape| shape.keys()).any(|key| key.name == text || has_word(&key.kind))
+        || matches!(text, "true" | "false")
 }
 
 /// Returns the keys of this shape that the map lacks, so that checks can report the location of the map.

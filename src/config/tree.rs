@@ -9,6 +9,7 @@ use std::rc::Rc;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
 use super::node::{Entry, MERGE_KEY, Node, Value};
+use super::placeholders::Placeholders;
 use super::problem::{Location, Problems, Reported, quote};
 use super::scalar::Scalar;
 
@@ -19,11 +20,12 @@ pub(crate) const MAX_DEPTH: usize = 32;
 pub(crate) const MAX_VALUES: usize = 250_000;
 
 /// Builds the tree from the events of the parser.
-struct Builder<'p> {
+struct Builder<'p, 'f> {
     open: Vec<Open>,
     anchors: HashMap<usize, Rc<Anchor>>,
     values: usize,
     root: Option<Node>,
+    placeholders: &'p mut Placeholders<'f>,
     problems: &'p mut Problems,
 }
 
@@ -57,10 +59,11 @@ struct Anchor {
 ///
 /// # Errors
 /// Fails if the text has no usable tree. Other errors are only added to `problems`.
-pub(crate) fn read(text: &str, problems: &mut Problems) -> Result<Node, Reported> {
+pub(super) fn read(text: &str, placeholders: &mut Placeholders<'_>, problems: &mut Problems) -> Result<Node, Reported> {
     // A byte order mark must not count as a column.
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-    let mut builder = Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, problems };
+    let mut builder =
+        Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, placeholders, problems };
     while let Some(event) = parser.next_event() {
         match event {
             Ok((event, span)) => builder.event(event, span)?,
@@ -96,7 +99,7 @@ fn location(marker: Marker) -> Location {
 
 // === impl Builder ===
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Reported> {
         let location = location(span.start);
         match event {
@@ -140,9 +143,11 @@ impl Builder<'_> {
             *key = Some(Key { text: first.is_none().then_some(text), location });
             return Ok(());
         }
-        let scalar = match style {
-            ScalarStyle::Plain => Scalar::plain(text),
-            _ => Scalar::quoted(text),
+        let is_quoted = style != ScalarStyle::Plain;
+        let scalar = match self.placeholders.replace(&text, is_quoted, location, self.problems) {
+            Some(replaced) => replaced.unwrap_or_else(|Reported { .. }| Scalar::invalid()),
+            None if is_quoted => Scalar::quoted(text),
+            None => Scalar::plain(text),
         };
         self.finish(Node { location, value: Value::Scalar(scalar) }, anchor)
     }

@@ -1,5 +1,7 @@
 //! Validates scalar values: text, names, words, numbers, durations and sizes.
 
+use std::borrow::Cow;
+
 use super::key_value::{KeyValue, describe};
 use super::problem::{Problems, Reported, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
@@ -26,14 +28,14 @@ pub(super) fn is_name(text: &str) -> bool {
 impl<'n> KeyValue<'n> {
     pub(super) fn text(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         let help = match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) if text.trim().is_empty() => {
+            Some(scalar) if scalar.is_text() && scalar.text.trim().is_empty() => {
                 return Err(self.report(
                     "must not be an empty text",
                     "give it a value, or leave the key out",
                     problems,
                 ));
             }
-            Some(Scalar { text, kind: ScalarKind::Text }) => return Ok(text),
+            Some(scalar) if scalar.is_text() => return Ok(&scalar.text),
             Some(Scalar { text, .. }) => {
                 format!("to mean the text, put it in quotes: {}", quote(&format!("\"{text}\"")))
             }
@@ -44,7 +46,7 @@ impl<'n> KeyValue<'n> {
 
     pub(super) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float }) => Ok(text),
+            Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float, .. }) => Ok(text),
             _ => self.text(problems),
         }
     }
@@ -52,7 +54,7 @@ impl<'n> KeyValue<'n> {
     /// Returns a secret text, which no message repeats.
     pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) if !text.trim().is_empty() => Ok(text),
+            Some(scalar) if scalar.is_text() && !scalar.text.trim().is_empty() => Ok(&scalar.text),
             Some(_) => Err(self.report("must be a text that is not empty", "put it in quotes", problems)),
             None => self.text(problems),
         }
@@ -60,6 +62,10 @@ impl<'n> KeyValue<'n> {
 
     pub(super) fn name(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         let text = self.text(problems)?;
+        if self.node.is_secret() {
+            let help = "write the name, or use a variable: `${NAME}`";
+            return Err(self.report("must not come from a file: metrics and logs contain names", help, problems));
+        }
         match is_name(text) {
             true => Ok(text),
             false => Err(self.report(&format!("must be a name, not {}", quote(text)), NAME_HELP, problems)),
@@ -82,8 +88,8 @@ impl<'n> KeyValue<'n> {
 
     pub(super) fn flag(self, problems: &mut Problems) -> Result<bool, Reported> {
         let help = match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Bool }) => return Ok(text.eq_ignore_ascii_case("true")),
-            Some(Scalar { text, kind: ScalarKind::Text }) if matches!(text.as_str(), "true" | "false") => {
+            Some(Scalar { text, kind: ScalarKind::Bool, .. }) => return Ok(text.eq_ignore_ascii_case("true")),
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) if matches!(text.as_str(), "true" | "false") => {
                 "write it without quotes"
             }
             _ => "write `true` or `false`",
@@ -96,15 +102,15 @@ impl<'n> KeyValue<'n> {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
                 match u64::try_from(*number).ok().filter(|number| (min..=max).contains(number)) {
                     Some(number) => return Ok(number),
-                    None if *number > i128::from(max) => format!("the largest is {max}"),
-                    None => format!("the smallest is {min}"),
+                    None if *number > i128::from(max) => Cow::Owned(format!("the largest is {max}")),
+                    None => format!("the smallest is {min}").into(),
                 }
             }
-            Some(Scalar { text, kind: ScalarKind::Text }) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                "write it without quotes".to_owned()
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                "write it without quotes".into()
             }
-            _ if self.key == "rate" => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".to_owned(),
-            _ => "write digits only".to_owned(),
+            _ if self.key == "rate" => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".into(),
+            _ => "write digits only".into(),
         };
         let message = format!("must be a whole number from {min} to {max}, not {}", describe(self.node));
         Err(self.report(&message, help, problems))
@@ -123,7 +129,7 @@ impl<'n> KeyValue<'n> {
 
     pub(super) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         let message = match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) => match Millis::parse(text) {
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Millis::parse(text) {
                 Some(Millis(millis)) if (min..=max).contains(&millis) => return Ok(text),
                 Some(_) => {
                     let (min, max) = (Millis::show(min), Millis::show(max));
@@ -131,11 +137,11 @@ impl<'n> KeyValue<'n> {
                 }
                 None => {
                     let guess = Millis::guess(text).map(|guess| format!("did you mean {}?", quote(&guess)));
-                    let help = guess.unwrap_or_else(|| UNITS_HELP.to_owned());
+                    let help = guess.map_or(UNITS_HELP.into(), Cow::Owned);
                     return Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems));
                 }
             },
-            Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
+            Some(Scalar { text, kind: ScalarKind::Int(number), .. }) if *number > 0 => {
                 let help = format!("write `{number}ms`, `{number}s`, `{number}m`, `{number}h` or `{number}d`");
                 return Err(self.report(&format!("must have a unit, not only {}", quote(text)), help, problems));
             }
@@ -146,7 +152,7 @@ impl<'n> KeyValue<'n> {
 
     pub(super) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         let message = match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) => match Bytes::parse(text) {
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Bytes::parse(text) {
                 Some(Bytes(bytes)) if (min..=max).contains(&bytes) => return Ok(text),
                 Some(_) => {
                     let (min, max) = (Bytes::show(min), Bytes::show(max));
@@ -154,7 +160,7 @@ impl<'n> KeyValue<'n> {
                 }
                 None => format!("must be a size, not {}", quote(text)),
             },
-            Some(Scalar { text, kind: ScalarKind::Int(number) }) if *number > 0 => {
+            Some(Scalar { text, kind: ScalarKind::Int(number), .. }) if *number > 0 => {
                 let help = format!("write `{number}B`, `{number}KiB`, `{number}MiB` or `{number}GiB`");
                 return Err(self.report(&format!("must have a unit, not only {}", quote(text)), help, problems));
             }
@@ -166,11 +172,11 @@ impl<'n> KeyValue<'n> {
     /// Returns a duration or a calendar unit.
     pub(super) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text }) if Unit::from_name(text).is_some() => Ok(text),
-            Some(Scalar { text, kind: ScalarKind::Text }) if Millis::parse(text).is_none() => {
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) if Unit::from_name(text).is_some() => Ok(text),
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) if Millis::parse(text).is_none() => {
                 let near = Millis::guess(text)
                     .or_else(|| nearest(text, Unit::WORDS.iter().map(|word| word.name)).map(str::to_owned));
-                let help = near.map_or(UNITS_HELP.to_owned(), |near| format!("did you mean {}?", quote(&near)));
+                let help = near.map_or(UNITS_HELP.into(), |near| Cow::Owned(format!("did you mean {}?", quote(&near))));
                 Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems))
             }
             _ => self.duration(min, max, problems),

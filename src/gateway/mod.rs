@@ -25,7 +25,6 @@ mod state_file;
 mod upstreams;
 mod worker;
 
-use blake3::Hash;
 use parking_lot::Mutex;
 use tokio::runtime::{self, Runtime};
 use tokio::sync::watch;
@@ -43,7 +42,7 @@ pub(crate) use self::state_file::StateFile;
 use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
 use crate::admin::{self, Admin};
-use crate::config::{Config, ListenAddress, RuleFile};
+use crate::config::{Config, ListenAddress, RuleFile, SourceFiles};
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
 use crate::metrics::Metrics;
 use crate::rejected::RejectedClients;
@@ -167,15 +166,15 @@ impl Gateway {
         self.reloader.reload(config)
     }
 
-    /// Returns a reloader of the rule file, whose text had the hash `loaded` when this gateway started. If `is_watched`,
-    /// the gateway reloads the file when it changes.
-    pub(crate) fn file_reloader(&self, file: RuleFile, loaded: Hash, is_watched: bool) -> Option<FileReloader> {
+    /// Returns a reloader of the rule file, which was read from `loaded` when this gateway started. If `is_watched`, the
+    /// gateway reloads the rule file when one of its files changes.
+    pub(crate) fn file_reloader(&self, file: RuleFile, loaded: SourceFiles, is_watched: bool) -> Option<FileReloader> {
         let (admin, metrics) = {
             let running = self.reloader.0.lock();
             let running = running.as_ref()?;
             (running.admin.clone(), Arc::clone(&running.metrics))
         };
-        admin.record_config(&loaded, false);
+        loaded.hash().inspect(|hash| admin.record_config(hash, false));
         let reloader = FileReloader::new(file, loaded, self.reloader.clone(), admin.clone(), metrics);
         admin.enable_reload(reloader.hook());
         if let Some(watcher) = reloader.watcher().filter(|_| is_watched) {

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
-use crate::config::{ConfigLoadError, RuleFile};
+use crate::config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
 use crate::metrics::{Metrics, ReloadOutcome};
 use crate::watch::FileWatch;
 
@@ -25,9 +25,11 @@ struct ReloadContext {
     reloader: Reloader,
     admin: Admin,
     metrics: Arc<Metrics>,
-    /// The hash of the text that was read last. `None` if the file could not be read. Held during a reload, so that
+    /// The hash of the texts that were read last. `None` if the file could not be read. Held during a reload, so that
     /// reloads do not overlap.
     last_read: Mutex<Option<Hash>>,
+    /// The files that were read last.
+    sources: Mutex<Arc<[PathBuf]>>,
 }
 
 /// Why the rule file is reloaded.
@@ -54,9 +56,17 @@ const MAX_LOGGED: usize = 100;
 // === impl FileReloader ===
 
 impl FileReloader {
-    /// Creates a reloader of `file`. The gateway runs with the text that has the hash `loaded`.
-    pub(super) fn new(file: RuleFile, loaded: Hash, reloader: Reloader, admin: Admin, metrics: Arc<Metrics>) -> Self {
-        Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read: Mutex::new(Some(loaded)) }))
+    /// Creates a reloader of `file`. The gateway runs with the texts of `loaded`.
+    pub(super) fn new(
+        file: RuleFile,
+        loaded: SourceFiles,
+        reloader: Reloader,
+        admin: Admin,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let last_read = Mutex::new(loaded.hash());
+        let sources = Mutex::new(loaded.into_paths().into());
+        Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read, sources }))
     }
 
     /// Returns the reload for the admin listener.
@@ -78,15 +88,17 @@ impl FileReloader {
 
     /// Creates a watcher. Returns `None` if the rules came from standard input.
     pub(super) fn watcher(&self) -> Option<RuleFileWatcher> {
-        let watch = FileWatch::new(vec![self.path()?]);
-        Some(RuleFileWatcher { watch, reloader: self.clone() })
+        let watch = FileWatch::new(self.sources().to_vec());
+        (!self.is_stdin()).then(|| RuleFileWatcher { watch, reloader: self.clone() })
     }
 
-    fn path(&self) -> Option<PathBuf> {
-        match &self.0.file {
-            RuleFile::Path(path) => Some(path.clone()),
-            RuleFile::Stdin => None,
-        }
+    fn is_stdin(&self) -> bool {
+        matches!(self.0.file, RuleFile::Stdin)
+    }
+
+    /// Returns the files that were read last.
+    fn sources(&self) -> Arc<[PathBuf]> {
+        Arc::clone(&self.0.sources.lock())
     }
 
     /// Reads the file and applies it. Blocks until all workers use the new rules. Logs the result.
@@ -111,7 +123,7 @@ impl FileReloader {
         }
         let result = self.read_and_apply(trigger, &mut last_read);
         match &result {
-            // The file has the text that was read before.
+            // The files have the texts that were read before.
             Ok(None) => {}
             Ok(Some((report, hash))) => self.record_success(trigger, report, *hash),
             Err(ReloadError::Draining) => {}
@@ -120,28 +132,28 @@ impl FileReloader {
         Some(result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report)))
     }
 
-    /// Returns `None` if the file has changed, but its text has not.
+    /// Returns `None` if a file has changed, but no text has.
     fn read_and_apply(
         &self,
         trigger: ReloadTrigger,
         last_read: &mut Option<Hash>,
     ) -> Result<Option<(ReloadReport, Hash)>, ReloadError> {
         let ReloadContext { file, reloader, .. } = &*self.0;
-        if self.path().is_none() {
+        if self.is_stdin() {
             return Err(ReloadError::NoFile);
         }
-        let before = last_read.take();
-        let bytes = file.read_bytes()?;
-        let hash = blake3::hash(&bytes);
-        *last_read = Some(hash);
-        if trigger == ReloadTrigger::FileChange && before == Some(hash) {
+        let Loaded { config, sources } = file.load_with_sources();
+        let hash = sources.hash();
+        let before = std::mem::replace(last_read, hash);
+        *self.0.sources.lock() = sources.into_paths().into();
+        if trigger == ReloadTrigger::FileChange && before == hash && hash.is_some() {
             return Ok(None);
         }
-        let config = file.parse_for_gateway(bytes)?;
+        let config = config?;
         for warning in &config.warnings {
             tracing::warn!("{file}:{warning}");
         }
-        reloader.reload(config).map(|report| Some((report, hash)))
+        reloader.reload(config).map(|report| hash.map(|hash| (report, hash)))
     }
 
     fn record_success(&self, trigger: ReloadTrigger, report: &ReloadReport, hash: Hash) {
@@ -198,8 +210,9 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
 // === impl RuleFileWatcher ===
 
 impl RuleFileWatcher {
-    /// Polls the file, and reloads it if it has changed. Returns `Break` if the gateway drains.
+    /// Polls the files, and reloads them if one has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
+        self.watch.set_paths(&self.reloader.sources());
         if self.watch.poll() && matches!(self.reloader.reload(ReloadTrigger::FileChange), Err(ReloadError::Draining)) {
             return ControlFlow::Break(());
         }

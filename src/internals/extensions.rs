@@ -165,6 +165,7 @@ impl ConfigInternals for Config {
             store,
             upstreams,
             rules,
+            secrets: _,
             warnings: _,
         } = self;
         let mut routes: Vec<_> = rules.routes.iter().cloned().collect();

@@ -9,6 +9,7 @@ mod tests;
 use axum::Json;
 use axum::extract::State;
 use futures_util::future::join_all;
+use serde_json::{Value, json};
 
 use self::request::Request;
 use self::response::{Explained, Remaining};
@@ -36,10 +37,12 @@ type Charges = Vec<Option<Charge>>;
 pub(super) async fn explain(
     State(admin): State<Admin>,
     Json(OnlyObject(request)): Json<OnlyObject<Request>>,
-) -> Result<Json<Explained>, Problem> {
+) -> Result<Json<Value>, Problem> {
     let request = request.parse().map_err(Problem::bad_request)?;
     let active = admin.active.load_full();
-    Ok(Json(active.explain(&request).await))
+    let mut shown = json!(active.explain(&request).await);
+    active.config.secrets.mask_json(&mut shown);
+    Ok(Json(shown))
 }
 
 impl Active {

@@ -36,22 +36,29 @@ use ipnet::IpNet;
 
 use super::file::File;
 use super::located::Located;
+use super::placeholders::Placeholders;
 use super::problem::{Checked, Location, Problems, Reported, quote};
+use super::secrets::Secrets;
+use super::sources::SourceFiles;
 use super::{Config, Source, shape, tree};
 use crate::client::AddressRules;
 use crate::rules::Rules;
 
 /// Parses, validates and converts a rule file.
-pub(super) fn check(text: &str, source: Source<'_>) -> Result<Config, Problems> {
+pub(super) fn check(text: &str, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
     let mut problems = Problems::default();
-    match run_steps(text, source, &mut problems) {
-        Ok(config) if problems.is_empty() => Ok(Config { warnings: problems.take_warnings(), ..config }),
+    let checked = run_steps(text, source, sources, &mut problems);
+    problems.mask(shape::is_fixed_word);
+    match checked {
+        Ok(config) if problems.is_empty() => {
+            Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
+        }
         Ok(_) | Err(Reported { .. }) => Err(problems),
     }
 }
 
-fn run_steps(text: &str, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let root = tree::read(text, problems)?;
+fn run_steps(text: &str, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Config> {
+    let root = tree::read(text, &mut Placeholders::new(source.files, sources), problems)?;
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
     let file: File = serde_yaml::from_value(valid).map_err(|_| problems.reported(root.location))?;
@@ -100,6 +107,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         store: store?,
         upstreams: upstreams?,
         rules,
+        secrets: Secrets::default(),
         warnings: Vec::new(),
     })
 }
@@ -147,6 +155,11 @@ fn convert<T: TryFrom<u64>>(value: u64, at: Location, problems: &mut Problems) -
 }
 
 /// Reports the error of a parser at the location of the value.
-fn parsed<T, E: Display>(result: Result<T, E>, help: &str, at: Location, problems: &mut Problems) -> Checked<T> {
+fn parsed<T, E: Display>(
+    result: Result<T, E>,
+    help: &'static str,
+    at: Location,
+    problems: &mut Problems,
+) -> Checked<T> {
     result.map_err(|error| problems.add(at, error.to_string(), help))
 }

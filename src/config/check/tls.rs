@@ -45,7 +45,7 @@ pub(super) fn identity(
     }
 }
 
-fn missing_pair(written: &Located<String>, message: &str, problems: &mut Problems) -> Reported {
+fn missing_pair(written: &Located<String>, message: &'static str, problems: &mut Problems) -> Reported {
     written.report(message, "set both the certificate and its private key", problems)
 }
 

@@ -123,6 +123,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         store => "store",
         upstreams => "",
         rules => "",
+        secrets => "",
         warnings => "",
     });
     let Rules { requests, addresses, fields, routes: _ } = &old.rules;

@@ -56,8 +56,12 @@ pub(crate) enum ChangeKind {
 impl ConfigDiff {
     /// Compares two configurations.
     pub(crate) fn new(old: &Config, new: &Config) -> Self {
+        let mut listeners = changes(listeners(old), listeners(new), keys::listener);
+        for Change { name, .. } in &mut listeners {
+            *name = new.secrets.mask(&old.secrets.mask(name)).into_owned();
+        }
         Self {
-            listeners: changes(listeners(old), listeners(new), keys::listener),
+            listeners,
             upstreams: changes(
                 old.upstreams.iter().map(|(name, upstream)| (name.to_string(), upstream)),
                 new.upstreams.iter().map(|(name, upstream)| (name.to_string(), upstream)),

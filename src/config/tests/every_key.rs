@@ -6,10 +6,19 @@ use std::fs;
 use super::super::key_value::KeyValue;
 use super::super::keys::{Kind, Presence, Shape};
 use super::super::node::{Node, Value};
+use super::super::placeholders::Placeholders;
 use super::super::problem::Problems;
+use super::super::referenced_files::ReferencedFiles;
+use super::super::sources::SourceFiles;
 use super::super::{file, tree};
 
 type Keys = BTreeSet<(&'static str, &'static str)>;
+
+fn read(text: &str, problems: &mut Problems) -> Node {
+    let mut sources = SourceFiles::default();
+    let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
+    tree::read(text, &mut placeholders, problems).expect("a tree")
+}
 
 /// Adds the keys in the value of a key of this kind.
 fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
@@ -38,7 +47,7 @@ fn pinned_rule_files_use_every_key() {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|ending| ending == "yaml") {
             let text = fs::read_to_string(&path).expect("a rule file");
-            let root = tree::read(&text, &mut Problems::default()).expect("a tree");
+            let root = read(&text, &mut Problems::default());
             assert!(matches!(root.value, Value::Map(_)), "{}", path.display());
             add_keys_of(&root, &file::FILE, &mut used);
         }
@@ -62,7 +71,7 @@ fn defaults_and_examples_of_keys_are_valid() {
             Presence::Optional => continue,
         };
         let mut problems = Problems::default();
-        let root = tree::read(&text, &mut problems).expect("a tree");
+        let root = read(&text, &mut problems);
         let entry = root.entries().first().expect("a key");
         let value = KeyValue { node: &entry.value, key: key.name }.validate(&key.kind, &mut problems);
         assert!(entry.key == key.name && value.is_ok() && problems.is_empty(), "{text}: {problems}");

@@ -14,10 +14,10 @@ use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::until;
 
 /// A running program with its rule file in a temporary folder. Dropping it removes the folder.
-struct Watched {
-    program: Program,
+pub(super) struct Watched {
+    pub(super) program: Program,
     folder: PathBuf,
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     admin: SocketAddr,
 }
 
@@ -37,14 +37,24 @@ routes:
 
 impl Watched {
     /// Starts a program with a rate of 1. `set_up` creates the rule file `rules.yaml` in the folder.
-    fn start(name: &str, set_up: impl FnOnce(&Path), more: &[&str]) -> Self {
+    pub(super) fn start(name: &str, set_up: impl FnOnce(&Path), more: &[&str]) -> Self {
+        Self::start_with(name, set_up, more, &[])
+    }
+
+    /// Like [`start`](Self::start), with environment variables.
+    pub(super) fn start_with(
+        name: &str,
+        set_up: impl FnOnce(&Path),
+        more: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("reload-{name}-{}", std::process::id()));
         _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).expect("a folder");
         set_up(&folder);
         let path = folder.join("rules.yaml");
         let arguments = [&["run", "--workers", "2", path.to_str().expect("UTF-8")], more].concat();
-        let mut program = Program::start(&mut tidegate(&arguments));
+        let mut program = Program::start(tidegate(&arguments).envs(variables.iter().copied()));
         let address = crate::support::process::address(&mut program.stderr, "listening on http://");
         let admin = crate::support::process::address(&mut program.stderr, "admin on http://");
         Self { program, folder, address, admin }
@@ -54,11 +64,11 @@ impl Watched {
         Self::start(name, |folder| fs::write(folder.join("rules.yaml"), rules(1)).expect("written"), &[])
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
-    fn write(&self, text: &str) {
+    pub(super) fn write(&self, text: &str) {
         fs::write(self.path("rules.yaml"), text).expect("written");
     }
 
@@ -66,7 +76,7 @@ impl Watched {
         get(&mut Raw::connect(self.admin).await, path, "").await
     }
 
-    async fn config(&self) -> serde_json::Value {
+    pub(super) async fn config(&self) -> serde_json::Value {
         let request = "GET /api/v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let config = Raw::connect(self.admin).await.ask(request).await.text();
         serde_json::from_str(&config).expect("JSON")
@@ -74,7 +84,7 @@ impl Watched {
 
     /// Waits until the configuration meets a condition.
     #[track_caller]
-    fn until(
+    pub(super) fn until(
         &self,
         what: &str,
         condition: impl Fn(&serde_json::Value) -> bool,
@@ -94,11 +104,11 @@ impl Watched {
     }
 
     #[track_caller]
-    fn until_rate(&self, rate: u32) -> impl Future<Output = serde_json::Value> {
+    pub(super) fn until_rate(&self, rate: u32) -> impl Future<Output = serde_json::Value> {
         self.until("a rate", move |config| config["routes"][0]["limits"][0]["rate"] == rate)
     }
 
-    async fn metric(&self, series: &str) -> String {
+    pub(super) async fn metric(&self, series: &str) -> String {
         let text = self.admin_get("/metrics").await.text();
         let line = text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
         line.unwrap_or_default().to_owned()

@@ -7,6 +7,7 @@ mod requests;
 mod rules;
 mod store;
 mod upstreams;
+mod values;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

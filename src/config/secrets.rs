@@ -1,0 +1,102 @@
+//! Texts that come from files. They are masked wherever the configuration is shown.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Texts of the configuration that come from files, in lowercase: parts of the configuration are shown in lowercase.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(crate) struct Secrets {
+    /// The longest text first, so that no part of it remains.
+    texts: Vec<String>,
+}
+
+/// The replacement for a secret.
+const MASK: &str = "***";
+
+/// Shorter texts are masked only where they are the whole value, since they are parts of many words.
+const MIN_PART: usize = 4;
+
+impl Secrets {
+    /// Adds a text.
+    pub(super) fn add(&mut self, text: &str) {
+        let text = text.trim().to_ascii_lowercase();
+        if !text.is_empty() && !self.texts.contains(&text) {
+            let place = self.texts.partition_point(|other| other.len() >= text.len());
+            self.texts.insert(place, text);
+        }
+    }
+
+    /// Replaces the secrets in a text.
+    pub(crate) fn mask<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        // Lowercase ASCII letters have the same positions.
+        let mut lowercase = text.to_ascii_lowercase();
+        if self.texts.iter().any(|secret| secret == lowercase.trim()) {
+            return MASK.into();
+        }
+        let mut masked = Cow::Borrowed(text);
+        for secret in self.texts.iter().filter(|secret| secret.len() >= MIN_PART) {
+            let mut start = 0;
+            while let Some(found) = lowercase[start..].find(secret.as_str()) {
+                let range = start + found..start + found + secret.len();
+                masked.to_mut().replace_range(range.clone(), MASK);
+                lowercase.replace_range(range, MASK);
+                start += found + MASK.len();
+            }
+        }
+        masked
+    }
+
+    /// Replaces the secrets in the texts of a JSON document. Keys stay: they are no values of the rule file.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn mask_json(&self, value: &mut serde_json::Value) {
+        use serde_json::Value;
+        match value {
+            _ if self.texts.is_empty() => {}
+            Value::String(text) => *text = self.mask(text).into_owned(),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json(item)),
+            Value::Object(entries) => entries.values_mut().for_each(|entry| self.mask_json(entry)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({})", self.texts.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secrets(texts: &[&str]) -> Secrets {
+        let mut secrets = Secrets::default();
+        texts.iter().for_each(|text| secrets.add(text));
+        secrets
+    }
+
+    #[test]
+    fn secret_is_masked_in_any_case_and_place() {
+        let secrets = secrets(&["Hunter2\n", "abc", "hunter2-long", "***hunter"]);
+        for (text, masked) in [
+            ("HUNTER2", "***"),
+            (" abc ", "***"),
+            ("abcd", "abcd"),
+            ("é hunter2, hunter2-LONG.", "é ***, ***."),
+            ("", ""),
+        ] {
+            assert_eq!(secrets.mask(text), masked, "{text}");
+        }
+        assert_eq!(format!("{secrets:?}"), "Secrets(4)");
+    }
+
+    #[test]
+    #[cfg(feature = "gateway")]
+    fn texts_of_json_are_masked() {
+        let mut json = serde_json::json!({ "hunter2": ["x hunter2", 5, null, { "a": "hunter2" }] });
+        secrets(&["hunter2"]).mask_json(&mut json);
+        assert_eq!(json, serde_json::json!({ "hunter2": ["x ***", 5, null, { "a": "***" }] }));
+        assert_eq!(secrets(&[]).mask("x"), "x");
+    }
+}
