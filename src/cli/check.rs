@@ -29,7 +29,7 @@ pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
     match config {
         Ok(config) => {
             for warning in config.warnings.iter() {
-                writeln!(out, "{file}:{warning}")?;
+                writeln!(out, "{}", warning.in_file(&file))?;
             }
             writeln!(out, "{file}: no errors")?;
             Ok(0)

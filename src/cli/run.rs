@@ -54,7 +54,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Err(error) => return report_failure(&error),
     };
     for warning in &config.warnings {
-        tracing::warn!("{file}:{warning}");
+        tracing::warn!("{}", warning.in_file(file));
     }
     let (runtime, mut signals) = match Signals::install() {
         Ok(installed) => installed,

@@ -3,16 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::problem::{Location, Problems};
+use super::problem::Problems;
 use super::referenced_files::ReferencedFiles;
 use super::sources::SourceFiles;
+use super::text::MAX_READ;
 use super::{Config, Purpose, Source, check};
-
-/// The largest size of a rule file, in bytes.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
-
-/// One byte more shows that a file is too large.
-const MAX_READ: u64 = MAX_BYTES as u64 + 1;
 
 /// The most times that files are read because one of them changes. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
@@ -81,32 +76,8 @@ fn parse(
     sources: &mut SourceFiles,
 ) -> Result<Config, ConfigLoadError> {
     let bytes = bytes.map_err(|source| ConfigLoadError::Unreadable { path: path.to_owned(), source })?;
-    let config = decode(bytes).and_then(|text| check::check(&text, source, sources));
-    config.map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
-}
-
-/// Returns the error for a file that is too large.
-pub(super) fn too_large() -> Problems {
-    let mut problems = Problems::default();
-    let message = format!("the file is larger than {MAX_BYTES} bytes (1 MiB)");
-    problems.add(Location::START, message, "combine routes with `{segment}`, `/**` and `*.host`");
-    problems
-}
-
-fn decode(bytes: Vec<u8>) -> Result<String, Problems> {
-    if bytes.len() > MAX_BYTES {
-        return Err(too_large());
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let valid = error.utf8_error().valid_up_to();
-        let before = String::from_utf8_lossy(&error.as_bytes()[..valid]);
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-        let byte = error.as_bytes().get(valid).copied().unwrap_or_default();
-        let mut problems = Problems::default();
-        problems.add(Location { line, column }, format!("byte 0x{byte:02x} is not UTF-8"), "save the file as UTF-8");
-        problems
-    })
+    check::check(bytes, source, sources)
+        .map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
 // === impl RuleFile ===

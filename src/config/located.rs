@@ -50,8 +50,10 @@ impl Located<Yaml> {
 
     /// Returns the map from which serde creates a [`Located`] value of the key's type.
     pub(super) fn into_yaml(self) -> Yaml {
-        let location = |Location { line, column }: Location| {
-            Yaml::Mapping(Mapping::from_iter([("line".into(), line.into()), ("column".into(), column.into())]))
+        let location = |Location { file, line, column }: Location| {
+            let numbers: [(Yaml, Yaml); 3] =
+                [("file".into(), file.into()), ("line".into(), line.into()), ("column".into(), column.into())];
+            Yaml::Mapping(Mapping::from_iter(numbers))
         };
         let key = self.key.map_or(Yaml::Null, location);
         let value = self.value.unwrap_or_default();

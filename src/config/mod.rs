@@ -1,6 +1,6 @@
 //! Parses and validates rule files. Reports all errors of a file at once.
 //!
-//! A file passes four steps. `tree` parses the YAML text, keeps the location of each value, and replaces `placeholders`. `shape` validates the
+//! A file passes four steps. `tree` parses the YAML text, keeps the location of each value, and replaces `placeholders`; `include` adds other files. `shape` validates the
 //! values against the descriptions of the keys in `file`. serde deserializes the valid values, with their locations, into
 //! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
 //! continues with the remaining values. `reference` generates the documentation of the keys.
@@ -11,6 +11,7 @@ pub(crate) mod dashboard;
 #[cfg(feature = "gateway")]
 pub(crate) mod diff;
 mod file;
+mod include;
 mod key_value;
 mod keys;
 mod listen;
@@ -28,6 +29,7 @@ mod sources;
 pub(crate) mod suggest;
 #[cfg(test)]
 mod tests;
+mod text;
 #[cfg(feature = "gateway")]
 mod tokens;
 mod tree;
@@ -90,6 +92,8 @@ pub struct Config {
     pub(crate) store: StoreSettings,
     /// The upstreams by name.
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
+    /// The included files.
+    pub(crate) included: Vec<String>,
     /// Routes with their limits, and the rules for clients and requests.
     pub(crate) rules: Rules,
     /// The texts that come from files, which are masked wherever the configuration is shown.
@@ -161,10 +165,7 @@ impl Config {
     }
 
     fn read(text: &str, source: Source<'_>) -> Result<Self, Problems> {
-        if text.len() > load::MAX_BYTES {
-            return Err(load::too_large());
-        }
-        check::check(text, source, &mut SourceFiles::default())
+        check::check(text.into(), source, &mut SourceFiles::default())
     }
 }
 

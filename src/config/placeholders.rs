@@ -48,6 +48,16 @@ impl<'p> Placeholders<'p> {
         Self { files, sources, values: HashMap::new(), left: MAX_TOTAL }
     }
 
+    /// Returns the paths of the rule file.
+    pub(super) fn files(&self) -> ReferencedFiles<'p> {
+        self.files
+    }
+
+    /// Returns the files that are read.
+    pub(super) fn sources(&mut self) -> &mut SourceFiles {
+        self.sources
+    }
+
     /// Replaces the placeholders of a scalar. Returns `None` if the text contains no dollar sign.
     ///
     /// # Errors
@@ -181,6 +191,7 @@ fn placeholder(body: &str) -> Result<Part<'_>, &'static str> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::problem::Problem;
     use super::*;
 
     /// Replaces the placeholders of a quoted scalar. Returns the errors otherwise.
@@ -190,9 +201,7 @@ mod tests {
         match placeholders.replace(text, true, Location::START, &mut problems) {
             None => Ok(Scalar::quoted(text.to_owned())),
             Some(Ok(scalar)) => Ok(scalar),
-            Some(Err(Reported { .. })) => {
-                Err(problems.iter().map(|problem| problem.message()).collect::<Vec<_>>().join("; "))
-            }
+            Some(Err(Reported { .. })) => Err(problems.iter().map(Problem::message).collect::<Vec<_>>().join("; ")),
         }
     }
 

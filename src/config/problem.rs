@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::secrets::Secrets;
 
@@ -11,17 +12,28 @@ use super::secrets::Secrets;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     location: Location,
+    /// The included file, or `None` for the rule file.
+    file: Option<Arc<str>>,
     /// Borrowed if it contains no values of the file.
     message: Cow<'static, str>,
     help: Cow<'static, str>,
 }
 
-/// All errors of a rule file, in the order of their locations.
+/// All errors of a rule file and its included files, in the order of their locations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems {
+    /// The rule file, and the included files.
+    files: Vec<Arc<str>>,
     errors: BTreeSet<Problem>,
     /// Valid values that are probably not intended.
     warnings: BTreeSet<Problem>,
+    /// Boxed, so that an error is small.
+    notes: Box<Notes>,
+}
+
+/// Locations and texts that decide how errors are reported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Notes {
     /// Keys that were reported as misspelt, with the locations of their maps.
     misspelt: BTreeSet<(Location, &'static str)>,
     /// The locations of maps with a merge key, which may add any keys.
@@ -35,6 +47,8 @@ pub struct Problems {
 /// A position in the file. Lines and columns start at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub(crate) struct Location {
+    /// The number of the file: 0 for the rule file, and more for an included file.
+    pub(crate) file: u16,
     pub(crate) line: usize,
     pub(crate) column: usize,
 }
@@ -56,7 +70,12 @@ const MAX_QUOTED: usize = 80;
 
 impl Location {
     /// The location of errors that concern the whole file.
-    pub(crate) const START: Location = Location { line: 1, column: 1 };
+    pub(crate) const START: Location = Location::start_of(0);
+
+    /// Returns the location of errors that concern a whole file.
+    pub(crate) const fn start_of(file: u16) -> Self {
+        Self { file, line: 1, column: 1 }
+    }
 }
 
 // === impl Problem ===
@@ -70,6 +89,16 @@ impl Problem {
     /// Returns the column in characters, starting at 1.
     pub fn column(&self) -> usize {
         self.location.column
+    }
+
+    /// Returns the included file with the problem, or `None` for the rule file.
+    pub(crate) fn file(&self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    /// Displays the problem with its file, which is `main` unless an included file has the problem.
+    pub(crate) fn in_file(&self, main: &impl fmt::Display) -> String {
+        if self.file.is_some() { self.to_string() } else { format!("{main}:{self}") }
     }
 
     /// Returns the message with the value. It contains no secrets.
@@ -106,10 +135,40 @@ impl Problems {
         ProblemReport(self, Some(file))
     }
 
+    /// Adds the rule file, or an included file. Returns its number.
+    pub(super) fn add_file(&mut self, path: &Path) -> u16 {
+        let number = u16::try_from(self.files.len()).unwrap_or(u16::MAX);
+        self.files.push(path.to_string_lossy().into());
+        number
+    }
+
+    /// Returns the name of the file with this location.
+    pub(super) fn file_of(&self, location: Location) -> Arc<str> {
+        self.files.get(usize::from(location.file)).cloned().unwrap_or_else(|| "".into())
+    }
+
+    /// Returns the names of the included files.
+    pub(super) fn included(&self) -> Vec<String> {
+        self.files.iter().skip(1).map(ToString::to_string).collect()
+    }
+
+    fn included_file(&self, location: Location) -> Option<Arc<str>> {
+        (location.file > 0).then(|| self.file_of(location))
+    }
+
+    /// Describes a location for a message about another location.
+    pub(super) fn place(&self, location: Location, other: Location) -> String {
+        match location.file == other.file {
+            true => format!("on line {}", location.line),
+            false => format!("on line {} of {}", location.line, quote(&self.file_of(location))),
+        }
+    }
+
     /// Adds a warning. The file is still accepted.
     pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<Cow<'static, str>>) {
         let message = format!("warning: {message}").into();
-        self.warnings.insert(Problem { location, message, help: help.into() });
+        let file = self.included_file(location);
+        self.warnings.insert(Problem { location, file, message, help: help.into() });
     }
 
     /// Removes and returns the warnings.
@@ -124,18 +183,19 @@ impl Problems {
         message: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
     ) -> Reported {
-        self.errors.insert(Problem { location, message: message.into(), help: help.into() });
+        let file = self.included_file(location);
+        self.errors.insert(Problem { location, file, message: message.into(), help: help.into() });
         Reported(())
     }
 
     /// Records that a key of the map at this location is misspelt, which has been reported.
     pub(crate) fn note_misspelt(&mut self, map: Location, key: &'static str) {
-        self.misspelt.insert((map, key));
+        self.notes.misspelt.insert((map, key));
     }
 
     /// Records that the map at this location has a merge key, which has been reported.
     pub(crate) fn note_merged(&mut self, map: Location) {
-        self.merged.insert(map);
+        self.notes.merged.insert(map);
     }
 
     /// Reports that the map at this location lacks a key, unless the key was reported as misspelt or may be merged.
@@ -146,7 +206,7 @@ impl Problems {
         message: String,
         help: impl Into<Cow<'static, str>>,
     ) -> Reported {
-        match self.misspelt.contains(&(map, key)) || self.merged.contains(&map) {
+        match self.notes.misspelt.contains(&(map, key)) || self.notes.merged.contains(&map) {
             true => Reported(()),
             false => self.add(map, message, help),
         }
@@ -154,34 +214,32 @@ impl Problems {
 
     /// Records that the value at this location comes from a file.
     pub(super) fn note_secret_at(&mut self, location: Location) {
-        self.secret_places.insert(location);
+        self.notes.secret_places.insert(location);
     }
 
     /// Records texts that come from files.
     pub(super) fn add_secrets(&mut self, texts: &[String]) {
-        texts.iter().for_each(|text| self.secrets.add(text));
+        texts.iter().for_each(|text| self.notes.secrets.add(text));
     }
 
     /// Returns the texts that come from files.
     pub(super) fn secrets(&self) -> &Secrets {
-        &self.secrets
+        &self.notes.secrets
     }
 
     /// Masks values that come from files. `is_public` returns `true` for fixed words, such as keys.
     pub(super) fn mask(&mut self, is_public: impl Fn(&str) -> bool) {
-        let Self { errors, warnings, secret_places, secrets, .. } = self;
+        let Self { errors, warnings, notes, .. } = self;
         let mask = |text: Cow<'static, str>, location| match text {
-            Cow::Owned(text) if secret_places.contains(&location) => {
-                secrets.mask(&mask_quoted(&text, &is_public)).into_owned().into()
+            Cow::Owned(text) if notes.secret_places.contains(&location) => {
+                notes.secrets.mask(&mask_quoted(&text, &is_public)).into_owned().into()
             }
-            Cow::Owned(text) => secrets.mask(&text).into_owned().into(),
+            Cow::Owned(text) => notes.secrets.mask(&text).into_owned().into(),
             Cow::Borrowed(text) => text.into(),
         };
         for problems in [errors, warnings] {
-            let masked = std::mem::take(problems).into_iter().map(|Problem { location, message, help }| Problem {
-                location,
-                message: mask(message, location),
-                help: mask(help, location),
+            let masked = std::mem::take(problems).into_iter().map(|Problem { location, file, message, help }| {
+                Problem { location, file, message: mask(message, location), help: mask(help, location) }
             });
             *problems = masked.collect();
         }
@@ -204,7 +262,8 @@ impl Problems {
 /// Displays `LINE:COLUMN: message` and a line of help.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { location, message, help } = self;
+        let Self { location, file, message, help } = self;
+        file.as_ref().map_or(Ok(()), |file| write!(f, "{file}:"))?;
         write!(f, "{}:{}: {message}\n  help: {help}", location.line, location.column)
     }
 }
@@ -220,10 +279,10 @@ impl std::error::Error for Problems {}
 impl fmt::Display for ProblemReport<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in self.0.errors.iter().chain(&self.0.warnings) {
-            if let Some(file) = self.1 {
-                write!(f, "{}:", file.display())?;
+            match self.1 {
+                Some(file) => writeln!(f, "{}", problem.in_file(&file.display()))?,
+                None => writeln!(f, "{problem}")?,
             }
-            writeln!(f, "{problem}")?;
         }
         match self.0.len() {
             1 => f.write_str("1 error"),
@@ -284,7 +343,7 @@ mod tests {
     #[test]
     fn errors_are_sorted_by_location_without_duplicates() {
         let mut problems = Problems::default();
-        let location = |line, column| Location { line, column };
+        let location = |line, column| Location { file: 0, line, column };
         problems.add(location(10, 1), "third", "c");
         problems.add(location(9, 20), "second", "b");
         problems.add(location(9, 3), "first", "a");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hash;
@@ -35,6 +36,10 @@ impl SourceFiles {
         self.record(path);
         let mut bytes = Vec::new();
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        // The name is part of messages and of the locations of limits.
+        if !self.hashes.is_empty() {
+            self.record_text(path.as_os_str().as_bytes());
+        }
         self.record_text(&bytes);
         Ok(bytes)
     }

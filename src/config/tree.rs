@@ -21,6 +21,7 @@ pub(crate) const MAX_VALUES: usize = 250_000;
 
 /// Builds the tree from the events of the parser.
 struct Builder<'p, 'f> {
+    file: u16,
     open: Vec<Open>,
     anchors: HashMap<usize, Rc<Anchor>>,
     values: usize,
@@ -55,21 +56,26 @@ struct Anchor {
     depth: usize,
 }
 
-/// Parses the single document of `text`.
+/// Parses the single document of `text`, which is in the file with this number.
 ///
 /// # Errors
 /// Fails if the text has no usable tree. Other errors are only added to `problems`.
-pub(super) fn read(text: &str, placeholders: &mut Placeholders<'_>, problems: &mut Problems) -> Result<Node, Reported> {
+pub(super) fn read(
+    text: &str,
+    file: u16,
+    placeholders: &mut Placeholders<'_>,
+    problems: &mut Problems,
+) -> Result<Node, Reported> {
     // A byte order mark must not count as a column.
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut builder =
-        Builder { open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, placeholders, problems };
+        Builder { file, open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, placeholders, problems };
     while let Some(event) = parser.next_event() {
         match event {
             Ok((event, span)) => builder.event(event, span)?,
             Err(error) => {
                 return Err(builder.problems.add(
-                    location(*error.marker()),
+                    location(*error.marker(), file),
                     format!("not YAML: {}", error.info()),
                     syntax_help(error.info()),
                 ));
@@ -79,7 +85,11 @@ pub(super) fn read(text: &str, placeholders: &mut Placeholders<'_>, problems: &m
     let empty = |node: &Node| matches!(&node.value, Value::Scalar(scalar) if scalar.is_null());
     match builder.root {
         Some(root) if !empty(&root) => Ok(root),
-        _ => Err(builder.problems.add(Location::START, "the file is empty", "a rule file has at least `routes`")),
+        _ => Err(builder.problems.add(
+            Location::start_of(file),
+            "the file is empty",
+            "a rule file has at least `routes`",
+        )),
     }
 }
 
@@ -93,15 +103,15 @@ fn syntax_help(error: &str) -> &'static str {
     }
 }
 
-fn location(marker: Marker) -> Location {
-    Location { line: marker.line().max(1), column: marker.col() + 1 }
+fn location(marker: Marker, file: u16) -> Location {
+    Location { file, line: marker.line().max(1), column: marker.col() + 1 }
 }
 
 // === impl Builder ===
 
 impl Builder<'_, '_> {
     fn event(&mut self, event: Event<'_>, span: Span) -> Result<(), Reported> {
-        let location = location(span.start);
+        let location = location(span.start, self.file);
         match event {
             Event::DocumentStart(_) if self.root.is_some() => {
                 return Err(self.problems.add(

@@ -151,7 +151,7 @@ impl FileReloader {
         }
         let config = config?;
         for warning in &config.warnings {
-            tracing::warn!("{file}:{warning}");
+            tracing::warn!("{}", warning.in_file(file));
         }
         reloader.reload(config).map(|report| hash.map(|hash| (report, hash)))
     }
@@ -192,7 +192,7 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
     match error {
         ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
             let problem = |problem: &crate::config::Problem| ConfigProblem {
-                file: file.clone(),
+                file: problem.file().unwrap_or(&file).to_owned(),
                 line: Some(problem.line()),
                 column: Some(problem.column()),
                 message: problem.message().to_owned(),

@@ -88,7 +88,11 @@ impl Running {
         let needs_restart = self.keep_fixed_settings(&mut config);
         let diff = ConfigDiff::new(&self.config, &config);
         // Equal rules can be at other lines of the file, which operators see.
-        if diff.is_empty() && self.config.warnings == config.warnings && self.config.rules == config.rules {
+        if diff.is_empty()
+            && self.config.warnings == config.warnings
+            && self.config.rules == config.rules
+            && self.config.secrets == config.secrets
+        {
             return Ok(ReloadReport { diff, needs_restart });
         }
         let config = Arc::new(config);

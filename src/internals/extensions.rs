@@ -164,6 +164,7 @@ impl ConfigInternals for Config {
             buckets,
             store,
             upstreams,
+            included: _,
             rules,
             secrets: _,
             warnings: _,

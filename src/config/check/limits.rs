@@ -20,13 +20,8 @@ const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `coo
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
-/// Converts the limits of a route in the rule file `file`. `prefix` is that of limiter names.
-pub(super) fn limits(
-    route: &file::Route,
-    file: &Arc<str>,
-    prefix: &str,
-    problems: &mut Problems,
-) -> Checked<Vec<Limit>> {
+/// Converts the limits of a route. `prefix` is that of limiter names.
+pub(super) fn limits(route: &file::Route, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
     let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
     duplicates(written.iter().filter_map(|limit| Some(&limit.get()?.name)), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
@@ -37,7 +32,7 @@ pub(super) fn limits(
             limits.push(Err(problems.reported(located.location)));
             continue;
         };
-        let limit = limit(keys, located, &group, file, problems);
+        let limit = limit(keys, located, &group, problems);
         let other_names = written.iter().filter_map(|limit| limit.get()?.name.get()).map(String::as_str);
         let candidate = candidate::candidate(keys, &limit, other_names, problems);
         limits.push(limit);
@@ -55,7 +50,6 @@ fn limit(
     written: &file::Limit,
     located: &Located<file::Limit>,
     group: &str,
-    file: &Arc<str>,
     problems: &mut Problems,
 ) -> Checked<Limit> {
     let permits = cost::cost(written, problems);
@@ -80,7 +74,7 @@ fn limit(
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         shadow: shadow?.copied().unwrap_or_default(),
-        location: LimitLocation { file: Arc::clone(file), line: located.location.line },
+        location: LimitLocation { file: problems.file_of(located.location), line: located.location.line },
     })
 }
 

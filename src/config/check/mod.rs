@@ -30,24 +30,26 @@ mod upstreams;
 mod windows;
 
 use std::fmt::Display;
-use std::sync::Arc;
 
 use ipnet::IpNet;
 
 use super::file::File;
+use super::include::include;
 use super::located::Located;
 use super::placeholders::Placeholders;
 use super::problem::{Checked, Location, Problems, Reported, quote};
 use super::secrets::Secrets;
 use super::sources::SourceFiles;
+use super::text::decode;
 use super::{Config, Source, shape, tree};
 use crate::client::AddressRules;
 use crate::rules::Rules;
 
 /// Parses, validates and converts a rule file.
-pub(super) fn check(text: &str, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
+pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
     let mut problems = Problems::default();
-    let checked = run_steps(text, source, sources, &mut problems);
+    problems.add_file(source.name);
+    let checked = run_steps(bytes, source, sources, &mut problems);
     problems.mask(shape::is_fixed_word);
     match checked {
         Ok(config) if problems.is_empty() => {
@@ -57,8 +59,16 @@ pub(super) fn check(text: &str, source: Source<'_>, sources: &mut SourceFiles) -
     }
 }
 
-fn run_steps(text: &str, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Config> {
-    let root = tree::read(text, &mut Placeholders::new(source.files, sources), problems)?;
+fn run_steps(
+    bytes: Vec<u8>,
+    source: Source<'_>,
+    sources: &mut SourceFiles,
+    problems: &mut Problems,
+) -> Checked<Config> {
+    let text = decode(bytes, 0, problems)?;
+    let mut placeholders = Placeholders::new(source.files, sources);
+    let mut root = tree::read(&text, 0, &mut placeholders, problems)?;
+    include(&mut root, source.name, &mut placeholders, problems);
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
     let file: File = serde_yaml::from_value(valid).map_err(|_| problems.reported(root.location))?;
@@ -66,7 +76,7 @@ fn run_steps(text: &str, source: Source<'_>, sources: &mut SourceFiles, problems
 }
 
 fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let Source { purpose, files, name } = source;
+    let Source { purpose, files, name: _ } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
     let admin = admin::address(file, problems);
@@ -84,8 +94,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let requests = requests::requests(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
-    let name = Arc::from(name.to_string_lossy());
-    let context = routes::RouteContext { purpose, file: &name, prefix, is_cluster, requests: requests.ok() };
+    let context = routes::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
     let routes = routes::routes(file, context, problems);
     redisson::check(file, &store, problems);
     let fields = fields::fields(file, problems);
@@ -93,6 +102,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
         fields::FieldCheck { fields, has_trusted_proxies, purpose }.check(file, problems);
     }
+    let is_included = file.include.optional(problems).map(drop);
     let listen = listen?;
     let rules = Rules { requests: requests?, addresses: addresses?, fields: fields?, routes: routes? };
     Ok(Config {
@@ -106,6 +116,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         buckets: buckets?,
         store: store?,
         upstreams: upstreams?,
+        included: is_included.map(|()| problems.included())?,
         rules,
         secrets: Secrets::default(),
         warnings: Vec::new(),

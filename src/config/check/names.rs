@@ -12,7 +12,7 @@ pub(super) fn duplicates<'f>(names: impl Iterator<Item = &'f Located<String>>, w
         let Some(name) = written.get() else { continue };
         match seen.get(name.as_str()) {
             Some(first) => {
-                let message = format!("{what} {} is already on line {}", quote(name), first.line);
+                let message = format!("{what} {} is already {}", quote(name), problems.place(*first, written.location));
                 written.report(message, format!("give each {what} its own name"), problems);
             }
             None => drop(seen.insert(name, written.location)),

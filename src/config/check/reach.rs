@@ -23,10 +23,8 @@ pub(super) fn check(routes: &[NamedMatcher<'_>], problems: &mut Problems) {
             earlier.filter(|index| routes[**index].0.covers(matcher)).min().map(|index| &routes[*index])
         {
             let (name, first) = (quote(name), quote(first));
-            let message = format!(
-                "route {name} is unreachable: route {first} on line {} matches all its requests",
-                first_location.line
-            );
+            let place = problems.place(*first_location, *location);
+            let message = format!("route {name} is unreachable: route {first} {place} matches all its requests");
             problems.add(*location, message, format!("move it above {first}, or narrow {first}"));
         }
         by_key.entry((host, segment)).or_default().push(index);
@@ -56,7 +54,7 @@ mod tests {
     proptest! {
         #[test]
         fn lookup_keys_find_the_same_as_all_pairs(matchers in prop::collection::vec(matcher(), 0..12)) {
-            let name = |(index, matcher)| (matcher, "route", Location { line: index + 1, column: 1 });
+            let name = |(index, matcher)| (matcher, "route", Location { file: 0, line: index + 1, column: 1 });
             let routes: Vec<_> = matchers.into_iter().enumerate().map(name).collect();
             let mut problems = Problems::default();
             check(&routes, &mut problems);

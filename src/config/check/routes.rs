@@ -18,8 +18,6 @@ use crate::upstream::settings::Protocol;
 #[derive(Clone, Copy)]
 pub(super) struct RouteContext<'f> {
     pub(super) purpose: Purpose,
-    /// The name of the rule file.
-    pub(super) file: &'f Arc<str>,
     /// The prefix of limiter names.
     pub(super) prefix: &'f str,
     /// Whether the store is a Redis Cluster.
@@ -44,7 +42,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let upstream = upstream(written, file, context, problems);
-        let limits = limits::limits(written, context.file, context.prefix, problems);
+        let limits = limits::limits(written, context.prefix, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(written, problems).and(limits),

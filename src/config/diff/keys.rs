@@ -122,6 +122,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         buckets => "metrics",
         store => "store",
         upstreams => "",
+        included => "",
         rules => "",
         secrets => "",
         warnings => "",

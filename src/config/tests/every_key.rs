@@ -17,7 +17,7 @@ type Keys = BTreeSet<(&'static str, &'static str)>;
 fn read(text: &str, problems: &mut Problems) -> Node {
     let mut sources = SourceFiles::default();
     let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
-    tree::read(text, &mut placeholders, problems).expect("a tree")
+    tree::read(text, 0, &mut placeholders, problems).expect("a tree")
 }
 
 /// Adds the keys in the value of a key of this kind.

@@ -18,7 +18,7 @@ pub(super) struct Watched {
     pub(super) program: Program,
     folder: PathBuf,
     pub(super) address: SocketAddr,
-    admin: SocketAddr,
+    pub(super) admin: SocketAddr,
 }
 
 fn rules(rate: u32) -> String {

@@ -1,6 +1,7 @@
 //! Reloads of a running gateway: what changes, and what is kept.
 
 mod file;
+mod include;
 mod listeners;
 mod load;
 mod requests;

@@ -32,7 +32,7 @@ async fn changed_value_is_reloaded_and_never_shown() {
     };
     let mut watched = Watched::start_with("values", set_up, &[], &[("TIDEGATE_TEST_ADMIN", "127.0.0.1:0")]);
     let config = watched.until_rate(7).await;
-    assert!(config["access_log"].as_str().expect("a path").ends_with("/***"), "{config}");
+    assert!(config["access_log"].to_string().contains("/***\""), "{config}");
     assert_eq!(config["routes"][0]["limits"][0]["interval_ms"], 3_600_000);
 
     let mut client = Raw::connect(watched.address).await;
