@@ -4,6 +4,7 @@ mod check;
 mod demo;
 mod diff;
 mod explain;
+mod generate;
 mod handover_session;
 mod logging;
 mod notify;
@@ -19,7 +20,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::logging::{LogFilter, LogFormat};
 use crate::config::RuleFile;
@@ -68,6 +69,12 @@ enum Command {
     Adjust(operate::AdjustArgs),
     /// List the overrides that `ban`, `exempt` and `adjust` made, or remove one
     Overrides(operate::OverridesArgs),
+    /// Print the JSON Schema of the rule file, for editors
+    Schema,
+    /// Print a script that completes arguments in a shell
+    Completions(generate::CompletionsArgs),
+    /// Print a manual page
+    Man(generate::ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -150,6 +157,9 @@ pub fn main() -> ExitCode {
         Some(Command::Overrides(args)) => with_output(|out, errors| operate::overrides(&args, out, errors)),
         Some(Command::Diff(args)) => with_output(|out, errors| diff::diff(&args, out, errors)),
         Some(Command::Reload(args)) => with_output(|out, errors| reload::reload(&args, out, errors)),
+        Some(Command::Schema) => with_output(|out, _| generate::schema(out)),
+        Some(Command::Completions(args)) => with_output(|out, _| generate::completions(&args, Cli::command(), out)),
+        Some(Command::Man(args)) => with_output(|out, errors| generate::man(&args, Cli::command(), out, errors)),
         Some(Command::Check(args)) => check::check(args, &mut io::stdout().lock()).unwrap_or(2),
     };
     ExitCode::from(code)

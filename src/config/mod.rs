@@ -23,6 +23,8 @@ mod problem;
 mod reference;
 mod referenced_files;
 mod scalar;
+#[cfg(feature = "gateway")]
+mod schema;
 mod secrets;
 mod shape;
 mod sources;
@@ -55,6 +57,8 @@ pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
 pub use self::reference::reference;
 use self::referenced_files::ReferencedFiles;
+#[cfg(feature = "gateway")]
+pub(crate) use self::schema::schema;
 use self::secrets::Secrets;
 #[cfg(feature = "gateway")]
 pub(crate) use self::sources::SourceFiles;

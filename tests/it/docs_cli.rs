@@ -12,6 +12,18 @@ The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 c
 
 Exit codes: 0 yes; 1 no: `check` finds errors, `diff` finds changes, `explain` finds that the request is rejected before its
 limits, or the gateway says no; 2 could not answer. An environment variable applies if its option is absent.
+
+The program writes its completions, its manual pages and the schema of the rule file:
+
+```
+tidegate completions bash > /etc/bash_completion.d/tidegate
+tidegate man > /usr/local/share/man/man1/tidegate.1
+tidegate man run > /usr/local/share/man/man1/tidegate-run.1
+tidegate schema > tidegate.schema.json
+```
+
+Editors with the YAML language server check and complete a rule file whose first line is
+`# yaml-language-server: $schema=tidegate.schema.json`.
 ";
 
 #[test]

@@ -30,6 +30,7 @@ mod fields;
 mod forward;
 mod functions;
 mod gateway;
+mod generated;
 mod ha;
 mod handover;
 mod handover_outage;

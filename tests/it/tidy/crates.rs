@@ -25,6 +25,8 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("utoipa", 5, "only the admin API is described"),
     ("utoipa_axum", 5, "only the admin API is described"),
     ("clap", 6, "only the program has arguments"),
+    ("clap_complete", 6, "only the program has arguments"),
+    ("clap_mangen", 6, "only the program has arguments"),
     ("rustix", 6, "only the program asks for its resource limits"),
     ("listenfd", 6, "only the program inherits sockets"),
     ("tracing_subscriber", 6, "only the program configures logging"),
