@@ -155,7 +155,8 @@ impl BucketIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Quota;
+    use crate::limit::redisson::Sharing;
+    use crate::limit::{Mode, Quota};
 
     fn charge(limiter: &Arc<Limiter>, client: &str) -> Charge {
         let client = Some(ClientId::Value(client.as_bytes().into()));
