@@ -36,6 +36,7 @@
 
 mod active;
 mod builder;
+mod decide;
 #[cfg(feature = "gateway")]
 mod overrides;
 mod peer;
@@ -54,7 +55,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, Uri};
+use http::{Request, Response};
 use http_body_util::{Either, Full};
 use parking_lot::Mutex;
 use tower::{Layer, Service};
@@ -68,26 +69,21 @@ use self::peer::MissingPeerWarning;
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
 use self::quota::QuotaEndpoint;
+use self::record::RequestGuard;
 pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
-use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
-use self::request_id::X_REQUEST_ID;
-use crate::admission::{Admitted, Denial, Receipt, WaitQueues, admit, admit_unlimited, store_failure};
+use crate::admission::WaitQueues;
 use crate::boxed::boxed;
 use crate::config::Config;
 pub use crate::facts::TlsPeer;
-use crate::facts::{BadRequest, Facts};
-use crate::headers;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
-use crate::rules::{Charges, Rules};
+use crate::rules::Rules;
 pub(crate) use crate::ruleset::ForwardContext;
-use crate::ruleset::{RequestOrigin, RuleSet};
-use crate::sanitize::{FieldKinds, RequestContext};
+use crate::ruleset::RuleSet;
 use crate::store::Store;
 #[cfg(feature = "gateway")]
 use crate::store::transfer::StoreState;
-use crate::upgrade::{Offer, is_tunnel};
 #[cfg(feature = "gateway")]
 use crate::upstream::Upstreams;
 
@@ -342,117 +338,6 @@ impl LayerState {
         self.own_store.as_ref().unwrap_or_else(|| active.stores.of_worker(self.worker))
     }
 
-    /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
-    /// requests, it also sets the normalized path.
-    async fn decide<'r, B>(
-        &self,
-        active: &'r Active,
-        store: &Store,
-        request: &mut Request<B>,
-        record: &mut RequestRecord<'r>,
-    ) -> Result<Receipt, LocalResponse> {
-        let rules = &*active.rules;
-        let peer = peer::address(request.extensions());
-        let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
-        let peer_is_client = is_proxy && peer::is_client(request.extensions());
-        let trusted_peer = is_proxy && !peer_is_client;
-        if rules.assigns_request_ids() {
-            record.request_id = Some(Box::new(request_id::request_id(request.headers(), trusted_peer)));
-        }
-        let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
-        // The kinds of fields are only of use if the layer changes requests.
-        let (kinds, screened) = match self.options.changes_requests() {
-            true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
-            false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
-        };
-        let mut facts = match &screened {
-            None => rules.read(request, peer, self.options.next)?, // 400, 501
-            Some(screened) => rules.read_unnormalized(request, screened, peer)?,
-        };
-        facts.tls = peer::tls(request.extensions());
-        facts.key = peer::client_key(request.extensions());
-        facts.peer_is_client = peer_is_client;
-        if screened.is_none() && facts.is_for_server() {
-            return Err(LocalResponse::Options); // 204
-        }
-        record.record_facts(rules, &facts);
-        if let Some((route, compiled)) = rules.find_quota(&facts) {
-            record.route = Some((route, compiled));
-            let client = rules.client_network(&facts, trusted_peer);
-            // Boxed, so that other requests do not pay for its memory.
-            return Err(Box::pin(self.quotas.respond((rules, store), route, &facts, client)).await);
-        }
-        let found = match &screened {
-            None => rules.find(&facts),
-            Some(screened) => route_lookup::find(rules, request.uri(), &mut facts, screened.fault)
-                .inspect_err(|bad| self.count_bad_field(bad))?, // 400
-        };
-        let Some((route, compiled)) = found else {
-            let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
-            let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
-            let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
-            let target = self.target(request.uri(), &facts)?;
-            prepare_for_service(request, forward_context, target, record);
-            return Ok(Receipt::default());
-        };
-        record.route = Some((route, compiled));
-        let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
-        let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
-        if upgrade.is_none() && is_tunnel(request) {
-            return Err(LocalResponse::MethodNotImplemented); // 501
-        }
-        if route.is_too_long(&facts) {
-            self.metrics.rejected("max_body");
-            return Err(LocalResponse::BodyTooLong); // 413
-        }
-        if facts.peer.is_none() {
-            self.missing_peer_warning.log_once(&route.limits);
-        }
-        let charges = active.charges(store, route, &facts);
-        #[cfg(feature = "gateway")]
-        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
-        let charges = charges?; // 400, 403
-        record.start_decision(&charges, store);
-        let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
-        compiled.count(&charges, &admitted, |_one| {
-            #[cfg(feature = "gateway")]
-            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_one.index)) {
-                rejected.record(self.worker.unwrap_or(0), limit, _one.charge.client.as_ref(), store);
-            }
-        });
-        if let Some(error) = store_failure(&admitted) {
-            self.metrics.store_failed(error.cause());
-        }
-        record.record_client_key(&charges, store);
-        record.record_decision(&charges, &admitted);
-        let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
-        let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
-        let forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
-        let target = self.target(request.uri(), &facts)?;
-        prepare_for_service(request, forward_context, target, record);
-        Ok(Receipt::new(charges, status))
-    }
-
-    fn sanitize(
-        &self,
-        rules: &RuleSet,
-        headers: &mut HeaderMap,
-        context: RequestContext,
-    ) -> Result<FieldKinds, BadRequest> {
-        rules.sanitize(headers, context).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
-    }
-
-    fn count_bad_field(&self, bad: &BadRequest) {
-        if let BadRequest::BadField(field) = bad {
-            self.metrics.rejected(field.cause());
-        }
-    }
-
-    /// Returns the new target of the request, or `None` if it does not change.
-    fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
-        if self.options.changes_requests() { normal_target(uri, facts) } else { Ok(None) }
-    }
-
     /// Makes the response to a rejected request.
     fn reject<B>(
         &self,
@@ -465,18 +350,6 @@ impl LayerState {
     }
 }
 
-/// Returns the reason for a rejection by limits or the store.
-fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
-    match denial {
-        Denial::StoreFailed(_) => LocalResponse::StoreFailed,
-        Denial::Limited { status, wait } => {
-            let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
-            let violated = refused.map(|one| one.limit.name.as_str()).collect();
-            LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }
-        }
-    }
-}
-
 /// Makes the layer's own response to a rejected request. Reuses the allocations of the request's fields and extensions.
 fn make_response<B>(local_response: LocalResponse, request: &mut Request<B>) -> Response<Full<Bytes>> {
     let mut extensions = take(request.extensions_mut());
@@ -485,33 +358,4 @@ fn make_response<B>(local_response: LocalResponse, request: &mut Request<B>) -> 
     let mut response = local_response.into_response_to(request.method(), fields);
     *response.extensions_mut() = extensions;
     response
-}
-
-/// Inserts the context, the new target and the id into the request for the inner service.
-fn prepare_for_service<B>(
-    request: &mut Request<B>,
-    context: ForwardContext,
-    target: Option<Uri>,
-    record: &RequestRecord<'_>,
-) {
-    request.extensions_mut().insert(context);
-    if let Some(id) = &record.request_id {
-        request.headers_mut().insert(X_REQUEST_ID, (**id).clone());
-    }
-    if let Some(target) = target {
-        *request.uri_mut() = target;
-    }
-}
-
-/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched. Returns
-/// `None` if the path is normal already.
-fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
-    let path = facts.path.normalized();
-    if uri.path() == path {
-        return Ok(None);
-    }
-    let mut parts = uri.clone().into_parts();
-    let target = facts.query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    parts.path_and_query = Some(target.parse().map_err(|_| LocalResponse::Malformed)?);
-    Uri::from_parts(parts).map(Some).map_err(|_| LocalResponse::Malformed)
 }

@@ -17,8 +17,8 @@ The program writes its completions, its manual pages and the schema of the rule 
 
 ```
 tidegate completions bash > /etc/bash_completion.d/tidegate
-tidegate man > /usr/local/share/man/man1/tidegate.1
-tidegate man run > /usr/local/share/man/man1/tidegate-run.1
+tidegate man > ~/.local/share/man/man1/tidegate.1
+tidegate man run > ~/.local/share/man/man1/tidegate-run.1
 tidegate schema > tidegate.schema.json
 ```
 

@@ -49,7 +49,7 @@ async fn invalid_overrides_are_problems() {
     let body = json!({ "action": "ban", "target": address, "reason": "a" });
     let (status, problem) = admin.send("POST", "overrides", &authorized(), &body.to_string()).await;
     assert_eq!((status, problem["detail"].as_str().is_some_and(|detail| detail.contains("end"))), (400, true));
-    assert_eq!(admin.send("POST", "overrides", &authorized(), &" ".repeat(17 * 1024)).await.0, 413);
+    assert_eq!(admin.send("POST", "overrides", &authorized(), &" ".repeat(65 * 1024)).await.0, 413);
     assert_eq!(admin.api("GET", "overrides", "").await, (200, json!([])));
     assert_eq!(admin.api("GET", "audit", "").await.1, json!([]));
     assert_eq!(admin.change("overrides/none").await.0, 404);
