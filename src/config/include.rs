@@ -1,4 +1,4 @@
-//! Included files: their upstreams and routes are added to those of the rule file.
+//! Adds the upstreams and routes of included files to the rule file.
 //!
 //! The routes of included files follow the routes of the rule file, in the order of `include` and of the file names.
 

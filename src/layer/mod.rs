@@ -79,6 +79,7 @@ pub use crate::facts::TlsPeer;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::rules::Rules;
+#[cfg(feature = "gateway")]
 pub(crate) use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
 use crate::store::Store;

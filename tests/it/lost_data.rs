@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 
 use crate::support::gateway::TestGateway;
 use crate::support::overall;
-use crate::support::process::{Program, RuleFile};
+use crate::support::process::{Program, RuleFile, tidegate};
 use crate::support::proxy::FaultyProxy;
 use crate::support::redis::{RedisServer, free_port};
 use crate::support::wire::raw::Raw;
@@ -96,7 +96,8 @@ async fn eviction_policy_of_redis_is_logged_at_start() {
     let Some(redis) = RedisServer::start_with(None, &evicts) else { return };
     let text = format!("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n{}", rules(&store_at(redis.port)));
     let file = RuleFile::new("evicts", &text);
-    let (mut program, ..) = Program::run(&file, &[]);
+    // The gateway connects before it listens, so the line can be the first one.
+    let mut program = Program::start(&mut tidegate(&["run", "-c", file.path()]));
     let line = spawn_blocking(move || {
         let mut line = String::new();
         while program.stderr.read_line(&mut line).is_ok_and(|length| length > 0) && !line.contains("may evict") {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import time
-import urllib.error
 from pathlib import Path
 from typing import Callable
 
@@ -26,18 +25,6 @@ def check(sentence: str) -> Callable[[Check], Check]:
         return function
 
     return register
-
-
-class Absent(Exception):
-    """The gateway has no such endpoint yet."""
-
-
-def needs(scene: Scene, path: str) -> None:
-    try:
-        scene.gateway.api(path)
-    except urllib.error.HTTPError as error:
-        if error.code == 404:
-            raise Absent(path) from None
 
 
 def expect(what: str, found: object, wanted: object) -> None:
@@ -140,7 +127,6 @@ def reset(scene: Scene) -> None:
 
 @check("a ban that is made on the page applies to the other gateway within a second, and ends there when it is removed")
 def ban(scene: Scene) -> None:
-    needs(scene, "overrides")
     browser = scene.browser
     scene.stop_load()
     scene.show("overrides")
@@ -162,7 +148,6 @@ def ban(scene: Scene) -> None:
 
 @check("the page names the client that is rejected most, the line of its rule and since when")
 def rejected(scene: Scene) -> None:
-    needs(scene, "rejected")
     scene.show()
     script = """
       const table = [...document.querySelectorAll('table')].find((table) => table.caption.textContent.startsWith('Clients'));
@@ -178,7 +163,6 @@ def rejected(scene: Scene) -> None:
 
 @check("the form explains a request without a token")
 def explain(scene: Scene) -> None:
-    needs(scene, "explain")
     browser = scene.browser
     scene.show("explain")
     browser.type("input[name=url]", "http://a.example/v1/orders")

@@ -39,7 +39,7 @@ shape! {
         requests: Requests = Map(&REQUESTS), Optional;
         /// Files with more `upstreams` and `routes`; they have no other keys. A path, or a list of paths; a `*` in the
         /// file name matches any characters. Files are read in the order of this list, and of their names. Their routes
-        /// come after those of the rule file. Relative paths, also in these files, start at the folder of the rule
+        /// come after the routes of the rule file. Relative paths, also in these files, start at the folder of the rule
         /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The gateway notices
         /// changed, new and removed files.
         include: Vec<Located<String>> = OneOrMany(&Text), Optional;
