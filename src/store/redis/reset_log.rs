@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Redis;
 use super::script::Invoker;
-use crate::clock::{Timestamp, wall_time};
+use crate::clock::Timestamp;
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::random::random;
 use crate::store::StoreError;
@@ -22,8 +22,6 @@ const SCRIPT: &str = include_str!("../../../lua/resets.lua");
 
 /// The number of resets in the list; the oldest are removed.
 const MAX_RESETS: u32 = 1_000;
-
-const MAX_CLOCK_DIFFERENCE_MILLIS: u64 = 60_000;
 
 /// The resets that this gateway knows.
 #[derive(Debug)]
@@ -61,11 +59,11 @@ enum ResetClient {
 // === impl ResetLog ===
 
 impl ResetLog {
-    /// Creates a log. Resets before the start do not matter, since this gateway remembers no bucket. Redis's clock may
-    /// differ from this one.
+    /// Creates a log from which no reset was applied. Resets before the start are applied without an effect, as they do not
+    /// concern younger debts.
     pub(super) fn new(prefix: &str) -> Self {
         let key = format!("{{{prefix}tidegate:@operators}}:resets");
-        Self { key, applied: Mutex::new(wall_time().as_millis().saturating_sub(MAX_CLOCK_DIFFERENCE_MILLIS)) }
+        Self { key, applied: Mutex::default() }
     }
 
     /// Returns a command for the resets that were not applied yet.
