@@ -14,6 +14,7 @@ RUN mkdir -p src tests/it \
 
 COPY src src
 COPY lua lua
+COPY dashboard dashboard
 COPY config config
 # Cargo compares modification times, and the placeholder is newer than the sources.
 RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin tidegate

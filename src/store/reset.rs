@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 
 use super::{Backend, NegativeCache, Redis, Store, StoreError};
-use crate::limit::{Charge, ClientId, Limiter};
+use crate::limit::{Charge, Limiter};
 
 impl Store {
     /// Resets the bucket of a charge. Returns `false` if the bucket does not exist.
@@ -56,6 +56,7 @@ impl Store {
             return Ok(());
         }
         cache.forget_all();
+        self.refresh_clock().await?; // the ages of the resets
         let paused = redis.fallback().pause_payments().await;
         for reset in &resets {
             redis.follow_reset(reset, limiters);
@@ -73,10 +74,7 @@ async fn reset_in_redis(cache: &NegativeCache<Redis>, charge: &Charge) -> Result
     let removed = try_join_all(buckets.iter().map(|bucket| redis.reset(bucket))).await?;
     redis.forget_locally(charge);
     drop(paused);
-    match charge.client {
-        Some(ClientId::Hash(_)) => cache.forget_all(),
-        _ => cache.forget(buckets.iter()),
-    }
+    cache.forget_all(); // also refusals at another rate of the client
     redis.announce_reset(&charge.limiter, Some(charge)).await?;
     Ok(removed.into_iter().any(|removed| removed > 0))
 }

@@ -62,6 +62,10 @@ impl Fallback {
 
     /// Forgets the local buckets of a limit that another gateway has reset.
     pub(crate) fn follow_reset(&self, limiter: &Arc<Limiter>, reset: &ResetDebts<'_>, secret: KeySecret) {
+        // Permits that were granted before have returned.
+        if reset.age >= limiter.quota.retention_millis() {
+            return;
+        }
         // Local grants after the reset stay in use.
         if !self.forget_reset(reset, secret) {
             return;

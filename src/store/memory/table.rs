@@ -19,6 +19,9 @@ pub(super) struct Table {
     pub(super) name_hash: u64,
     /// The latest limiter with this name; a reload creates a new one.
     limiter: Arc<Limiter>,
+    /// The limiter with the lowest rate that used the table. Clients with other rates share the table, and at a higher rate a
+    /// bucket in use would look full.
+    slowest: Arc<Limiter>,
     /// The capacity of the limit; `None` for an OVERALL limit.
     limit_capacity: Option<Arc<LimitCapacity>>,
     buckets: HashTable<Bucket>,
@@ -37,7 +40,8 @@ impl Table {
     pub(super) fn new(lookup: &Lookup<'_>, capacity: &BucketCapacity) -> Self {
         let limiter = Arc::clone(&lookup.charge.limiter);
         let limit_capacity = (!lookup.owner.is_overall()).then(|| capacity.limit_capacity_of(&limiter));
-        Self { name_hash: lookup.name_hash, limiter, limit_capacity, buckets: HashTable::new() }
+        let slowest = Arc::clone(&limiter);
+        Self { name_hash: lookup.name_hash, limiter, slowest, limit_capacity, buckets: HashTable::new() }
     }
 
     /// Returns `true` if the table has the name, algorithm and mode of the lookup.
@@ -91,24 +95,33 @@ impl Table {
     /// Passes the limiter, the owner and the state of each bucket in use to `each`.
     #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
-        let in_use = |bucket: &&Bucket| bucket.state.full_at(&self.limiter.quota) > now;
+        let in_use = |bucket: &&Bucket| bucket.state.full_at(&self.slowest.quota) > now;
         self.buckets.iter().filter(in_use).for_each(|bucket| each(&self.limiter, bucket.owner, &bucket.state));
     }
 
     /// Uses this limiter, and so its quota, from this call on.
     pub(super) fn update_limiter(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {
+            if is_slower(limiter, &self.slowest) {
+                self.slowest = Arc::clone(limiter);
+            }
             self.limiter = Arc::clone(limiter);
         }
     }
 
     /// Removes full buckets and releases their capacity. Returns `false` if no bucket is left.
     pub(super) fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) -> bool {
-        let (before, quota) = (self.buckets.len(), &self.limiter.quota);
+        let (before, quota) = (self.buckets.len(), &self.slowest.quota);
         self.buckets.retain(|bucket| bucket.state.full_at(quota) > now);
         if let Some(limit_capacity) = &self.limit_capacity {
             capacity.release(limit_capacity, before - self.buckets.len());
         }
         !self.buckets.is_empty()
     }
+}
+
+/// Returns `true` if permits return more slowly to the buckets of `one` than to the buckets of `other`.
+fn is_slower(one: &Limiter, other: &Limiter) -> bool {
+    let cross = |one: &Limiter, other: &Limiter| u64::from(one.quota.rate()).saturating_mul(other.quota.interval());
+    cross(one, other) < cross(other, one)
 }

@@ -169,12 +169,6 @@ impl<S: Remote> NegativeCache<S> {
         given_back
     }
 
-    /// Forgets the refusals of these charges, whose buckets an operator has reset.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn forget<'c>(&self, charges: impl Iterator<Item = &'c Charge>) {
-        self.known.entries.remove_refunded(charges);
-    }
-
     /// Forgets all refusals.
     #[cfg(feature = "gateway")]
     pub(crate) fn forget_all(&self) {

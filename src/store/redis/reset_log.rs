@@ -59,8 +59,7 @@ enum ResetClient {
 // === impl ResetLog ===
 
 impl ResetLog {
-    /// Creates a log from which no reset was applied. Resets before the start are applied without an effect, as they do not
-    /// concern younger debts.
+    /// Creates a log from which no reset was applied. Resets before the start concern only debts that are older.
     pub(super) fn new(prefix: &str) -> Self {
         let key = format!("{{{prefix}tidegate:@operators}}:resets");
         Self { key, applied: Mutex::default() }

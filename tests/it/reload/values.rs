@@ -31,7 +31,8 @@ async fn changed_value_is_reloaded_and_never_shown() {
         files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).expect("written"));
     };
     let mut watched = Watched::start_with("values", set_up, &[], &[("TIDEGATE_TEST_ADMIN", "127.0.0.1:0")]);
-    let config = watched.until_rate(7).await;
+    watched.until_rate(7).await;
+    let config = watched.until("a hash", |config| config["hash"].is_string()).await;
     assert!(config["access_log"].to_string().contains("/***\""), "{config}");
     assert_eq!(config["routes"][0]["limits"][0]["interval_ms"], 3_600_000);
 

@@ -29,6 +29,25 @@ fn full_store_removes_only_full_buckets() {
     assert!((2_000..2_640).all(granted), "full buckets were kept");
 }
 
+/// Regression test: the buckets of all clients were judged by the rate of the last one.
+#[test]
+fn another_rate_for_one_client_removes_no_bucket_in_use() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+    let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
+    let quota = Quota::new(1, 10_000, Algorithm::Gcra { burst: 1 }).expect("a quota");
+    let base = Arc::new(Limiter::new("l".into(), Mode::PerClient, quota));
+    let fast = Arc::new(base.at_rate(100));
+    let granted = |limiter: &Arc<Limiter>, client| {
+        let charge = Charge { limiter: Arc::clone(limiter), ..charge(client) };
+        memory.take(&[charge]).expect("a decision").granted()
+    };
+    assert!((0..600).all(|client| granted(&base, client)));
+    clock.advance_millis(500);
+    assert!((0..600).step_by(2).all(|client| granted(&fast, client)));
+    (600..2_000).for_each(|client| _ = granted(&base, client));
+    assert!(!(1..600).step_by(2).any(|client| granted(&base, client)), "a bucket in use was removed");
+}
+
 /// A clock that advances with each call, and yields to other threads before it returns.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
