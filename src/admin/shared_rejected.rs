@@ -4,9 +4,9 @@
 //! seconds. It writes no values, only addresses and hashes.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
 
 use super::{Active, Admin, limits};
 use crate::clock::{Timestamp, wall_time};
@@ -22,8 +22,17 @@ const MAX_SHARED: usize = 100;
 pub(super) struct Sharing {
     /// Names this process in the store.
     gateway: String,
+    /// Locked while rejections are shared.
+    shared: Mutex<Shared>,
+}
+
+/// The rejections that the store has.
+#[derive(Debug, Default)]
+struct Shared {
+    /// The version of the rejections that were shared last.
+    version: u64,
     /// The first minute that was not shared completely.
-    next: AtomicU64,
+    next: u64,
 }
 
 /// The rejections of a gateway in a minute.
@@ -56,7 +65,7 @@ pub(super) struct SharedName {
 
 impl Default for Sharing {
     fn default() -> Self {
-        Self { gateway: format!("{:016x}", u64::from_le_bytes(random())), next: AtomicU64::new(0) }
+        Self { gateway: format!("{:016x}", u64::from_le_bytes(random())), shared: Mutex::default() }
     }
 }
 
@@ -64,26 +73,31 @@ impl Admin {
     /// Collects the rejections of the workers, and shares them with the other gateways.
     pub(super) async fn collect_rejections(&self) {
         let now = wall_time();
-        if self.rejected.collect(now) {
-            // Without a reply, the next call shares the minute again.
-            _ = self.share_rejections(&self.active.load_full(), now).await;
-        }
+        self.rejected.collect(now);
+        // Without a reply, the next call shares the minute again.
+        _ = self.share_rejections(&self.active.load_full(), now).await;
     }
 
-    /// Shares the rejections since the last call.
+    /// Shares the collected rejections that the store does not have.
     async fn share_rejections(&self, active: &Active, now: Timestamp) -> Result<(), StoreError> {
         if !active.store.is_redis() {
             return Ok(());
         }
+        let mut shared = self.sharing.shared.lock().await;
+        let version = self.rejected.version();
+        if shared.version == version {
+            return Ok(());
+        }
         let first = minute_of(now).saturating_sub(MAX_MINUTES as u64 - 1);
-        let next = self.sharing.next.load(Ordering::Relaxed).max(first);
+        let next = shared.next.max(first);
         for minute in self.rejected.minutes(next, now) {
             let number = minute.number;
             let text = serde_json::to_string(&active.to_share(minute)).unwrap_or_default();
-            let shared = RejectedMinute { minute: number, text };
-            active.store.share_rejections(&self.sharing.gateway, &shared, first).await?;
-            self.sharing.next.store(number, Ordering::Relaxed);
+            let minute = RejectedMinute { minute: number, text };
+            active.store.share_rejections(&self.sharing.gateway, &minute, first).await?;
+            shared.next = number;
         }
+        shared.version = version;
         Ok(())
     }
 

@@ -12,7 +12,7 @@ mod recorder;
 mod tests;
 
 use std::hash::RandomState;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -33,6 +33,8 @@ pub(crate) struct RejectedClients {
     /// Whether to keep the values of hashed clients in memory.
     keeps_values: AtomicBool,
     history: Mutex<History>,
+    /// Incremented after each change of the history.
+    version: AtomicU64,
 }
 
 /// A client that a limit has rejected.
@@ -84,17 +86,20 @@ impl RejectedClients {
         }
     }
 
-    /// Collects the rejections of the workers. Returns `true` if there were any.
-    pub(crate) fn collect(&self, now: Timestamp) -> bool {
-        let mut is_new = false;
+    /// Collects the rejections of the workers.
+    pub(crate) fn collect(&self, now: Timestamp) {
         for mut batch in self.recorders.iter().filter_map(Recorder::take) {
             if !self.keeps_values.load(Ordering::Relaxed) {
                 batch.values.clear();
             }
             self.history.lock().add(now, batch);
-            is_new = true;
+            self.version.fetch_add(1, Ordering::Release);
         }
-        is_new
+    }
+
+    /// Returns a number that is different after each collection of rejections.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
     }
 
     /// Returns the clients that were rejected in the current minute and the `minutes` before, the most rejected first.

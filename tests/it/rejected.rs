@@ -123,6 +123,8 @@ async fn rejections_of_two_gateways_are_merged() {
     let b = reject(&other, "b", 4).await;
     assert_eq!((a, b), (6, 2));
     assert_eq!(counts(&list(&one, "rejected").await).len(), 1);
+    // Gateways also share rejections that a request of an operator has collected.
+    assert_eq!(counts(&list(&other, "rejected").await).len(), 2);
     let begin = Stopwatch::start();
     soon(async { while counts(&list(&one, "rejected?all=1").await) != [(a, 0), (b, 0)] {} }).await;
     assert!(begin.elapsed() < Duration::from_secs(6), "gateways share their rejections every two seconds");
