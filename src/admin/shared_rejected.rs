@@ -89,7 +89,8 @@ impl Admin {
             return Ok(());
         }
         let first = minute_of(now).saturating_sub(MAX_MINUTES as u64 - 1);
-        let next = shared.next.max(first);
+        // The clock may have been set back.
+        let next = shared.next.min(minute_of(now)).max(first);
         for minute in self.rejected.minutes(next, now) {
             let number = minute.number;
             let text = serde_json::to_string(&active.to_share(minute)).unwrap_or_default();

@@ -59,10 +59,11 @@ impl History {
     /// Adds rejections that were collected now.
     pub(super) fn add(&mut self, now: Timestamp, batch: Batch) {
         let number = minute_of(now);
+        self.forget_after(number + 1);
         if self.minutes.back().is_none_or(|minute| minute.number < number) {
             self.start_minute(number);
         }
-        // If the clock was set back, the last minute gets the rejections.
+        // If the clock was set back by less than two minutes, the last minute gets the rejections.
         if let Some(minute) = self.minutes.back_mut() {
             minute.counts.merge(&batch.counts);
         }
@@ -108,6 +109,17 @@ impl History {
         }
         let first = Timestamp::from_millis(first * MINUTE_MILLIS);
         self.seen.retain(|_, seen| seen.last >= first);
+    }
+
+    /// Forgets what is after this minute: the clock was ahead, and has been set back.
+    fn forget_after(&mut self, last: u64) {
+        let minutes = self.minutes.len();
+        while self.minutes.back().is_some_and(|minute| minute.number > last) {
+            self.minutes.pop_back();
+        }
+        if self.minutes.len() < minutes {
+            self.seen.retain(|_, seen| minute_of(seen.last) <= last);
+        }
     }
 
     /// Forgets all values.

@@ -119,6 +119,25 @@ fn times_are_kept_while_a_client_is_rejected() {
     assert_eq!(times(50 * MINUTE), [(at(50 * MINUTE), at(50 * MINUTE))]);
 }
 
+#[test]
+fn minutes_in_the_future_are_forgotten_when_the_clock_is_set_back() {
+    let (rejected, store) = (RejectedClients::new(1), Store::memory());
+    let reject = |minute, client| {
+        rejected.record(0, LimitId::new("all", "own"), Some(&address(client)), &store);
+        rejected.collect(at(minute * MINUTE));
+    };
+    let minutes = || rejected.minutes(0, at(0)).iter().map(|minute| minute.number - START / MINUTE).collect::<Vec<_>>();
+    for (minute, client) in [(60, 1), (60, 2), (1, 1), (2, 1)] {
+        reject(minute, client);
+    }
+    assert_eq!(minutes(), [1, 2]);
+    let top = rejected.top(at(2 * MINUTE), 15);
+    let shown: Vec<_> = top.iter().map(|one| (one.count, one.since, one.last)).collect();
+    assert_eq!(shown, [(2, at(MINUTE), at(2 * MINUTE))]);
+    reject(1, 1);
+    assert_eq!((minutes(), numbers(&rejected, at(2 * MINUTE), 15)), (vec![1, 2], vec![(1, 3, 0)]));
+}
+
 /// The clients that are rejected most have times even if all places are taken by others.
 #[test]
 fn times_of_many_clients_are_replaced() {

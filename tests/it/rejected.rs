@@ -1,5 +1,6 @@
 //! Operators list the clients that limits reject most.
 
+use deadpool_redis::redis;
 use serde_json::{Value, json};
 
 use crate::admin_api::Admin;
@@ -127,11 +128,36 @@ async fn rejections_of_two_gateways_are_merged() {
     let limit = list(&other, "limits/rest/own/rejected?all=1&minutes=1").await;
     assert_eq!(counts(&limit), [(a, 0), (b, 0)]);
     let mut connection = redis.connection();
-    let keys: Vec<String> =
-        deadpool_redis::redis::cmd("KEYS").arg("*@operators*").query(&mut connection).expect("keys");
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*@operators*").query(&mut connection).expect("keys");
     assert_eq!(keys.len(), 2, "{keys:?}");
     for key in keys {
-        let ttl: i64 = deadpool_redis::redis::cmd("TTL").arg(&key).query(&mut connection).expect("a time");
+        let ttl: i64 = redis::cmd("TTL").arg(&key).query(&mut connection).expect("a time");
         assert!((1..=17 * 60).contains(&ttl), "{key}: {ttl}");
     }
+}
+
+/// A gateway whose clock is ahead does not remove what other gateways share.
+#[test]
+fn gateways_remove_their_own_minutes_and_old_ones() {
+    let Some(server) = RedisServer::start() else { return };
+    let mut connection = server.connection();
+    let (seconds, _): (u64, u64) = redis::cmd("TIME").query(&mut connection).expect("a time");
+    let now = seconds / 60;
+    let mut eval = |arguments: &[&str]| -> Option<Vec<String>> {
+        let mut script = redis::cmd("EVAL");
+        script.arg(include_str!("../../lua/rejected.lua")).arg(2).arg("texts").arg("minutes").arg(arguments);
+        script.query(&mut connection).expect("a reply")
+    };
+    // Gateway, minute of the gateway, first minute.
+    let mut put = |gateway: &str, minute: u64| {
+        let (field, minute, first) = (format!("{gateway}:{minute}"), minute.to_string(), (minute - 15).to_string());
+        eval(&["put", &field, &minute, &field, &first, "60000"]);
+        eval(&["read", "0"]).expect("texts")
+    };
+    let text = |gateway: &str, minute: u64| format!("{gateway}:{minute}");
+    assert_eq!(put("behind", now - 30), [text("behind", now - 30)]);
+    assert_eq!(put("own", now), [text("own", now)]);
+    assert_eq!(put("ahead", now + 30), [text("own", now), text("ahead", now + 30)]);
+    assert_eq!(put("ahead", now + 46), [text("own", now), text("ahead", now + 46)]);
+    assert_eq!(put("ahead", now + 1), [text("own", now), text("ahead", now + 1)]);
 }
