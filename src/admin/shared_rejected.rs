@@ -11,11 +11,18 @@ use tokio::sync::Mutex;
 use super::{Active, Admin, limits};
 use crate::clock::{Timestamp, wall_time};
 use crate::random::random;
-use crate::rejected::{MAX_MINUTES, RejectedInMinute, minute_of};
+use crate::rejected::{LimitId, MAX_MINUTES, RejectedClient, RejectedInMinute, minute_of};
 use crate::store::{RejectedMinute, StoreError};
 
-/// The maximum number of clients that a gateway shares for a minute: at most 30 KB.
-const MAX_SHARED: usize = 100;
+/// The number of most rejected clients that a gateway shares for a minute.
+const MAX_TOP: usize = 100;
+
+/// The number of most rejected clients of each limit that a gateway shares as well. Otherwise one limit could hide all
+/// others.
+const MAX_OF_LIMIT: usize = 20;
+
+/// The maximum number of clients that a gateway shares for a minute: at most 90 KB.
+const MAX_SHARED: usize = 300;
 
 /// The state of sharing.
 #[derive(Debug)]
@@ -122,16 +129,32 @@ impl Active {
     fn to_share(&self, minute: RejectedInMinute) -> SharedMinute {
         let limits = limits::by_id(&self.config);
         let RejectedInMinute { clients, rest, .. } = minute;
-        let rest = clients.get(MAX_SHARED).map_or(rest, |next| next.count.max(rest));
-        let share = |one: crate::rejected::RejectedClient| {
+        let (clients, next) = most_rejected(clients);
+        let share = |one: RejectedClient| {
             let (route, limit) = limits.get(&one.limit)?;
             let client = one.client.id().map(|client| self.name_of(&client));
             let name = SharedName { route: (*route).to_owned(), limit: limit.name.clone(), client };
             let [since, last] = [one.since, one.last].map(Timestamp::as_millis);
             Some(SharedClient { name, count: one.count, error: one.error, since, last })
         };
-        SharedMinute { clients: clients.into_iter().take(MAX_SHARED).filter_map(share).collect(), rest }
+        SharedMinute { clients: clients.into_iter().filter_map(share).collect(), rest: next.max(rest) }
     }
+}
+
+/// Returns the clients to share, and the highest count of the others. The most rejected clients come first.
+fn most_rejected(clients: Vec<RejectedClient>) -> (Vec<RejectedClient>, u64) {
+    let mut of_limits: HashMap<LimitId, usize> = HashMap::new();
+    let (mut shared, mut next) = (Vec::new(), 0);
+    for (position, one) in clients.into_iter().enumerate() {
+        let of_limit = of_limits.entry(one.limit).or_default();
+        *of_limit += 1;
+        if position < MAX_TOP || (*of_limit <= MAX_OF_LIMIT && shared.len() < MAX_SHARED) {
+            shared.push(one);
+        } else {
+            next = next.max(one.count);
+        }
+    }
+    (shared, next)
 }
 
 /// Adds the counts. A list without a client adds the highest possible number of its rejections, also to the error.
@@ -169,6 +192,27 @@ mod tests {
     fn client(name: &str, count: u64, error: u64, times: [u64; 2]) -> SharedClient {
         let name = SharedName { route: "all".to_owned(), limit: "own".to_owned(), client: Some(name.to_owned()) };
         SharedClient { name, count, error, since: times[0], last: times[1] }
+    }
+
+    #[test]
+    fn each_limit_has_clients_in_the_list() {
+        let rejected = |limit: &str, count| RejectedClient {
+            limit: LimitId::new("all", limit),
+            client: crate::rejected::Client::All,
+            count,
+            error: 0,
+            since: Timestamp::from_millis(0),
+            last: Timestamp::from_millis(0),
+            value: None,
+        };
+        let mut clients: Vec<_> = (0..150_u64).map(|number| rejected("many", 1_000 - number)).collect();
+        clients.extend((0..30).map(|number| rejected("few", 100 - number)));
+        let (shared, next) = most_rejected(clients);
+        let counts: Vec<_> = shared.iter().map(|one| one.count).collect();
+        assert_eq!(counts, (901..=1_000).rev().chain((81..=100).rev()).collect::<Vec<_>>());
+        assert_eq!(next, 900);
+        let clients = (0..2_000_u64).map(|number| rejected(&(number / 20).to_string(), 5_000 - number));
+        assert_eq!(most_rejected(clients.collect()).0.len(), MAX_SHARED);
     }
 
     #[test]
