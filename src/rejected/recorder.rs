@@ -12,8 +12,8 @@ use crate::client::shown_value;
 use crate::limit::ClientId;
 use crate::store::Store;
 
-/// The number of slots of a sketch. It is exact for 1,536 clients. Otherwise it miscounts a client by at most 0.2 % of
-/// all rejections.
+/// The number of slots of a sketch. It is exact for 1,536 pairs of limit and client. Otherwise it miscounts a pair by at
+/// most 0.2 % of all rejections.
 pub(super) const SLOTS: usize = 2_048;
 
 /// The maximum number of values that a worker keeps until they are collected.
