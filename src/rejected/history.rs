@@ -75,8 +75,6 @@ impl History {
                 let earlier = before.find(|minute| minute.has(row.item()));
                 let since = earlier.map_or(now, Minute::start);
                 self.seen.insert(*row.item(), Seen { since, last: now, value: None });
-            } else {
-                break; // the rows are in the order of their counts
             }
         }
         for (key, value) in batch.values {

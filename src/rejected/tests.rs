@@ -150,7 +150,11 @@ fn times_of_many_clients_are_replaced() {
     }
     rejected.collect(at(1_500));
     (0..9).for_each(|_| rejected.record(0, limit, Some(&address(77_777)), &store));
-    let first = rejected.top(at(2_500), 15).swap_remove(0);
+    (0..5).for_each(|_| rejected.record(0, limit, Some(&address(5)), &store));
+    let mut top = rejected.top(at(2_500), 15);
+    let known = top.iter().find(|one| one.client.id() == Some(address(5)));
+    assert_eq!(known.map(|one| one.last), Some(at(2_500)), "after a client without times");
+    let first = top.swap_remove(0);
     assert!((first.count - first.error..=first.count).contains(&9), "{first:?}");
     assert_eq!((first.since, first.last), (at(0), at(0)), "only the minute is known");
     rejected.record(0, limit, Some(&address(77_777)), &store);
