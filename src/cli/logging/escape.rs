@@ -31,7 +31,7 @@ fn escape_char(c: char, is_json: bool, out: &mut String) {
 
 /// Returns `true` for control and format characters (bidirectional marks, joiners, tags), line and paragraph
 /// separators, whitespace other than the space, and noncharacters.
-fn is_unsafe(c: char) -> bool {
+pub(in crate::cli) fn is_unsafe(c: char) -> bool {
     c.is_control()
         || (c.is_whitespace() && c != ' ')
         || matches!(c,

@@ -23,6 +23,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use self::access::AccessOutput;
+pub(super) use self::escape::is_unsafe;
 use self::fields::Fields;
 pub(super) use self::filter::LogFilter;
 use self::lines::{Lines, LogThread};

@@ -1,5 +1,7 @@
 //! Aligned tables for terminals.
 
+use crate::cli::logging::is_unsafe;
+
 /// Returns a table of two columns.
 pub(super) fn rows(table: &[(&str, String)]) -> String {
     let width = table.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -19,9 +21,10 @@ pub(super) fn columns<const N: usize>(heads: [&str; N], rows: impl Iterator<Item
     lines.iter().map(line).collect()
 }
 
-/// Replaces control characters, which could change a terminal.
+/// Replaces characters that could change a terminal or mislead a reader: control, invisible and bidirectional
+/// characters, and line separators.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
+    text.chars().map(|letter| if is_unsafe(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 #[cfg(test)]
@@ -32,6 +35,7 @@ mod tests {
     fn tables_are_aligned_and_printable() {
         let table = rows(&[("used", "1".to_owned()), ("remaining", "2\u{1b}[m".to_owned())]);
         assert_eq!(table, "used       1\nremaining  2\u{fffd}[m\n");
+        assert_eq!(printable("a\u{202e}b\u{200b}c\u{2028}d e"), "a\u{fffd}b\u{fffd}c\u{fffd}d e");
         let cells = [["a", "bcd"], ["ef", ""]].map(|row| row.map(str::to_owned));
         assert_eq!(columns(["A", "B"], cells.into_iter()), "A   B\na   bcd\nef\n");
     }
