@@ -90,6 +90,11 @@ impl LogLine {
         }))
     }
 
+    /// Returns the id of the request, if it has one and its report is complete.
+    pub(super) fn request_id(&self) -> Option<&HeaderValue> {
+        self.report.get()?.request_id.as_ref()
+    }
+
     /// Records the head of the response.
     pub(super) fn record_head<B>(&mut self, response: &Response<B>) {
         self.head = Some((response.status(), self.stopwatch.elapsed()));

@@ -28,6 +28,7 @@ use self::catch_panic::{CatchPanic, Panicked, catch_panic, catch_panics};
 use self::line::LogLine;
 pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
+use crate::layer::X_REQUEST_ID;
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
 use crate::upstream::RequestBody;
@@ -104,14 +105,14 @@ where
             Ok(Ok(response)) => with_log_line(response, Either::Left, line),
             Err(Panicked) => {
                 Metrics::panicked();
+                let mut response = LocalResponse::Panicked.into_response_for(*this.grpc_call, HeaderMap::new());
                 if let Some(line) = &mut line {
                     line.end_early("panicked");
+                    if let Some(id) = line.request_id() {
+                        response.headers_mut().insert(X_REQUEST_ID, id.clone());
+                    }
                 }
-                with_log_line(
-                    LocalResponse::Panicked.into_response_for(*this.grpc_call, HeaderMap::new()),
-                    Either::Right,
-                    line,
-                )
+                with_log_line(response, Either::Right, line)
             }
         }))
     }

@@ -72,6 +72,8 @@ use self::quota::QuotaEndpoint;
 use self::record::RequestGuard;
 pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
 pub use self::rejection::Rejection;
+#[cfg(feature = "gateway")]
+pub(crate) use self::request_id::X_REQUEST_ID;
 use crate::admission::WaitQueues;
 use crate::boxed::boxed;
 use crate::config::Config;

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::random::random;
 
 /// The name of the field.
-pub(super) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The longest id that is kept, in bytes.
 const MAX_LENGTH: usize = 128;
