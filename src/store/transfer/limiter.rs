@@ -215,7 +215,15 @@ mod tests {
     /// Gateways of other versions write and read this text.
     #[test]
     fn written_limiters_keep_their_format() {
-        for algorithm in [r#"{"gcra":{"burst":12}}"#, r#""token_bucket""#, r#""redisson""#] {
+        let algorithms = [
+            r#"{"gcra":{"burst":12}}"#,
+            r#""token_bucket""#,
+            r#""redisson""#,
+            r#"{"leaky_bucket":{"length":12,"max_wait":600000}}"#,
+            r#"{"sliding_window":{"segments":6}}"#,
+            r#"{"fixed_window":{"unit":"day","zone":"Europe/Rome"}}"#,
+        ];
+        for algorithm in algorithms {
             let start = r#"{"name":"{a}:l","mode":"OVERALL","rate":5,"interval":86400000,"algorithm":"#;
             let text = format!(r#"{start}{algorithm},"partitions":null}}"#);
             let written: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
