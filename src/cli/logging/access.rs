@@ -25,13 +25,22 @@ pub(super) struct AccessOutput(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     current: ArcSwap<Current>,
-    thread: Mutex<LogThread>,
+    /// The threads of the current destination, and of previous destinations that still write lines.
+    threads: Mutex<Vec<LogThread>>,
 }
 
 /// The format and the destination of later lines.
 struct Current {
+    target: Target,
     format: Box<dyn Layer<Registry> + Send + Sync>,
     lines: Lines,
+}
+
+/// The settings of an access log that need another thread if they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    destination: AccessLogDestination,
+    format: AccessLogFormat,
 }
 
 /// An open access log that is not in use yet.
@@ -58,42 +67,58 @@ pub(super) fn open(access_log: &AccessLog, process_log: LogFormat) -> Result<Opt
             Sink::file("access", path.into()).map_err(|error| LogError::Access { path: path.into(), error })?
         }
     };
-    let format = access_log.format.unwrap_or(match process_log {
-        LogFormat::Human => AccessLogFormat::Text,
-        LogFormat::Json => AccessLogFormat::Json,
-    });
-    let is_json = format == AccessLogFormat::Json;
+    let target = Target::new(access_log, process_log);
+    let is_json = target.format == AccessLogFormat::Json;
     let (lines, thread) = lines::start(sink, is_json, Metrics::access_lines_dropped)?;
     let writer = lines.clone();
-    let format = match format {
+    let format = match target.format {
         AccessLogFormat::Text => text_lines(writer, &OMITTED),
         AccessLogFormat::Json => json_lines(writer),
         AccessLogFormat::Combined => {
             tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(false).event_format(Combined).boxed()
         }
     };
-    Ok(Some(OpenAccessLog { current: Current { format, lines }, thread, sample: access_log.sample.threshold() }))
+    let (current, sample) = (Current { target, format, lines }, access_log.sample.threshold());
+    Ok(Some(OpenAccessLog { current, thread, sample }))
+}
+
+impl Target {
+    fn new(access_log: &AccessLog, process_log: LogFormat) -> Self {
+        let format = access_log.format.unwrap_or(match process_log {
+            LogFormat::Human => AccessLogFormat::Text,
+            LogFormat::Json => AccessLogFormat::Json,
+        });
+        Self { destination: access_log.destination.clone(), format }
+    }
 }
 
 impl AccessOutput {
     pub(super) fn new(OpenAccessLog { current, thread, sample }: OpenAccessLog) -> Self {
         access::set_sample(sample);
-        Self(Arc::new(Shared { current: ArcSwap::from_pointee(current), thread: Mutex::new(thread) }))
+        Self(Arc::new(Shared { current: ArcSwap::from_pointee(current), threads: Mutex::new(vec![thread]) }))
+    }
+
+    /// Returns `true` if these settings differ from the current ones at most in the sample.
+    pub(super) fn has_target(&self, access_log: &AccessLog, process_log: LogFormat) -> bool {
+        self.0.current.load().target == Target::new(access_log, process_log)
     }
 
     /// Writes all later lines to this log. The previous destination gets the lines that wait for it.
     pub(super) fn replace(&self, OpenAccessLog { current, thread, sample }: OpenAccessLog) {
         access::set_sample(sample);
         self.0.current.store(Arc::new(current));
-        *self.0.thread.lock() = thread;
+        let mut threads = self.0.threads.lock();
+        threads.retain(|thread| !thread.has_ended());
+        threads.push(thread);
     }
 
     pub(super) fn reopen(&self) {
         self.0.current.load().lines.reopen();
     }
 
+    /// Writes the lines that wait for the current destination and for previous ones.
     pub(super) fn flush(&self) {
-        self.0.thread.lock().flush();
+        lines::flush(&self.0.threads.lock());
     }
 }
 
@@ -106,5 +131,67 @@ impl Layer<Registry> for AccessOutput {
 impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Current").field("lines", &self.lines).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// A destination that writes slowly.
+    #[derive(Clone, Default)]
+    struct Slow(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            std::thread::park_timeout(Duration::from_millis(50));
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn settings(access_log: &str) -> AccessLog {
+        let rest = "listen: 127.0.0.1:0\nadmin: off\nupstreams: { echo: { targets: ['builtin:echo'] } }\n\
+                    routes: [{ name: all, match: {}, upstream: echo }]\n";
+        Config::parse_for_gateway(&format!("access_log: {access_log}\n{rest}")).unwrap().access_log
+    }
+
+    fn open_slow() -> (OpenAccessLog, Slow) {
+        let slow = Slow::default();
+        let (lines, thread) = lines::start(Sink::stream("access", slow.clone()), false, |_| {}).unwrap();
+        let target = Target::new(&settings("stdout"), LogFormat::Human);
+        let format = text_lines(lines.clone(), &OMITTED);
+        (OpenAccessLog { current: Current { target, format, lines }, thread, sample: u64::MAX }, slow)
+    }
+
+    #[test]
+    fn previous_destinations_get_their_lines_at_the_end() {
+        let (open, first) = open_slow();
+        let output = AccessOutput::new(open);
+        (&output.0.current.load().lines).write_all(b"one\n").unwrap();
+        let (open, second) = open_slow();
+        output.replace(open);
+        (&output.0.current.load().lines).write_all(b"two\n").unwrap();
+        output.flush();
+        let written = [first, second].map(|slow| String::from_utf8(slow.0.lock().clone()).unwrap());
+        assert_eq!(written, ["one\n", "two\n"]);
+    }
+
+    #[test]
+    fn another_sample_needs_no_other_thread() {
+        let output = AccessOutput::new(open_slow().0);
+        let has_target = |access_log, format| output.has_target(&settings(access_log), format);
+        assert!(has_target("{ path: stdout, sample: 0.5 }", LogFormat::Human));
+        assert!(has_target("{ path: stdout, format: text, sample: 0.5 }", LogFormat::Json));
+        assert!(!has_target("{ path: stdout, format: json }", LogFormat::Human));
+        assert!(!has_target("stdout", LogFormat::Json));
+        assert!(!has_target("{ path: ./a.log }", LogFormat::Human));
     }
 }

@@ -12,6 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::escape::escape_line;
 use super::sink::Sink;
+use crate::clock::Stopwatch;
 
 /// Maximum bytes of queued lines, including those that are being written.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
@@ -87,8 +88,22 @@ impl Lines {
 impl LogThread {
     /// Waits until all queued lines are written, at most [`FLUSH_TIMEOUT`]. Later lines may be lost.
     pub(super) fn flush(&self) {
-        self.0.end();
-        self.0.ended.wait_while_for(&mut self.0.state.lock(), |state| !state.has_ended, FLUSH_TIMEOUT);
+        flush(std::slice::from_ref(self));
+    }
+
+    /// Returns `true` if no line can follow, and all lines are written.
+    pub(super) fn has_ended(&self) -> bool {
+        self.0.state.lock().has_ended
+    }
+}
+
+/// Waits until the queued lines of all threads are written, at most [`FLUSH_TIMEOUT`]. Later lines may be lost.
+pub(super) fn flush(threads: &[LogThread]) {
+    threads.iter().for_each(|LogThread(queue)| queue.end());
+    let stopwatch = Stopwatch::start();
+    for LogThread(queue) in threads {
+        let rest = FLUSH_TIMEOUT.saturating_sub(stopwatch.elapsed());
+        queue.ended.wait_while_for(&mut queue.state.lock(), |state| !state.has_ended, rest);
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) use self::filter::LogFilter;
 use self::lines::{Lines, LogThread};
 use self::sink::Sink;
 use super::CommonArgs;
-use crate::access::TARGET;
+use crate::access::{TARGET, set_sample};
 use crate::config::AccessLog;
 use crate::gateway::AccessLogSwitch;
 
@@ -96,6 +96,10 @@ impl Logs {
     pub(super) fn access_log_switch(&self) -> Option<AccessLogSwitch> {
         let (access, format) = (self.access.clone()?, self.format);
         Some(Box::new(move |access_log| {
+            if access.has_target(access_log, format) {
+                let sample = access_log.sample.threshold();
+                return Ok(Box::new(move || set_sample(sample)));
+            }
             let open = access::open(access_log, format)?;
             let access = access.clone();
             Ok(Box::new(move || open.into_iter().for_each(|open| access.replace(open))))
