@@ -15,6 +15,7 @@ use super::problem::{Checked, Location, Problems, quote};
 use super::suggest::nearest;
 use super::text::{MAX_READ, decode};
 use super::tree;
+use crate::tls::FileReadError;
 
 /// The most bytes of all included files together.
 const MAX_TOTAL: usize = 16 << 20;
@@ -39,21 +40,30 @@ pub(super) fn include(root: &mut Node, main: &Path, placeholders: &mut Placehold
         }
     }
     if let Some((_, location)) = files.get(MAX_FILES) {
-        problems.add(*location, format!("more than {MAX_FILES} included files"), "combine files");
+        let message = format!("more than {MAX_FILES} included files");
+        placeholders.sources().record_error(&message);
+        problems.add(*location, message, "combine files");
         return;
     }
     let (mut left, main) = (MAX_TOTAL, fs::canonicalize(main).ok());
     for (path, location) in files {
         if main.is_some() && fs::canonicalize(&path).ok() == main {
             let help = "move the included files to their own folder, as in `include: conf.d/*.yaml`";
-            problems.add(location, "the rule file includes itself", help);
+            let message = "the rule file includes itself";
+            placeholders.sources().record(&path);
+            placeholders.sources().record_error(&message);
+            problems.add(location, message, help);
             continue;
         }
-        let bytes = match placeholders.sources().read(&path, MAX_READ) {
+        let bytes = match placeholders.sources().read_included(&path, MAX_READ) {
             Ok(bytes) => bytes,
             Err(error) => {
-                let message = format!("{} cannot be read: {error}", quote(&path.display().to_string()));
-                problems.add(location, message, "a relative path starts at the folder of the rule file");
+                let help = if matches!(error, FileReadError::NotAFile) {
+                    "name a regular file of at most 1 MiB"
+                } else {
+                    "a relative path starts at the folder of the rule file"
+                };
+                problems.add(location, format!("{} {error}", quote(&path.display().to_string())), help);
                 continue;
             }
         };
@@ -96,6 +106,7 @@ fn expand(
     };
     let mut names = entries.map_err(|error| {
         let message = format!("the folder {} cannot be read: {error}", quote(&folder.display().to_string()));
+        placeholders.sources().record_error(&message);
         problems.add(location, message, "allow the user of the gateway to read the folder")
     })?;
     names.retain(|found| matches(name, found));

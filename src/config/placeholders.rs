@@ -118,7 +118,9 @@ impl<'p> Placeholders<'p> {
         let value = match read_bounded(&path) {
             Err(error) => {
                 let help = error.help(&path).unwrap_or_else(|| "name a file with only the value".to_owned());
-                Err((format!("the file {name} {error}"), help))
+                let message = format!("the file {name} {error}");
+                self.sources.record_error(&message);
+                Err((message, help))
             }
             Ok(bytes) => {
                 self.sources.record_text(&bytes);
@@ -244,6 +246,18 @@ mod tests {
         ] {
             assert_eq!(replace(text), Err(messages.to_owned()), "{text}");
         }
+    }
+
+    #[test]
+    fn unreadable_file_changes_the_hash() {
+        let hashes = ["$$", "${file:src}", "${file:/dev/zero}"].map(|text| {
+            let (mut sources, mut problems) = (SourceFiles::default(), Problems::default());
+            sources.record_text(b"rule file");
+            let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
+            _ = placeholders.replace(text, true, Location::START, &mut problems).unwrap();
+            sources.hash().unwrap()
+        });
+        assert!(hashes[0] != hashes[1] && hashes[1] != hashes[2] && hashes[0] != hashes[2], "{hashes:?}");
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! The files that a configuration is read from: the rule file, and the files with values.
 
-use std::fs::File;
+use std::fmt::Display;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
+use crate::tls::FileReadError;
 use crate::watch::Stamp;
 
 /// The files that a configuration was read from.
@@ -31,17 +33,33 @@ impl SourceFiles {
         self.hashes.push(blake3::hash(text));
     }
 
-    /// Reads a file, at most `limit` bytes.
+    /// Records an error of a file or folder other than the rule file. The hash changes if the error appears, changes or
+    /// disappears.
+    pub(super) fn record_error(&mut self, error: &dyn Display) {
+        let key = blake3::derive_key("tidegate error of a source file", error.to_string().as_bytes());
+        self.hashes.push(Hash::from(key));
+    }
+
+    /// Reads the rule file, at most `limit` bytes.
     pub(super) fn read(&mut self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
         self.record(path);
         let mut bytes = Vec::new();
         File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-        // The name is part of messages and of the locations of limits.
-        if !self.hashes.is_empty() {
-            self.record_text(path.as_os_str().as_bytes());
-        }
         self.record_text(&bytes);
         Ok(bytes)
+    }
+
+    /// Reads an included file, at most `limit` bytes. Records its name, and its text or its error.
+    pub(super) fn read_included(&mut self, path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
+        self.record(path);
+        // The name is part of messages and of the locations of limits.
+        self.record_text(path.as_os_str().as_bytes());
+        let read = read_regular(path, limit);
+        match &read {
+            Ok(bytes) => self.record_text(bytes),
+            Err(error) => self.record_error(error),
+        }
+        read
     }
 
     /// Returns `true` if no file has changed since it was read.
@@ -66,4 +84,16 @@ impl SourceFiles {
             }
         }
     }
+}
+
+/// Reads a regular file, at most `limit` bytes. Pipes and devices are never opened, because a read from them may block.
+fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
+    let metadata = fs::metadata(path)?;
+    // Reading a folder fails with an error that names the reason.
+    if !metadata.is_file() && !metadata.is_dir() {
+        return Err(FileReadError::NotAFile);
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

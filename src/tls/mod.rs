@@ -31,9 +31,7 @@ mod tickets;
 #[cfg(feature = "gateway")]
 mod watch;
 
-#[cfg(feature = "gateway")]
-pub(crate) use self::bounded::FileReadError;
-pub(crate) use self::bounded::read_bounded;
+pub(crate) use self::bounded::{FileReadError, read_bounded};
 #[cfg(feature = "tls")]
 pub(crate) use self::files::TlsFileError;
 #[cfg(feature = "gateway")]

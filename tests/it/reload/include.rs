@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::json;
 
@@ -85,4 +86,45 @@ async fn included_files_of_a_kubernetes_volume_change_together() {
     fs::rename(watched.path("conf.d/..data_tmp"), watched.path("conf.d/..data")).expect("renamed");
     watched.until("version 2", |config| routes(config) == json!([["first", null], ["a", 2], ["b", 2]])).await;
     assert_eq!(watched.metric("tidegate_config_reloads_total{result=\"applied\"}").await, "1");
+}
+
+#[tokio::test]
+async fn errors_of_unreadable_included_files_come_and_go() {
+    let set_up = |folder: &Path| {
+        fs::create_dir(folder.join("conf.d")).expect("a folder");
+        fs::write(folder.join("rules.yaml"), MAIN).expect("written");
+        fs::write(folder.join("conf.d/b.yaml"), route("b", 1)).expect("written");
+    };
+    let watched = Watched::start("include-unreadable", set_up, &[]);
+    let new = watched.path("conf.d/new.yaml");
+    let until_error = |message: &'static str| {
+        let has_message = move |config: &serde_json::Value| {
+            config["errors"][0]["message"].as_str().is_some_and(|shown| shown.contains(message))
+        };
+        watched.until(message, has_message)
+    };
+    let until_valid = || watched.until("no errors", |config| config["errors"] == json!([]));
+    let success = "tidegate_config_last_reload_successful";
+
+    // The watch reports the error.
+    symlink("missing", &new).expect("a link");
+    until_error("conf.d/new.yaml` cannot be read: No such file").await;
+    assert_eq!(watched.metric(success).await, "0");
+    fs::remove_file(&new).expect("removed");
+    until_valid().await;
+    assert_eq!(watched.metric(success).await, "1");
+
+    // A reload on a signal reports the error, and the watch its end.
+    symlink("missing", &new).expect("a link");
+    watched.program.signal("HUP");
+    until_error("conf.d/new.yaml` cannot be read: No such file").await;
+    fs::remove_file(&new).expect("removed");
+    until_valid().await;
+    assert_eq!(watched.metric(success).await, "1");
+
+    // A pipe without a writer does not block reloads.
+    assert!(Command::new("mkfifo").arg(&new).status().expect("mkfifo runs").success());
+    until_error("conf.d/new.yaml` is not a regular file").await;
+    fs::remove_file(&new).expect("removed");
+    until_valid().await;
 }
