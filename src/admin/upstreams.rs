@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use super::problem::Problem;
@@ -77,9 +78,12 @@ struct Failing {
 
 /// Lists the upstreams with their targets, requests and failures.
 #[utoipa::path(get, path = "/upstreams", tag = "state", responses((status = 200, body = [UpstreamState]), Problem))]
-pub(super) async fn upstreams(State(admin): State<Admin>) -> Json<Vec<UpstreamState>> {
+pub(super) async fn upstreams(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
-    Json(active.config.upstreams.values().map(|settings| state(&admin, &active, settings)).collect())
+    let states: Vec<_> = active.config.upstreams.values().map(|settings| state(&admin, &active, settings)).collect();
+    let mut shown = json!(states);
+    active.config.secrets.mask_json(&mut shown);
+    Json(shown)
 }
 
 fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> UpstreamState {
@@ -110,7 +114,7 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
     }
 }
 
-fn attempts(admin: &Admin, upstream: &Arc<str>, target: &str) -> serde_json::Map<String, serde_json::Value> {
+fn attempts(admin: &Admin, upstream: &Arc<str>, target: &str) -> serde_json::Map<String, Value> {
     let counts = admin.metrics.attempts(upstream, target).into_iter();
     counts.filter(|(_, count)| *count > 0).map(|(outcome, count)| (outcome.to_owned(), count.into())).collect()
 }

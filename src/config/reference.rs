@@ -29,7 +29,8 @@ Any other `$` is an error. A value is inserted after the YAML is parsed, so it i
 type that its key needs, with or without quotes; inside `{...}` and `[...]` a placeholder needs quotes. A changed file is
 reloaded like the rule file. The text of a file is shown as `***`: in errors, logs, `/api/v1/config` and the output of
 commands. If a file contains a number, duration, size, flag or fixed word, the gateway shows this value in use. A name
-must not come from a file.
+must not come from a file. The addresses of targets and listeners are an exception: they are shown in the access log, in
+log lines about targets and listeners (`listening on`), and in the labels of `/metrics`.
 ";
 
 /// Returns the text of `docs/rules.md`.

@@ -11,7 +11,7 @@ use crate::support::wire::raw::Raw;
 const RULES: &str = "listen: 127.0.0.1:0
 admin: ${TIDEGATE_TEST_ADMIN}
 access_log: ${file:log.txt}
-upstreams: { echo: { targets: ['builtin:echo'] } }
+upstreams: { echo: { targets: ['builtin:echo'] }, other: { targets: ['${file:target.txt}'] } }
 routes:
   - name: secret
     match: { path: /**, headers: { x-secret: '${file:secret.txt}' } }
@@ -27,6 +27,7 @@ async fn changed_value_is_reloaded_and_never_shown() {
             ("secret.txt", "hunter2-one\n"),
             ("interval.txt", "1h"),
             ("log.txt", "hunter2.log"),
+            ("target.txt", "http://hunter2.example"),
         ];
         files.iter().for_each(|(name, text)| fs::write(folder.join(name), text).expect("written"));
     };
@@ -35,6 +36,10 @@ async fn changed_value_is_reloaded_and_never_shown() {
     let config = watched.until("a hash", |config| config["hash"].is_string()).await;
     assert!(config["access_log"].to_string().contains("/***\""), "{config}");
     assert_eq!(config["routes"][0]["limits"][0]["interval_ms"], 3_600_000);
+
+    let request = "GET /api/v1/upstreams HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let upstreams = Raw::connect(watched.admin).await.ask(request).await.text();
+    assert!(upstreams.contains("\"address\":\"***\"") && !upstreams.contains("hunter2"), "{upstreams}");
 
     let mut client = Raw::connect(watched.address).await;
     assert_eq!(get(&mut client, "/", "X-Secret: hunter2-one\r\n").await.status(), 200);
@@ -67,6 +72,7 @@ fn commands_mask_values_of_files() {
     let text = RULES.replace("headers: { x-secret: '${file:secret.txt}' }", "host: '${file:SECRET}'");
     let text =
         text.replace("SECRET", secret.path()).replace("${file:interval.txt}", "1h").replace("${file:log.txt}", "off");
+    let text = text.replace("${file:target.txt}", "builtin:echo");
     let rules = RuleFile::new("values-rules", &text);
     let run = |arguments: &[&str]| {
         let output = tidegate(arguments).env("TIDEGATE_TEST_ADMIN", "off").output().expect("tidegate runs");
