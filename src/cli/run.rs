@@ -49,6 +49,8 @@ pub(super) fn run(args: &RunArgs) -> u8 {
             return if matches!(error, ConfigLoadError::Invalid { .. }) { 1 } else { 2 };
         }
     };
+    let secrets = config.secrets.clone();
+    let report_failure = |error: &dyn std::fmt::Display| report_failure(&secrets.mask(&error.to_string()));
     let logs = match logging::start(&args.common, &config.access_log) {
         Ok(logs) => logs,
         Err(error) => return report_failure(&error),

@@ -32,6 +32,15 @@ struct ReloadContext {
     sources: Mutex<Arc<[PathBuf]>>,
 }
 
+/// A failed reload. The previous rules stay in use.
+#[derive(Debug)]
+pub(crate) struct FailedReload {
+    /// Whether the gateway drains, which is no error.
+    is_draining: bool,
+    /// The errors for operators.
+    problems: Vec<ConfigProblem>,
+}
+
 /// Why the rule file is reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReloadTrigger {
@@ -77,7 +86,7 @@ impl FileReloader {
                 return Err(ReloadFailure::Invalid(Vec::new())); // the gateway has ended
             };
             let report = reloader.reload_if(ReloadTrigger::Operator, is_expected).ok_or(ReloadFailure::Precondition)?;
-            let report = report.map_err(|error| ReloadFailure::Invalid(problems(&reloader.0.file, &error)))?;
+            let report = report.map_err(|failed| ReloadFailure::Invalid(failed.problems))?;
             Ok(json!({
                 "changes": report.changes(),
                 "diff": report.diff,
@@ -104,8 +113,8 @@ impl FileReloader {
     /// Reads the file and applies it. Blocks until all workers use the new rules. Logs the result.
     ///
     /// # Errors
-    /// See [`ReloadError`]. The previous rules stay in use.
-    pub(crate) fn reload(&self, trigger: ReloadTrigger) -> Result<ReloadReport, ReloadError> {
+    /// The file cannot be read or applied. The previous rules stay in use.
+    pub(crate) fn reload(&self, trigger: ReloadTrigger) -> Result<ReloadReport, FailedReload> {
         // The condition always holds.
         self.reload_if(trigger, &|| true).unwrap_or_else(|| Ok(ReloadReport::default()))
     }
@@ -116,7 +125,7 @@ impl FileReloader {
         &self,
         trigger: ReloadTrigger,
         is_expected: &dyn Fn() -> bool,
-    ) -> Option<Result<ReloadReport, ReloadError>> {
+    ) -> Option<Result<ReloadReport, FailedReload>> {
         let mut last_read = self.0.last_read.lock();
         if !is_expected() {
             return None;
@@ -126,8 +135,8 @@ impl FileReloader {
             // The files have the texts that were read before.
             Ok(None) => {}
             Ok(Some((report, hash))) => self.record_success(trigger, report, *hash),
-            Err(ReloadError::Draining) => {}
-            Err(error) => self.record_failure(trigger, error),
+            Err(failed) if failed.is_draining => {}
+            Err(failed) => self.record_failure(trigger, &failed.problems),
         }
         Some(result.map(|applied| applied.map_or_else(ReloadReport::default, |(report, _)| report)))
     }
@@ -137,10 +146,10 @@ impl FileReloader {
         &self,
         trigger: ReloadTrigger,
         last_read: &mut Option<Hash>,
-    ) -> Result<Option<(ReloadReport, Hash)>, ReloadError> {
+    ) -> Result<Option<(ReloadReport, Hash)>, FailedReload> {
         let ReloadContext { file, reloader, .. } = &*self.0;
         if self.is_stdin() {
-            return Err(ReloadError::NoFile);
+            return Err(FailedReload::new(file, &ReloadError::NoFile));
         }
         let Loaded { config, sources } = file.load_with_sources();
         let hash = sources.hash();
@@ -149,11 +158,16 @@ impl FileReloader {
         if trigger == ReloadTrigger::FileChange && before == hash && hash.is_some() {
             return Ok(None);
         }
-        let config = config?;
+        // The errors of a rule file have no secrets.
+        let config = config.map_err(|error| FailedReload::new(file, &error.into()))?;
         for warning in &config.warnings {
             tracing::warn!("{}", warning.in_file(file));
         }
-        reloader.reload(config).map(|report| hash.map(|hash| (report, hash)))
+        let secrets = config.secrets.clone();
+        match reloader.reload(config) {
+            Ok(report) => Ok(hash.map(|hash| (report, hash))),
+            Err(error) => Err(FailedReload::new(file, &error).masked(|message| secrets.mask(message).into_owned())),
+        }
     }
 
     fn record_success(&self, trigger: ReloadTrigger, report: &ReloadReport, hash: Hash) {
@@ -174,15 +188,28 @@ impl FileReloader {
         }
     }
 
-    fn record_failure(&self, trigger: ReloadTrigger, error: &ReloadError) {
+    fn record_failure(&self, trigger: ReloadTrigger, problems: &[ConfigProblem]) {
         let ReloadContext { file, admin, metrics, .. } = &*self.0;
         metrics.reloaded(ReloadOutcome::Failed);
-        let problems = problems(file, error);
         tracing::error!(%file, %trigger, errors = problems.len(), "rules not reloaded, the previous ones stay in use");
-        for ConfigProblem { file, line, column, message, help } in &problems {
+        for ConfigProblem { file, line, column, message, help } in problems {
             tracing::error!(file, line, column, help, "reload: {message}");
         }
-        admin.record_config_errors(problems);
+        admin.record_config_errors(problems.to_vec());
+    }
+}
+
+// === impl FailedReload ===
+
+impl FailedReload {
+    fn new(file: &RuleFile, error: &ReloadError) -> Self {
+        Self { is_draining: matches!(error, ReloadError::Draining), problems: problems(file, error) }
+    }
+
+    /// Masks the messages.
+    fn masked(mut self, mask: impl Fn(&str) -> String) -> Self {
+        self.problems.iter_mut().for_each(|problem| problem.message = mask(&problem.message));
+        self
     }
 }
 
@@ -213,10 +240,13 @@ impl RuleFileWatcher {
     /// Polls the files, and reloads them if one has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
         self.watch.set_paths(&self.reloader.sources());
-        if self.watch.poll() && matches!(self.reloader.reload(ReloadTrigger::FileChange), Err(ReloadError::Draining)) {
-            return ControlFlow::Break(());
+        if !self.watch.poll() {
+            return ControlFlow::Continue(());
         }
-        ControlFlow::Continue(())
+        match self.reloader.reload(ReloadTrigger::FileChange) {
+            Err(failed) if failed.is_draining => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 }
 

@@ -61,6 +61,10 @@ async fn changed_value_is_reloaded_and_never_shown() {
     let new = |config: &serde_json::Value| config["routes"][0]["limits"][0]["interval_ms"] == 7_200_000;
     let config = watched.until("another interval", new).await;
     assert_eq!(config["errors"], serde_json::json!([]));
+    fs::write(watched.path("log.txt"), "/proc/hunter2.log").expect("written");
+    let config = watched.until("no access log", |config| config["errors"][0].is_object()).await;
+    let message = config["errors"][0]["message"].as_str().expect("a message");
+    assert!(message.contains("***") && !message.contains("hunter2"), "{message}");
     watched.program.signal("TERM");
     let log = std::io::read_to_string(&mut watched.program.stderr).expect("a log");
     assert!(log.contains("not `***`") && !log.contains("hunter2"), "{log}");
@@ -87,4 +91,8 @@ fn commands_mask_values_of_files() {
     let checked = run(&["check", changed.path()]);
     let message = format!("{}:1:9: `***` is not an address with a port\n", changed.path());
     assert!(checked.0 == 1 && checked.1.starts_with(&message), "{checked:?}");
+    let log = RuleFile::new("values-log", "/proc/hunter2.log\n");
+    let logging = text.replace("access_log: off", &format!("access_log: '${{file:{}}}'", log.path()));
+    let started = run(&["run", RuleFile::new("values-start", &logging).path()]);
+    assert!(started.0 == 2 && started.1.contains("***") && !started.1.contains("hunter2"), "{started:?}");
 }
