@@ -14,7 +14,7 @@ use super::placeholders::Placeholders;
 use super::problem::{Checked, Location, Problems, quote};
 use super::suggest::nearest;
 use super::text::{MAX_READ, decode};
-use super::tree;
+use super::tree::{self, Usage};
 use crate::tls::FileReadError;
 
 /// The most bytes of all included files together.
@@ -27,7 +27,13 @@ const MAX_FILES: usize = 1000;
 const KEYS: [&str; 2] = ["upstreams", "routes"];
 
 /// Reads the included files, and adds their upstreams and routes to the tree of the rule file at `main`.
-pub(super) fn include(root: &mut Node, main: &Path, placeholders: &mut Placeholders<'_>, problems: &mut Problems) {
+pub(super) fn include(
+    root: &mut Node,
+    main: &Path,
+    usage: &mut Usage,
+    placeholders: &mut Placeholders<'_>,
+    problems: &mut Problems,
+) {
     let Some(include) = root.entries().iter().find(|entry| entry.key == "include") else { return };
     // Other values than texts are reported with the other keys.
     let patterns = include.value.items().iter().filter_map(|item| Some((item.scalar()?, item.location)));
@@ -75,7 +81,7 @@ pub(super) fn include(root: &mut Node, main: &Path, placeholders: &mut Placehold
         left = rest;
         let file = problems.add_file(&path);
         if let Ok(included) =
-            decode(bytes, file, problems).and_then(|text| tree::read(&text, file, placeholders, problems))
+            decode(bytes, file, problems).and_then(|text| tree::read(&text, file, usage, placeholders, problems))
         {
             merge(root, included, problems);
         }

@@ -30,6 +30,17 @@ pub(crate) struct Entry {
     pub(crate) value: Node,
 }
 
+/// The size of a value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    /// The number of values, itself included.
+    pub(crate) values: usize,
+    /// The bytes of all texts.
+    pub(crate) bytes: usize,
+    /// The depth of lists and maps.
+    pub(crate) depth: usize,
+}
+
 // === impl Node ===
 
 impl Node {
@@ -85,13 +96,23 @@ impl Node {
         }
     }
 
-    /// Returns the number of values in this node, itself included, and their depth.
-    pub(crate) fn measure(&self) -> (usize, usize) {
-        let add = |(values, depth): (usize, usize), (more, deep): (usize, usize)| (values + more, depth.max(deep + 1));
+    /// Measures this node.
+    pub(crate) fn measure(&self) -> Size {
+        let empty = Size { values: 1, bytes: 0, depth: 1 };
+        let add = |whole: Size, (key, part): (usize, Size)| Size {
+            values: whole.values + part.values,
+            bytes: whole.bytes + key + part.bytes,
+            depth: whole.depth.max(part.depth + 1),
+        };
         match &self.value {
-            Value::Scalar(_) => (1, 0),
-            Value::List(items) => items.iter().map(Node::measure).fold((1, 1), add),
-            Value::Map(entries) => entries.iter().map(|entry| entry.value.measure()).fold((1, 1), add),
+            Value::Scalar(scalar) => {
+                let secrets = self.secrets().unwrap_or_default().iter().map(String::len).sum::<usize>();
+                Size { values: 1, bytes: scalar.text.len() + secrets, depth: 0 }
+            }
+            Value::List(items) => items.iter().map(|item| (0, item.measure())).fold(empty, add),
+            Value::Map(entries) => {
+                entries.iter().map(|entry| (entry.key.len(), entry.value.measure())).fold(empty, add)
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Parses YAML text into a tree of [`Node`]s.
 //!
 //! Time and memory are bounded: the tree is built without recursion, its depth is limited, and each use of an alias
-//! counts all values that it repeats.
+//! counts all values and bytes that it repeats. All files together have one bound.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use super::node::{Entry, MERGE_KEY, Node, Value};
+use super::node::{Entry, MERGE_KEY, Node, Size, Value};
 use super::placeholders::Placeholders;
 use super::problem::{Location, Problems, Reported, quote};
 use super::scalar::Scalar;
@@ -16,15 +16,25 @@ use super::scalar::Scalar;
 /// The deepest nesting of lists and maps. Rule files need eight levels.
 pub(crate) const MAX_DEPTH: usize = 32;
 
-/// The highest number of values in a file, with aliases expanded.
+/// The highest number of values in all files together, with aliases expanded.
 pub(crate) const MAX_VALUES: usize = 250_000;
+
+/// The most bytes of texts in all files together that aliases copy.
+const MAX_COPIED: usize = 16 << 20;
+
+/// The values and bytes of all files of a configuration until now.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    values: usize,
+    copied: usize,
+}
 
 /// Builds the tree from the events of the parser.
 struct Builder<'p, 'f> {
     file: u16,
     open: Vec<Open>,
     anchors: HashMap<usize, Rc<Anchor>>,
-    values: usize,
+    usage: &'p mut Usage,
     root: Option<Node>,
     placeholders: &'p mut Placeholders<'f>,
     problems: &'p mut Problems,
@@ -52,24 +62,24 @@ struct Key {
 /// A value that aliases can repeat.
 struct Anchor {
     node: Node,
-    values: usize,
-    depth: usize,
+    size: Size,
 }
 
-/// Parses the single document of `text`, which is in the file with this number.
+/// Parses the single document of `text`, which is in the file with this number. `usage` counts all files.
 ///
 /// # Errors
 /// Fails if the text has no usable tree. Other errors are only added to `problems`.
 pub(super) fn read(
     text: &str,
     file: u16,
+    usage: &mut Usage,
     placeholders: &mut Placeholders<'_>,
     problems: &mut Problems,
 ) -> Result<Node, Reported> {
     // A byte order mark must not count as a column.
     let mut parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut builder =
-        Builder { file, open: Vec::new(), anchors: HashMap::new(), values: 0, root: None, placeholders, problems };
+        Builder { file, open: Vec::new(), anchors: HashMap::new(), usage, root: None, placeholders, problems };
     while let Some(event) = parser.next_event() {
         match event {
             Ok((event, span)) => builder.event(event, span)?,
@@ -187,17 +197,17 @@ impl Builder<'_, '_> {
             return Err(self.problems.add(location, message, "write the value out"));
         };
         // Count before copying, since the copy may be large.
-        self.count(known.values, location)?;
-        self.check_depth(known.depth, location)?;
+        self.count_copy(known.size, location)?;
+        self.check_depth(known.size.depth, location)?;
         self.finish(known.node.clone(), 0)
     }
 
     /// Adds a complete value to its list or map, or makes it the root.
     fn finish(&mut self, mut node: Node, anchor: usize) -> Result<(), Reported> {
         if anchor > 0 {
-            let (values, depth) = node.measure();
-            self.count(values, node.location)?;
-            self.anchors.insert(anchor, Rc::new(Anchor { node: node.clone(), values, depth }));
+            let size = node.measure();
+            self.count_copy(size, node.location)?;
+            self.anchors.insert(anchor, Rc::new(Anchor { node: node.clone(), size }));
         }
         match self.open.last_mut().map(|open| &mut open.value) {
             None => self.root = Some(node),
@@ -216,12 +226,23 @@ impl Builder<'_, '_> {
     }
 
     fn count(&mut self, values: usize, location: Location) -> Result<(), Reported> {
-        self.values += values;
-        if self.values <= MAX_VALUES {
+        self.usage.values += values;
+        if self.usage.values <= MAX_VALUES {
             return Ok(());
         }
         let message = format!("more than {MAX_VALUES} values, with aliases expanded");
         Err(self.problems.add(location, message, "use fewer aliases of large values"))
+    }
+
+    /// Counts a copy of a value.
+    fn count_copy(&mut self, size: Size, location: Location) -> Result<(), Reported> {
+        self.count(size.values, location)?;
+        self.usage.copied += size.bytes;
+        if self.usage.copied <= MAX_COPIED {
+            return Ok(());
+        }
+        let message = format!("aliases repeat more than {MAX_COPIED} bytes (16 MiB)");
+        Err(self.problems.add(location, message, "use fewer aliases of long texts"))
     }
 
     fn check_depth(&mut self, more: usize, location: Location) -> Result<(), Reported> {
@@ -251,5 +272,39 @@ impl Builder<'_, '_> {
             )),
             false => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::problem::Problem;
+    use super::super::referenced_files::ReferencedFiles;
+    use super::super::sources::SourceFiles;
+    use super::*;
+
+    /// Reads the files of a configuration. Returns the errors.
+    fn errors(texts: &[String]) -> Vec<String> {
+        let (mut sources, mut problems, mut usage) = (SourceFiles::default(), Problems::default(), Usage::default());
+        let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
+        for (file, text) in (0..).zip(texts) {
+            _ = read(text, file, &mut usage, &mut placeholders, &mut problems);
+        }
+        problems.iter().map(Problem::message).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn all_files_have_one_bound() {
+        let list = format!("[{}]", "x,".repeat(150_000));
+        assert!(errors(std::slice::from_ref(&list)).is_empty());
+        assert_eq!(errors(&[list.clone(), list]), ["more than 250000 values, with aliases expanded"]);
+    }
+
+    #[test]
+    fn bytes_that_aliases_repeat_are_bounded() {
+        let text = |aliases| format!("[&a {}{}]", "x".repeat(100_000), ", *a".repeat(aliases));
+        assert!(errors(&[text(100)]).is_empty());
+        let message = "aliases repeat more than 16777216 bytes (16 MiB)";
+        assert_eq!(errors(&[text(200)]), [message]);
+        assert_eq!(errors(&[text(100), text(100)]), [message]);
     }
 }

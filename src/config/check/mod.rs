@@ -41,7 +41,8 @@ use super::problem::{Checked, Location, Problems, Reported, quote};
 use super::secrets::Secrets;
 use super::sources::SourceFiles;
 use super::text::decode;
-use super::{Config, Source, shape, tree};
+use super::tree::{self, Usage};
+use super::{Config, Source, shape};
 use crate::client::AddressRules;
 use crate::rules::Rules;
 
@@ -67,8 +68,9 @@ fn run_steps(
 ) -> Checked<Config> {
     let text = decode(bytes, 0, problems)?;
     let mut placeholders = Placeholders::new(source.files, sources);
-    let mut root = tree::read(&text, 0, &mut placeholders, problems)?;
-    include(&mut root, source.name, &mut placeholders, problems);
+    let mut usage = Usage::default();
+    let mut root = tree::read(&text, 0, &mut usage, &mut placeholders, problems)?;
+    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
     let file: File = serde_yaml::from_value(valid).map_err(|_| problems.reported(root.location))?;

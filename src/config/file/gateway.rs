@@ -40,8 +40,8 @@ shape! {
         /// Files with more `upstreams` and `routes`; they have no other keys. A path, or a list of paths; a `*` in the
         /// file name matches any characters. Files are read in the order of this list, and of their names. Their routes
         /// come after the routes of the rule file. Relative paths, also in these files, start at the folder of the rule
-        /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The gateway notices
-        /// changed, new and removed files.
+        /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The rule file and all
+        /// included files have at most 250,000 values together. The gateway notices changed, new and removed files.
         include: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The servers that requests are forwarded to, by name.
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use super::super::file;
 use super::super::key_value::KeyValue;
 use super::super::keys::{Kind, Presence, Shape};
 use super::super::node::{Node, Value};
@@ -10,14 +11,14 @@ use super::super::placeholders::Placeholders;
 use super::super::problem::Problems;
 use super::super::referenced_files::ReferencedFiles;
 use super::super::sources::SourceFiles;
-use super::super::{file, tree};
+use super::super::tree::{self, Usage};
 
 type Keys = BTreeSet<(&'static str, &'static str)>;
 
 fn read(text: &str, problems: &mut Problems) -> Node {
     let mut sources = SourceFiles::default();
     let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
-    tree::read(text, 0, &mut placeholders, problems).expect("a tree")
+    tree::read(text, 0, &mut Usage::default(), &mut placeholders, problems).expect("a tree")
 }
 
 /// Adds the keys in the value of a key of this kind.
