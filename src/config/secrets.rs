@@ -35,12 +35,16 @@ impl Secrets {
         }
         let mut masked = Cow::Borrowed(text);
         for secret in self.texts.iter().filter(|secret| secret.len() >= MIN_PART) {
-            let mut start = 0;
-            while let Some(found) = lowercase[start..].find(secret.as_str()) {
-                let range = start + found..start + found + secret.len();
-                masked.to_mut().replace_range(range.clone(), MASK);
-                lowercase.replace_range(range, MASK);
-                start += found + MASK.len();
+            let (mut replaced, mut end) = (String::new(), 0);
+            for (start, found) in lowercase.match_indices(secret.as_str()) {
+                replaced.push_str(&masked[end..start]);
+                replaced.push_str(MASK);
+                end = start + found.len();
+            }
+            if end > 0 {
+                replaced.push_str(&masked[end..]);
+                lowercase = replaced.to_ascii_lowercase();
+                masked = replaced.into();
             }
         }
         masked
@@ -89,6 +93,12 @@ mod tests {
             assert_eq!(secrets.mask(text), masked, "{text}");
         }
         assert_eq!(format!("{secrets:?}"), "Secrets(4)");
+    }
+
+    #[test]
+    fn long_text_is_masked() {
+        let count = 500_000;
+        assert!(secrets(&["Hunter2"]).mask(&"hunter2 ".repeat(count)) == "*** ".repeat(count));
     }
 
     #[test]
