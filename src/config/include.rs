@@ -12,6 +12,7 @@ use super::key_value::{KeyValue, describe};
 use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::placeholders::Placeholders;
 use super::problem::{Checked, Location, Problems, quote};
+use super::scalar::Scalar;
 use super::suggest::nearest;
 use super::text::{MAX_READ, decode};
 use super::tree::{self, Usage};
@@ -179,7 +180,22 @@ fn merge(root: &mut Node, included: Node, problems: &mut Problems) {
 }
 
 /// Adds the values of a key to the values of the rule file.
-fn append(root: &mut Node, entry: Entry, problems: &mut Problems) {
+fn append(root: &mut Node, mut entry: Entry, problems: &mut Problems) {
+    let expected = if entry.key == "routes" { "a list" } else { "a map" };
+    let is_expected = match &entry.value.value {
+        Value::List(_) => entry.key == "routes",
+        Value::Map(_) => entry.key != "routes",
+        Value::Scalar(_) => false,
+    };
+    if !is_expected {
+        let node = &entry.value;
+        if !node.is_invalid() {
+            let fault = format!("must be {expected}, not {}", describe(node));
+            KeyValue { node, key: &entry.key }.report(&fault, "write it as in the rule file", problems);
+        }
+        // The key is not missing.
+        entry.value.value = Value::Scalar(Scalar::invalid());
+    }
     let Value::Map(entries) = &mut root.value else { return };
     let Some(existing) = entries.iter_mut().find(|existing| existing.key == entry.key) else {
         return entries.push(entry);
@@ -198,20 +214,45 @@ fn append(root: &mut Node, entry: Entry, problems: &mut Problems) {
                 }
             }
         }
-        (expected, value) => {
-            let node = Node { location: entry.value.location, value };
-            let expected = if matches!(expected, Value::List(_)) { "a list" } else { "a map" };
-            if !node.is_invalid() {
-                let fault = format!("must be {expected}, not {}", describe(&node));
-                KeyValue { node: &node, key: &entry.key }.report(&fault, "write it as in the rule file", problems);
-            }
-        }
+        // The included value has been reported, or the value of the rule file is reported with the other keys.
+        _ => {}
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::problem::Problem;
+    use super::super::referenced_files::ReferencedFiles;
+    use super::super::shape;
+    use super::super::sources::SourceFiles;
     use super::*;
+
+    /// Returns the errors of a rule file that includes other files.
+    fn errors(main: &str, included: &[&str]) -> Vec<String> {
+        let (mut sources, mut problems, mut usage) = (SourceFiles::default(), Problems::default(), Usage::default());
+        let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
+        let mut read = |text, problems: &mut Problems| tree::read(text, 0, &mut usage, &mut placeholders, problems);
+        let mut root = read(main, &mut problems).unwrap();
+        for text in included {
+            let included = read(text, &mut problems).unwrap();
+            merge(&mut root, included, &mut problems);
+        }
+        _ = shape::validate(&root, &FILE, &mut problems);
+        problems.iter().map(Problem::message).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn values_of_a_wrong_kind_are_reported_where_they_are() {
+        let route = "routes: [{ name: a, match: {} }]";
+        for (main, included, message) in [
+            ("routes:", &[route][..], "`routes` has no value"),
+            ("include: a", &["routes: {}", route], "`routes` must be a list, not a map"),
+            (route, &["upstreams: []", "upstreams: {}"], "`upstreams` must be a map, not a list"),
+            (route, &["routes: 5"], "`routes` must be a list, not `5`"),
+        ] {
+            assert_eq!(errors(main, included), [message], "{main}");
+        }
+    }
 
     #[test]
     fn star_matches_any_characters_of_visible_files() {
