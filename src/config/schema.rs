@@ -24,11 +24,12 @@ pub(crate) fn schema() -> Value {
     let definitions: Map<_, _> = shapes.iter().map(|shape| (name_of(shape), object(shape))).collect();
     let mut schema = object(file);
     if let Value::Object(schema) = &mut schema {
-        // Included files may have all routes.
+        // Included files may have all routes, and an included file only upstreams.
         schema.remove("required");
         schema.insert("$schema".into(), "http://json-schema.org/draft-07/schema#".into());
         schema.insert("title".into(), "Tidegate rule file".into());
-        schema.insert("anyOf".into(), json!([{ "required": ["routes"] }, { "required": ["include"] }]));
+        let alternatives = ["routes", "include", "upstreams"].map(|key| json!({ "required": [key] }));
+        schema.insert("anyOf".into(), json!(alternatives));
         schema.insert("definitions".into(), Value::Object(definitions));
     }
     schema
