@@ -47,7 +47,7 @@ impl OverallPermits {
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))
     }
 
-    /// Adds the permits to the list of all limits. A limit that is not OVERALL has `null`.
+    /// Adds the permits to the list of all limits. All others have `null`: PER_CLIENT limits, OVERALL limits after the first 64, and limits without a reply.
     pub(super) async fn add_permits(&self, limits: &mut Value) {
         let shared = Arc::clone(&self.0);
         // A separate task: a client that disconnects must not cancel calls that other clients wait for.

@@ -37,7 +37,7 @@ pub(super) struct Rejected {
     /// The limit in the rule file.
     #[schema(value_type = Object)]
     location: LimitLocation,
-    /// The first rejection that was not followed by 15 minutes without one (RFC 3339).
+    /// The first rejection after the last 15 minutes without a rejection (RFC 3339).
     since: String,
     /// The last rejection.
     last: String,

@@ -78,7 +78,7 @@ impl Limits {
             labels: &[ROUTE, LIMIT, Label::Fixed("outcome", &OUTCOMES)],
             unit: "decisions",
             meaning: "Decisions of each limit. A limit that would have granted a rejected request counts nothing",
-            action: "`limited` grows: find the client in the access log; raise the rate if the client is legitimate. \
+            action: "`limited` grows: `tidegate top` names the client; raise the rate if the client is legitimate. \
                      `shadow_limited` shows what a new limit would reject. `store_failed`: see `tidegate_store_up`",
         };
         catalog.add(self.decisions.clone(), decisions);
@@ -88,7 +88,7 @@ impl Limits {
             unit: "0 to 1",
             meaning: "Used share of an OVERALL limit, as the last decision of this gateway saw it; of a limit in \
                       shards, of the shard that decided. Absent without a decision within the interval of the limit",
-            action: "near 1: the limit rejects requests soon; raise the rate, or find the client in the access log",
+            action: "near 1: the limit rejects requests soon; raise the rate, or find the client with `tidegate top`",
         };
         catalog.add(self.used.clone(), used);
         let overflow = Description {

@@ -1,4 +1,4 @@
-//! The resets of operators, which all gateways follow: each forgets what it remembers of the buckets.
+//! Announces resets to all gateways, which then drop cached refusals, local buckets and debts of the buckets.
 //!
 //! A reset is announced before and after the buckets are removed. The first announcement keeps gateways from charging
 //! debts to the removed buckets: they read the list before each payment. The second one removes refusals that were
