@@ -55,7 +55,7 @@ struct TargetView {
     idle: usize,
     /// The attempts to get a response, by outcome. Outcomes that never occurred are absent.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    attempts: serde_json::Map<String, serde_json::Value>,
+    attempts: serde_json::Map<String, Value>,
     /// The failures since the last response; null while the target responds.
     failing: Option<Failing>,
 }
