@@ -9,6 +9,8 @@ use ipnet::IpNet;
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
+#[cfg(feature = "gateway")]
+use crate::limit::ClientId;
 use crate::limit::{Charge, Limiter};
 use crate::metrics::{LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
@@ -178,13 +180,24 @@ impl RuleSet {
         Some((route, self.compiled.get(position)?))
     }
 
-    /// Returns the limits that the client of a request may see, each with a charge for its bucket.
+    /// See [`Rules::visible_charges`].
     pub(crate) fn visible_charges<'r>(
         &self,
         route: &'r Route,
         facts: &Facts<'_>,
+        may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
-        self.rules.visible_charges(route, facts)
+        self.rules.visible_charges(route, facts, may_reject)
+    }
+
+    /// See [`Rules::clients`].
+    #[cfg(feature = "gateway")]
+    pub(crate) fn clients<'r>(
+        &'r self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> impl Iterator<Item = (&'r Limit, ClientId)> {
+        self.rules.clients(route, facts)
     }
 
     /// Returns the network to which a request's use of shared resources is attributed.
@@ -198,6 +211,12 @@ impl RuleSet {
         facts: &Facts<'_>,
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
         self.rules.charges(route, facts)
+    }
+
+    /// Returns the route with this name.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn route(&self, name: &str) -> Option<&Route> {
+        self.rules.routes.iter().find(|route| *route.name == *name)
     }
 
     /// Returns all limits, each with its route.

@@ -117,6 +117,11 @@ impl<'r> Explanation<'r> {
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
     /// limits decide.
     pub(crate) fn rejection(&self) -> Option<(u16, String)> {
+        self.early_rejection().or_else(|| self.denial(|_| true))
+    }
+
+    /// Returns the status and the reason of a response that does not depend on the limits.
+    pub(crate) fn early_rejection(&self) -> Option<(u16, String)> {
         let Some(route) = self.route() else { return Some((404, "no route matches".to_owned())) };
         if route.is_too_long(self.facts) {
             return Some((
@@ -124,9 +129,15 @@ impl<'r> Explanation<'r> {
                 format!("content-length is larger than {} bytes, the `max_body` of the route", route.max_body),
             ));
         }
-        let denied = self.checks.iter().find_map(|(limit, check)| match check {
-            LimitCheck::Deny(cause) => Some((limit, cause)),
-            LimitCheck::Charge(_) | LimitCheck::Skip(_) => None,
+        None
+    }
+
+    /// Returns the status and the reason if a limit lacks its input and rejects the request. Only limits at positions
+    /// that match `may_reject` reject it.
+    pub(crate) fn denial(&self, may_reject: impl Fn(usize) -> bool) -> Option<(u16, String)> {
+        let denied = self.checks.iter().enumerate().find_map(|(index, (limit, check))| match check {
+            LimitCheck::Deny(cause) if may_reject(index) => Some((limit, cause)),
+            LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
         });
         let (limit, cause) = denied?;
         Some((400, limits::describe_denial(limit, cause)))

@@ -5,8 +5,10 @@ use std::sync::Arc;
 #[cfg(feature = "gateway")]
 use super::overrides::{KnownOverrides, PreparedOverrides};
 use crate::facts::Facts;
+use crate::limit::Charge;
 use crate::local_response::LocalResponse;
 use crate::route::Route;
+use crate::rule::Limit;
 use crate::rules::Charges;
 use crate::ruleset::RuleSet;
 use crate::store::Store;
@@ -63,6 +65,25 @@ impl Active {
         }
         _ = store;
         Ok(self.rules.charges(route, facts)?)
+    }
+
+    /// Returns the limits that the client of a request may see, each with a charge for its bucket, as overrides change
+    /// them.
+    ///
+    /// # Errors
+    /// The client is banned, or a limit that counts its requests cannot identify it.
+    pub(super) fn visible_charges<'r>(
+        &'r self,
+        store: &Store,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Vec<(&'r Limit, Charge)>, LocalResponse> {
+        #[cfg(feature = "gateway")]
+        if let Some(overrides) = &self.overrides {
+            return overrides.visible_charges(&self.rules, route, facts, store);
+        }
+        _ = store;
+        Ok(self.rules.visible_charges(route, facts, |_| true)?)
     }
 
     /// Returns the state with other rules and stores. The overrides stay in force.

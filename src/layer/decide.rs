@@ -58,7 +58,10 @@ impl LayerState {
                 record.route = Some((route, compiled));
                 let client = rules.client_network(&facts, trusted_peer);
                 // Boxed, so that other requests do not pay for its memory.
-                return Err(Box::pin(self.quotas.respond((rules, store), route, &facts, client)).await);
+                let response = Box::pin(self.quotas.respond((active, store), route, &facts, client)).await;
+                #[cfg(feature = "gateway")]
+                record.record_ban(&response, &self.metrics);
+                return Err(response);
             }
             let found = match &screened {
                 None => rules.find(&facts),

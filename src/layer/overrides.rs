@@ -1,5 +1,6 @@
 //! Applies overrides to requests: rejects banned clients, and exempts or adjusts limits.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -8,12 +9,12 @@ use super::RateLimitLayer;
 use crate::clock::Timestamp;
 use crate::facts::Facts;
 use crate::headers;
-use crate::limit::{ClientId, Limiter, Wait};
+use crate::limit::{Charge, ClientId, Limiter, Wait};
 use crate::local_response::LocalResponse;
 use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatches};
 use crate::route::Route;
 use crate::rule::Limit;
-use crate::rules::Charges;
+use crate::rules::{Charges, LimitCheck};
 use crate::ruleset::RuleSet;
 use crate::store::{OverridesVersion, Store, StoreError, StoredOverrides};
 
@@ -32,6 +33,23 @@ pub(crate) struct KnownOverrides {
 pub(super) struct PreparedOverrides {
     index: OverrideIndex,
     adjusted: AdjustedLimiters,
+}
+
+/// The overrides that concern a request.
+#[derive(Debug, Default)]
+pub(crate) struct RequestOverrides {
+    /// The override that bans the client before a limit rejects the request.
+    pub(crate) ban: Option<Override>,
+    /// For each limit of the route, the ban, or the override that changes the limit.
+    pub(crate) limits: Vec<Option<LimitOverride>>,
+}
+
+/// An override that concerns a request, for one limit.
+#[derive(Debug)]
+pub(crate) struct LimitOverride {
+    pub(crate) in_force: Override,
+    /// The limiter with the rate of the override, if the override changes the rate.
+    pub(crate) limiter: Option<Arc<Limiter>>,
 }
 
 /// The limiters with other rates, by the address of the limiter in the rules.
@@ -108,6 +126,21 @@ impl RateLimitLayer {
         active.overrides.as_ref()?.of_client(place, client, self.state.store(&active))
     }
 
+    /// Returns the overrides that concern a request on this route. `checks` are the checks of the route's limits.
+    pub(crate) fn overrides_for(
+        &self,
+        route: &str,
+        facts: &Facts<'_>,
+        checks: &[(&Limit, LimitCheck)],
+    ) -> RequestOverrides {
+        let active = self.state.active.load();
+        let found = active.overrides.as_ref().zip(active.rules.route(route));
+        let found = found.map(|(overrides, route)| {
+            overrides.of_request(&active.rules, route, facts, checks, self.state.store(&active))
+        });
+        found.unwrap_or_default()
+    }
+
     /// Reads the overrides of the store, if they have changed, and applies them to all later requests of all workers.
     ///
     /// # Errors
@@ -163,17 +196,13 @@ impl PreparedOverrides {
     ) -> Result<Charges<'r>, LocalResponse> {
         let (now, mut found) = (store.now(), OverrideMatches::default());
         if let Some(address) = rules.client_address(facts) {
-            let has_limit = |name: &str| route.limits.iter().any(|limit| limit.name == name);
-            self.index.find_address(address, &route.name, has_limit, now, &mut found);
+            self.find_address(address, route, now, &mut found);
             reject_banned(&found, now)?;
         }
-        let is_exempt = |found: &OverrideMatches<'_>, limit: &Limit| {
-            found.effect_on(&route.name, &limit.name).is_some_and(|one| one.action == Action::Exempt)
-        };
         let mut charges = if found.is_empty() {
             rules.charges(route, facts)?
         } else {
-            rules.charges_if(route, facts, |limit| !is_exempt(&found, limit))?
+            rules.charges_if(route, facts, |limit| !is_exempt(&found, route, limit))?
         };
         if self.index.has_hashes() {
             for one in charges.iter() {
@@ -183,10 +212,87 @@ impl PreparedOverrides {
             reject_banned(&found, now)?;
         }
         if !found.is_empty() {
-            charges.retain(|limit| !is_exempt(&found, limit));
+            charges.retain(|limit| !is_exempt(&found, route, limit));
             charges.replace_limiters(|limit| self.adjusted(limit, found.effect_on(&route.name, &limit.name)?));
         }
         Ok(charges)
+    }
+
+    /// Returns the limits that the client of a request may see, as
+    /// [`Rules::visible_charges`](crate::rules::Rules::visible_charges) does, but without the limits that do not count
+    /// its requests, and with its rates.
+    ///
+    /// # Errors
+    /// The client is banned, or a limit that counts its requests cannot identify it.
+    pub(super) fn visible_charges<'r>(
+        &self,
+        rules: &'r RuleSet,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> Result<Vec<(&'r Limit, Charge)>, LocalResponse> {
+        let (now, mut found) = (store.now(), OverrideMatches::default());
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, now, &mut found);
+            reject_banned(&found, now)?;
+        }
+        let mut charges = rules.visible_charges(route, facts, |limit| !is_exempt(&found, route, limit))?;
+        if self.index.has_hashes() {
+            // Of all limits: a ban of a client of a shadow limit rejects requests, too.
+            for (limit, client) in rules.clients(route, facts) {
+                let Some(hash) = hash(store, Some(&client)) else { continue };
+                self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
+            }
+            reject_banned(&found, now)?;
+        }
+        charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
+        for (limit, charge) in &mut charges {
+            let one = found.effect_on(&route.name, &limit.name);
+            if let Some(limiter) = one.and_then(|one| self.adjusted(limit, one)) {
+                charge.limiter = limiter;
+            }
+        }
+        Ok(charges)
+    }
+
+    /// Returns the overrides that concern a request on this route, in the order of [`charges`](Self::charges).
+    fn of_request(
+        &self,
+        rules: &RuleSet,
+        route: &Route,
+        facts: &Facts<'_>,
+        checks: &[(&Limit, LimitCheck)],
+        store: &Store,
+    ) -> RequestOverrides {
+        let (now, mut found) = (store.now(), OverrideMatches::default());
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, now, &mut found);
+        }
+        let is_denied = checks
+            .iter()
+            .any(|(limit, check)| matches!(check, LimitCheck::Deny(_)) && !is_exempt(&found, route, limit));
+        if found.ban().is_none() && !is_denied {
+            for (limit, check) in checks {
+                let LimitCheck::Charge(charge) = check else { continue };
+                let Some(hash) = hash(store, charge.client.as_ref()) else { continue };
+                self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
+            }
+        }
+        let ban = found.ban();
+        let of_limit = |(limit, _): &(&Limit, LimitCheck)| {
+            let one = ban.or_else(|| found.effect_on(&route.name, &limit.name))?;
+            let own = route.limits.iter().find(|own| own.name == limit.name);
+            let limiter = own.and_then(|own| self.adjusted(own, one));
+            let is_effective = one.action != Action::Adjust || limiter.is_some();
+            is_effective.then(|| LimitOverride { in_force: one.clone(), limiter })
+        };
+        RequestOverrides { ban: ban.cloned(), limits: checks.iter().map(of_limit).collect() }
+    }
+
+    /// Adds the overrides of an address to the matches of a request for this route.
+    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, now: Timestamp, found: &mut OverrideMatches<'i>) {
+        let has_limit = |name: &str| route.limits.iter().any(|limit| limit.name == name);
+        self.index.find_address(address, &route.name, has_limit, now, found);
     }
 
     /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
@@ -199,8 +305,7 @@ impl PreparedOverrides {
     ) -> Option<(Override, Arc<Limiter>)> {
         let (now, mut found) = (store.now(), OverrideMatches::default());
         if let ClientId::Address(network) = client {
-            let has_limit = |name: &str| route.limits.iter().any(|limit| limit.name == name);
-            self.index.find_address(network.addr(), &route.name, has_limit, now, &mut found);
+            self.find_address(network.addr(), route, now, &mut found);
         }
         if let Some(hash) = hash(store, Some(client)) {
             self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
@@ -222,6 +327,10 @@ fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
         ClientId::Hash(hash) => Some(*hash),
         client => store.key_of(client),
     }
+}
+
+fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool {
+    found.effect_on(&route.name, &limit.name).is_some_and(|one| one.action == Action::Exempt)
 }
 
 fn reject_banned(found: &OverrideMatches<'_>, now: Timestamp) -> Result<(), LocalResponse> {

@@ -8,13 +8,13 @@ use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::active::Active;
 use crate::facts::Facts;
 use crate::headers::retry_after;
 use crate::limit::{Algorithm, Charge, ClientId, Inspection, Limiter, Mode, Quota, Wait};
 use crate::local_response::{LocalResponse, ViolatedLimits};
 use crate::route::Route;
 use crate::rule::Limit;
-use crate::ruleset::RuleSet;
 use crate::store::{Store, StoreError};
 
 /// The requests for quotas that a client may send in a second.
@@ -66,7 +66,7 @@ impl QuotaEndpoint {
     /// attributed to, if it is known.
     pub(super) async fn respond(
         &self,
-        (rules, store): (&RuleSet, &Store),
+        (active, store): (&Active, &Store),
         route: &Route,
         facts: &Facts<'_>,
         client: Option<IpNet>,
@@ -77,9 +77,9 @@ impl QuotaEndpoint {
         if let Some(wait) = self.wait(client) {
             return LocalResponse::Limited { violated: ViolatedLimits::default(), retry_after: retry_after(wait) };
         }
-        let charges = match rules.visible_charges(route, facts) {
+        let charges = match active.visible_charges(store, route, facts) {
             Ok(charges) => charges,
-            Err(rejection) => return rejection.into(),
+            Err(rejection) => return rejection,
         };
         let read = charges.iter().map(|(limit, charge)| LimitQuota::read(store, limit, charge));
         match try_join_all(read).await {
@@ -101,18 +101,17 @@ impl QuotaEndpoint {
 
 impl<'r> LimitQuota<'r> {
     async fn read(store: &Store, limit: &'r Limit, charge: &Charge) -> Result<Self, StoreError> {
-        Ok(Self::new(limit, &store.inspect(charge).await?))
+        Ok(Self::new(&limit.name, &charge.limiter.quota, &store.inspect(charge).await?))
     }
 
-    fn new(limit: &'r Limit, inspection: &Inspection) -> Self {
-        let quota = &limit.limiter.quota;
+    fn new(name: &'r str, quota: &Quota, inspection: &Inspection) -> Self {
         // The windows of a calendar vary in length.
         let interval = match quota.algorithm() {
             Algorithm::FixedWindow(_) => quota.refill(inspection.now),
             _ => quota.interval(),
         };
         Self {
-            name: &limit.name,
+            name,
             rate: quota.rate(),
             interval: seconds(interval),
             remaining: inspection.remaining,

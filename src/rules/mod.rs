@@ -197,7 +197,8 @@ impl Rules {
         }
     }
 
-    /// Returns the limits of a route that the client of a request may see, each with a charge for its bucket.
+    /// Returns the limits of a route that a quota shows to the client of a request, each with a charge for its bucket.
+    /// Limits that do not match `may_reject` are omitted if they cannot identify the client.
     ///
     /// # Errors
     /// The client of a limit is missing or invalid, and the limit rejects such requests.
@@ -205,17 +206,30 @@ impl Rules {
         &self,
         route: &'r Route,
         facts: &Facts<'_>,
+        may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
         let mut charges = Vec::new();
         for limit in route.limits.iter().filter(|limit| limit.is_visible_to_clients()) {
             let client = match self.client(limit, facts) {
                 Ok(client) => Some(client),
                 Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => continue,
+                Err(_) if !may_reject(limit) => continue,
                 Err(cause) => return Err(LimitRejection { limit: &limit.name, cause: MissingInput::Client(cause) }),
             };
             charges.push((limit, Charge { limiter: Arc::clone(&limit.limiter), client, permits: 1, shadow: false }));
         }
         Ok(charges)
+    }
+
+    /// Returns the clients of a request for the limits of a route that can identify them, each with its limit.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn clients<'r>(
+        &self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> impl Iterator<Item = (&'r Limit, ClientId)> {
+        let limits = route.limits.iter().filter(|limit| limit.mode() == Mode::PerClient);
+        limits.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
     }
 
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {

@@ -18,6 +18,7 @@ use super::problem::Problem;
 use super::{Active, Admin};
 use crate::clock::wall_time;
 use crate::explain::ExplainedRequest;
+use crate::layer::RateLimitLayer;
 use crate::limit::{Charge, Inspection};
 use crate::store::StoreError;
 
@@ -40,23 +41,23 @@ pub(super) async fn explain(
 ) -> Result<Json<Value>, Problem> {
     let request = request.parse().map_err(Problem::bad_request)?;
     let active = admin.active.load_full();
-    let mut shown = json!(active.explain(&request).await);
+    let mut shown = json!(active.explain(&request, &admin.layer).await);
     active.config.secrets.mask_json(&mut shown);
     Ok(Json(shown))
 }
 
 impl Active {
-    async fn explain(&self, request: &ExplainedRequest) -> Explained {
-        let (mut explained, charges) = self.evaluate(request);
+    async fn explain(&self, request: &ExplainedRequest, layer: &RateLimitLayer) -> Explained {
+        let (mut explained, charges) = self.evaluate(request, layer);
         let read = join_all(charges.iter().map(|charge| self.inspect(charge.as_ref()))).await;
         explained.add_remaining(read);
         explained
     }
 
-    /// Evaluates the rules, without the store.
-    fn evaluate(&self, request: &ExplainedRequest) -> (Explained, Charges) {
+    /// Evaluates the rules and the overrides of the layer, without the store.
+    fn evaluate(&self, request: &ExplainedRequest, layer: &RateLimitLayer) -> (Explained, Charges) {
         request.explain(&self.config, wall_time(), |result| match result {
-            Ok(explanation) => Explained::new(explanation, self),
+            Ok(explanation) => Explained::new(explanation, self, layer),
             Err(answer) => (Explained::answered(answer), Vec::new()),
         })
     }

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::super::Active;
+use super::super::{Active, overrides};
 use super::Charges;
 use crate::client::{AddressTrace, TraceEnd};
 use crate::explain::{EarlyAnswer, Explanation, reason_of_check};
-use crate::limit::{Inspection, Wait};
+use crate::layer::RateLimitLayer;
+use crate::limit::{Charge, Inspection, Wait};
+use crate::overrides::{Action, Override};
 use crate::rule::{Limit, LimitLocation};
 use crate::rules::LimitCheck;
 use crate::store::StoreError;
@@ -96,7 +98,7 @@ pub(super) struct ExplainedLimit {
     cost: Option<u32>,
     #[serde(flatten)]
     remaining: Remaining,
-    /// The override in force for the client.
+    /// The override that bans the client, or changes the limit for it.
     #[serde(rename = "override")]
     #[schema(value_type = Option<Object>)]
     in_force: Option<serde_json::Value>,
@@ -137,9 +139,21 @@ impl Explained {
     }
 
     /// Returns the response without what remains, and the charge of each limit.
-    pub(super) fn new(explanation: &Explanation<'_>, active: &Active) -> (Self, Charges) {
-        let facts = explanation.facts;
-        let (status, reason) = explanation.rejection().unzip();
+    pub(super) fn new(explanation: &Explanation<'_>, active: &Active, layer: &RateLimitLayer) -> (Self, Charges) {
+        let (facts, checks) = (explanation.facts, &explanation.checks);
+        let found =
+            explanation.route().map(|route| layer.overrides_for(&route.name, facts, checks)).unwrap_or_default();
+        let of_limit = |index: usize| found.limits.get(index).and_then(Option::as_ref);
+        let in_force = |index| of_limit(index).map(|one| &one.in_force);
+        let mut text = explanation.to_string();
+        let rejection = explanation.early_rejection();
+        let rejection = rejection.or_else(|| {
+            let reason = describe_ban(found.ban.as_ref()?);
+            text += &format!("\nnow: answered with 403: {reason}\n");
+            Some((403, reason))
+        });
+        let rejection = rejection.or_else(|| explanation.denial(|index| !is_exemption(in_force(index))));
+        let (status, reason) = rejection.unzip();
         let is_other = |name: &str| explanation.route().is_none_or(|route| *route.name != *name);
         let others = active.config.rules.routes.iter().filter(|route| is_other(&route.name));
         let explained = Self {
@@ -165,14 +179,21 @@ impl Explained {
                     unmet: route.matcher.unmet(facts).map(|condition| condition.to_string()),
                 })
                 .collect(),
-            limits: explanation.checks.iter().map(|(limit, check)| ExplainedLimit::new(limit, check, active)).collect(),
-            text: explanation.to_string(),
+            limits: (0..)
+                .zip(checks)
+                .map(|(index, (limit, check))| ExplainedLimit::new(limit, check, in_force(index), active))
+                .collect(),
+            text,
         };
-        let charge = |(_, check): &(&Limit, LimitCheck)| match check {
-            LimitCheck::Charge(charge) => Some(charge.clone()),
-            LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
+        let charge = |(index, (_, check)): (usize, &(&Limit, LimitCheck))| match check {
+            LimitCheck::Charge(charge) if !is_exemption(in_force(index)) => {
+                let adjusted = of_limit(index).and_then(|one| one.limiter.clone());
+                let limiter = adjusted.unwrap_or_else(|| charge.limiter.clone());
+                Some(Charge { limiter, ..charge.clone() })
+            }
+            LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
         };
-        (explained, explanation.checks.iter().map(charge).collect())
+        (explained, checks.iter().enumerate().map(charge).collect())
     }
 
     /// Adds what remains of each limit.
@@ -212,7 +233,12 @@ impl Explained {
                 },
                 _ => "does not count the request".to_owned(),
             };
-            _ = writeln!(text, "  {number}. {}: {state}", limit.limit); // writing to a String cannot fail
+            let by = limit.in_force.as_ref().map(|one| (one["id"].as_str(), one["action"].as_str()));
+            let by = match by {
+                Some((Some(id), Some(action))) => format!(" (override {id}: {action})"),
+                _ => String::new(),
+            };
+            _ = writeln!(text, "  {number}. {}: {state}{by}", limit.limit); // writing to a String cannot fail
         }
         text
     }
@@ -232,8 +258,10 @@ impl ClientAddress {
 }
 
 impl ExplainedLimit {
-    fn new(limit: &Limit, check: &LimitCheck, active: &Active) -> Self {
+    fn new(limit: &Limit, check: &LimitCheck, in_force: Option<&Override>, active: &Active) -> Self {
+        let exemption = in_force.filter(|_| is_exemption(in_force));
         let (kind, charge) = match check {
+            _ if exemption.is_some() => (Check::Skip, None),
             LimitCheck::Charge(charge) => (Check::Charge, Some(charge)),
             LimitCheck::Skip(_) => (Check::Skip, None),
             LimitCheck::Deny(_) => (Check::Deny, None),
@@ -244,13 +272,24 @@ impl ExplainedLimit {
             shadow: limit.shadow,
             location: limit.location.clone(),
             check: kind,
-            reason: reason_of_check(limit, check),
+            reason: match exemption {
+                Some(one) => Some(format!("override {} exempts the client", one.id)),
+                None => reason_of_check(limit, check),
+            },
             client: charge.and_then(|charge| active.client_name(charge)),
             cost: charge.map(|charge| charge.permits),
             remaining: Remaining::default(),
-            in_force: None,
+            in_force: in_force.map(overrides::show),
         }
     }
+}
+
+fn is_exemption(in_force: Option<&Override>) -> bool {
+    in_force.is_some_and(|one| one.action == Action::Exempt)
+}
+
+fn describe_ban(ban: &Override) -> String {
+    format!("override {} bans the client until {}: {}", ban.id, ban.until.to_rfc3339(), ban.reason)
 }
 
 impl From<Result<Inspection, StoreError>> for Remaining {

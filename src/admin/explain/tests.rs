@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::explain::ExplainedRequest;
 use crate::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatched};
 use crate::metrics::Metrics;
+use crate::overrides::{Action, Adjustment, Override, Scope, Target};
 use crate::sanitize::NextHop;
 use crate::store::Store;
 
@@ -71,8 +72,8 @@ async fn by_layer(layer: &RateLimitLayer, request: &ExplainedRequest) -> Outcome
 }
 
 /// Returns the explanation in the form of the layer's decision.
-async fn by_explanation(active: &Active, request: &ExplainedRequest) -> Outcome {
-    let explained = json!(active.explain(request).await);
+async fn by_explanation(active: &Active, layer: &RateLimitLayer, request: &ExplainedRequest) -> Outcome {
+    let explained = json!(active.explain(request, layer).await);
     let status = explained["status"].as_u64().map_or_else(
         || if explained["admitted"] == true { 200 } else { 429 },
         |status| u16::try_from(status).expect("a status"),
@@ -193,8 +194,8 @@ proptest! {
             let layer = layer.metrics(Arc::new(Metrics::new())).from_config(&config).expect("a layer");
             let active = active(&config, &store);
             for request in &requests {
-                let explained = by_explanation(&active, request).await;
-                let again = by_explanation(&active, request).await;
+                let explained = by_explanation(&active, &layer, request).await;
+                let again = by_explanation(&active, &layer, request).await;
                 prop_assert_eq!(&explained, &again, "an explanation charged something: {:?}", request);
                 prop_assert_eq!(explained, by_layer(&layer, request).await, "{:?}", request);
             }
@@ -228,9 +229,64 @@ async fn explanation_has_each_status_of_the_layer() {
         let body = format!(r#"{{"method": "{method}", "url": "{url}", "headers": {{{headers}}}}}"#);
         let request: Request = serde_json::from_str(&body).expect("a body");
         let request = request.parse().expect("a request");
-        let explained = by_explanation(&active, &request).await;
+        let explained = by_explanation(&active, &layer, &request).await;
         assert_eq!((explained.0, explained.1.as_deref()), (status, route), "{body}");
         assert_eq!(explained, by_layer(&layer, &request).await, "{body}");
+    }
+}
+
+/// Each request is explained and then decided by the layer, with one override.
+#[tokio::test]
+async fn explanation_has_each_effect_of_overrides() {
+    let (network, all) = (Target::Network("192.0.2.0/24".parse().expect("a network")), || Scope::All);
+    let scope = |text: &str| text.parse::<Scope>().expect("a scope");
+    let (login, tok) = ("http://a/api/login", ("authorization", "Bearer tok"));
+    for (action, scope, multiply, url, fields, expected) in [
+        (Action::Ban, all(), None, login, &[tok][..], [403, 403, 403]),
+        (Action::Ban, all(), None, "http://a/x", &[], [404, 404, 404]),
+        (Action::Ban, all(), None, login, &[tok, ("content-length", "4096")], [413, 413, 413]),
+        (Action::Ban, scope("login/cost"), None, login, &[tok], [403, 403, 403]),
+        (Action::Ban, all(), None, "http://b.example/s/1", &[], [403, 403, 403]),
+        (Action::Ban, scope("query"), None, "http://b.example/s/1", &[], [400, 400, 400]),
+        (Action::Exempt, all(), None, "http://b.example/s/1", &[], [200, 200, 200]),
+        (Action::Exempt, scope("login/key"), None, login, &[tok], [200, 200, 200]),
+        (Action::Exempt, scope("login/cost"), None, login, &[tok], [200, 200, 429]),
+        (Action::Exempt, scope("login/cost"), None, login, &[("x-cost", "x")], [200, 200, 429]),
+        (Action::Adjust, scope("login/key"), Some("0.5"), login, &[tok], [200, 429, 429]),
+        (Action::Adjust, all(), Some("2"), login, &[tok], [200, 200, 200]),
+        (Action::Adjust, all(), Some("2"), login, &[("x-tier", "gold")], [200, 200, 429]), // OVERALL
+    ] {
+        let (config, store) = (config(), Store::memory());
+        let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
+        let layer = layer.metrics(Arc::new(Metrics::new())).from_config(&config).expect("a layer");
+        let active = active(&config, &store);
+        let case = format!("{action:?} {scope} {url} {fields:?}");
+        let multiply = multiply.map(|factor| factor.parse().expect("a factor"));
+        let one = Override {
+            id: Override::id_of(action, &scope, &network),
+            action,
+            scope,
+            target: network.clone(),
+            adjustment: Adjustment { rate: None, multiply },
+            until: store.now().plus_millis(3_600_000),
+            reason: "a test".to_owned(),
+            by: "ann".to_owned(),
+        };
+        let text = serde_json::to_string(&one).expect("JSON");
+        _ = store.put_override(&one.id, &text, one.until, false).await.expect("stored");
+        layer.refresh_overrides().await.expect("read");
+        let headers: BTreeMap<&str, &str> = fields.iter().copied().collect();
+        let method = if url == login { "POST" } else { "GET" };
+        let body = json!({ "method": method, "url": url, "peer": "192.0.2.1", "headers": headers });
+        let request: Request = serde_json::from_value(body).expect("a body");
+        let request = request.parse().expect("a request");
+        let mut statuses = Vec::new();
+        for _ in expected {
+            let explained = by_explanation(&active, &layer, &request).await;
+            assert_eq!(explained, by_layer(&layer, &request).await, "{case}");
+            statuses.push(explained.0);
+        }
+        assert_eq!(statuses, expected, "{case}");
     }
 }
 

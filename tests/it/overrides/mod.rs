@@ -4,6 +4,7 @@ mod commands;
 mod laws;
 mod requests;
 mod shared;
+mod shown;
 
 use serde_json::{Value, json};
 
