@@ -118,4 +118,10 @@ impl Limit {
     pub fn is_visible_to_clients(&self) -> bool {
         self.mode() == Mode::PerClient && !self.shadow && !self.limiter.quota.is_adopted()
     }
+
+    /// Returns `true` if a quota reports the limit: a visible limit whose client does not depend on the path. The path
+    /// of a request for a quota is always the path of the quota.
+    pub(crate) fn is_visible_in_quota(&self) -> bool {
+        self.is_visible_to_clients() && !self.client.reads_path()
+    }
 }

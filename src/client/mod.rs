@@ -123,6 +123,16 @@ impl ClientSource {
         }
     }
 
+    /// Returns `true` if the source includes the path of the request.
+    pub(crate) fn reads_path(&self) -> bool {
+        match self {
+            Self::Path => true,
+            Self::All(sources) => sources.iter().any(Self::reads_path),
+            Self::Ip | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
+            Self::Host | Self::Tls(_) | Self::Extension => false,
+        }
+    }
+
     /// Returns the single sources of a combination, in order.
     #[cfg(feature = "gateway")]
     pub(crate) fn sources(&self) -> Vec<&Self> {

@@ -209,7 +209,7 @@ impl Rules {
         may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
         let mut charges = Vec::new();
-        for limit in route.limits.iter().filter(|limit| limit.is_visible_to_clients()) {
+        for limit in route.limits.iter().filter(|limit| limit.is_visible_in_quota()) {
             let client = match self.client(limit, facts) {
                 Ok(client) => Some(client),
                 Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => continue,

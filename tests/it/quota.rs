@@ -68,6 +68,26 @@ async fn quota_shows_the_limits_of_the_client_without_a_charge() {
     assert_eq!(origin.requests().len(), 2);
 }
 
+/// The quota's own path is the only path for which it could show such a limit.
+#[tokio::test]
+async fn quota_omits_limits_of_each_path() {
+    let rules = "upstreams: { api: { targets: ['builtin:echo'] } }
+routes:
+  - name: api
+    match: {}
+    upstream: api
+    quota: /quota
+    limits:
+      - { name: path, mode: PER_CLIENT, client: path, rate: 5, interval: 1h }
+      - { name: both, mode: PER_CLIENT, client: [ip, path], rate: 5, interval: 1h }
+      - { name: ip, mode: PER_CLIENT, client: ip, rate: 5, interval: 1h }
+";
+    let gateway = TestGateway::start(rules);
+    assert_eq!(gateway.get("/a", "").await.status(), 200);
+    let shown = limits(&gateway.get("/quota", "").await);
+    assert_eq!((&shown[0]["name"], &shown[0]["remaining"], &shown[1]), (&json!("ip"), &json!(4), &Value::Null));
+}
+
 fn request(method: &str, path: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: keys.example\r\n\r\n")
 }

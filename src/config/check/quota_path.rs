@@ -23,8 +23,8 @@ pub(super) fn quota_path(written: &file::Route, problems: &mut Problems) -> Chec
 
 /// Reports a quota without a limit that clients see.
 pub(super) fn check_limits(written: &file::Route, limits: &[Limit], problems: &mut Problems) {
-    if written.quota.get().is_some() && !limits.iter().any(Limit::is_visible_to_clients) {
-        let help = "add a limit with `mode: PER_CLIENT`, or remove `quota`: clients see only their own limits";
+    if written.quota.get().is_some() && !limits.iter().any(Limit::is_visible_in_quota) {
+        let help = "add a live limit with `mode: PER_CLIENT` and a `client` without `path`, or remove `quota`";
         written.quota.report("the route has no `PER_CLIENT` limit that `quota` can show", help, problems);
     }
 }
