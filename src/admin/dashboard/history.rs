@@ -1,7 +1,7 @@
 //! The last 15 minutes of the counters, one value for each second. Only series with traffic use memory: at most 18 kB
 //! for a route, 14.4 kB for a limit and 10.8 kB for an upstream, so at most 5.2 MB together.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
@@ -45,15 +45,19 @@ pub(super) struct Recent<'a, const N: usize>(&'a Series<N>, usize);
 impl History {
     /// Adds the sample of a second.
     pub(super) fn push(&mut self, sample: Sample) {
-        let mut total = [0; 5];
-        for counts in sample.routes.values() {
-            total.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        let latest = &self.latest;
+        // By route: the sum also falls when a route is removed.
+        let (mut total, mut increase) = ([0; 5], [0; 5]);
+        for (name, counts) in &sample.routes {
+            let before = latest.routes.get(name).copied().unwrap_or_default();
+            add(&mut total, *counts);
+            add(&mut increase, increases(*counts, before));
         }
-        self.total.push(total);
-        push_all(&mut self.routes, sample.routes.iter().map(|(name, counts)| (name, *counts)), MAX_ROUTES);
-        push_all(&mut self.limits, sample.limits.iter().map(|(name, limit)| (name, limit.decisions)), MAX_LIMITS);
-        let upstreams = sample.upstreams.iter().map(|(name, upstream)| (name, upstream.requests));
-        push_all(&mut self.upstreams, upstreams, MAX_UPSTREAMS);
+        self.total.record(total, increase);
+        push_all(&mut self.routes, [&latest.routes, &sample.routes], |counts| *counts, MAX_ROUTES);
+        push_all(&mut self.limits, [&latest.limits, &sample.limits], |limit| limit.decisions, MAX_LIMITS);
+        let upstreams = [&latest.upstreams, &sample.upstreams];
+        push_all(&mut self.upstreams, upstreams, |upstream| upstream.requests, MAX_UPSTREAMS);
         self.store.push([sample.store.decisions, sample.store.micros, sample.store.failures]);
         self.latest = sample;
     }
@@ -66,33 +70,48 @@ impl History {
 }
 
 /// Adds the counts of a second to all series. Removes the series of names that are gone.
-fn push_all<'a, K: Ord + Clone + 'a, const N: usize>(
+fn push_all<K: Ord + Clone, V, const N: usize>(
     series: &mut BTreeMap<K, Series<N>>,
-    counts: impl Iterator<Item = (&'a K, [u64; N])> + Clone,
+    [latest, sample]: [&BTreeMap<K, V>; 2],
+    counts: impl Fn(&V) -> [u64; N],
     max: usize,
 ) {
-    let names: BTreeSet<&K> = counts.clone().map(|(name, _)| name).collect();
-    series.retain(|name, _| names.contains(name));
-    for (name, counts) in counts {
+    series.retain(|name, _| sample.contains_key(name));
+    for (name, value) in sample {
+        if !series.contains_key(name) && series.len() < max {
+            // A name without a slot until now may have counted for a long time.
+            let last = latest.get(name).map_or([0; N], &counts);
+            series.insert(name.clone(), Series { last, ..Series::default() });
+        }
         if let Some(series) = series.get_mut(name) {
-            series.push(counts);
-        } else if series.len() < max {
-            series.entry(name.clone()).or_default().push(counts);
+            series.push(counts(value));
         }
     }
+}
+
+/// Returns the increases of counters.
+fn increases<const N: usize>(counts: [u64; N], before: [u64; N]) -> [u64; N] {
+    // A smaller value belongs to a new counter: the route was removed and added again.
+    std::array::from_fn(|index| counts[index].checked_sub(before[index]).unwrap_or(counts[index]))
+}
+
+fn add<const N: usize>(sums: &mut [u64; N], counts: [u64; N]) {
+    sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
 }
 
 // === impl Series ===
 
 impl<const N: usize> Series<N> {
     fn push(&mut self, counts: [u64; N]) {
-        // A smaller value belongs to a new counter: the route was removed and added again.
-        let increase = |index: usize| counts[index].checked_sub(self.last[index]).unwrap_or(counts[index]);
-        let increases = std::array::from_fn(|index| u32::try_from(increase(index)).unwrap_or(u32::MAX));
+        self.record(counts, increases(counts, self.last));
+    }
+
+    /// Adds the counts and the increases of a second.
+    fn record(&mut self, counts: [u64; N], increases: [u64; N]) {
         if self.recent.len() >= SECONDS {
             self.recent.pop_front();
         }
-        self.recent.push_back(increases);
+        self.recent.push_back(increases.map(|increase| u32::try_from(increase).unwrap_or(u32::MAX)));
         self.last = counts;
     }
 
@@ -100,7 +119,7 @@ impl<const N: usize> Series<N> {
     pub(super) fn sum(&self, seconds: usize) -> [u64; N] {
         let mut sums = [0; N];
         for increases in self.recent.iter().rev().take(seconds) {
-            sums.iter_mut().zip(increases).for_each(|(sum, increase)| *sum += u64::from(*increase));
+            add(&mut sums, increases.map(u64::from));
         }
         sums
     }
@@ -168,6 +187,30 @@ mod tests {
         assert_eq!((history.routes.len(), history.is_full()), (1, false));
         // The counter is smaller, so it is another one.
         assert_eq!(history.routes["r1"].sum(1)[0], 3);
+    }
+
+    #[test]
+    fn removed_route_does_not_change_the_increase_of_the_total() {
+        let mut history = History::default();
+        history.push(sample(&[("a", [500, 0, 0, 0, 0]), ("b", [700, 0, 0, 0, 0])]));
+        history.push(sample(&[("b", [700, 0, 0, 0, 0])]));
+        assert_eq!((history.total.sum(1), history.total.last[0]), ([0; 5], 700));
+        history.push(sample(&[("a", [2, 0, 0, 0, 0]), ("b", [701, 0, 0, 0, 0])]));
+        assert_eq!((history.total.sum(1)[0], history.routes["a"].sum(1)[0]), (3, 2));
+    }
+
+    #[test]
+    fn series_with_a_late_slot_begins_without_an_increase() {
+        let mut history = History::default();
+        let names: Vec<_> = (0..=MAX_ROUTES).map(|number| format!("r{number:03}")).collect();
+        let routes: Vec<_> = names.iter().map(|name| (name.as_str(), [90, 0, 0, 0, 0])).collect();
+        history.push(sample(&routes));
+        let late = names[MAX_ROUTES].as_str();
+        assert!(!history.routes.contains_key(late));
+        history.push(sample(&routes[1..]));
+        assert_eq!((history.routes[late].sum(60), history.routes[late].last[0]), ([0; 5], 90));
+        history.push(sample(&[(late, [94, 0, 0, 0, 0])]));
+        assert_eq!(history.routes[late].sum(60)[0], 4);
     }
 
     #[test]
