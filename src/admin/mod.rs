@@ -61,6 +61,7 @@ use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
 use crate::config::Config;
+use crate::config::dashboard::DashboardMode;
 use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
 use crate::rejected::RejectedClients;
@@ -178,7 +179,12 @@ impl Admin {
     /// Replaces the configuration, the store and the upstreams that operators see.
     pub(crate) fn replace(&self, config: Arc<Config>, store: Store, upstreams: Vec<Upstreams>) {
         self.rejected.set_keeps_values(config.show_clients);
+        let has_dashboard = !matches!(config.dashboard, DashboardMode::Off);
         self.active.store(Arc::new(Active::new(config, store, upstreams)));
+        // After the change, so that no viewer of the old configuration follows.
+        if !has_dashboard {
+            self.events.end_viewers();
+        }
     }
 
     /// Waits for a change that the other gateways do not have.

@@ -45,11 +45,15 @@ async fn event(client: &mut Raw) -> (String, Value) {
     (kind.to_owned(), serde_json::from_str(data.trim_end()).expect("JSON"))
 }
 
+/// Returns the rules with this setting of the dashboard.
+fn config(mode: &str) -> Config {
+    let text = format!("listen: 127.0.0.1:0\nadmin: {{ address: '127.0.0.1:0', dashboard: {mode} }}\n{RULES}");
+    Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
 /// Starts a gateway with this setting of the dashboard.
 fn start(mode: &str) -> (Gateway, SocketAddr) {
-    let text = format!("listen: 127.0.0.1:0\nadmin: {{ address: '127.0.0.1:0', dashboard: {mode} }}\n{RULES}");
-    let config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    let gateway = Gateway::start(config, 1).expect("a gateway");
+    let gateway = Gateway::start(config(mode), 1).expect("a gateway");
     let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("an address");
     (gateway, admin)
 }
@@ -171,6 +175,20 @@ async fn streams_end_with_the_gateway() {
     event(&mut client).await;
     drain(gateway).await;
     soon(async { while client.chunk().await.is_ok_and(|chunk| !chunk.is_empty()) {} }).await;
+}
+
+#[tokio::test]
+async fn streams_end_when_a_reload_turns_the_dashboard_off() {
+    let (gateway, admin) = start("'on'");
+    let (mut client, _) = view(admin).await;
+    event(&mut client).await;
+    drop(gateway.reload(config("'off'")).expect("a reload"));
+    soon(async { while client.chunk().await.is_ok_and(|chunk| !chunk.is_empty()) {} }).await;
+    assert_eq!(view(admin).await.1.status(), 404);
+    drop(gateway.reload(config("read_only")).expect("a reload"));
+    let (mut client, _) = view(admin).await;
+    assert_eq!(event(&mut client).await.0, "history");
+    drain(gateway).await;
 }
 
 #[tokio::test]

@@ -22,7 +22,7 @@ use crate::metrics::Sample;
 const MAX_VIEWERS: usize = 32;
 
 /// A viewer that is this many events behind is closed. Its page connects again and gets the whole history.
-const MAX_LAG: usize = 8;
+const MAX_LAG: usize = 32;
 
 /// The history and its viewers. Clones share them.
 #[derive(Clone, Debug)]
@@ -57,6 +57,14 @@ impl Events {
     /// Reads the history.
     pub(super) fn read<T>(&self, read: impl FnOnce(&History) -> T) -> T {
         read(&self.0.lock().history)
+    }
+
+    /// Ends all streams. New viewers are admitted.
+    pub(in crate::admin) fn end_viewers(&self) {
+        let mut shared = self.0.lock();
+        if shared.viewers.is_some() {
+            shared.viewers = Some(broadcast::channel(MAX_LAG).0);
+        }
     }
 
     /// Ends all streams, and admits no further viewers.
@@ -141,6 +149,20 @@ mod tests {
         }
         assert_eq!((next(&mut slow).await, next(&mut slow).await), (Some("first".into()), None));
         assert_eq!(next(&mut fast).await, Some("next".into()));
+    }
+
+    #[tokio::test]
+    async fn ended_viewers_do_not_prevent_new_ones() {
+        let events = Events::new();
+        let mut old = events.view(build("first")).expect("a stream").into_body();
+        events.end_viewers();
+        assert_eq!((next(&mut old).await, next(&mut old).await), (Some("first".into()), None));
+        let mut new = events.view(build("again")).expect("a stream").into_body();
+        events.push(Sample::default(), build("next"));
+        assert_eq!((next(&mut new).await, next(&mut new).await), (Some("first".into()), Some("next".into())));
+        events.close();
+        events.end_viewers();
+        assert!(events.view(build("first")).is_err());
     }
 
     #[tokio::test]

@@ -38,7 +38,10 @@ pub(super) fn routes() -> Router<Admin> {
 pub(super) async fn events(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
     check_same_site(&headers)?;
     admin.check_dashboard()?;
-    admin.events.view(|history, seconds| admin.frame(history, seconds))
+    let response = admin.events.view(|history, seconds| admin.frame(history, seconds))?;
+    // Again: a reload may have turned the dashboard off, and ended the viewers before this one.
+    admin.check_dashboard()?;
+    Ok(response)
 }
 
 impl Admin {
