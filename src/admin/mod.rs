@@ -304,9 +304,9 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
     let mut shown = limits::show(&active.config, &active.store);
-    active.config.secrets.mask_json(&mut shown);
     admin.add_last_minute(&mut shown);
     active.overall.add_permits(&mut shown).await;
+    active.config.secrets.mask_json(&mut shown);
     Json(shown)
 }
 

@@ -16,6 +16,11 @@ const MASK: &str = "***";
 /// Shorter texts are masked only where they are the whole value, since they are parts of many words.
 const MIN_PART: usize = 4;
 
+/// The members of JSON whose texts are names or fixed words. Names cannot come from files, so a secret in a name is a
+/// coincidence.
+#[cfg(feature = "gateway")]
+const PUBLIC: [&str; 7] = ["route", "limit", "name", "mode", "kind", "algorithm", "upstream"];
+
 impl Secrets {
     /// Adds a text.
     pub(super) fn add(&mut self, text: &str) {
@@ -50,7 +55,8 @@ impl Secrets {
         masked
     }
 
-    /// Replaces the secrets in the texts of a JSON document. Keys stay: they are no values of the rule file.
+    /// Replaces the secrets in the texts of a JSON document, except in names and fixed words. Keys stay: they are no
+    /// values of the rule file.
     #[cfg(feature = "gateway")]
     pub(crate) fn mask_json(&self, value: &mut serde_json::Value) {
         use serde_json::Value;
@@ -58,7 +64,11 @@ impl Secrets {
             _ if self.texts.is_empty() => {}
             Value::String(text) => *text = self.mask(text).into_owned(),
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask_json(item)),
-            Value::Object(entries) => entries.values_mut().for_each(|entry| self.mask_json(entry)),
+            Value::Object(entries) => {
+                let is_public = |key: &str, entry: &Value| entry.is_string() && PUBLIC.contains(&key);
+                let masked = entries.iter_mut().filter(|(key, entry)| !is_public(key, entry));
+                masked.for_each(|(_, entry)| self.mask_json(entry));
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }
@@ -108,5 +118,14 @@ mod tests {
         secrets(&["hunter2"]).mask_json(&mut json);
         assert_eq!(json, serde_json::json!({ "hunter2": ["x ***", 5, null, { "a": "***" }] }));
         assert_eq!(secrets(&[]).mask("x"), "x");
+    }
+
+    #[test]
+    #[cfg(feature = "gateway")]
+    fn names_in_json_are_not_masked() {
+        let mut json = serde_json::json!({ "name": "shop", "route": { "name": "shop-1", "host": "shop.example" } });
+        secrets(&["shop"]).mask_json(&mut json);
+        let expected = serde_json::json!({ "name": "shop", "route": { "name": "shop-1", "host": "***.example" } });
+        assert_eq!(json, expected);
     }
 }

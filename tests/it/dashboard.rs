@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tidegate::{Config, Gateway, ListenAddress};
 
 use crate::support::gateway::TestGateway;
+use crate::support::process::RuleFile;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
 
@@ -189,6 +190,26 @@ async fn streams_end_when_a_reload_turns_the_dashboard_off() {
     let (mut client, _) = view(admin).await;
     assert_eq!(event(&mut client).await.0, "history");
     drain(gateway).await;
+}
+
+/// Secrets are masked in the API, but names cannot be secret.
+#[tokio::test]
+async fn limits_with_the_name_of_a_secret_have_figures() {
+    let secret = RuleFile::new("dashboard-secret", "shop\n");
+    let matcher = format!("path: /shop, headers: {{ x-secret: '${{file:{}}}' }}", secret.path());
+    let gateway = TestGateway::start(&RULES.replace("path: /shop", &matcher));
+    assert_eq!(gateway.get("/shop", "X-Secret: shop\r\n").await.status(), 200);
+    let figures = async {
+        loop {
+            let limits: Value =
+                serde_json::from_str(&ask(gateway.admin, "/api/v1/limits", LOCAL).await.text()).expect("JSON");
+            assert_eq!(limits[0]["route"], "shop", "{limits}");
+            if limits[0]["last_minute"]["allowed"] == 1 {
+                break;
+            }
+        }
+    };
+    soon(figures).await;
 }
 
 #[tokio::test]
