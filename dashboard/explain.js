@@ -12,16 +12,17 @@ export function explainPage() {
 
   const submit = async (event) => {
     event.preventDefault();
-    const lines = headers.value.split('\n').filter((line) => line.trim());
-    const bad = lines.find((line) => !line.includes(':'));
+    const written = headers.value.split('\n').filter((line) => line.trim());
+    const bad = written.find((line) => !line.includes(':'));
     if (bad) return result.replaceChildren(h('p', { class: 'error' }, `“${bad}” is no header field: write Name: value.`));
-    const fields = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf(':')).trim(), line.slice(line.indexOf(':') + 1).trim()]));
+    const body = { method: method.value, url: url.value, headers: fields(written), peer: peer.value };
     try {
-      const answer = await api('explain', { method: 'POST', body: { method: method.value, url: url.value, headers: fields, peer: peer.value } });
-      return result.replaceChildren(h('h2', {}, 'The gateway would do this'), explained(answer));
+      const { text, ...answer } = await api('explain', { method: 'POST', body });
+      return result.replaceChildren(
+        h('h2', {}, 'The gateway would do this'), explained(answer),
+        h('h2', {}, 'As text'), h('pre', { tabindex: '0', 'aria-label': 'The explanation as text' }, text));
     } catch (error) {
-      const isMissing = error.status === 404 || error.status === 405;
-      return result.replaceChildren(h('p', { class: 'error' }, isMissing ? 'This gateway cannot explain requests over the API. Use tidegate explain.' : error.message));
+      return result.replaceChildren(h('p', { class: 'error' }, error.message));
     }
   };
   return [
@@ -33,6 +34,17 @@ export function explainPage() {
       h('div', { class: 'buttons' }, h('button', { class: 'primary' }, 'Explain'))),
     result,
   ];
+}
+
+/** Returns the values of header lines by name. A name may have several lines. */
+function fields(lines) {
+  const found = new Map();
+  for (const line of lines) {
+    const colon = line.indexOf(':');
+    const name = line.slice(0, colon).trim().toLowerCase();
+    found.set(name, [...(found.get(name) ?? []), line.slice(colon + 1).trim()]);
+  }
+  return Object.fromEntries(found);
 }
 
 /** Shows a value of JSON as nested lists. */
