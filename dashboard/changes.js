@@ -7,8 +7,11 @@ import { load } from './overview.js';
 // The token is kept for this tab only, and only after the operator has typed it.
 const TOKEN = 'tidegate-token';
 
-/** Returns whether the page may have forms for changes. */
-export const canChange = () => model.gateway.changes !== 'off';
+/** Returns whether the page may have forms for changes. Before the first event, it has none. */
+export const canChange = () => ['open', 'token', 'no_tokens'].includes(model.gateway.changes);
+
+/** Returns the lines of a text, without an empty last line. */
+export const lines = (text) => text.replace(/\n$/, '').split('\n');
 
 const dialog = document.getElementById('dialog');
 
@@ -26,11 +29,12 @@ function confirmChange({ title, effect, button, asksReason, send, done }) {
     try {
       const answer = await send({ token: needsToken ? token.value : undefined, reason: reason.value });
       if (needsToken) sessionStorage.setItem(TOKEN, token.value);
-      dialog.close();
+      // The operator may have cancelled the dialog, and opened another one.
+      if (confirm.isConnected) dialog.close();
       done(answer);
     } catch (error) {
       if (error.status === 401) sessionStorage.removeItem(TOKEN);
-      outcome.textContent = error.status === 404 || error.status === 405 ? `This gateway does not support this change: ${error.message}.` : error.message;
+      outcome.textContent = error.message;
     }
     confirm.disabled = false;
   };
@@ -67,13 +71,16 @@ function announce(message) {
 
 const DURATIONS = [['15m', '15 minutes'], ['1h', '1 hour'], ['8h', '8 hours'], ['1d', '1 day'], ['7d', '7 days'], ['30d', '30 days']];
 
+/** The hint for a field that names a client. */
+export const VALUES_HINT = 'A limit whose client is a list needs one value a line, in the order of the list.';
+
 /** The form for an override, optionally of a known client. */
 export function overrideForm({ scope = '', client = '', done = () => {} } = {}) {
   const option = ([value, words]) => h('option', { value }, words);
   const kind = !client ? 'address' : /^[0-9a-f]{32}$/.test(client) ? 'hash' : 'address';
   const action = h('select', { name: 'action' }, [['exempt', 'exempt: limits do not count it'], ['ban', 'ban: respond with 403'], ['adjust', 'adjust: use another rate']].map(option));
   const target = h('select', { name: 'target' }, [['address', 'address or network'], ['client', 'value'], ['hash', 'hash']].map(option));
-  const value = h('input', { name: 'value', required: true, autocomplete: 'off', spellcheck: 'false', value: client });
+  const value = h('textarea', { name: 'value', rows: '2', required: true, autocomplete: 'off', spellcheck: 'false' }, client);
   const where = h('input', { name: 'scope', autocomplete: 'off', placeholder: 'all routes', value: scope, list: 'scopes' });
   const duration = h('select', { name: 'for' }, DURATIONS.map(option));
   const multiply = h('input', { name: 'multiply', type: 'number', min: '0.01', step: 'any', value: '2' });
@@ -88,18 +95,20 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
 
   const submit = (event) => {
     event.preventDefault();
+    const values = target.value === 'client' ? lines(value.value) : [value.value.trim()];
+    const name = values.join(', ');
     const body = {
       action: action.value, scope: where.value.trim() || null, for: duration.value, reason: reason.value,
-      target: { [target.value]: target.value === 'client' ? [value.value] : value.value.trim() },
+      target: { [target.value]: target.value === 'client' ? values : values[0] },
       replace: replace.checked,
     };
     if (action.value === 'adjust') body.multiply = Number(multiply.value);
     confirmChange({
-      title: `${action.value[0].toUpperCase()}${action.value.slice(1)} ${value.value}`,
+      title: `${action.value[0].toUpperCase()}${action.value.slice(1)} ${name}`,
       effect: `For ${duration.selectedOptions[0].textContent}, in ${where.value || 'all routes'}, on all gateways.`,
       button: 'Create the override', asksReason: false,
       send: ({ token }) => api('overrides', { method: 'POST', token, body }),
-      done: () => { announce(`The override of ${value.value} is in force.`); done(); },
+      done: () => { announce(`The override of ${name} is in force.`); done(); },
     });
   };
   return h('form', { class: 'override', onsubmit: submit },
@@ -107,6 +116,7 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
       h('label', {}, 'Action', action), h('label', {}, 'Name the client by', target), h('label', { class: 'grow' }, 'Client', value),
       h('label', {}, 'Scope', where), h('label', {}, 'For', duration), factor, h('label', { class: 'grow' }, 'Reason', reason)),
     scopes,
+    h('p', { class: 'hint' }, 'Addresses and hashes apply to any scope. A value is as the client sends it, and needs a limit as scope. ', VALUES_HINT),
     h('div', { class: 'buttons' }, h('label', { class: 'check' }, replace, 'Replace an override of this client'), h('button', {}, 'Create override')));
 }
 
@@ -119,11 +129,9 @@ function overrides() {
   let problem = 'Reading the overrides.';
   const read = async () => {
     try {
-      const answer = await api('overrides');
-      found = Array.isArray(answer) ? answer : answer.overrides ?? [];
-      problem = 'No override is in force.';
+      [found, problem] = [await api('overrides'), 'No override is in force.'];
     } catch (error) {
-      [found, problem] = [[], error.status === 404 ? 'This gateway has no overrides.' : `The overrides cannot be read: ${error.message}.`];
+      [found, problem] = [[], `The overrides cannot be read: ${error.message}.`];
     }
   };
   load(1000, read);
@@ -163,10 +171,9 @@ function removeCell() {
 function audit() {
   let found = [];
   let problem = 'Reading the audit list.';
-  load(2000, async () => {
+  load(10000, async () => {
     try {
-      const answer = await api('audit');
-      [found, problem] = [Array.isArray(answer) ? answer : answer.entries ?? [], 'No operator has changed anything.'];
+      [found, problem] = [await api('audit'), 'No operator has changed anything.'];
     } catch (error) {
       [found, problem] = [[], `The audit list cannot be read: ${error.message}.`];
     }
@@ -175,11 +182,11 @@ function audit() {
     caption: 'Changes, the newest first', max: 50,
     columns: [
       { head: 'Time', isHead: true, cell: text((row) => ago(row.time)) },
-      { head: 'Operator', cell: text((row) => row.operator ?? row.by) },
+      { head: 'Operator', cell: text((row) => row.operator) },
       { head: 'Action', cell: text((row) => row.action) },
       { head: 'Target', cell: text((row) => [row.target, row.client].filter(Boolean).join(', ')) },
       { head: 'Reason', kind: 'wide', cell: text((row) => row.reason ?? '–') },
-      { head: 'Outcome', kind: 'wide', cell: text((row) => row.outcome ?? 'done') },
+      { head: 'Outcome', kind: 'wide', cell: text((row) => row.outcome) },
     ],
     rows: () => found.map((row, index) => ({ ...row, key: `${row.time} ${found.length - index}` })),
     empty: () => problem,

@@ -5,7 +5,7 @@ export const SECONDS = 900;
 
 /** The state, as the last event described it. Series have `total` and `recent`, a list of `SECONDS` values for each counter. */
 export const model = {
-  status: 'connecting', ready: false, time: 0, gateway: {}, config: { errors: [], error_count: 0 }, connections: {}, store: {},
+  status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, connections: {}, store: {},
   total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [],
 };
 
@@ -20,26 +20,37 @@ export const limitKey = (route, limit) => `${route}/${limit}`;
 
 // === The stream ===
 
-// The longest silence before the page connects again, and the pause after a rejected connection, in milliseconds.
+// The longest silence before the page connects again, and the pause after a rejected connection, in milliseconds. The first
+// event of a connection has the whole history, which takes longer on a slow link.
 const SILENCE = 6000;
+const FIRST_SILENCE = 30000;
 const PAUSE = 3000;
 // A hidden page disconnects after this time, because a browser opens few connections to one server.
 const HIDDEN = 30000;
 
 let source = null;
 let lastEvent = 0;
+let hasEvent = false;
 let hiddenTimer = 0;
 
 export function connect() {
   source?.close();
-  lastEvent = Date.now();
+  begin();
   source = new EventSource('/api/v1/events');
   source.addEventListener('history', (event) => receive(event, SECONDS));
   source.addEventListener('second', (event) => receive(event, 1));
   source.addEventListener('error', () => {
+    // The browser connects again by itself, unless the response was an error.
+    begin();
     setStatus('broken');
     if (source?.readyState === EventSource.CLOSED) retry();
   });
+}
+
+/** Begins to wait for the first event of a connection. */
+function begin() {
+  lastEvent = Date.now();
+  hasEvent = false;
 }
 
 function disconnect(status) {
@@ -59,7 +70,7 @@ function setStatus(status) {
   notify();
 }
 
-setInterval(() => { if (source && Date.now() - lastEvent > SILENCE) retry(); }, 1000);
+setInterval(() => { if (source && Date.now() - lastEvent > (hasEvent ? SILENCE : FIRST_SILENCE)) retry(); }, 1000);
 
 document.addEventListener('visibilitychange', () => {
   clearTimeout(hiddenTimer);
@@ -69,17 +80,23 @@ document.addEventListener('visibilitychange', () => {
 
 function receive(event, seconds) {
   lastEvent = Date.now();
+  hasEvent = true;
   const frame = JSON.parse(event.data);
   const { time, gateway, connections, truncated } = frame;
-  const changed = frame.config.applied_at !== model.config.applied_at;
-  Object.assign(model, { time, gateway, connections, truncated, config: frame.config, ready: true, status: 'live' });
+  Object.assign(model, { time, gateway, connections, truncated, config: frame.config, skew: skewAt(time), ready: true, status: 'live' });
   model.total = merge(model.total, frame.total, seconds);
   model.store = merge(model.store, frame.store, seconds);
   model.routes = mergeAll(model.routes, frame.routes, (route) => route.name, seconds);
   model.limits = mergeAll(model.limits, frame.limits, (limit) => limitKey(limit.route, limit.limit), seconds);
   model.upstreams = mergeAll(model.upstreams, frame.upstreams, (upstream) => upstream.name, seconds);
-  if (changed) loadRules();
+  if (rulesOf !== model.config.applied_at) loadRules();
   notify();
+}
+
+/** Returns how far the clock of the page is ahead of the gateway's, in milliseconds. The time of an event has whole seconds. */
+function skewAt(time) {
+  const skew = Date.now() - time * 1000;
+  return Math.abs(skew) < 3000 ? 0 : skew;
 }
 
 /** Adds the last seconds of an event to a series. Lists come without leading zeros. */
@@ -123,12 +140,20 @@ export async function api(path, { method = 'GET', token, body } = {}) {
   return json;
 }
 
-/** Reads the limits of the rule file. */
-export async function loadRules() {
-  try {
-    model.rules = await api('limits');
-    notify();
-  } catch { /* The stream shows that the gateway does not respond. */ }
+// When the rules of the model were applied. JSON has no `undefined`, so the first event differs.
+let rulesOf;
+let isReadingRules = false;
+
+/** Reads the limits of the rule file. After a failure, the next event tries again. */
+async function loadRules() {
+  if (isReadingRules) return;
+  isReadingRules = true;
+  const applied = model.config.applied_at;
+  const rules = await api('limits').catch(() => null);
+  isReadingRules = false;
+  if (!rules) return;
+  [model.rules, rulesOf] = [rules, applied];
+  notify();
 }
 
 // === Figures ===

@@ -5,7 +5,7 @@ import {
   ago, chart, count, each, facts, h, interval, live, milliseconds, nameOf, path, percent, place, rate, section, setText,
   table, text,
 } from './draw.js';
-import { canChange, overrideForm, reset } from './changes.js';
+import { VALUES_HINT, canChange, lines, overrideForm, reset } from './changes.js';
 import { limits, load, rejected, storeFacts } from './overview.js';
 
 // === A limit ===
@@ -77,10 +77,11 @@ function outcomes(names, series) {
 function lookup(route, limit, rule, address, query) {
   const result = h('div', { class: 'result', 'aria-live': 'polite' });
   const by = h('select', { name: 'by' }, h('option', { value: 'value' }, 'value'), h('option', { value: 'address' }, 'address'), h('option', { value: 'hash' }, 'hash'));
-  const input = h('input', { name: 'client', autocomplete: 'off', spellcheck: 'false' });
+  const input = h('textarea', { name: 'client', rows: '2', autocomplete: 'off', spellcheck: 'false' });
   const isOverall = () => rule()?.mode === 'OVERALL';
   const ask = async () => {
-    const parts = isOverall() ? '' : input.value.split('\n').map((part) => `${by.value}=${encodeURIComponent(part)}`).join('&');
+    const values = by.value === 'value' ? lines(input.value) : [input.value.trim()];
+    const parts = isOverall() ? '' : values.map((value) => `${by.value}=${encodeURIComponent(value)}`).join('&');
     try {
       const client = await api(`${address}/client?${parts}`);
       result.replaceChildren(...clientState(client, { route, limit, address, parts }));
@@ -97,7 +98,7 @@ function lookup(route, limit, rule, address, query) {
     queueMicrotask(ask);
   }
   const form = h('form', { onsubmit: (event) => { event.preventDefault(); ask(); } }, named, h('button', {}, 'Look up'));
-  return h('div', {}, h('p', { class: 'hint' }, 'Looking up a client charges nothing. A value is as the client sends it.'), form, result);
+  return h('div', {}, h('p', { class: 'hint' }, 'Looking up a client charges nothing. A value is as the client sends it. ', VALUES_HINT), form, result);
 }
 
 function clientState(client, { route, limit, address, parts }) {
@@ -120,19 +121,20 @@ function clientState(client, { route, limit, address, parts }) {
 
 /** The settings of an item of the configuration, as the gateway uses them. */
 function settings(find) {
-  const lines = h('pre', { tabindex: '0', 'aria-label': 'Settings in force' }, 'Reading the configuration.');
-  let applied = null;
+  const shown = h('pre', { tabindex: '0', 'aria-label': 'Settings in force' }, 'Reading the configuration.');
+  let applied;
   each(async () => {
     if (!model.ready || applied === model.config.applied_at) return;
     applied = model.config.applied_at;
     try {
       const found = find(await api('config'));
-      setText(lines, found ? yaml(found) : 'There is no such item in the rule file.');
+      setText(shown, found ? yaml(found) : 'There is no such item in the rule file.');
     } catch (error) {
-      setText(lines, `The configuration cannot be read: ${error.message}.`);
+      applied = undefined; // the next event tries again
+      setText(shown, `The configuration cannot be read: ${error.message}.`);
     }
   });
-  return lines;
+  return shown;
 }
 
 /** Writes an item in the form of a rule file. Values that are not set are left out. */
@@ -168,7 +170,6 @@ export function routePage(route) {
 // === The store ===
 
 export function storePage() {
-  const micros = (decisions, spent) => decisions.map((count, index) => (count ? spent[index] / count : 0));
   return [
     h('h1', {}, 'Store'),
     storeFacts(),
@@ -181,7 +182,7 @@ export function storePage() {
     }),
     chart({
       title: 'Time of a decision', unit: '', format: milliseconds,
-      lines: [{ name: 'mean', style: 'accent', values: () => (model.store.recent ? micros(model.store.recent[0], model.store.recent[1]) : []) }],
+      lines: [{ name: 'mean', style: 'accent', values: () => model.store.recent?.[1] ?? [], per: () => model.store.recent?.[0] ?? [] }],
     }),
     section('Counts', facts([
       ['Decisions', () => count(model.store.total?.[0])],

@@ -78,10 +78,10 @@ export function interval(ms) {
   return ms === size ? unit : `${ms / size} ${unit}${unit === 'ms' ? '' : 's'}`;
 }
 
-/** Returns how long ago a time was, or how far it is in the future. */
+/** Returns how long ago a time of the gateway was, or how far it is in the future. */
 export function ago(time) {
   if (!time) return '–';
-  const seconds = Math.round((Date.now() - new Date(time)) / 1000);
+  const seconds = Math.round((Date.now() - model.skew - new Date(time)) / 1000);
   const size = Math.abs(seconds);
   const text = size < 90 ? `${size} s` : size < 5400 ? `${Math.round(size / 60)} min` : size < 129600 ? `${Math.round(size / 3600)} h` : `${Math.round(size / 86400)} d`;
   return seconds < 0 ? `in ${text}` : `${text} ago`;
@@ -203,7 +203,13 @@ function roundUp(value) {
   return [1, 2, 2.5, 5, 10].map((step) => step * size).find((step) => step >= value);
 }
 
-/** A chart of the last 15 minutes. `lines` have a name, a style and values; the caption describes them in words. */
+/** Returns the quotients of two lists of sums or means; 0 where nothing was counted. */
+const quotients = (sums, counts) => sums.map((sum, index) => (counts[index] ? sum / counts[index] : 0));
+
+/**
+ * A chart of the last 15 minutes. `lines` have a name, a style and values; the caption describes them in words. A line with
+ * counts `per` shows the values for each count.
+ */
 export function chart({ title, unit, lines, format = rate }) {
   const height = 120;
   const paths = lines.map(({ style }) => svg('path', { class: `line ${style}` }));
@@ -216,7 +222,7 @@ export function chart({ title, unit, lines, format = rate }) {
     return { value, node: h('li', {}, key, h('span', {}, name), value) };
   });
   each(() => {
-    const all = lines.map(({ values }) => binned(values()));
+    const all = lines.map(({ values, per }) => (per ? quotients(binned(values()), binned(per())) : binned(values())));
     const highest = Math.max(...all.flat(), 0);
     const scale = highest > 0 ? roundUp(highest) : 1;
     all.forEach((bins, index) => {

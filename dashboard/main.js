@@ -23,7 +23,7 @@ function show(isFirst) {
   if (location.hash && !location.hash.startsWith('#/')) return;
   const [address, query] = location.hash.slice(2).split('?');
   const [page, ...names] = address.split('/').map(decoded);
-  const [title, build] = PAGES[page] ?? ['Not found', () => [h('h1', {}, 'Not found'), h('p', {}, h('a', { href: '#/' }, 'Overview'))]];
+  const [title, build] = Object.hasOwn(PAGES, page) ? PAGES[page] : ['Not found', () => [h('h1', {}, 'Not found'), h('p', {}, h('a', { href: '#/' }, 'Overview'))]];
   beginView();
   main.replaceChildren(...build(...names, new URLSearchParams(query)));
   document.title = `${names.length ? names.join('/') : title} · Tidegate`;
@@ -86,9 +86,18 @@ function problem({ file, line, column, message, help }) {
   return h('li', {}, h('code', {}, at), ' ', message, help && h('span', { class: 'help' }, ` Help: ${help}`));
 }
 
+// How the shown view makes changes: its forms depend on it.
+let shownChanges;
+
 onChange(() => {
   showStatus();
-  if (model.ready) refresh();
+  if (!model.ready) return;
+  if (shownChanges === model.gateway.changes) {
+    refresh();
+  } else {
+    shownChanges = model.gateway.changes;
+    show(true);
+  }
 });
 window.addEventListener('hashchange', () => show(false));
 document.querySelector('.skip').addEventListener('click', (event) => {

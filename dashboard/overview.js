@@ -104,10 +104,9 @@ export function rejected(address) {
   let problem = 'Reading the rejected clients.';
   load(5000, async () => {
     try {
-      const answer = await api(address);
-      found = Array.isArray(answer) ? answer : answer.clients ?? answer.rejected ?? [];
+      found = await api(address);
     } catch (error) {
-      [found, problem] = [null, error.status === 404 ? 'This gateway does not record rejected clients.' : `The rejected clients cannot be read: ${error.message}.`];
+      [found, problem] = [null, `The rejected clients cannot be read: ${error.message}.`];
     }
   });
   return table({
