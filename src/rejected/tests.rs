@@ -120,7 +120,7 @@ fn times_are_kept_while_a_client_is_rejected() {
 }
 
 #[test]
-fn minutes_in_the_future_are_forgotten_when_the_clock_is_set_back() {
+fn future_minutes_are_forgotten_when_the_clock_is_set_back() {
     let (rejected, store) = (RejectedClients::new(1), Store::memory());
     let reject = |minute, client| {
         rejected.record(0, LimitId::new("all", "own"), Some(&address(client)), &store);

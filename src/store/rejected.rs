@@ -18,9 +18,9 @@ pub(crate) struct RejectedMinute {
 }
 
 impl Store {
-    /// Writes the rejections of a gateway in a minute. Removes those of the gateway before the minute `first` and after
-    /// the written minute, and those of all gateways that are too old by Redis's clock. Does nothing if no other gateway
-    /// shares the store.
+    /// Writes the rejections of a gateway in a minute. Removes its entries before the minute `first` and after
+    /// the written minute, and the entries of all gateways that are too old by Redis's clock.
+    /// Does nothing if no other gateway shares the store.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`].
