@@ -1,11 +1,13 @@
 //! `/api/v1/limits/{route}/{limit}`: inspects one client of a limit, and resets one or all.
 
+#![expect(unused_qualifications, reason = "utoipa generates them")]
+
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use http::{HeaderMap, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 use super::audit::{Change, MAX_REASON};
 use super::problem::Problem;
@@ -16,8 +18,30 @@ use crate::limit::{Charge, ClientId, Inspection, Mode};
 use crate::overrides::parse_hash;
 use crate::rule::Limit;
 
-/// The route and the limit of a request.
-pub(super) type Target = Path<(String, String)>;
+/// The limit that a request is about.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Path)]
+pub(super) struct LimitPath {
+    /// The name of the route.
+    #[param(example = "rest")]
+    pub(super) route: String,
+    /// The name of the limit.
+    #[param(example = "per-key")]
+    pub(super) limit: String,
+}
+
+/// The parameters that name a client, for the OpenAPI document. [`Parameters`] reads them, because `value` may repeat.
+#[expect(dead_code, reason = "only describes the parameters")]
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ClientQuery {
+    /// The client: a value for each source of the limit's `client`.
+    value: Option<Vec<String>>,
+    /// Or its hash, from the access log.
+    hash: Option<String>,
+    /// Or its IP address.
+    address: Option<String>,
+}
 
 /// The state of a client.
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,18 +82,12 @@ pub(super) struct Cleared {
     get,
     path = "/limits/{route}/{limit}/client",
     tag = "limits",
-    params(
-        ("route" = String, Path, description = "The name of the route", example = "rest"),
-        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
-        ("value" = Option<Vec<String>>, Query, description = "The client: a value for each source of the limit's `client`"),
-        ("hash" = Option<String>, Query, description = "Or its hash, from the access log"),
-        ("address" = Option<String>, Query, description = "Or its IP address"),
-    ),
+    params(LimitPath, ClientQuery),
     responses((status = 200, body = ClientState), Problem)
 )]
 pub(super) async fn inspect(
     State(admin): State<Admin>,
-    Path((route, limit)): Target,
+    Path(LimitPath { route, limit }): Path<LimitPath>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ClientState>, Problem> {
     let query = Parameters::parse(query.as_deref(), &["value", "hash", "address"])?;
@@ -102,11 +120,8 @@ pub(super) async fn inspect(
     path = "/limits/{route}/{limit}/client",
     tag = "limits",
     params(
-        ("route" = String, Path, description = "The name of the route", example = "rest"),
-        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
-        ("value" = Option<Vec<String>>, Query, description = "The client: a value for each source of the limit's `client`"),
-        ("hash" = Option<String>, Query, description = "Or its hash, from the access log"),
-        ("address" = Option<String>, Query, description = "Or its IP address"),
+        LimitPath,
+        ClientQuery,
         ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
     ),
     responses((status = 200, body = Cleared), Problem),
@@ -114,7 +129,7 @@ pub(super) async fn inspect(
 )]
 pub(super) async fn reset_client(
     State(admin): State<Admin>,
-    Path((route, limit)): Target,
+    Path(LimitPath { route, limit }): Path<LimitPath>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Json<Cleared>, Problem> {
@@ -137,8 +152,7 @@ pub(super) async fn reset_client(
     path = "/limits/{route}/{limit}",
     tag = "limits",
     params(
-        ("route" = String, Path, description = "The name of the route", example = "rest"),
-        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
+        LimitPath,
         ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
     ),
     responses((status = 200, body = Cleared), Problem),
@@ -146,7 +160,7 @@ pub(super) async fn reset_client(
 )]
 pub(super) async fn reset_limit(
     State(admin): State<Admin>,
-    Path((route, limit)): Target,
+    Path(LimitPath { route, limit }): Path<LimitPath>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Json<Cleared>, Problem> {

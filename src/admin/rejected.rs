@@ -1,13 +1,15 @@
 //! `/api/v1/rejected` and `/api/v1/limits/{route}/{limit}/rejected`: the clients that limits reject most.
 
+#![expect(unused_qualifications, reason = "utoipa generates them")]
+
 use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Path, RawQuery, State};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::clients::Target;
+use super::clients::LimitPath;
 use super::problem::Problem;
 use super::query::Parameters;
 use super::shared_rejected::{SharedClient, SharedName};
@@ -43,22 +45,30 @@ pub(super) struct Rejected {
     last: String,
 }
 
+/// The parameters, for the OpenAPI document. [`Parameters`] reads them.
+#[expect(dead_code, reason = "only describes the parameters")]
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RejectedQuery {
+    /// The last 1, 5 or 15 minutes; 15 by default.
+    #[param(pattern = "^(1|5|15)$")]
+    minutes: Option<String>,
+    /// 1: of all gateways.
+    #[param(pattern = "^[01]$")]
+    all: Option<String>,
+}
+
 /// Returns the clients that one limit rejected most.
 #[utoipa::path(
     get,
     path = "/limits/{route}/{limit}/rejected",
     tag = "limits",
-    params(
-        ("route" = String, Path, description = "The name of the route", example = "rest"),
-        ("limit" = String, Path, description = "The name of the limit", example = "per-key"),
-        ("minutes" = Option<String>, Query, description = "The last 1, 5 or 15 minutes; 15 by default", pattern = "^(1|5|15)$"),
-        ("all" = Option<String>, Query, description = "1: of all gateways", pattern = "^[01]$"),
-    ),
+    params(LimitPath, RejectedQuery),
     responses((status = 200, body = [Rejected]), Problem)
 )]
 pub(super) async fn of_limit(
     State(admin): State<Admin>,
-    Path((route, limit)): Target,
+    Path(LimitPath { route, limit }): Path<LimitPath>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Vec<Rejected>>, Problem> {
     let active = admin.active.load_full();
@@ -71,10 +81,7 @@ pub(super) async fn of_limit(
     get,
     path = "/rejected",
     tag = "limits",
-    params(
-        ("minutes" = Option<String>, Query, description = "The last 1, 5 or 15 minutes; 15 by default", pattern = "^(1|5|15)$"),
-        ("all" = Option<String>, Query, description = "1: of all gateways", pattern = "^[01]$"),
-    ),
+    params(RejectedQuery),
     responses((status = 200, body = [Rejected]), Problem)
 )]
 pub(super) async fn of_all(

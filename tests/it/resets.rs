@@ -45,13 +45,19 @@ async fn exhaust_share(admin: &Admin, client: &str) {
     soon(async { while status(admin, client).await != 429 {} }).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reset_forgives_debts_and_local_buckets_of_the_other_gateway() {
-    let Some(redis) = RedisServer::start() else { return };
+/// Starts two gateways that know each other. The other one reaches Redis through the proxy.
+async fn two_gateways(redis: &RedisServer) -> (FaultyProxy, Admin, Admin) {
     let proxy = FaultyProxy::start(redis.port).await;
     let one = Admin::with_tokens(&format!("store: {}\n", redis.rule()));
     let other = Admin::with_tokens(&format!("store: redis://127.0.0.1:{}\n", proxy.port));
     soon(async { while owed(&one).await.1 != 2 || owed(&other).await.1 != 2 {} }).await;
+    (proxy, one, other)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reset_forgives_debts_and_local_buckets_of_the_other_gateway() {
+    let Some(redis) = RedisServer::start() else { return };
+    let (proxy, one, other) = two_gateways(&redis).await;
 
     proxy.cut();
     for client in ["reset", "kept"] {
@@ -84,10 +90,7 @@ async fn reset_forgives_debts_and_local_buckets_of_the_other_gateway() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn local_grants_after_a_reset_are_charged() {
     let Some(redis) = RedisServer::start() else { return };
-    let proxy = FaultyProxy::start(redis.port).await;
-    let one = Admin::with_tokens(&format!("store: {}\n", redis.rule()));
-    let other = Admin::with_tokens(&format!("store: redis://127.0.0.1:{}\n", proxy.port));
-    soon(async { while owed(&one).await.1 != 2 || owed(&other).await.1 != 2 {} }).await;
+    let (proxy, one, other) = two_gateways(&redis).await;
     proxy.cut();
     assert_eq!(one.change("limits/rest/own").await.0, 200);
     exhaust_share(&other, "late").await;
