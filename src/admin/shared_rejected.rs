@@ -177,7 +177,7 @@ fn merge(minutes: impl Iterator<Item = SharedMinute>) -> Vec<SharedClient> {
         }
     }
     let complete = |(one, own_rest): (SharedClient, u64)| {
-        let missing = all_rest - own_rest;
+        let missing = all_rest.saturating_sub(own_rest);
         SharedClient { count: one.count.saturating_add(missing), error: one.error.saturating_add(missing), ..one }
     };
     let mut merged: Vec<SharedClient> = merged.into_values().map(complete).collect();
