@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request};
-use tokio::time::Instant;
+use http::HeaderValue;
 
 mod address;
+mod attempts;
 mod body;
 mod connection;
 mod dialer;
@@ -59,7 +59,7 @@ pub(crate) use headless_response::HeadlessResponse;
 use round_robin::RoundRobin;
 use settings::{Protocol, Target, UpstreamSettings};
 pub(crate) use slots::Client;
-use target::{InFlightAttempt, TargetState};
+use target::TargetState;
 use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
 
@@ -260,119 +260,5 @@ impl Upstream {
     /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).
     pub fn default_host(&self) -> &HeaderValue {
         &self.default_host
-    }
-
-    /// Sends a request whose head is ready for HTTP/1.1. Returns the response as soon as its head has arrived.
-    ///
-    /// Takes the request by reference, so that the futures of the layers above do not hold another copy. Moves the body
-    /// out of the request, and leaves the response's fields in the request's header map. Dropping the future cancels
-    /// the request.
-    ///
-    /// # Errors
-    /// See [`UpstreamError`].
-    pub(crate) async fn send(
-        &self,
-        request: &mut Request<RequestBody>,
-        client: Client,
-        trace: Option<&Trace>,
-    ) -> Result<HeadlessResponse, UpstreamError> {
-        let begin = Instant::now();
-        let result = self.try_targets(request, client, trace, begin).await;
-        match &result {
-            Ok(_) => self.metrics.responded(begin.elapsed()),
-            Err(UpstreamError::Unreachable | UpstreamError::UpgradeUnsupported) => self.metrics.unreachable(),
-            Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
-            Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
-            Err(UpstreamError::TimedOut) => self.metrics.timed_out(),
-            Err(UpstreamError::Broken) => self.metrics.broken(),
-            Err(UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong) => {}
-        }
-        result
-    }
-
-    /// Counts a request that was canceled because the client's own deadline passed.
-    pub(crate) fn record_timeout(&self) {
-        self.metrics.timed_out();
-    }
-
-    /// Tries each target once, round robin, until one takes the request. Waits for the first target without a free
-    /// connection if all others have failed.
-    async fn try_targets(
-        &self,
-        request: &mut Request<RequestBody>,
-        client: Client,
-        trace: Option<&Trace>,
-        mut now: Instant,
-    ) -> Result<HeadlessResponse, UpstreamError> {
-        let (mut was_sent, mut busy) = (false, None);
-        for index in self.round_robin.next(self.targets.len()) {
-            let (target, backend) = &self.targets[index];
-            let (attempt, result) = match backend {
-                Backend::Echo => {
-                    (target.start_attempt(trace), Ok(HeadlessResponse::from_response(echo::respond(request), request)))
-                }
-                Backend::Http(endpoint) => match endpoint.try_acquire_slot(client) {
-                    Some(slot) => {
-                        let attempt = target.start_attempt(trace);
-                        let limit = self.response_timeout;
-                        (attempt, endpoint.send(slot, request, now, limit, was_sent).await)
-                    }
-                    None => {
-                        busy.get_or_insert((target, endpoint));
-                        continue;
-                    }
-                },
-            };
-            match self.finish_attempt(attempt, result, trace) {
-                Ok(response) => return Ok(response),
-                Err(AttemptError::NotSent(_)) => {}
-                Err(AttemptError::Unanswered(_)) => was_sent = true,
-                Err(AttemptError::Broken(_)) => return Err(UpstreamError::Broken),
-                Err(AttemptError::Failed(error)) => return Err(error),
-            }
-            now = Instant::now(); // opening a connection may have taken time
-        }
-        let Some((target, endpoint)) = busy else {
-            return Err(if was_sent { UpstreamError::Broken } else { UpstreamError::Unreachable });
-        };
-        let attempt = target.start_attempt(trace);
-        let result = Box::pin(self.send_when_slot_is_free(endpoint, request, client, was_sent)).await;
-        self.finish_attempt(attempt, result, trace).map_err(|error| match error {
-            AttemptError::Failed(UpstreamError::QueueFull | UpstreamError::QueueTimedOut)
-            | AttemptError::NotSent(_)
-                if was_sent =>
-            {
-                UpstreamError::Broken
-            }
-            AttemptError::Failed(error) => error,
-            AttemptError::Unanswered(_) | AttemptError::Broken(_) => UpstreamError::Broken,
-            AttemptError::NotSent(_) => UpstreamError::Unreachable,
-        })
-    }
-
-    /// Records the result of an attempt.
-    fn finish_attempt(
-        &self,
-        attempt: InFlightAttempt<'_>,
-        result: Result<HeadlessResponse, AttemptError>,
-        trace: Option<&Trace>,
-    ) -> Result<HeadlessResponse, AttemptError> {
-        match &result {
-            Ok(_) => attempt.succeeded(),
-            Err(error) => attempt.failed(error.target_error(self.response_timeout).as_deref(), trace),
-        }
-        result
-    }
-
-    /// Waits for a connection slot of the endpoint, then sends the request.
-    async fn send_when_slot_is_free(
-        &self,
-        endpoint: &Endpoint,
-        request: &mut Request<RequestBody>,
-        client: Client,
-        was_sent: bool,
-    ) -> Result<HeadlessResponse, AttemptError> {
-        let slot = endpoint.acquire_slot(client).await.map_err(AttemptError::Failed)?;
-        endpoint.send(slot, request, Instant::now(), self.response_timeout, was_sent).await
     }
 }
