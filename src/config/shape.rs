@@ -209,7 +209,7 @@ fn suggest(key: &str, shape: &'static Shape) -> String {
     if similar.is_empty() { list_keys(shape) } else { format!("there are {similar}") }
 }
 
-/// Lists the keys of all maps that end with this word, such as `response_timeout` for `timeout`.
+/// Lists the keys of all maps that end with this word, such as `idle_timeout` for `timeout`.
 fn similar(word: &str) -> String {
     let ends = |name: &str| name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'));
     let keys_of = |shape: &&'static Shape| {

@@ -166,7 +166,7 @@ impl Upstreams {
             labels: &[UPSTREAM, Label::Fixed("cause", &BROKEN_RESPONSES)],
             unit: "responses",
             meaning: "Incomplete responses",
-            action: "`silent`: raise `body_timeout`; else check the log of the upstream",
+            action: "`silent`: raise `timeouts.idle`; else check the log of the upstream",
         };
         catalog.add(self.broken_responses.clone(), broken);
         let responses = Description {

@@ -14,15 +14,15 @@ use super::settings::UpstreamSettings;
 use super::target_error::{TargetError, timed_out, within};
 use crate::transport::Transport;
 
-/// The idle time before the first keepalive probe (TCP). Equals the default `response_timeout`. So the gateway detects
-/// a dead host also while a longer `response_timeout` runs.
+/// The idle time before the first keepalive probe (TCP). Equals the default `timeouts.response`. So the gateway detects
+/// a dead host also while a longer `timeouts.response` runs.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// The time between two keepalive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest time without an acknowledgement, or with a closed window, before the kernel closes the connection
-/// (`TCP_USER_TIMEOUT`). The default of the kernel is 15 minutes. A longer `response_timeout` raises it: the gateway
+/// (`TCP_USER_TIMEOUT`). The default of the kernel is 15 minutes. A longer `timeouts.response` raises it: the gateway
 /// decides how long an upstream may stop reading an upload, not the kernel.
 const MIN_USER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -44,8 +44,8 @@ pub(crate) enum Address {
 
 impl Timeouts {
     pub(crate) fn new(settings: &UpstreamSettings) -> Self {
-        let user_timeout = MIN_USER_TIMEOUT.max(settings.response_timeout.saturating_add(KEEPALIVE_INTERVAL));
-        Self { connect: settings.connect_timeout, user_timeout }
+        let user_timeout = MIN_USER_TIMEOUT.max(settings.timeouts.response.saturating_add(KEEPALIVE_INTERVAL));
+        Self { connect: settings.timeouts.connect, user_timeout }
     }
 
     /// Returns the longest time to open a connection.
@@ -153,8 +153,8 @@ mod tests {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = Address::Ip(listener.local_addr().unwrap());
         let mut settings = UpstreamSettings::new("api".into(), Vec::new());
-        for (response_timeout, user_timeout) in [(30, 60), (600, 610)] {
-            settings.response_timeout = Duration::from_secs(response_timeout);
+        for (response, user_timeout) in [(30, 60), (600, 610)] {
+            settings.timeouts.response = Duration::from_secs(response);
             let stream = address.connect(Timeouts::new(&settings)).await.unwrap();
             let socket = SockRef::from(&stream);
             assert!(socket.keepalive().unwrap() && socket.tcp_nodelay().unwrap());

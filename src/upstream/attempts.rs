@@ -64,7 +64,7 @@ impl Upstream {
                 Backend::Http(endpoint) => match endpoint.try_acquire_slot(client) {
                     Some(slot) => {
                         let attempt = target.start_attempt(trace);
-                        let limit = self.response_timeout;
+                        let limit = self.timeouts.response;
                         (attempt, endpoint.send(slot, request, now, limit, was_sent).await)
                     }
                     None => {
@@ -109,7 +109,7 @@ impl Upstream {
     ) -> Result<HeadlessResponse, AttemptError> {
         match &result {
             Ok(_) => attempt.succeeded(),
-            Err(error) => attempt.failed(error.target_error(self.response_timeout).as_deref(), trace),
+            Err(error) => attempt.failed(error.target_error(self.timeouts.response).as_deref(), trace),
         }
         result
     }
@@ -123,6 +123,6 @@ impl Upstream {
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
         let slot = endpoint.acquire_slot(client).await.map_err(AttemptError::Failed)?;
-        endpoint.send(slot, request, Instant::now(), self.response_timeout, was_sent).await
+        endpoint.send(slot, request, Instant::now(), self.timeouts.response, was_sent).await
     }
 }

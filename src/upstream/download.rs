@@ -91,12 +91,12 @@ impl Download {
         }
     }
 
-    /// Returns `Ready` if the upstream has been silent for `body_timeout`, while the reader of the response waited all
+    /// Returns `Ready` if the upstream has been silent for `timeouts.idle`, while the reader of the response waited all
     /// that time.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(lease) = &mut self.lease else { return Poll::Ready(io::ErrorKind::NotConnected.into()) };
         let since = *self.silent_since.get_or_insert_with(Instant::now);
-        lease.poll_body_timeout(since, cx).map(|()| io::ErrorKind::TimedOut.into())
+        lease.poll_idle_timeout(since, cx).map(|()| io::ErrorKind::TimedOut.into())
     }
 
     /// Closes the connection and records the error.

@@ -57,7 +57,7 @@ use dialer::Dialer;
 use endpoint::Endpoint;
 pub(crate) use headless_response::HeadlessResponse;
 use round_robin::RoundRobin;
-use settings::{Protocol, Target, UpstreamSettings};
+use settings::{Protocol, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
 use target::TargetState;
 use target_error::TargetError;
@@ -74,7 +74,7 @@ pub struct Upstream {
     /// The `Host` for requests without one: the authority of the first target.
     default_host: HeaderValue,
     round_robin: RoundRobin,
-    response_timeout: Duration,
+    timeouts: Timeouts,
     /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
     can_upgrade: bool,
     metrics: UpstreamMetrics,
@@ -103,7 +103,7 @@ pub enum UpstreamError {
     /// No connection became free within `queue_timeout`. The request was not sent.
     #[error("no connection became free in time")]
     QueueTimedOut,
-    /// The upstream took the request, but its response did not begin within `response_timeout`.
+    /// The upstream took the request, but its response did not begin within `timeouts.response`.
     #[error("no response in time")]
     TimedOut,
     /// The connection broke, or the response is invalid.
@@ -234,7 +234,7 @@ impl Upstream {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
             targets: settings.targets.iter().zip(targets.of_upstream(&settings.name)).map(with_backend).collect(),
             round_robin: RoundRobin::default(),
-            response_timeout: settings.response_timeout,
+            timeouts: settings.timeouts,
             can_upgrade: settings.protocol != Protocol::Http2,
             metrics,
         }

@@ -34,7 +34,7 @@ pub(crate) struct Pool(Arc<PoolConnections>);
 struct PoolConnections {
     idle: Mutex<Idle>,
     slots: UpstreamSlots,
-    body_timeout: Duration,
+    idle_timeout: Duration,
     metrics: UpstreamMetrics,
     target: Arc<TargetState>,
 }
@@ -60,8 +60,8 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
-        let (idle, slots, body_timeout) = (Mutex::default(), UpstreamSlots::new(settings), settings.body_timeout);
-        Self(Arc::new(PoolConnections { idle, slots, body_timeout, metrics, target }))
+        let (idle, slots, idle_timeout) = (Mutex::default(), UpstreamSlots::new(settings), settings.timeouts.idle);
+        Self(Arc::new(PoolConnections { idle, slots, idle_timeout, metrics, target }))
     }
 
     /// Returns the connection slots of the endpoint.
@@ -148,9 +148,9 @@ impl Lease {
         &mut self.connection
     }
 
-    /// Returns `Ready` once `body_timeout` has passed since `since`.
-    pub(crate) fn poll_body_timeout(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        self.connection.timer.poll(since + self.pool.0.body_timeout, cx)
+    /// Returns `Ready` once `timeouts.idle` has passed since `since`.
+    pub(crate) fn poll_idle_timeout(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        self.connection.timer.poll(since + self.pool.0.idle_timeout, cx)
     }
 
     /// Returns the metrics of the upstream.

@@ -119,7 +119,7 @@ async fn timeout_of_an_upstream_is_logged() {
     })
     .await;
     let target = format!("http://{}", origin.address);
-    let (response, access, failure) = fail_once("times-out", &target, ", response_timeout: 50ms").await;
+    let (response, access, failure) = fail_once("times-out", &target, ", timeouts: { response: 50ms }").await;
     assert_eq!((response.status(), &access["reason"]), (504, &"timeout".into()), "{access}");
     assert_eq!((&failure["phase"], &failure["error"]), (&"response".into(), &"no response within 50ms".into()));
 }

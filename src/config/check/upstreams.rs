@@ -12,7 +12,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
-use crate::upstream::settings::{Target, UpstreamSettings};
+use crate::upstream::settings::{Target, Timeouts, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
@@ -45,13 +45,21 @@ fn upstream(
     Ok(UpstreamSettings {
         tls,
         protocol: written.protocol.get().copied().unwrap_or_default(),
-        connect_timeout: written.connect_timeout.duration(default.connect_timeout),
-        response_timeout: written.response_timeout.duration(default.response_timeout),
-        body_timeout: written.body_timeout.duration(default.body_timeout),
+        timeouts: timeouts(&written.timeouts, problems)?,
         max_connections: written.max_connections.number(default.max_connections, problems)?,
         queue: written.queue.number(default.queue, problems)?,
         queue_timeout: written.queue_timeout.duration(default.queue_timeout),
         ..default
+    })
+}
+
+fn timeouts(written: &Located<file::Timeouts>, problems: &mut Problems) -> Checked<Timeouts> {
+    let default = Timeouts::default();
+    let Some(written) = written.optional(problems)? else { return Ok(default) };
+    Ok(Timeouts {
+        connect: written.connect.duration(default.connect),
+        response: written.response.duration(default.response),
+        idle: written.idle.duration(default.idle),
     })
 }
 

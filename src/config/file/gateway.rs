@@ -275,14 +275,8 @@ shape! {
         protocol: Protocol = Word(Protocol::WORDS), Default("auto");
         /// TLS to targets with `https://`.
         tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
-        /// The longest time to open a connection, including the TLS handshake.
-        connect_timeout: Millis = Duration(1, HOUR), Default("1s");
-        /// The longest time until the response starts, from the start of the attempt or the last progress of the
-        /// request body.
-        response_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
-        /// The longest time without data in a response body, while the client waits for data and the upstream takes
-        /// no data of the request body either.
-        body_timeout: Millis = Duration(1, 24 * HOUR), Default("30s");
+        /// The deadlines of a request.
+        timeouts: Timeouts = Map(&TIMEOUTS), Optional;
         /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
         /// worker has an equal share, at least one. Some of them are reserved for clients that use none
         /// ([security.md](security.md#bounds-on-upstreams)).
@@ -291,6 +285,20 @@ shape! {
         queue: u64 = Whole(0, 1_000_000), Default("1024");
         /// The longest time that a request waits for a connection.
         queue_timeout: Millis = Duration(1, HOUR), Default("1s");
+    }
+}
+
+shape! {
+    /// The longest times of the phases of a request to the upstream.
+    TIMEOUTS: Timeouts = "`timeouts`" {
+        /// The longest time to open a connection, including the TLS handshake.
+        connect: Millis = Duration(1, HOUR), Default("1s");
+        /// The longest time until the response starts, from the start of the attempt or the last progress of the
+        /// request body.
+        response: Millis = Duration(1, 24 * HOUR), Default("30s");
+        /// The longest time without data in a response body, while the client waits for data and the upstream takes
+        /// no data of the request body either.
+        idle: Millis = Duration(1, 24 * HOUR), Default("60s");
     }
 }
 

@@ -7,8 +7,8 @@ mod limits;
 
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, LISTEN, LISTEN_TLS, Listen,
-    ListenTls, METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TLS, TOKENS, Tls, UPSTREAM,
-    UPSTREAM_TLS, Upstream, UpstreamTls,
+    ListenTls, METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Timeouts, Tls,
+    UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,
@@ -19,7 +19,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 24] = [
+pub(crate) static SHAPES: [&Shape; 25] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -35,6 +35,7 @@ pub(crate) static SHAPES: [&Shape; 24] = [
     &CLIENTS,
     &REQUESTS,
     &UPSTREAM,
+    &TIMEOUTS,
     &UPSTREAM_TLS,
     &TARGET,
     &ROUTE,

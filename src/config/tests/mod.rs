@@ -21,7 +21,7 @@ use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
 use crate::store::settings::{KeySecret, RedisUrl};
-use crate::upstream::settings::{Protocol, Target};
+use crate::upstream::settings::{Protocol, Target, Timeouts};
 
 const FULL: &str = r#"
 listen:
@@ -44,9 +44,7 @@ upstreams:
   api:
     targets: [http://127.0.0.1:9000, { url: "http://[::1]" }, builtin:echo]
     protocol: http2
-    connect_timeout: 250ms
-    response_timeout: 5s
-    body_timeout: 1h
+    timeouts: { connect: 250ms, response: 5s, idle: 1h }
     max_connections: 10
     queue: 0
     queue_timeout: 20ms
@@ -115,8 +113,9 @@ fn store_and_upstreams_are_read() {
     let api = &config.upstreams["api"];
     let http = |authority: &'static str| Target::Http(http::uri::Authority::from_static(authority));
     assert_eq!(api.targets, [http("127.0.0.1:9000"), http("[::1]"), Target::Echo]);
-    assert_eq!((api.connect_timeout, api.response_timeout), (Duration::from_millis(250), Duration::from_secs(5)));
-    assert_eq!((api.body_timeout, api.queue_timeout), (Duration::from_secs(3600), Duration::from_millis(20)));
+    let (connect, response) = (Duration::from_millis(250), Duration::from_secs(5));
+    assert_eq!(api.timeouts, Timeouts { connect, response, idle: Duration::from_secs(3600) });
+    assert_eq!(api.queue_timeout, Duration::from_millis(20));
     assert_eq!((api.max_connections, api.queue, api.protocol), (10, 0, Protocol::Http2));
 }
 

@@ -69,7 +69,7 @@ impl Download {
             }),
             Poll::Pending => {
                 let cause = ready!(self.poll_silence(cx));
-                Err((cause, timed_out(self.shared.body_timeout).to_string()))
+                Err((cause, timed_out(self.shared.idle_timeout).to_string()))
             }
         };
         self.silent_since = None;
@@ -106,14 +106,14 @@ impl Download {
         }
     }
 
-    /// Returns `Ready` if the upstream has been silent for `body_timeout`, while the reader of the response waited all
+    /// Returns `Ready` if the upstream has been silent for `timeouts.idle`, while the reader of the response waited all
     /// that time. An upstream that reads the request is not silent.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<BrokenResponse> {
         let mut since = *self.silent_since.get_or_insert_with(Instant::now);
         if let Some((_, progress)) = self.stream.as_ref().and_then(|open| open.upload.as_ref()) {
             since = since.max(progress.last_progress());
         }
-        self.timer.poll(since + self.shared.body_timeout, cx).map(|()| BrokenResponse::Silent)
+        self.timer.poll(since + self.shared.idle_timeout, cx).map(|()| BrokenResponse::Silent)
     }
 
     /// Resets the stream and records the error.

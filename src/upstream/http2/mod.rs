@@ -56,15 +56,15 @@ struct Shared {
     connections: Mutex<Vec<Http2Connection>>,
     /// Opens one connection at a time.
     opening: Arc<SingleFlight>,
-    body_timeout: Duration,
+    idle_timeout: Duration,
     metrics: UpstreamMetrics,
     target: Arc<TargetState>,
 }
 
 impl Http2 {
     pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
-        let (connections, opening, body_timeout) = (Mutex::default(), Arc::default(), settings.body_timeout);
-        Self(Arc::new(Shared { connections, opening, body_timeout, metrics, target }))
+        let (connections, opening, idle_timeout) = (Mutex::default(), Arc::default(), settings.timeouts.idle);
+        Self(Arc::new(Shared { connections, opening, idle_timeout, metrics, target }))
     }
 
     /// Sends a request. Returns the response as soon as its head has arrived. Repeats a request that the upstream did

@@ -20,7 +20,7 @@ async fn silent_origin() -> (Origin, Arc<Notify>) {
 #[tokio::test]
 async fn response_timeout_cancels_the_upstream_request() {
     let (origin, gone) = silent_origin().await;
-    let gateway = Settings::to(origin.address).set("response_timeout", "50ms").start();
+    let gateway = Settings::to(origin.address).timeout("response", "50ms").start();
     let response = gateway.ask(get("/")).await;
     assert_eq!((response.status(), response.field("x-not-sent")), (504, None));
     soon(gone.notified()).await;
@@ -29,7 +29,7 @@ async fn response_timeout_cancels_the_upstream_request() {
 #[tokio::test]
 async fn slow_upload_is_no_slow_origin() {
     let origin = Origin::with_response(OK).await;
-    let gateway = Settings::to(origin.address).set("response_timeout", "600ms").start();
+    let gateway = Settings::to(origin.address).timeout("response", "600ms").start();
     let mut client = gateway.client().await;
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n").await;
     for _ in 0..20 {
@@ -95,11 +95,11 @@ async fn malformed_body_is_a_400() {
     assert_eq!(gateway.ask(get("/")).await.status(), 200);
 }
 
-/// The `body_timeout` of the upstream.
+/// The `timeouts.idle` of the upstream.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
-fn with_body_timeout(address: SocketAddr) -> Settings {
-    Settings::to(address).set("body_timeout", "2s")
+fn with_idle_timeout(address: SocketAddr) -> Settings {
+    Settings::to(address).timeout("idle", "2s")
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn silent_origin_breaks_the_response_off() {
                 }
             })
             .await;
-            let gateway = with_body_timeout(origin.address).start();
+            let gateway = with_idle_timeout(origin.address).start();
             let mut client = gateway.client().await;
             client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).await;
             until(|| !origin.requests().is_empty()).await;
@@ -149,7 +149,7 @@ async fn client_that_stops_reading_is_no_silent_origin() {
         conn.raw.closed().await.ok();
     })
     .await;
-    let gateway = with_body_timeout(origin.address).start();
+    let gateway = with_idle_timeout(origin.address).start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
     client.head().await.unwrap();
@@ -169,7 +169,7 @@ async fn origin_that_reads_an_upload_is_not_silent() {
         conn.raw.send("ok").await;
     })
     .await;
-    let gateway = with_body_timeout(origin.address).start();
+    let gateway = with_idle_timeout(origin.address).start();
     let mut client = gateway.client().await;
     client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", 4 * PART)).await;
     client.head().await.unwrap();

@@ -60,7 +60,7 @@ async fn failed_call_has_a_grpc_status() {
 
     let gone = Arc::default();
     let slow = silent_origin(&gone).await;
-    let slow = Settings::to(slow.address).set("response_timeout", "50ms").start();
+    let slow = Settings::to(slow.address).timeout("response", "50ms").start();
     assert_eq!(outcome(&slow, call("application/grpc", None)).await, (200, "4".to_owned(), false));
 
     let broken = Origin::with_response("nonsense\r\n\r\n").await;

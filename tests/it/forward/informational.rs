@@ -172,7 +172,7 @@ async fn continue_is_dropped_if_the_response_follows_at_once() {
         conn.raw.rest().await.ok();
     })
     .await;
-    let gateway = Settings::to(origin.address).set("body_timeout", "200ms").start();
+    let gateway = Settings::to(origin.address).timeout("idle", "200ms").start();
     let mut client = gateway.client().await;
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
     assert_eq!(client.head().await.unwrap().status(), 200);

@@ -50,6 +50,8 @@ struct Settings {
     targets: Vec<String>,
     /// The keys and values of the upstream.
     upstream: BTreeMap<&'static str, String>,
+    /// The keys and values of its `timeouts`.
+    timeouts: BTreeMap<&'static str, &'static str>,
 }
 
 impl Settings {
@@ -62,14 +64,19 @@ impl Settings {
     }
 
     fn with_targets(targets: impl IntoIterator<Item = String>) -> Self {
-        let upstream = [("connect_timeout", "5s"), ("response_timeout", "1m")];
-        let upstream = upstream.into_iter().map(|(key, value)| (key, value.to_owned())).collect();
-        Self { listen: "", trusted_proxies: "", targets: targets.into_iter().collect(), upstream }
+        let (upstream, timeouts) = (BTreeMap::new(), [("connect", "5s"), ("response", "1m")].into());
+        Self { listen: "", trusted_proxies: "", targets: targets.into_iter().collect(), upstream, timeouts }
     }
 
     /// Sets a key of the upstream.
     fn set(mut self, key: &'static str, value: &str) -> Self {
         self.upstream.insert(key, value.to_owned());
+        self
+    }
+
+    /// Sets a timeout of the upstream.
+    fn timeout(mut self, key: &'static str, value: &'static str) -> Self {
+        self.timeouts.insert(key, value);
         self
     }
 
@@ -88,16 +95,17 @@ impl Settings {
     }
 
     fn config(self) -> Config {
-        let upstream: Vec<_> = self.upstream.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        let upstream: String = self.upstream.iter().map(|(key, value)| format!("{key}: {value}, ")).collect();
+        let timeouts: Vec<_> = self.timeouts.iter().map(|(key, value)| format!("{key}: {value}")).collect();
         let text = format!(
             "listen: {{ address: '127.0.0.1:0', header_timeout: 1m, idle_timeout: 1m{} }}
 clients: {{ trusted_proxies: [{}] }}
-upstreams: {{ api: {{ targets: ['{}'], {} }} }}
+upstreams: {{ api: {{ targets: ['{}'], {upstream}timeouts: {{ {} }} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
             self.listen,
             self.trusted_proxies,
             self.targets.join("', '"),
-            upstream.join(", "),
+            timeouts.join(", "),
         );
         Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
     }

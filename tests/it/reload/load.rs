@@ -130,7 +130,7 @@ admin: 127.0.0.1:0
 access_log: {}
 upstreams:
   api: {{ targets: ['http://{origin}'] }}
-  other: {{ targets: ['http://{origin}'], response_timeout: {}s }}
+  other: {{ targets: ['http://{origin}'], timeouts: {{ response: {}s }} }}
 routes:
   - name: counted
     match: {{ path: /counted }}

@@ -28,7 +28,7 @@ async fn only_changed_upstreams_lose_their_connections() {
     let mut ask = async |path: &str| assert_eq!(get(&mut client, path, "").await.status(), 200);
     ask("/first").await;
     ask("/second").await;
-    gateway.reload(&two(&first, &second, ", response_timeout: 9s"));
+    gateway.reload(&two(&first, &second, ", timeouts: { response: 9s }"));
     until(|| second.closed() == 1).await;
     ask("/first").await;
     ask("/second").await;

@@ -28,7 +28,7 @@ async fn upgrade_limits_end_a_connection() {
 async fn limits_of_bodies_and_requests_do_not_apply() {
     let origin = echo().await;
     let listen = "{ address: 127.0.0.1:0, body_timeout: 50ms, idle_timeout: 50ms, min_rate: 1MiB }";
-    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "body_timeout: 50ms");
+    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "timeouts: { idle: 50ms }");
     let gateway = TestGateway::start_at(listen, &rules);
     let mut client = upgraded(&gateway).await;
     client.send("many bytes").await;

@@ -5,7 +5,7 @@ use super::*;
 
 /// Starts a gateway with short timeouts.
 fn impatient_gateway(address: SocketAddr) -> Gateway {
-    to(address).set("connect_timeout", "200ms").set("response_timeout", "200ms").start()
+    to(address).timeout("connect", "200ms").timeout("response", "200ms").start()
 }
 
 fn setting(number: u8, value: u32) -> Vec<u8> {
@@ -214,7 +214,7 @@ async fn many_resets_end_only_their_streams() {
 /// Sends a request to an origin that does not respond. Returns the start of the gateway's response, and after how many
 /// seconds it came.
 async fn timed_out_request(address: SocketAddr) -> (Vec<u8>, u64) {
-    let gateway = to(address).set("response_timeout", "10m").start();
+    let gateway = to(address).timeout("response", "10m").start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
     until(|| gateway.has_metric(r#"tidegate_upstream_connections{upstream="api"} 1"#)).await;

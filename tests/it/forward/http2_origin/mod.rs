@@ -239,7 +239,7 @@ async fn silent_origin_times_out_before_and_within_its_response() {
         std::future::poll_fn(|cx| request.respond.poll_reset(cx)).await.unwrap();
     })
     .await;
-    let gateway = to(origin.address).set("body_timeout", "200ms").set("response_timeout", "200ms").start();
+    let gateway = to(origin.address).timeout("idle", "200ms").timeout("response", "200ms").start();
     let response = gateway.ask(get("/none")).await;
     assert_eq!((response.status(), response.field("x-not-sent")), (504, None));
     let mut client = gateway.client().await;

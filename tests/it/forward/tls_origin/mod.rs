@@ -253,7 +253,7 @@ async fn origin_without_a_tls_handshake_is_sent_nothing() {
     .await;
     for (origin, protocol) in [(&plain, "auto"), (&plain, "http2"), (&silent, "http1"), (&silent, "auto")] {
         let settings = to(origin.address, &trusting(&authority, ""), protocol);
-        let gateway = settings.set("connect_timeout", "300ms").start();
+        let gateway = settings.timeout("connect", "300ms").start();
         assert_eq!(hello(&gateway).await, (502, "not sent".to_owned()));
     }
 }

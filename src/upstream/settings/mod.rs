@@ -9,6 +9,10 @@ use http::uri::Authority;
 
 use serde::{Serialize, Serializer};
 
+mod timeouts;
+
+pub use timeouts::Timeouts;
+
 use crate::json;
 use crate::tls::settings::FILE_CHECK_INTERVAL;
 use crate::words::words;
@@ -26,16 +30,8 @@ pub struct UpstreamSettings {
     pub protocol: Protocol,
     /// TLS settings for `https://` targets. `None` means [`UpstreamTls::default`].
     pub tls: Option<UpstreamTls>,
-    /// The longest time to open a connection.
-    #[serde(rename = "connect_timeout_ms", serialize_with = "json::millis")]
-    pub connect_timeout: Duration,
-    /// The longest time from the start of an attempt, or the last progress of its body, until the response begins.
-    #[serde(rename = "response_timeout_ms", serialize_with = "json::millis")]
-    pub response_timeout: Duration,
-    /// The longest time in which the upstream neither sends nor takes data after the response has begun, while the
-    /// client waits for data.
-    #[serde(rename = "body_timeout_ms", serialize_with = "json::millis")]
-    pub body_timeout: Duration,
+    /// The deadlines of a request.
+    pub timeouts: Timeouts,
     /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
     /// worker has its share, at least one. A client takes another connection only while it holds fewer than are free.
     pub max_connections: usize,
@@ -129,21 +125,13 @@ impl UpstreamSettings {
             targets,
             protocol: Protocol::Auto,
             tls: None,
-            connect_timeout: Self::DEFAULT_CONNECT_TIMEOUT,
-            response_timeout: Self::DEFAULT_RESPONSE_TIMEOUT,
-            body_timeout: Self::DEFAULT_BODY_TIMEOUT,
+            timeouts: Timeouts::default(),
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             queue: Self::DEFAULT_QUEUE,
             queue_timeout: Self::DEFAULT_QUEUE_TIMEOUT,
         }
     }
 
-    /// The default `connect_timeout`.
-    pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-    /// The default `response_timeout`.
-    pub const DEFAULT_RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-    /// The default `body_timeout`.
-    pub const DEFAULT_BODY_TIMEOUT: Duration = Duration::from_secs(30);
     /// The default `max_connections`.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
     /// The default `queue`.

@@ -1,0 +1,30 @@
+//! The deadlines of a request to an upstream.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::json;
+
+/// `timeouts:` of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Timeouts {
+    /// The longest time to open a connection.
+    #[serde(rename = "connect_ms", serialize_with = "json::millis")]
+    pub connect: Duration,
+    /// The longest time from the start of an attempt, or the last progress of its body, until the response begins.
+    #[serde(rename = "response_ms", serialize_with = "json::millis")]
+    pub response: Duration,
+    /// The longest time in which the upstream neither sends nor takes data after the response has begun, while the
+    /// client waits for data.
+    #[serde(rename = "idle_ms", serialize_with = "json::millis")]
+    pub idle: Duration,
+}
+
+impl Default for Timeouts {
+    /// Returns the defaults of the rule file.
+    fn default() -> Self {
+        let (connect, response, idle) = (Duration::from_secs(1), Duration::from_secs(30), Duration::from_secs(60));
+        Self { connect, response, idle }
+    }
+}
