@@ -22,7 +22,7 @@ pub(super) struct WorkerUpstreams {
 impl WorkerUpstreams {
     pub(super) fn new(settings: &Settings, workers: usize, metrics: &Metrics) -> Self {
         settings.values().for_each(warn_if_unverified);
-        let targets = TargetStates::new(settings.values(), metrics);
+        let targets = TargetStates::default();
         let tls_configs = UpstreamTlsConfigs::read(settings.values());
         let upstreams = |_| Upstreams::with_shared_state(settings.values(), workers, metrics, &tls_configs, &targets);
         let per_worker = (0..workers).map(upstreams).collect();
@@ -34,7 +34,7 @@ impl WorkerUpstreams {
         let is_kept = |settings: &UpstreamSettings| old.get(&settings.name) == Some(settings);
         let changed = || new.values().filter(|settings| !is_kept(settings));
         changed().for_each(warn_if_unverified);
-        let targets = self.targets.replaced(old, new, metrics);
+        let targets = self.targets.clone();
         let tls_configs = self.tls_configs.replaced(new.values());
         let workers = self.per_worker.len();
         let upstreams = |before: &Upstreams| {

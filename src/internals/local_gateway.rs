@@ -46,7 +46,7 @@ impl LocalGateway {
     pub fn start(config: &Config) -> Result<Self, LayerError> {
         let metrics = Arc::new(Metrics::new());
         let settings = || config.upstreams.values();
-        let (targets, tls_configs) = (TargetStates::new(settings(), &metrics), UpstreamTlsConfigs::read(settings()));
+        let (targets, tls_configs) = (TargetStates::default(), UpstreamTlsConfigs::read(settings()));
         let upstreams = Upstreams::with_shared_state(settings(), 1, &metrics, &tls_configs, &targets);
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;

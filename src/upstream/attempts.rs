@@ -45,7 +45,7 @@ impl Upstream {
         self.metrics.timed_out();
     }
 
-    /// Tries each target once, round robin, until one takes the request. Waits for the first target without a free
+    /// Tries each usable target once, until one takes the request. Waits for the first target without a free
     /// connection if all others have failed.
     async fn try_targets(
         &self,
@@ -55,9 +55,10 @@ impl Upstream {
         mut now: Instant,
     ) -> Result<HeadlessResponse, UpstreamError> {
         let (mut was_sent, mut busy) = (false, None);
-        for index in self.round_robin.next(self.targets.len()) {
-            let (target, backend) = &self.targets[index];
-            let (attempt, result) = match backend {
+        let entries = self.entries.load_full();
+        let mut selection = self.balancer.select(&entries);
+        while let Some(target) = selection.next(now).filter(|target| !target.is_repeated) {
+            let (attempt, result) = match target.backend() {
                 Backend::Echo => {
                     (target.start_attempt(trace), Ok(HeadlessResponse::from_response(echo::respond(request), request)))
                 }

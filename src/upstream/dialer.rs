@@ -1,6 +1,7 @@
 //! Opens connections to a target: its address, and TLS if it uses TLS.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -51,6 +52,12 @@ impl Dialer {
             None => TransportSecurity::Unusable(format!("`{authority}` is not a valid name for a certificate")),
         };
         Self { address: Address::new(authority, 443), timeouts: Timeouts::new(settings), security }
+    }
+
+    /// Connects to this address, if it is given. The name of the target stays the name for TLS.
+    pub(super) fn with_address(self, address: Option<SocketAddr>) -> Self {
+        let address = address.map_or(self.address, Address::Ip);
+        Self { address, ..self }
     }
 
     pub(super) fn is_tls(&self) -> bool {

@@ -13,9 +13,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::HeaderValue;
 
 mod address;
@@ -26,13 +28,14 @@ mod dialer;
 mod download;
 mod echo;
 mod endpoint;
+mod entry;
 mod exchange;
 mod headless_response;
 mod http2;
 mod informational;
 mod pool;
 mod response_body;
-mod round_robin;
+mod selection;
 pub mod settings;
 mod single_flight;
 mod slots;
@@ -53,13 +56,11 @@ pub(crate) use trace::{LastAttempt, Trace};
 pub(crate) use upload_progress::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
-use dialer::Dialer;
-use endpoint::Endpoint;
+use entry::{Backend, Entry, EntryFactory};
 pub(crate) use headless_response::HeadlessResponse;
-use round_robin::RoundRobin;
+use selection::Balancer;
 use settings::{Protocol, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
-use target::TargetState;
 use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
 
@@ -70,10 +71,12 @@ pub struct Upstreams(BTreeMap<Arc<str>, Arc<Upstream>>);
 /// An upstream: a named group of targets that serve the same requests.
 #[derive(Debug)]
 pub struct Upstream {
-    targets: Vec<(Arc<TargetState>, Backend)>,
+    /// The targets. DNS can change them.
+    entries: ArcSwap<Vec<Arc<Entry>>>,
+    factory: EntryFactory,
+    balancer: Balancer,
     /// The `Host` for requests without one: the authority of the first target.
     default_host: HeaderValue,
-    round_robin: RoundRobin,
     timeouts: Timeouts,
     /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
     can_upgrade: bool,
@@ -123,12 +126,6 @@ pub enum UpstreamError {
     UpgradeUnsupported,
 }
 
-#[derive(Debug)]
-enum Backend {
-    Http(Endpoint),
-    Echo,
-}
-
 /// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
 
@@ -168,9 +165,7 @@ impl Upstreams {
         workers: usize,
         metrics: &Metrics,
     ) -> Self {
-        let settings: Vec<_> = settings.into_iter().collect();
-        let targets = TargetStates::new(settings.iter().copied(), metrics);
-        Self::with_shared_state(settings, workers, metrics, &UpstreamTlsConfigs::default(), &targets)
+        Self::with_shared_state(settings, workers, metrics, &UpstreamTlsConfigs::default(), &TargetStates::default())
     }
 
     /// Like [`new`](Self::new), with TLS configurations and target states that all workers share.
@@ -182,7 +177,7 @@ impl Upstreams {
         targets: &TargetStates,
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
-            let upstream = Upstream::new(&settings.share(workers.max(1)), metrics, tls_configs, targets);
+            let upstream = Upstream::new(settings.share(workers.max(1)), metrics, tls_configs, targets);
             (settings.name.clone(), Arc::new(upstream))
         };
         Self(settings.into_iter().map(named).collect())
@@ -209,34 +204,27 @@ impl Upstreams {
 
 impl Upstream {
     fn new(
-        settings: &UpstreamSettings,
+        settings: UpstreamSettings,
         metrics: &Metrics,
         tls_configs: &UpstreamTlsConfigs,
         targets: &TargetStates,
     ) -> Self {
-        let metrics = metrics.upstream(&settings.name);
-        let with_backend = |(target, state): (&Target, &Arc<TargetState>)| {
-            let remote = |dial| Backend::Http(Endpoint::new(dial, settings, metrics.clone(), state));
-            let backend = match target {
-                Target::Http(authority) => remote(Dialer::plaintext(authority, settings)),
-                Target::Https(authority) => remote(Dialer::tls(authority, settings, tls_configs.get_or_read(settings))),
-                Target::Unix(path) => remote(Dialer::unix(path, settings)),
-                Target::Echo => Backend::Echo,
-            };
-            (Arc::clone(state), backend)
-        };
         let authority = settings.targets.iter().find_map(|target| match target {
             Target::Http(authority) | Target::Https(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             Target::Unix(_) => Some(HeaderValue::from_static("localhost")),
             Target::Echo => None,
         });
+        let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
+        let upstream_metrics = metrics.upstream(&settings.name);
+        let factory = EntryFactory::new(settings, metrics, tls_configs, targets);
         Self {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
-            targets: settings.targets.iter().zip(targets.of_upstream(&settings.name)).map(with_backend).collect(),
-            round_robin: RoundRobin::default(),
-            timeouts: settings.timeouts,
-            can_upgrade: settings.protocol != Protocol::Http2,
-            metrics,
+            entries: ArcSwap::from_pointee(factory.all()),
+            factory,
+            balancer: Balancer::default(),
+            timeouts,
+            can_upgrade,
+            metrics: upstream_metrics,
         }
     }
 
@@ -245,16 +233,28 @@ impl Upstream {
         self.can_upgrade
     }
 
-    /// Returns how this worker uses each target, in their order.
+    /// Returns the targets, and the addresses of targets with host names.
+    pub(crate) fn entries(&self) -> Arc<Vec<Arc<Entry>>> {
+        self.entries.load_full()
+    }
+
+    /// Replaces the addresses of a target with a host name. The requests to removed addresses continue.
+    pub(crate) fn set_addresses(&self, target: &Target, addresses: &[SocketAddr]) {
+        let before = self.entries.load();
+        self.entries.store(Arc::new(self.factory.with_addresses(&before, target, addresses)));
+    }
+
+    /// Returns how this worker uses each target of the rule file, in their order.
     pub(crate) fn target_use(&self) -> Vec<TargetUse> {
-        let target = |(state, backend): &(Arc<TargetState>, Backend)| {
-            let (in_use, idle) = match backend {
-                Backend::Http(endpoint) => endpoint.usage(),
-                Backend::Echo => (0, 0),
-            };
-            TargetUse { in_use, idle, failure: state.failure() }
-        };
-        self.targets.iter().map(target).collect()
+        let mut targets = vec![TargetUse::default(); self.factory.targets()];
+        for entry in self.entries.load().iter() {
+            let (in_use, idle) = entry.usage();
+            let target = &mut targets[entry.position];
+            target.in_use += in_use;
+            target.idle += idle;
+            target.failure = target.failure.take().or_else(|| entry.state.failure());
+        }
+        targets
     }
 
     /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).

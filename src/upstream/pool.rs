@@ -60,7 +60,8 @@ struct Idle {
 
 impl Pool {
     pub(crate) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
-        let (idle, slots, idle_timeout) = (Mutex::default(), UpstreamSlots::new(settings), settings.timeouts.idle);
+        let slots = UpstreamSlots::new(settings, Arc::clone(&target));
+        let (idle, idle_timeout) = (Mutex::default(), settings.timeouts.idle);
         Self(Arc::new(PoolConnections { idle, slots, idle_timeout, metrics, target }))
     }
 
@@ -186,7 +187,6 @@ mod tests {
     use super::*;
     use crate::metrics::Metrics;
     use crate::upstream::dialer::Dialer;
-    use crate::upstream::settings::Target;
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {
@@ -194,7 +194,7 @@ mod tests {
         let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
         let metrics = Metrics::new();
-        let target = TargetState::new(&settings.name, &Target::Http(authority.clone()), &metrics);
+        let target = TargetState::for_test(&metrics);
         let pool = Pool::new(&settings, metrics.upstream("api"), target);
         let connection = Connection::open(&Dialer::plaintext(&authority, &settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.slots().try_acquire(None).unwrap()).release();

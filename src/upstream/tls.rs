@@ -35,7 +35,7 @@ pub(super) struct Connector {
 }
 
 /// The TLS configurations of all upstreams, by name. All workers share them, so that each file is read once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct UpstreamTlsConfigs(BTreeMap<Arc<str>, Arc<UpstreamTlsConfig>>);
 
 /// The TLS configuration of an upstream, which is reloaded when its files change.

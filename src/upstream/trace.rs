@@ -1,5 +1,6 @@
 //! A record of a request's attempts at its upstream, for the access log.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -28,12 +29,14 @@ pub(crate) struct LastAttempt {
 }
 
 /// The names of a target.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct TargetName {
     /// The name of its upstream.
     pub(crate) upstream: Arc<str>,
     /// The target, as in the rule file.
     pub(crate) target: String,
+    /// The address, if the target has a host name that was resolved.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 impl Trace {

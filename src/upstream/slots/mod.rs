@@ -23,6 +23,7 @@ pub(crate) use self::share::Client;
 use self::share::Share;
 use super::UpstreamError;
 use super::settings::UpstreamSettings;
+use super::target::TargetState;
 
 /// The connection slots of one endpoint.
 #[derive(Clone, Debug)]
@@ -33,6 +34,7 @@ struct SharedSlots {
     usage: Mutex<SlotUsage>,
     queue_timeout: Duration,
     total: usize,
+    target: Arc<TargetState>,
 }
 
 /// The use of the slots.
@@ -65,11 +67,11 @@ struct QueuedRequest<'s> {
 // === impl UpstreamSlots ===
 
 impl UpstreamSlots {
-    pub(crate) fn new(settings: &UpstreamSettings) -> Self {
+    pub(crate) fn new(settings: &UpstreamSettings, target: Arc<TargetState>) -> Self {
         let free = settings.max_connections;
         let (share, queue) = (Share::new(free), SlotQueue::new(settings.queue));
         let usage = Mutex::new(SlotUsage { free, share, held: HashMap::new(), queue });
-        Self(Arc::new(SharedSlots { usage, queue_timeout: settings.queue_timeout, total: free }))
+        Self(Arc::new(SharedSlots { usage, queue_timeout: settings.queue_timeout, total: free, target }))
     }
 
     /// Returns the number of slots in use.
@@ -106,6 +108,7 @@ impl UpstreamSlots {
     }
 
     fn slot(&self, client: Client) -> UpstreamSlot {
+        self.0.target.request_started();
         UpstreamSlot { slots: self.clone(), client }
     }
 
@@ -184,6 +187,7 @@ impl SlotUsage {
 
 impl Drop for UpstreamSlot {
     fn drop(&mut self) {
+        self.slots.0.target.request_ended();
         self.slots.release(self.client);
     }
 }

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::metrics::Metrics;
 
 fn slots(max_connections: usize, queue: usize) -> UpstreamSlots {
     let settings = UpstreamSettings::new("api".into(), Vec::new());
-    UpstreamSlots::new(&UpstreamSettings { max_connections, queue, ..settings })
+    UpstreamSlots::new(&UpstreamSettings { max_connections, queue, ..settings }, TargetState::for_test(&Metrics::new()))
 }
 
 fn client(number: usize) -> Client {

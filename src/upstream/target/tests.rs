@@ -1,0 +1,72 @@
+//! Tests which failures of a target are logged.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::time::advance;
+
+use super::*;
+use crate::metrics::Metrics;
+use crate::store::testing::logged_by;
+
+const HALF: Duration = Duration::from_millis(500);
+
+fn state() -> Arc<TargetState> {
+    TargetState::for_test(&Metrics::new())
+}
+
+/// Makes attempts fail (`false`) or succeed. Returns the logged messages, each with its number of failures.
+fn logged(state: &Arc<TargetState>, attempts: &[bool]) -> Vec<String> {
+    let log = logged_by(|| {
+        for is_ok in attempts {
+            match is_ok {
+                true => state.start_attempt(None).succeeded(),
+                false => {
+                    state.start_attempt(None).failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None)
+                }
+            }
+        }
+    });
+    let number = |line: &str| {
+        let (_, rest) = line.split_once("failures=").expect("a number");
+        rest.split(' ').next().expect("a number").to_owned()
+    };
+    let message = |line: &str| {
+        let words = ["still fails", "answers again", "fails"].into_iter().find(|words| line.contains(words));
+        format!("{} {}", words.expect("a message"), number(line))
+    };
+    log.lines().inspect(|line| assert!(line.contains(" WARN "), "{line}")).map(message).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_logged_once_a_second() {
+    let state = state();
+    assert_eq!(logged(&state, &[false; 100]), ["fails 1"]);
+    advance(HALF).await;
+    assert!(logged(&state, &[false; 100]).is_empty());
+    advance(HALF).await;
+    assert_eq!(logged(&state, &[false; 100]), ["still fails 200"]);
+    assert_eq!(logged(&state, &[true; 100]), ["answers again 300"]);
+    assert!(logged(&state, &[true; 100]).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn flapping_target_is_logged_once_a_second() {
+    let state = state();
+    let flapping = [[false, true]; 100].concat();
+    assert_eq!(logged(&state, &flapping), ["fails 1", "answers again 1"]);
+    advance(2 * HALF).await;
+    assert_eq!(logged(&state, &flapping), ["fails 100"]);
+    advance(HALF).await;
+    assert!(logged(&state, &flapping).is_empty());
+    advance(2 * HALF).await;
+    assert_eq!(logged(&state, &[true]), ["answers again 299"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn canceled_attempt_is_no_failure() {
+    let state = state();
+    assert!(logged_by(|| drop(state.start_attempt(None))).is_empty());
+    assert!(logged_by(|| state.start_attempt(None).failed(None, None)).is_empty());
+    assert!(logged(&state, &[true]).is_empty());
+}
