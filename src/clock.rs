@@ -48,6 +48,13 @@ pub(crate) fn wall_time() -> Timestamp {
     Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
 }
 
+/// Returns the present wall time, for traces. Never used for decisions.
+#[cfg(feature = "otlp")]
+pub(crate) fn system_time() -> SystemTime {
+    #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
+    SystemTime::now()
+}
+
 // === impl Timestamp ===
 
 impl Timestamp {

@@ -115,11 +115,12 @@
 //! | feature | adds | public items that need it |
 //! |---|---|---|
 //! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`], [`ReloadError`], [`ReloadReport`] |
+//! | `otlp` | the gateway exports OpenTelemetry traces over OTLP, if the environment has an endpoint | none |
 //! | `tls` | TLS to Redis with rustls and ring. Without it, a `rediss://` URL is a [`StoreOpenError`], and an error in a rule file | none |
 //! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
 //! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
 //!
-//! `default-features = false` leaves the layer, the limiter and both stores, and builds 51 fewer crates.
+//! `default-features = false` leaves the layer, the limiter and both stores, and builds 57 fewer crates.
 //!
 //! # Documentation
 //!

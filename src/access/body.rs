@@ -17,7 +17,7 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub(crate) struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
-    /// `None` if the access log is off.
+    /// `None` if the request is neither logged nor traced.
     line: Option<Box<LogLine>>,
 }
 

@@ -12,6 +12,9 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use tracing::field::display;
 
+use super::traces::RequestSpan;
+#[cfg(feature = "otlp")]
+use super::traces::RequestSummary;
 use super::{TARGET, sample};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::layer::{Peer, ReportHandle, RequestReport};
@@ -41,6 +44,9 @@ pub(super) struct LogLine {
     grpc_status: Option<u16>,
     bytes: u64,
     end: End,
+    /// The span of a traced request.
+    #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "no request has a span"))]
+    span: Option<RequestSpan>,
 }
 
 /// The parts of a request that are logged, in a single allocation.
@@ -66,9 +72,9 @@ enum End {
 }
 
 impl LogLine {
-    /// Starts the line of a request. Returns `None` if the access log is off.
-    pub(super) fn start(request: &mut Request<RequestBody>) -> Option<Box<Self>> {
-        if !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
+    /// Starts the line of a request. Returns `None` if the access log is off and the request is not traced.
+    pub(super) fn start(request: &mut Request<RequestBody>, span: Option<RequestSpan>) -> Option<Box<Self>> {
+        if span.is_none() && !tracing::enabled!(target: TARGET, tracing::Level::INFO) {
             return None;
         }
         let (peer, report) = (request.extensions().get::<Peer>(), ReportHandle::default());
@@ -87,6 +93,7 @@ impl LogLine {
             grpc_status: None,
             bytes: 0,
             end: End::Pending,
+            span,
         }))
     }
 
@@ -134,12 +141,27 @@ impl Drop for LogLine {
         let status = self.head.map_or(CLIENT_GONE, |(status, _)| status.as_u16());
         let empty = RequestReport::default();
         let report = self.report.get().unwrap_or(&empty);
-        let LastAttempt { target, reason, attempts } = self.trace.last_attempt();
-        let reason = reason.or(report.reason).or(match self.end {
+        let attempt = self.trace.last_attempt();
+        let reason = attempt.reason.or(report.reason).or(match self.end {
             End::Pending => Some("client_gone"),
             End::Complete => None,
             End::Early(reason) => Some(reason),
         });
+        #[cfg(feature = "otlp")]
+        if let Some(span) = self.span.take() {
+            span.end(&RequestSummary {
+                method: &self.request.method,
+                version: self.request.version,
+                status,
+                grpc_status: self.grpc_status,
+                reason,
+                report,
+                attempt: &attempt,
+                head: self.head.map(|(_, duration)| duration),
+                stopwatch: self.stopwatch,
+            });
+        }
+        let LastAttempt { target, attempts, .. } = attempt;
         let grpc_failed = self.grpc_status.is_some_and(|status| status != 0);
         if status < 400 && reason.is_none() && !grpc_failed && !sample::select_next() {
             return;

@@ -6,6 +6,11 @@ mod body;
 mod catch_panic;
 mod line;
 mod sample;
+#[cfg(feature = "otlp")]
+mod traces;
+#[cfg(not(feature = "otlp"))]
+#[path = "no_traces.rs"]
+mod traces;
 
 #[cfg(test)]
 mod tests;
@@ -28,6 +33,7 @@ use self::catch_panic::{CatchPanic, Panicked, catch_panic, catch_panics};
 use self::line::LogLine;
 pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
+pub(crate) use self::traces::Traces;
 use crate::layer::X_REQUEST_ID;
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
@@ -36,14 +42,20 @@ use crate::upstream::RequestBody;
 /// The target of access log events, which separates them from the program log.
 pub(crate) const TARGET: &str = "tidegate::access";
 
-/// Writes an access log line for each request to the inner service.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AccessLogLayer;
+/// The target of events about traces. The path of their module would make them a part of the access log.
+const TRACES_TARGET: &str = "tidegate::traces";
+
+/// Writes an access log line for each request to the inner service, and makes its trace.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AccessLogLayer {
+    traces: Traces,
+}
 
 /// A service with an access log. See [`AccessLogLayer`].
 #[derive(Clone, Debug)]
 pub(crate) struct AccessLog<S> {
     inner: S,
+    traces: Traces,
 }
 
 pin_project! {
@@ -52,10 +64,16 @@ pin_project! {
         // `None` if the call panicked.
         #[pin]
         inner: Option<CatchPanic<F>>,
-        // `None` if the access log is off.
+        // `None` if the request is neither logged nor traced.
         line: Option<Box<LogLine>>,
         // Set for a gRPC call, which needs a gRPC error after a panic.
         grpc_call: Option<GrpcCall>,
+    }
+}
+
+impl AccessLogLayer {
+    pub(crate) fn new(traces: Traces) -> Self {
+        Self { traces }
     }
 }
 
@@ -63,7 +81,7 @@ impl<S> Layer<S> for AccessLogLayer {
     type Service = AccessLog<S>;
 
     fn layer(&self, inner: S) -> AccessLog<S> {
-        AccessLog { inner }
+        AccessLog { inner, traces: self.traces.clone() }
     }
 }
 
@@ -81,7 +99,8 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> ResponseFuture<S::Future> {
-        let line = LogLine::start(&mut request);
+        let span = self.traces.start_request(&mut request);
+        let line = LogLine::start(&mut request, span);
         let grpc_call = GrpcCall::detect(request.method(), request.headers());
         ResponseFuture { inner: catch_panic(|| self.inner.call(request)).ok().map(catch_panics), line, grpc_call }
     }

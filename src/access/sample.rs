@@ -1,10 +1,11 @@
-//! Selects the requests that are logged if `access_log.sample` is less than 1.
+//! Selects the requests that are logged if `access_log.sample` is less than 1, and the requests that are traced.
 //!
 //! Each worker selects requests by steps of the golden ratio: the share is exact, and no regular pattern
 //! of requests is systematically missed. The selection needs no random numbers and no state that workers share.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::LocalKey;
 
 /// The share of 2^64 that is logged. There is one access log in a process.
 static THRESHOLD: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -23,8 +24,12 @@ pub(crate) fn set_sample(threshold: u64) {
 
 /// Returns `true` if the next request of this thread is logged.
 pub(super) fn select_next() -> bool {
-    let threshold = THRESHOLD.load(Relaxed);
-    threshold == u64::MAX || POSITION.replace(next(POSITION.get())) < threshold
+    select(&POSITION, THRESHOLD.load(Relaxed))
+}
+
+/// Returns `true` if the next request of this thread is selected. `position` belongs to one selection.
+pub(super) fn select(position: &'static LocalKey<Cell<u64>>, threshold: u64) -> bool {
+    threshold == u64::MAX || position.replace(next(position.get())) < threshold
 }
 
 fn next(position: u64) -> u64 {

@@ -69,7 +69,7 @@ impl Body for PanickingBody {
 fn start() -> Running {
     let metrics = Arc::new(Metrics::new());
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
-    let service = AccessLogLayer.layer(layer.layer(Panicking));
+    let service = AccessLogLayer::default().layer(layer.layer(Panicking));
     let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();

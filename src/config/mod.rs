@@ -45,6 +45,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::access_log::AccessLog;
+#[cfg(feature = "otlp")]
+pub(crate) use self::access_log::Sample;
 #[cfg(feature = "gateway")]
 pub(crate) use self::access_log::{AccessLogDestination, AccessLogFormat};
 use self::dashboard::DashboardMode;

@@ -41,6 +41,7 @@ pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
 use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
+use crate::access::Traces;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress, RuleFile, SourceFiles};
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
@@ -66,6 +67,7 @@ pub struct Gateway {
     /// Whether the workers accept connections.
     accepting: watch::Sender<bool>,
     reloader: Reloader,
+    traces: Traces,
 }
 
 /// Reloads the configuration of a gateway. Clones reload the same gateway, one after the other.
@@ -122,9 +124,11 @@ impl Gateway {
         control.tasks().watch(upstreams.watchers(&metrics));
         let (accepting, accept) = watch::channel(false);
         let (drain, drained) = Drain::new();
+        let traces = Traces::start(&metrics, &layer);
         let start = |number: usize| {
             let worker = Worker {
                 layer: layer.for_gateway_worker(number),
+                traces: traces.clone(),
                 listeners: std::mem::take(&mut served[number]),
                 accepting: accept.clone(),
                 drain: drained.clone(),
@@ -147,7 +151,7 @@ impl Gateway {
             access_log: None,
         };
         let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
-        Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader })
+        Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader, traces })
     }
 
     /// Starts to accept connections, once the overrides of the store are known or the store did not reply in time.
@@ -230,6 +234,7 @@ impl Gateway {
         }
         self.drain.start(limit);
         let ended = self.workers.into_iter().map(joined).collect::<io::Result<Vec<()>>>();
+        self.traces.flush();
         self.control.end()?;
         ended.map(|_| ())
     }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tower::Layer;
 
 use super::{MAINTENANCE_INTERVAL, runtime};
-use crate::access::AccessLogLayer;
+use crate::access::{AccessLogLayer, Traces};
 use crate::forward::Forward;
 use crate::layer::RateLimitLayer;
 use crate::server::{Drain, Server};
@@ -20,6 +20,7 @@ use crate::store::Store;
 /// The parts of which a worker is built.
 pub(super) struct Worker {
     pub(super) layer: RateLimitLayer,
+    pub(super) traces: Traces,
     pub(super) listeners: Vec<(Server, Socket)>,
     /// Becomes `true` when the worker must accept connections.
     pub(super) accepting: watch::Receiver<bool>,
@@ -56,7 +57,7 @@ impl Worker {
     }
 
     fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
-        let service = AccessLogLayer.layer(self.layer.layer(Forward));
+        let service = AccessLogLayer::new(self.traces).layer(self.layer.layer(Forward));
         runtime.block_on(async {
             self.layer.connect();
             tokio::spawn(release_freed_memory());

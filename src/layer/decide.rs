@@ -55,7 +55,7 @@ impl LayerState {
             }
             record.record_facts(rules, &facts);
             if let Some((route, compiled)) = rules.find_quota(&facts) {
-                record.route = Some((route, compiled));
+                record.record_route(route, compiled);
                 let client = rules.client_network(&facts, trusted_peer);
                 // Boxed, so that other requests do not pay for its memory.
                 let response = Box::pin(self.quotas.respond((active, store), route, &facts, client)).await;
@@ -76,7 +76,7 @@ impl LayerState {
                 prepare_for_service(request, forward_context, target, record);
                 return Ok(Receipt::default());
             };
-            record.route = Some((route, compiled));
+            record.record_route(route, compiled);
             let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
             let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
             if upgrade.is_none() && is_tunnel(request) {

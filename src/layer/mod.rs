@@ -215,6 +215,13 @@ impl RateLimitLayer {
         self.state.queues.close();
     }
 
+    /// Returns `true` if the peer of a request is a trusted proxy.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn trusts_peer(&self, extensions: &http::Extensions) -> bool {
+        let peer = peer::address(extensions).filter(|_| !peer::is_client(extensions));
+        peer.is_some_and(|peer| self.state.active.load().rules.trusts(peer))
+    }
+
     /// Returns the store of the buckets.
     #[cfg(feature = "gateway")]
     pub(crate) fn store(&self) -> Store {

@@ -40,6 +40,9 @@ pub struct RequestReport {
     pub reason: Option<&'static str>,
     /// The time until the limits had decided. `None` if no limit was evaluated.
     pub(crate) wait: Option<Duration>,
+    /// The time until the route was found, for traces. `None` if no route matches.
+    #[cfg(feature = "otlp")]
+    pub(crate) matched: Option<Duration>,
     /// The id of the request, if requests get one.
     pub(crate) request_id: Option<HeaderValue>,
 }
@@ -87,6 +90,8 @@ pub(super) struct RequestRecord<'r> {
     reason: Option<&'static str>,
     stopwatch: Stopwatch,
     wait: Option<Duration>,
+    #[cfg(feature = "otlp")]
+    matched: Option<Duration>,
     /// Boxed, since requests have no id by default.
     pub(super) request_id: Option<Box<HeaderValue>>,
 }
@@ -145,7 +150,19 @@ impl<'r> RequestGuard<'r> {
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
             let (limit, request_id) = (self.record.limit.take(), self.record.request_id.as_deref().cloned());
-            let report = RequestReport { route, outcome, at, client, client_key, limit, reason, wait, request_id };
+            let report = RequestReport {
+                route,
+                outcome,
+                at,
+                client,
+                client_key,
+                limit,
+                reason,
+                wait,
+                #[cfg(feature = "otlp")]
+                matched: self.record.matched,
+                request_id,
+            };
             _ = slot.set(report); // if the handle is reused, the first report stays
         }
     }
@@ -162,10 +179,19 @@ impl Drop for RequestGuard<'_> {
 
 // === impl RequestRecord ===
 
-impl RequestRecord<'_> {
+impl<'r> RequestRecord<'r> {
     /// Records the client address of a valid request.
     pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
         self.client = if self.is_reported { rules.client_address(facts) } else { None };
+    }
+
+    /// Records the route of the request.
+    pub(super) fn record_route(&mut self, route: &'r Route, compiled: &'r CompiledRoute) {
+        self.route = Some((route, compiled));
+        #[cfg(feature = "otlp")]
+        if self.is_reported {
+            self.matched = Some(self.stopwatch.elapsed());
+        }
     }
 
     /// Records that the limits are going to be evaluated.

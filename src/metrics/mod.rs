@@ -19,6 +19,7 @@ mod routes;
 #[cfg(feature = "gateway")]
 mod sample;
 mod series_users;
+mod spans;
 mod store;
 mod target;
 mod upstream;
@@ -45,6 +46,9 @@ use self::routes::Routes;
 #[cfg(feature = "gateway")]
 pub(crate) use self::sample::{ConnectionSample, Sample};
 use self::series_users::SeriesUsers;
+#[cfg(feature = "otlp")]
+pub(crate) use self::spans::SpanOutcome;
+use self::spans::Spans;
 pub(crate) use self::store::BreakerGauge;
 use self::store::StoreMetrics;
 use self::target::Targets;
@@ -69,6 +73,7 @@ pub struct Metrics {
     upstreams: Upstreams,
     targets: Targets,
     store: StoreMetrics,
+    spans: Spans,
 }
 
 impl Metrics {
@@ -92,6 +97,7 @@ impl Metrics {
             upstreams: Upstreams::new(&durations),
             targets: Targets::default(),
             store: StoreMetrics::new(&durations),
+            spans: Spans::default(),
         };
         let mut registry = Registry::default();
         metrics.register(&mut registry);
@@ -124,6 +130,7 @@ impl Metrics {
         self.config.describe(catalog);
         catalog.section("The process");
         process::describe(catalog);
+        self.spans.describe(catalog);
     }
 
     /// Reads the counters that the dashboard shows.

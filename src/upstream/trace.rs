@@ -26,6 +26,9 @@ pub(crate) struct LastAttempt {
     pub(crate) reason: Option<&'static str>,
     /// The number of attempts.
     pub(crate) attempts: u32,
+    /// Started by the first attempt.
+    #[cfg(feature = "otlp")]
+    pub(crate) stopwatch: Option<crate::clock::Stopwatch>,
 }
 
 /// The names of a target.
@@ -43,8 +46,11 @@ impl Trace {
     /// Records the target of a new attempt.
     pub(super) fn record_target(&self, target: &Arc<TargetName>) {
         let last = &mut *self.0.last.lock();
-        let attempts = last.attempts.saturating_add(1);
-        *last = LastAttempt { target: Some(Arc::clone(target)), reason: None, attempts };
+        last.target = Some(Arc::clone(target));
+        last.reason = None;
+        last.attempts = last.attempts.saturating_add(1);
+        #[cfg(feature = "otlp")]
+        last.stopwatch.get_or_insert_default();
     }
 
     /// Records why the gateway itself responds.
