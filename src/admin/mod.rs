@@ -167,8 +167,9 @@ impl Admin {
     }
 
     /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
-    pub(crate) fn record_config(&self, hash: &Hash, is_new: bool) {
-        self.status.record_success(hash, is_new);
+    /// Returns `true` if it replaces a rejected file.
+    pub(crate) fn record_config(&self, hash: &Hash, is_new: bool) -> bool {
+        self.status.record_success(hash, is_new)
     }
 
     /// Records why a rule file is not used. The previous rules stay in use.

@@ -51,10 +51,13 @@ impl ConfigStatus {
     }
 
     /// Records the hash of the rule file that is in use. `is_new` if its rules differ from the previous rules.
-    pub(super) fn record_success(&self, hash: &Hash, is_new: bool) {
+    /// Returns `true` if it replaces a rejected file.
+    pub(super) fn record_success(&self, hash: &Hash, is_new: bool) -> bool {
+        let was_rejected = !self.0.load().errors.is_empty();
         let applied_at = if is_new { now() } else { self.0.load().applied_at.clone() };
         let hash = Some(hash.to_hex().to_string());
         self.0.store(Fields { hash, applied_at, errors: Vec::new() }.into());
+        was_rejected
     }
 
     pub(super) fn record_failure(&self, errors: Vec<ConfigProblem>) {

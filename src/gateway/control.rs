@@ -153,6 +153,9 @@ async fn follow_overrides(layer: RateLimitLayer, first_read: Sender<()>) {
         None => _ = read.await,
     }
     drop(first_read);
+    if !layer.overrides().is_known() {
+        tracing::warn!("overrides cannot be read, applying none until the store replies");
+    }
     let mut has_failed = false;
     loop {
         tokio::time::sleep(OVERRIDES_INTERVAL).await;

@@ -178,7 +178,7 @@ impl Gateway {
             let running = running.as_ref()?;
             (running.admin.clone(), Arc::clone(&running.metrics))
         };
-        loaded.hash().inspect(|hash| admin.record_config(hash, false));
+        loaded.hash().inspect(|hash| _ = admin.record_config(hash, false));
         let reloader = FileReloader::new(file, loaded, self.reloader.clone(), admin.clone(), metrics);
         admin.enable_reload(reloader.hook());
         if let Some(watcher) = reloader.watcher().filter(|_| is_watched) {

@@ -174,14 +174,16 @@ impl FileReloader {
         let ReloadContext { file, admin, metrics, .. } = &*self.0;
         let outcome = if report.diff.is_empty() { ReloadOutcome::Unchanged } else { ReloadOutcome::Applied };
         metrics.reloaded(outcome);
-        admin.record_config(&hash, outcome == ReloadOutcome::Applied);
+        if admin.record_config(&hash, outcome == ReloadOutcome::Applied) {
+            tracing::info!(%file, "rule file is valid again");
+        }
         let changes = report.changes();
         match outcome {
             ReloadOutcome::Applied => {
-                tracing::info!(%file, %trigger, %hash, changes = changes.len(), "rules reloaded");
+                tracing::info!(%file, trigger = trigger.name(), %hash, changes = changes.len(), "rules reloaded");
                 changes.iter().take(MAX_LOGGED).for_each(|change| tracing::info!("reload: {change}"));
             }
-            _ => tracing::info!(%file, %trigger, "rules are unchanged"),
+            _ => tracing::info!(%file, trigger = trigger.name(), "rules are unchanged"),
         }
         for key in report.needs_restart() {
             tracing::warn!(key, "a changed setting is not reloaded: restart the gateway to apply it");
@@ -191,7 +193,7 @@ impl FileReloader {
     fn record_failure(&self, trigger: ReloadTrigger, problems: &[ConfigProblem]) {
         let ReloadContext { file, admin, metrics, .. } = &*self.0;
         metrics.reloaded(ReloadOutcome::Failed);
-        tracing::error!(%file, %trigger, errors = problems.len(), "rules not reloaded, the previous ones stay in use");
+        tracing::error!(%file, trigger = trigger.name(), errors = problems.len(), "rules not reloaded, the previous ones stay in use");
         for ConfigProblem { file, line, column, message, help } in problems {
             tracing::error!(file, line, column, help, "reload: {message}");
         }
@@ -250,12 +252,13 @@ impl RuleFileWatcher {
     }
 }
 
-impl fmt::Display for ReloadTrigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl ReloadTrigger {
+    /// Returns the word for logs.
+    fn name(self) -> &'static str {
+        match self {
             Self::FileChange => "file change",
             Self::Signal => "SIGHUP",
             Self::Operator => "request",
-        })
+        }
     }
 }

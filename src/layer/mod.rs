@@ -64,6 +64,8 @@ use self::active::Active;
 pub(crate) use self::active::Stores;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
+#[cfg(feature = "gateway")]
+pub(crate) use self::overrides::KnownOverrides;
 use self::peer::MissingPeerWarning;
 #[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;

@@ -84,6 +84,11 @@ impl KnownOverrides {
         Self { store, version: Some(version), overrides }
     }
 
+    /// Returns `true` if the store has replied since this gateway started.
+    pub(crate) fn is_known(&self) -> bool {
+        self.version.is_some()
+    }
+
     /// Returns the overrides that are in force at this time, in the order of their ids.
     pub(crate) fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Override>> {
         self.overrides.iter().filter(move |one| one.is_in_force(now))

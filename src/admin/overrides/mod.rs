@@ -2,6 +2,8 @@
 
 mod request;
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -12,15 +14,27 @@ use self::request::NewOverride;
 use super::audit::Change;
 use super::problem::Problem;
 use super::{Active, Admin};
+use crate::layer::KnownOverrides;
 use crate::overrides::{Override, Scope};
 use crate::store::{MAX_OVERRIDES, PutOverride, Store};
 
 /// Returns the overrides that are in force on this gateway.
 #[utoipa::path(get, path = "/overrides", tag = "overrides", responses((status = 200, body = [Object]), Problem))]
-pub(super) async fn list(State(admin): State<Admin>) -> Json<Value> {
+pub(super) async fn list(State(admin): State<Admin>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
+    let known = known(&admin)?;
+    Ok(Json(known.in_force(active.store.now()).map(|one| show(one)).collect()))
+}
+
+/// Returns the overrides that this gateway applies.
+///
+/// # Errors
+/// The store has not replied since the gateway started, so that it applies none, although there may be some.
+fn known(admin: &Admin) -> Result<Arc<KnownOverrides>, Problem> {
     let known = admin.layer.overrides();
-    Json(known.in_force(active.store.now()).map(|one| show(one)).collect())
+    let detail =
+        "this gateway has not read the overrides since it started, because the store does not reply: it applies none";
+    if known.is_known() { Ok(known) } else { Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)) }
 }
 
 /// Returns one override.
@@ -33,7 +47,7 @@ pub(super) async fn list(State(admin): State<Admin>) -> Json<Value> {
 )]
 pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
-    let known = admin.layer.overrides();
+    let known = known(&admin)?;
     let found = known.in_force(active.store.now()).find(|one| one.id == id).map(|one| show(one));
     found.map(Json).ok_or_else(unknown)
 }

@@ -26,6 +26,9 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest response, in bytes.
 const MAX_RESPONSE: usize = 64 << 20;
 
+/// Follows an error about the token. The token file of the gateway has another format.
+const TOKEN_HELP: &str = "; write the token, without its name, to a file for `--token-file`, or set TIDEGATE_TOKEN";
+
 /// The address of a gateway's admin listener, and how to use it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ApiArgs {
@@ -59,7 +62,7 @@ pub(crate) enum ApiError {
     #[error("unexpected response with status {0}")]
     Unexpected(u16),
     /// The gateway rejects the request: the status, the reason, and the JSON of the response.
-    #[error("{1} ({0})")]
+    #[error("{1} ({0}){help}", help = if *.0 == 401 { TOKEN_HELP } else { "" })]
     Rejected(u16, String, Value),
 }
 

@@ -60,6 +60,7 @@ async fn overrides_are_read_when_redis_returns() {
     redis.signal("STOP");
     let late = Admin::with_tokens(&format!("store: {}\n", redis.rule()));
     assert_eq!(with_key(&late, "k").await.status(), 200, "serves without overrides");
+    assert_eq!(late.api("GET", "overrides", "").await.0, 503, "not an empty list");
     redis.signal("CONT");
     until_banned(&late, true).await;
 }
