@@ -190,6 +190,7 @@ function upstreams() {
       { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },
       { head: 'Failures/s', kind: 'number', cell: text((row) => rate(perSecond(row, 1))) },
       { head: 'Response time', kind: 'number', cell: text((row) => (answered(row) ? milliseconds(sum(row, 2, 10) / answered(row)) : '–')) },
+      { head: 'Targets usable', kind: 'number wide', cell: text((row) => `${row.usable} of ${row.targets}`) },
       { head: 'Connections', kind: 'number wide', cell: text((row) => count(row.connections)) },
       { head: 'Waiting', kind: 'number wide', cell: text((row) => count(row.waiting)) },
       { head: '15 minutes', kind: 'drawn wide', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },

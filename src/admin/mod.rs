@@ -6,6 +6,7 @@ mod clients;
 mod conditional;
 mod config;
 mod dashboard;
+mod drain;
 mod explain;
 mod health;
 mod limits;
@@ -244,6 +245,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(reload::reload))
         .routes(routes!(state::status))
         .routes(routes!(upstreams::upstreams))
+        .routes(routes!(drain::drain, drain::undrain))
         .routes(routes!(limits))
         .routes(routes!(clients::reset_limit))
         .routes(routes!(clients::inspect, clients::reset_client))

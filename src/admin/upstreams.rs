@@ -1,19 +1,21 @@
 //! `/api/v1/upstreams`: the upstreams, and what this gateway knows of their targets.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::clock::wall_time;
+use crate::clock::{Timestamp, wall_time};
 use crate::metrics::UpstreamTotals;
-use crate::upstream::settings::{Target, UpstreamSettings};
-use crate::upstream::{TargetFailure, TargetUse};
+use crate::upstream::settings::UpstreamSettings;
+use crate::upstream::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetName, TargetUse};
 
 /// An upstream.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,20 +44,28 @@ struct Requests {
     retried: u64,
 }
 
-/// A target of an upstream.
+/// A target of an upstream, or one address of a target with a host name.
 #[derive(Debug, Serialize, ToSchema)]
 struct TargetView {
     /// As in the rule file.
     address: String,
+    /// The address that the host name was resolved to; null without a host name, and before it is resolved.
+    resolved: Option<String>,
     tls: bool,
     state: TargetState,
+    /// When the drain ends (RFC 3339).
+    draining_until: Option<String>,
+    /// The requests in flight, until the end of their responses.
+    in_flight: usize,
     /// The connections in use; with HTTP/2, the requests in flight.
     in_use: usize,
     /// The idle HTTP/1 connections.
     idle: usize,
-    /// The attempts to get a response, by outcome. Outcomes that never occurred are absent.
+    /// The attempts to get a response, by outcome, from all addresses. Outcomes that never occurred are absent.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     attempts: serde_json::Map<String, Value>,
+    /// The health checks; null if the target is not checked.
+    checks: Option<Checks>,
     /// The failures since the last response; null while the target responds.
     failing: Option<Failing>,
 }
@@ -64,7 +74,27 @@ struct TargetView {
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum TargetState {
+    /// It does.
     Usable,
+    /// The target fails its health checks.
+    Failed,
+    /// An operator drains the target.
+    Draining,
+}
+
+/// The health checks of a target.
+#[derive(Debug, Serialize, ToSchema)]
+struct Checks {
+    /// The number of checks.
+    run: u64,
+    /// The number of checks that failed.
+    failed: u64,
+    /// When the last check ended (RFC 3339).
+    last_at: String,
+    /// Whether the target passed the last check.
+    last_passed: bool,
+    /// The status or the error of the last check.
+    last_result: String,
 }
 
 /// The failures of a target since its last response.
@@ -91,17 +121,28 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
     let [answered, unreachable, timed_out, broken, queue_full, queue_timeout] = requests;
     let workers: Vec<Vec<TargetUse>> =
         active.upstreams.iter().filter_map(|worker| worker.get(&settings.name)).map(|one| one.target_use()).collect();
-    let target = |(position, target): (usize, &Target)| {
-        let used: Vec<&TargetUse> = workers.iter().filter_map(|worker| worker.get(position)).collect();
-        let address = target.to_string();
+    let now = Instant::now();
+    let target = |one: &TargetUse| {
+        let is_same = |used: &&TargetUse| Arc::ptr_eq(&used.state, &one.state);
+        let used = || workers.iter().filter_map(|worker| worker.iter().find(is_same));
+        let TargetName { target, address, .. } = one.state.name();
+        let (state, draining_until) = match one.state.condition(now) {
+            TargetCondition::Usable => (TargetState::Usable, None),
+            TargetCondition::Failed => (TargetState::Failed, None),
+            TargetCondition::Draining { until } => (TargetState::Draining, Some(after(until - now))),
+        };
         TargetView {
-            tls: matches!(target, Target::Https(_)),
-            state: TargetState::Usable,
-            in_use: used.iter().map(|used| used.in_use).sum(),
-            idle: used.iter().map(|used| used.idle).sum(),
-            attempts: attempts(admin, &settings.name, &address),
-            failing: used.first().and_then(|used| used.failure.as_ref()).map(failing),
-            address,
+            tls: target.starts_with("https://"),
+            state,
+            draining_until,
+            in_flight: one.state.in_flight(),
+            in_use: used().map(|used| used.in_use).sum(),
+            idle: used().map(|used| used.idle).sum(),
+            attempts: attempts(admin, &settings.name, target),
+            checks: checks(one.state.checks().report()),
+            failing: one.state.failure().as_ref().map(failing),
+            address: target.clone(),
+            resolved: address.map(|address| address.to_string()),
         }
     };
     UpstreamState {
@@ -110,7 +151,7 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
         connections,
         waiting,
         requests: Requests { answered, unreachable, timed_out, broken, queue_full, queue_timeout, retried },
-        targets: settings.targets.iter().enumerate().map(target).collect(),
+        targets: workers.first().into_iter().flatten().map(target).collect(),
     }
 }
 
@@ -119,8 +160,27 @@ fn attempts(admin: &Admin, upstream: &Arc<str>, target: &str) -> serde_json::Map
     counts.filter(|(_, count)| *count > 0).map(|(outcome, count)| (outcome.to_owned(), count.into())).collect()
 }
 
+fn checks(report: CheckReport) -> Option<Checks> {
+    let CheckReport { run, failed, last } = report;
+    let LastCheck { at, has_passed: last_passed, text: last_result } = last?;
+    Some(Checks { run, failed, last_at: before(at.elapsed()), last_passed, last_result })
+}
+
 fn failing(failure: &TargetFailure) -> Failing {
-    let millis = u64::try_from(failure.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-    let since = crate::clock::Timestamp::from_millis(wall_time().as_millis().saturating_sub(millis));
-    Failing { since: since.to_rfc3339(), failures: failure.failures, last_error: failure.last_error.clone() }
+    let since = before(failure.since.elapsed());
+    Failing { since, failures: failure.failures, last_error: failure.last_error.clone() }
+}
+
+/// Returns the time of day after this duration.
+fn after(duration: Duration) -> String {
+    wall_time().plus_millis(millis(duration)).to_rfc3339()
+}
+
+/// Returns the time of day before this duration.
+fn before(duration: Duration) -> String {
+    Timestamp::from_millis(wall_time().as_millis().saturating_sub(millis(duration))).to_rfc3339()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -61,6 +61,8 @@ enum Command {
     Top(operate::TopArgs),
     /// Reset one client of a limit, or all of them
     Reset(operate::ResetArgs),
+    /// Send no new requests to a target of an upstream for a time
+    Drain(operate::DrainArgs),
     /// Reject the requests of a client or network for a time
     Ban(operate::OverrideArgs),
     /// Do not count the requests of a client or network for a time
@@ -147,6 +149,7 @@ pub fn main() -> ExitCode {
         Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
         Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
         Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),
+        Some(Command::Drain(args)) => with_output(|out, errors| operate::drain(&args, out, errors)),
         Some(Command::Limits(args)) => with_output(|out, errors| operate::limits(&args, out, errors)),
         Some(Command::Client(args)) => with_output(|out, errors| operate::client(&args, out, errors)),
         Some(Command::Top(args)) => with_output(|out, errors| operate::top(&args, out, errors)),

@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     Text,
     /// Text or a number. A port without a host is a number, and the error should not be about quotes.
     Address,
+    /// A status code, or a range of them such as `200-399`. A single code is a number.
+    Statuses,
     /// Text that no message contains.
     Secret,
     /// A name, which is used in keys and labels.

@@ -82,6 +82,7 @@ fn value(kind: &Kind) -> Value {
     match kind {
         Kind::Text | Kind::Secret => json!({ "type": "string", "pattern": "\\S" }),
         Kind::Address => json!({ "type": ["string", "number"] }),
+        Kind::Statuses => json!({ "type": ["string", "number"] }),
         Kind::Name => or_placeholder(&json!({ "type": "string", "pattern": NAME })),
         Kind::Word(words) => or_placeholder(&json!({ "enum": names(words) })),
         Kind::Flag => or_placeholder(&json!({ "type": "boolean" })),

@@ -35,7 +35,7 @@ impl<'n> KeyValue<'n> {
         }
         match kind {
             Kind::Text => Ok(self.text(problems)?.into()),
-            Kind::Address => Ok(self.text_or_number(problems)?.into()),
+            Kind::Address | Kind::Statuses => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
             Kind::Word(words) => Ok(self.word(words, problems)?.into()),

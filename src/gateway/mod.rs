@@ -50,6 +50,7 @@ use crate::rejected::RejectedClients;
 use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger};
 use crate::store::Store;
+use crate::upstream::run_checks;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -122,6 +123,8 @@ impl Gateway {
         let control = control.map_err(GatewayStartError::Worker)?;
         control.tasks().watch(listeners.watchers(&[], &metrics));
         control.tasks().watch(upstreams.watchers(&metrics));
+        let (checked, to_check) = watch::channel(upstreams.checked());
+        control.tasks().spawn(run_checks(to_check));
         let (accepting, accept) = watch::channel(false);
         let (drain, drained) = Drain::new();
         let traces = Traces::start(&metrics, &layer);
@@ -144,6 +147,7 @@ impl Gateway {
             admin,
             stores,
             upstreams,
+            checked,
             listeners,
             workers: handles,
             control: control.tasks().clone(),

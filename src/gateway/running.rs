@@ -8,6 +8,8 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::control::ControlTasks;
 use super::error::{GatewayStartError, ReloadError};
 use super::listeners::Listeners;
@@ -20,6 +22,7 @@ use crate::config::{AccessLog, Config};
 use crate::layer::{RateLimitLayer, Stores};
 use crate::metrics::Metrics;
 use crate::store::Store;
+use crate::upstream::Upstreams;
 
 /// The state of a running gateway.
 pub(super) struct Running {
@@ -29,6 +32,8 @@ pub(super) struct Running {
     pub(super) admin: Admin,
     pub(super) stores: Stores,
     pub(super) upstreams: WorkerUpstreams,
+    /// The upstreams whose targets are checked.
+    pub(super) checked: watch::Sender<Upstreams>,
     pub(super) listeners: Listeners,
     pub(super) workers: Vec<WorkerHandle>,
     pub(super) control: ControlTasks,
@@ -112,6 +117,7 @@ impl Running {
         self.layer.replace_all(&config.rules, self.stores.clone(), upstreams.per_worker());
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
+        self.checked.send_replace(upstreams.checked());
         let terminations = self.listeners.terminations();
         let retired = self.listeners.apply(plan, &config);
         let commands: Vec<_> = self.workers.iter().zip(served).filter(|(_, served)| !served.is_empty()).collect();

@@ -50,6 +50,11 @@ impl WorkerUpstreams {
         &self.per_worker
     }
 
+    /// Returns the upstreams of one worker: all workers have the same targets, and each is checked once.
+    pub(super) fn checked(&self) -> Upstreams {
+        self.per_worker.first().map(Upstreams::share).unwrap_or_default()
+    }
+
     /// Returns the upstreams of each worker, with the same connections.
     pub(super) fn shared(&self) -> Vec<Upstreams> {
         self.per_worker.iter().map(Upstreams::share).collect()

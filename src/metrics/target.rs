@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
@@ -16,12 +17,17 @@ use super::upstream::UPSTREAM;
 pub(super) struct Targets {
     users: SeriesUsers,
     attempts: Family<AttemptLabels, Counter>,
+    checks: Family<CheckLabels, Counter>,
+    usable: Family<TargetLabels, Gauge>,
 }
 
 /// Counters of the attempts on one target, by outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetMetrics {
     attempts: [Counter; AttemptOutcome::ALL.len()],
+    /// Health checks that failed, and that passed.
+    checks: [Counter; 2],
+    usable: Gauge,
     _user: Arc<SeriesUser>,
 }
 
@@ -59,6 +65,22 @@ struct AttemptLabels {
     outcome: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CheckLabels {
+    upstream: String,
+    target: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TargetLabels {
+    upstream: String,
+    target: String,
+}
+
+/// The results of a check: `false` and `true` as numbers.
+const CHECK_RESULTS: [&str; 2] = ["failed", "passed"];
+
 impl Targets {
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let attempts = Description {
@@ -70,6 +92,22 @@ impl Targets {
             action: "the [failures](operations.md#upstream-failures) explain each outcome",
         };
         catalog.add(self.attempts.clone(), attempts);
+        let checks = Description {
+            name: "upstream_checks",
+            labels: &[UPSTREAM, Label::Open("target"), Label::Fixed("result", &CHECK_RESULTS)],
+            unit: "checks",
+            meaning: "Active health checks of each target",
+            action: "`failed`: `tidegate upstreams` shows the last result",
+        };
+        catalog.add(self.checks.clone(), checks);
+        let usable = Description {
+            name: "upstream_target_usable",
+            labels: &[UPSTREAM, Label::Open("target")],
+            unit: "0 or 1",
+            meaning: "Whether requests are sent to the target: it is not failed by checks, not ejected and not draining",
+            action: "0: `tidegate upstreams` shows the state and its cause",
+        };
+        catalog.add(self.usable.clone(), usable);
     }
 }
 
@@ -84,10 +122,21 @@ impl Metrics {
             AttemptLabels { upstream, target, outcome: outcome.as_str() }
         };
         let removed = labels.clone();
-        let remove = move || AttemptOutcome::ALL.iter().for_each(|outcome| attempts.remove(&removed(*outcome)));
+        let target_labels = TargetLabels { upstream: name.0.clone(), target: name.1.clone().unwrap_or_default() };
+        let TargetLabels { upstream, target } = target_labels.clone();
+        let check_labels =
+            CHECK_RESULTS.map(|result| CheckLabels { upstream: upstream.clone(), target: target.clone(), result });
+        let checks = check_labels.clone().map(|labels| self.targets.checks.get_or_create(&labels));
+        let usable = self.targets.usable.get_or_create(&target_labels);
+        let (all_checks, all_usable) = (self.targets.checks.clone(), self.targets.usable.clone());
+        let remove = move || {
+            AttemptOutcome::ALL.iter().for_each(|outcome| attempts.remove(&removed(*outcome)));
+            check_labels.iter().for_each(|labels| all_checks.remove(labels));
+            all_usable.remove(&target_labels);
+        };
         let _user = self.targets.users.add(name, remove);
         let counter = |outcome| self.targets.attempts.get_or_create(&labels(outcome));
-        TargetMetrics { attempts: AttemptOutcome::ALL.map(counter), _user }
+        TargetMetrics { attempts: AttemptOutcome::ALL.map(counter), checks, usable, _user }
     }
 }
 
@@ -105,6 +154,16 @@ impl TargetMetrics {
     /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
         self.attempts[outcome as usize].inc();
+    }
+
+    /// Counts a health check.
+    pub(crate) fn checked(&self, has_passed: bool) {
+        self.checks[usize::from(has_passed)].inc();
+    }
+
+    /// Sets whether requests are sent to the target.
+    pub(crate) fn set_usable(&self, is_usable: bool) {
+        self.usable.set(i64::from(is_usable));
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use http::HeaderValue;
 use http::uri::{Authority, Scheme};
 
 use super::address::{Address, Timeouts};
@@ -19,6 +20,8 @@ pub(crate) struct Dialer {
     address: Address,
     timeouts: Timeouts,
     security: TransportSecurity,
+    /// The `Host` of requests of the gateway itself.
+    host: HeaderValue,
 }
 
 #[derive(Debug)]
@@ -36,13 +39,15 @@ impl Dialer {
             address: Address::new(authority, 80),
             timeouts: Timeouts::new(settings),
             security: TransportSecurity::Plaintext,
+            host: host(authority),
         }
     }
 
     /// Creates the dialer of a Unix socket.
     pub(crate) fn unix(path: &Path, settings: &UpstreamSettings) -> Self {
         let address = Address::Unix(path.to_owned());
-        Self { address, timeouts: Timeouts::new(settings), security: TransportSecurity::Plaintext }
+        let host = HeaderValue::from_static("localhost");
+        Self { address, timeouts: Timeouts::new(settings), security: TransportSecurity::Plaintext, host }
     }
 
     /// Creates the dialer of an `https://` target.
@@ -51,7 +56,8 @@ impl Dialer {
             Some(connector) => TransportSecurity::Tls(Box::new(connector)),
             None => TransportSecurity::Unusable(format!("`{authority}` is not a valid name for a certificate")),
         };
-        Self { address: Address::new(authority, 443), timeouts: Timeouts::new(settings), security }
+        let (address, timeouts) = (Address::new(authority, 443), Timeouts::new(settings));
+        Self { address, timeouts, security, host: host(authority) }
     }
 
     /// Connects to this address, if it is given. The name of the target stays the name for TLS.
@@ -62,6 +68,11 @@ impl Dialer {
 
     pub(super) fn is_tls(&self) -> bool {
         !matches!(self.security, TransportSecurity::Plaintext)
+    }
+
+    /// Returns the `Host` of requests of the gateway itself.
+    pub(super) fn host(&self) -> &HeaderValue {
+        &self.host
     }
 
     pub(super) fn scheme(&self) -> Scheme {
@@ -87,4 +98,8 @@ impl Dialer {
             (_, socket) => Ok((socket, protocol)),
         }
     }
+}
+
+fn host(authority: &Authority) -> HeaderValue {
+    HeaderValue::from_str(authority.as_str()).unwrap_or(HeaderValue::from_static(""))
 }

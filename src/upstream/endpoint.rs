@@ -43,11 +43,12 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     pub(crate) fn new(
-        dialer: Dialer,
+        dialer: impl Into<Arc<Dialer>>,
         settings: &UpstreamSettings,
         metrics: UpstreamMetrics,
         target: &Arc<TargetState>,
     ) -> Self {
+        let dialer = dialer.into();
         let is_negotiated = settings.protocol == Protocol::Auto && dialer.is_tls();
         let protocol = match settings.protocol {
             Protocol::Auto if !is_negotiated => Protocol::Http1,
@@ -56,13 +57,18 @@ impl Endpoint {
         let pool = Pool::new(settings, metrics.clone(), Arc::clone(target));
         let http2 = Http2::new(settings, metrics, Arc::clone(target));
         Self {
-            dialer: Arc::new(dialer),
+            dialer,
             pool,
             http2,
             protocol: Mutex::new(protocol),
             is_negotiated,
             negotiation: SingleFlight::default(),
         }
+    }
+
+    /// Returns what opens the connections.
+    pub(super) fn dialer(&self) -> &Arc<Dialer> {
+        &self.dialer
     }
 
     /// Returns the number of connection slots in use, and of idle connections.

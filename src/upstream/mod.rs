@@ -19,10 +19,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use tokio::time::Instant;
 
 mod address;
 mod attempts;
 mod body;
+mod check;
 mod connection;
 mod dialer;
 mod download;
@@ -49,13 +51,15 @@ mod upload;
 mod upload_progress;
 
 pub use body::{BoxError, RequestBody, TooLong};
+pub(crate) use check::{CheckReport, LastCheck, run_checks};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;
-pub(crate) use target::{TargetFailure, TargetStates};
-pub(crate) use trace::{LastAttempt, Trace};
+pub(crate) use target::{TargetCondition, TargetFailure, TargetState, TargetStates};
+pub(crate) use trace::{LastAttempt, TargetName, Trace};
 pub(crate) use upload_progress::expects_continue;
 
 use crate::metrics::{Metrics, UpstreamMetrics};
+use check::CheckSettings;
 use entry::{Backend, Entry, EntryFactory};
 pub(crate) use headless_response::HeadlessResponse;
 use selection::Balancer;
@@ -65,7 +69,7 @@ use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
 
 /// The upstreams of a rule file, each with its own connections. Each worker has its own `Upstreams`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Upstreams(BTreeMap<Arc<str>, Arc<Upstream>>);
 
 /// An upstream: a named group of targets that serve the same requests.
@@ -80,18 +84,20 @@ pub struct Upstream {
     timeouts: Timeouts,
     /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
     can_upgrade: bool,
+    /// `None` if the targets are not checked.
+    checks: Option<Arc<CheckSettings>>,
     metrics: UpstreamMetrics,
 }
 
-/// How one worker uses a target.
-#[derive(Clone, Debug, Default)]
+/// How one worker uses a target, or one address of a target with a host name.
+#[derive(Clone, Debug)]
 pub(crate) struct TargetUse {
     /// The connections in use; with HTTP/2, the requests in flight.
     pub(crate) in_use: usize,
     /// The idle HTTP/1 connections.
     pub(crate) idle: usize,
-    /// The failures since the last response. All workers share them.
-    pub(crate) failure: Option<TargetFailure>,
+    /// The state that all workers share.
+    pub(crate) state: Arc<TargetState>,
 }
 
 /// The reason why an upstream sent no response.
@@ -194,6 +200,12 @@ impl Upstreams {
         Self(self.0.clone())
     }
 
+    /// Sets the metrics that depend on the time.
+    pub(crate) fn update_metrics(&self) {
+        let now = Instant::now();
+        self.0.values().for_each(|upstream| upstream.update_metrics(now));
+    }
+
     /// Returns the upstream with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<Upstream>> {
         self.0.get(name)
@@ -215,7 +227,7 @@ impl Upstream {
             Target::Echo => None,
         });
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
-        let upstream_metrics = metrics.upstream(&settings.name);
+        let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
         let factory = EntryFactory::new(settings, metrics, tls_configs, targets);
         Self {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
@@ -224,6 +236,7 @@ impl Upstream {
             balancer: Balancer::default(),
             timeouts,
             can_upgrade,
+            checks,
             metrics: upstream_metrics,
         }
     }
@@ -244,17 +257,23 @@ impl Upstream {
         self.entries.store(Arc::new(self.factory.with_addresses(&before, target, addresses)));
     }
 
-    /// Returns how this worker uses each target of the rule file, in their order.
+    /// Returns how this worker uses each target.
     pub(crate) fn target_use(&self) -> Vec<TargetUse> {
-        let mut targets = vec![TargetUse::default(); self.factory.targets()];
-        for entry in self.entries.load().iter() {
+        let target = |entry: &Arc<Entry>| {
             let (in_use, idle) = entry.usage();
-            let target = &mut targets[entry.position];
-            target.in_use += in_use;
-            target.idle += idle;
-            target.failure = target.failure.take().or_else(|| entry.state.failure());
+            TargetUse { in_use, idle, state: Arc::clone(&entry.state) }
+        };
+        self.entries.load().iter().map(target).collect()
+    }
+
+    /// Sets the metric of each target that is usable at `now`, with any of its addresses.
+    fn update_metrics(&self, now: Instant) {
+        let entries = self.entries.load();
+        let mut usable = vec![false; self.factory.targets()];
+        for entry in entries.iter() {
+            usable[entry.position] |= entry.state.condition(now) == TargetCondition::Usable;
         }
-        targets
+        entries.iter().for_each(|entry| entry.state.set_usable(usable[entry.position]));
     }
 
     /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).

@@ -1,5 +1,6 @@
 //! A record of a request's attempts at its upstream, for the access log.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -40,6 +41,26 @@ pub(crate) struct TargetName {
     pub(crate) target: String,
     /// The address, if the target has a host name that was resolved.
     pub(crate) address: Option<SocketAddr>,
+}
+
+impl TargetName {
+    /// Returns `true` if an operator names the target like this: as in the rule file, without its scheme, or by its
+    /// address.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        let authority = self.target.split_once("://").map(|(_, authority)| authority);
+        text == self.target
+            || Some(text) == authority
+            || self.address.is_some_and(|address| address.to_string() == text)
+    }
+}
+
+impl fmt::Display for TargetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.address {
+            Some(address) => write!(f, "{} ({address})", self.target),
+            None => f.write_str(&self.target),
+        }
+    }
 }
 
 impl Trace {

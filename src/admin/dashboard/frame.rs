@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::history::{History, Recent};
 use crate::admin::{Active, Admin};
 use crate::clock::unix_seconds;
 use crate::config::dashboard::DashboardMode;
 use crate::metrics::ConnectionSample;
+use crate::upstream::TargetCondition;
 
 /// The errors of a rule file that an event contains at most. `/api/v1/config` has all.
 const MAX_ERRORS: usize = 20;
@@ -64,6 +66,8 @@ struct LimitState<'a> {
 struct UpstreamState<'a> {
     connections: i64,
     waiting: i64,
+    targets: usize,
+    usable: usize,
     #[serde(flatten)]
     named: Named<'a, 3>,
 }
@@ -88,7 +92,7 @@ struct StoreState<'a> {
 impl Admin {
     /// Builds an event with the last `seconds` seconds.
     pub(super) fn frame(&self, history: &History, seconds: usize) -> Bytes {
-        let active = self.active.load();
+        let (active, now) = (self.active.load(), Instant::now());
         let limits = history.limits.iter().map(|((route, limit), series)| LimitState {
             route,
             limit,
@@ -99,7 +103,10 @@ impl Admin {
             let latest = history.latest.upstreams.get(name).copied().unwrap_or_default();
             let counts = Counts { total: &series.last, recent: series.recent(seconds) };
             let (connections, waiting) = (latest.connections, latest.waiting);
-            UpstreamState { connections, waiting, named: Named { name, counts } }
+            let used = active.upstreams.first().and_then(|worker| worker.get(name));
+            let used = used.map(|upstream| upstream.target_use()).unwrap_or_default();
+            let usable = used.iter().filter(|one| one.state.condition(now) == TargetCondition::Usable).count();
+            UpstreamState { connections, waiting, targets: used.len(), usable, named: Named { name, counts } }
         });
         let routes = history.routes.iter().map(|(name, series)| {
             let counts = Counts { total: &series.last, recent: series.recent(seconds) };

@@ -1,5 +1,5 @@
-//! Commands for operators of a running gateway: `status`, `upstreams`, `limits`, `client`, `top`, `reset`, and in `overrides` those
-//! that change limits for one client. They use its admin API.
+//! Commands for operators of a running gateway: `status`, `upstreams`, `drain`, `limits`, `client`, `top`, `reset`, and
+//! in `overrides` those that change limits for one client. They use its admin API.
 
 mod api;
 mod overrides;
@@ -7,6 +7,7 @@ mod request;
 mod status;
 mod table;
 mod top;
+mod upstreams;
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -18,9 +19,10 @@ use serde_json::Value;
 pub(super) use self::api::{ApiArgs, ApiError};
 pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
 use self::request::{LimitName, path, query};
-pub(super) use self::status::{StatusArgs, UpstreamsArgs, status, upstreams};
+pub(super) use self::status::{StatusArgs, status};
 use self::table::{columns, printable, rows};
 pub(super) use self::top::{TopArgs, top};
+pub(super) use self::upstreams::{DrainArgs, UpstreamsArgs, drain, upstreams};
 use crate::config::Millis;
 
 /// Arguments of `tidegate limits`.

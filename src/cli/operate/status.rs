@@ -1,4 +1,4 @@
-//! `tidegate status` and `tidegate upstreams`.
+//! `tidegate status`.
 
 use std::io::{self, Write};
 
@@ -7,19 +7,12 @@ use serde_json::{Value, json};
 
 use super::api::ApiArgs;
 use super::request::path;
-use super::table::{columns, rows};
-use super::{answered, write_config_errors};
+use super::table::rows;
+use super::{answered, text, write_config_errors};
 
 /// Arguments of `tidegate status`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct StatusArgs {
-    #[command(flatten)]
-    api: ApiArgs,
-}
-
-/// Arguments of `tidegate upstreams`.
-#[derive(Debug, Args)]
-pub(in crate::cli) struct UpstreamsArgs {
     #[command(flatten)]
     api: ApiArgs,
 }
@@ -72,46 +65,4 @@ pub(in crate::cli) fn status(args: &StatusArgs, out: &mut impl Write, errors: &m
         }
         Ok(code)
     })
-}
-
-/// Lists the targets of all upstreams. Returns the exit code.
-pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    answered(args.api.send("GET", &path(&["upstreams"])), errors, |upstreams| {
-        if args.api.json {
-            writeln!(out, "{upstreams:#}")?;
-            return Ok(0);
-        }
-        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let row = |name: &Value, target: &Value| {
-            let attempts = target["attempts"].as_object().cloned().unwrap_or_default();
-            let failed = attempts.iter().filter(|(outcome, _)| *outcome != "ok" && *outcome != "canceled");
-            let failed: u64 = failed.filter_map(|(_, count)| count.as_u64()).sum();
-            let ok = attempts.get("ok").and_then(Value::as_u64).unwrap_or_default();
-            [
-                text(name),
-                text(&target["address"]),
-                text(&target["state"]),
-                text(&target["in_use"]),
-                text(&target["idle"]),
-                ok.to_string(),
-                failed.to_string(),
-                text(&target["failing"]["last_error"]),
-            ]
-        };
-        let all = list(upstreams);
-        let table = all.iter().flat_map(|one| {
-            list(&one["targets"]).into_iter().map(move |target| row(&one["name"], &target)).collect::<Vec<_>>()
-        });
-        let heads = ["UPSTREAM", "TARGET", "STATE", "IN USE", "IDLE", "OK", "FAILED", "ERROR"];
-        out.write_all(columns(heads, table).as_bytes())?;
-        Ok(0)
-    })
-}
-
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
 }

@@ -8,6 +8,7 @@ mod candidate;
 mod cluster;
 mod cost;
 mod fields;
+mod health;
 mod limits;
 mod listen;
 mod listen_tls;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
-use super::{Checked, upstream_tls};
+use super::{Checked, health, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
 use crate::config::located::Located;
@@ -41,9 +41,11 @@ fn upstream(
     let targets: Vec<_> = targets.map(|written| target(&written.required(problems)?.url, problems)).collect();
     let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
     let tls = upstream_tls::tls(&written.tls, &targets, files, problems)?;
+    let health = health::health(&written.health, problems)?;
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
+        health,
         protocol: written.protocol.get().copied().unwrap_or_default(),
         timeouts: timeouts(&written.timeouts, problems)?,
         max_connections: written.max_connections.number(default.max_connections, problems)?,

@@ -48,6 +48,7 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
         protocol => "protocol",
         tls => "tls",
         timeouts => "timeouts",
+        health => "health",
         max_connections => "max_connections",
         queue => "queue",
         queue_timeout => "queue_timeout",

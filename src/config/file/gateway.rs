@@ -7,7 +7,8 @@ use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
 use crate::config::dashboard::DashboardMode;
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Text, Whole, Word,
+    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Statuses, Text,
+    Whole, Word,
 };
 use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
@@ -277,6 +278,8 @@ shape! {
         tls: UpstreamTls = Map(&UPSTREAM_TLS), Optional;
         /// The deadlines of a request.
         timeouts: Timeouts = Map(&TIMEOUTS), Optional;
+        /// Active health checks: the gateway requests a path from each target at intervals. Off without this key.
+        health: Health = Short("path", &HEALTH), Optional;
         /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
         /// worker has an equal share, at least one. Some of them are reserved for clients that use none
         /// ([security.md](security.md#bounds-on-upstreams)).
@@ -316,6 +319,28 @@ shape! {
         key: String = Text, Optional;
         /// Whether to verify certificates. With `false`, anyone on the network path can read and change the traffic.
         verify: bool = Flag, Default("true");
+    }
+}
+
+shape! {
+    /// Active health checks. Each gateway process checks each target, with a new connection for each check. A target
+    /// that fails its checks gets no requests. `builtin:echo` is not checked.
+    HEALTH: Health = "`health`" {
+        /// The path of the check, which may have a query. Either `path` or `grpc` is required.
+        path: String = Text, Optional;
+        /// Instead of `path`: calls `grpc.health.v1.Health/Check` over HTTP/2 for this service; `"*"` means the
+        /// whole server. `SERVING` passes.
+        grpc: String = Text, Optional;
+        /// The time between two checks of a target. The gateway varies it by up to 10 %.
+        interval: Millis = Duration(100, HOUR), Default("5s");
+        /// The longest time for a check, including the connection; at most `interval`.
+        timeout: Millis = Duration(1, HOUR), Default("1s");
+        /// How many checks in a row a failed target must pass.
+        rise: u64 = Whole(1, 100), Default("2");
+        /// How many checks in a row a target must fail.
+        fall: u64 = Whole(1, 100), Default("3");
+        /// The statuses that pass. Not with `grpc`.
+        expect: Vec<Located<String>> = OneOrMany(&Statuses), Default("[200-399]");
     }
 }
 

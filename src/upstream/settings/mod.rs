@@ -9,8 +9,10 @@ use http::uri::Authority;
 
 use serde::{Serialize, Serializer};
 
+mod health;
 mod timeouts;
 
+pub use health::{HealthRequest, HealthSettings, StatusRange};
 pub use timeouts::Timeouts;
 
 use crate::json;
@@ -32,6 +34,8 @@ pub struct UpstreamSettings {
     pub tls: Option<UpstreamTls>,
     /// The deadlines of a request.
     pub timeouts: Timeouts,
+    /// Active health checks. `None` means no checks.
+    pub health: Option<HealthSettings>,
     /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
     /// worker has its share, at least one. A client takes another connection only while it holds fewer than are free.
     pub max_connections: usize,
@@ -126,6 +130,7 @@ impl UpstreamSettings {
             protocol: Protocol::Auto,
             tls: None,
             timeouts: Timeouts::default(),
+            health: None,
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             queue: Self::DEFAULT_QUEUE,
             queue_timeout: Self::DEFAULT_QUEUE_TIMEOUT,

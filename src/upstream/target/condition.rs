@@ -62,6 +62,11 @@ impl Conditions {
         std::mem::replace(&mut details.drain_until, until) != until
     }
 
+    /// Returns `true` if the target drains until this time.
+    pub(super) fn drains_until(&self, until: Instant) -> bool {
+        self.details.lock().drain_until == Some(until)
+    }
+
     /// Sets or clears a reason. Returns whether it was set before.
     fn set(&self, reason: u8, is_set: bool) -> bool {
         let before = match is_set {

@@ -17,6 +17,7 @@ use self::condition::Conditions;
 pub(crate) use self::condition::TargetCondition;
 use self::failure_log::{FailureLog, Line, Outage, millis};
 pub(crate) use self::states::TargetStates;
+use super::check::CheckRecord;
 use super::target_error::TargetError;
 use super::trace::{TargetName, Trace};
 use crate::metrics::{AttemptOutcome, TargetMetrics};
@@ -29,6 +30,7 @@ pub(crate) struct TargetState {
     /// The requests in flight at the target, until the end of their response bodies.
     in_flight: AtomicUsize,
     conditions: Conditions,
+    checks: CheckRecord,
     /// Whether the target is failing. While it is not, a success reads only this field.
     is_failing: AtomicBool,
     log: Mutex<FailureLog>,
@@ -61,9 +63,16 @@ impl TargetState {
             metrics,
             in_flight: AtomicUsize::new(0),
             conditions: Conditions::default(),
+            checks: CheckRecord::default(),
             is_failing: AtomicBool::new(false),
             log: Mutex::default(),
         }
+    }
+
+    /// Creates a state for the requests of active checks. They do not count as requests in flight of this target, and
+    /// change only the outcome of the checks.
+    pub(super) fn for_checks(&self) -> Arc<Self> {
+        Arc::new(Self::new((*self.name).clone(), self.metrics.clone()))
     }
 
     /// Creates the state of a target for tests.
@@ -93,15 +102,33 @@ impl TargetState {
         self.conditions.current(now)
     }
 
-    /// Records the result of the active checks.
-    pub(crate) fn set_failed_by_checks(&self, has_failed: bool) {
+    /// Returns the names of the target.
+    pub(crate) fn name(&self) -> &TargetName {
+        &self.name
+    }
+
+    /// Returns the record of the active checks.
+    pub(crate) fn checks(&self) -> &CheckRecord {
+        &self.checks
+    }
+
+    /// Counts an active check.
+    pub(super) fn count_check(&self, has_passed: bool) {
+        self.metrics.checked(has_passed);
+    }
+
+    /// Sets the metric of usable targets.
+    pub(super) fn set_usable(&self, is_usable: bool) {
+        self.metrics.set_usable(is_usable);
+    }
+
+    /// Sets whether the active checks fail. `result` is the last result, for the log.
+    pub(crate) fn set_failed_by_checks(&self, has_failed: bool, result: &str) {
         if self.conditions.set_failed(has_failed) {
             let TargetName { upstream, target, address } = &*self.name;
             let address = address.map(tracing::field::display);
-            match has_failed {
-                true => tracing::warn!(%upstream, target, address, "health checks of upstream target fail"),
-                false => tracing::warn!(%upstream, target, address, "health checks of upstream target succeed again"),
-            }
+            let outcome = if has_failed { "fail" } else { "succeed again" };
+            tracing::warn!(%upstream, target, address, result, "health checks of upstream target {outcome}");
         }
     }
 
@@ -118,6 +145,13 @@ impl TargetState {
         }
     }
 
+    /// Ends a drain that was to last until this time. A drain that an operator has changed continues.
+    pub(crate) fn end_drain(&self, until: Instant) {
+        if self.conditions.drains_until(until) {
+            self.drain_until(None);
+        }
+    }
+
     /// Starts an attempt.
     pub(super) fn start_attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'_> {
         if let Some(trace) = trace {
@@ -127,7 +161,7 @@ impl TargetState {
     }
 
     /// Returns the failures since the last response. Returns `None` if the target responds.
-    pub(super) fn failure(&self) -> Option<TargetFailure> {
+    pub(crate) fn failure(&self) -> Option<TargetFailure> {
         let log = self.log.lock();
         let Outage { since, failures, last_error, .. } = log.outage.as_ref()?;
         Some(TargetFailure { since: *since, failures: *failures, last_error: last_error.clone() })

@@ -1,0 +1,68 @@
+//! Active health checks of an upstream.
+
+use http::uri::PathAndQuery;
+
+use super::Checked;
+use crate::config::file;
+use crate::config::located::Located;
+use crate::config::problem::{Problems, quote};
+use crate::upstream::settings::{HealthRequest, HealthSettings, StatusRange};
+
+/// The statuses that pass by default.
+const DEFAULT_EXPECT: StatusRange = StatusRange { first: 200, last: 399 };
+
+pub(super) fn health(written: &Located<file::Health>, problems: &mut Problems) -> Checked<Option<HealthSettings>> {
+    let Some(health) = written.optional(problems)? else { return Ok(None) };
+    let request = match (health.path.optional(problems)?, health.grpc.optional(problems)?) {
+        (Some(path), None) => {
+            HealthRequest::Http { path: parse_path(path, &health.path, problems)?, expect: expect(health, problems)? }
+        }
+        (None, Some(_)) if health.expect.is_present() => {
+            let help = "leave it out: a gRPC check passes if the service is `SERVING`";
+            return Err(problems.add(health.expect.key_location(), "`expect` has no effect with `grpc`", help));
+        }
+        (None, Some(service)) => {
+            HealthRequest::Grpc { grpc: if service == "*" { String::new() } else { service.clone() } }
+        }
+        _ => {
+            let help = "write `path: /healthz` for HTTP, or `grpc: my.Service` for gRPC";
+            return Err(written.report("`health` needs either `path` or `grpc`", help, problems));
+        }
+    };
+    let interval = health.interval.duration(HealthSettings::DEFAULT_INTERVAL);
+    let timeout = health.timeout.duration(HealthSettings::DEFAULT_TIMEOUT.min(interval));
+    if timeout > interval {
+        return Err(health.timeout.report("`timeout` is longer than `interval`", "use a shorter timeout", problems));
+    }
+    let rise = health.rise.number(HealthSettings::DEFAULT_RISE, problems)?;
+    let fall = health.fall.number(HealthSettings::DEFAULT_FALL, problems)?;
+    Ok(Some(HealthSettings { request, interval, timeout, rise, fall }))
+}
+
+/// Parses the path of a check. Only visible ASCII characters are valid in a request line.
+fn parse_path(text: &str, at: &Located<String>, problems: &mut Problems) -> Checked<PathAndQuery> {
+    let is_path = text.starts_with('/') && !text.contains('#') && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let parsed = text.parse().ok().filter(|_| is_path);
+    parsed.ok_or_else(|| at.report(format!("{} is not a path", quote(text)), "write it as `/healthz`", problems))
+}
+
+fn expect(health: &file::Health, problems: &mut Problems) -> Checked<Vec<StatusRange>> {
+    if health.expect.optional(problems)?.is_none() {
+        return Ok(vec![DEFAULT_EXPECT]);
+    }
+    let ranges: Vec<_> = health.expect.items().iter().map(|written| status_range(written, problems)).collect();
+    ranges.into_iter().collect()
+}
+
+fn status_range(written: &Located<String>, problems: &mut Problems) -> Checked<StatusRange> {
+    let text = written.required(problems)?;
+    let status = |text: &str| text.parse().ok().filter(|status| (200..=599).contains(status));
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (status(first), status(last)) {
+        (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
+        _ => {
+            let help = "write a status from 200 to 599, or a range such as `200-399`";
+            Err(written.report(format!("{} is not a range of statuses", quote(text)), help, problems))
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The record of a target's checks, for operators. It survives reloads with the state of the target.
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::outcome::{Change, CheckOutcome};
+use crate::upstream::settings::HealthSettings;
+
+/// The longest text of a result, in bytes. Results are kept in memory.
+const MAX_TEXT: usize = 256;
+
+/// The checks of a target so far.
+#[derive(Debug, Default)]
+pub(crate) struct CheckRecord(Mutex<Recorded>);
+
+#[derive(Debug, Default)]
+struct Recorded {
+    outcome: CheckOutcome,
+    report: CheckReport,
+}
+
+/// The checks of a target so far, as operators see them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CheckReport {
+    /// The number of checks.
+    pub(crate) run: u64,
+    /// The number of checks that did not pass.
+    pub(crate) failed: u64,
+    /// The last check. `None` if none has ended since the checks were turned on.
+    pub(crate) last: Option<LastCheck>,
+}
+
+/// The result of a check.
+#[derive(Clone, Debug)]
+pub(crate) struct LastCheck {
+    /// When the check ended.
+    pub(crate) at: Instant,
+    /// Whether the target passed.
+    pub(crate) has_passed: bool,
+    /// The status, or the error.
+    pub(crate) text: String,
+}
+
+impl CheckRecord {
+    /// Records a check that ended at `now`. Returns the change of the outcome, if there is one.
+    pub(super) fn add(
+        &self,
+        result: &Result<String, String>,
+        settings: &HealthSettings,
+        now: Instant,
+    ) -> Option<Change> {
+        let (has_passed, text) = (result.is_ok(), result.as_ref().unwrap_or_else(|error| error));
+        let text = text.chars().scan(0, |length, letter| {
+            *length += letter.len_utf8();
+            (*length <= MAX_TEXT).then_some(letter)
+        });
+        let last = LastCheck { at: now, has_passed, text: text.collect() };
+        let Recorded { outcome, report } = &mut *self.0.lock();
+        report.run += 1;
+        report.failed += u64::from(!has_passed);
+        report.last = Some(last);
+        outcome.record(has_passed, settings.rise, settings.fall)
+    }
+
+    /// Forgets the outcome, because the target is no longer checked.
+    pub(super) fn reset(&self) {
+        let Recorded { outcome, report } = &mut *self.0.lock();
+        *outcome = CheckOutcome::default();
+        report.last = None;
+    }
+
+    /// Returns the checks so far.
+    pub(crate) fn report(&self) -> CheckReport {
+        self.0.lock().report.clone()
+    }
+}

@@ -1,0 +1,75 @@
+//! The settings of active health checks.
+
+use std::fmt;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use serde::Serialize;
+
+use crate::json;
+
+/// Active health checks of the targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HealthSettings {
+    /// The request of a check, and the responses that pass.
+    #[serde(flatten)]
+    pub request: HealthRequest,
+    /// The time between two checks of a target.
+    #[serde(rename = "interval_ms", serialize_with = "json::millis")]
+    pub interval: Duration,
+    /// The longest time for a check.
+    #[serde(rename = "timeout_ms", serialize_with = "json::millis")]
+    pub timeout: Duration,
+    /// How many checks in a row a failed target must pass.
+    pub rise: u32,
+    /// How many checks in a row a target must fail.
+    pub fall: u32,
+}
+
+/// The request of a health check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum HealthRequest {
+    /// A GET of this path. A status in one of the ranges passes.
+    Http {
+        /// The path, with its query.
+        #[serde(serialize_with = "json::text")]
+        path: PathAndQuery,
+        /// The statuses that pass.
+        #[serde(serialize_with = "json::texts")]
+        expect: Vec<StatusRange>,
+    },
+    /// `grpc.health.v1.Health/Check`. `SERVING` passes.
+    Grpc {
+        /// The service; empty for the whole server.
+        grpc: String,
+    },
+}
+
+/// A range of status codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusRange {
+    /// The lowest code.
+    pub first: u16,
+    /// The highest code.
+    pub last: u16,
+}
+
+impl HealthSettings {
+    /// The default `interval`.
+    pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
+    /// The default `timeout`.
+    pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
+    /// The default `rise`.
+    pub const DEFAULT_RISE: u32 = 2;
+    /// The default `fall`.
+    pub const DEFAULT_FALL: u32 = 3;
+}
+
+/// Writes the range as in the rule file.
+impl fmt::Display for StatusRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, last } = self;
+        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
+    }
+}
