@@ -33,6 +33,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),
+        "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
         "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),

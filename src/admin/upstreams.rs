@@ -132,7 +132,7 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
             TargetCondition::Draining { until } => (TargetState::Draining, Some(after(until - now))),
         };
         TargetView {
-            tls: target.starts_with("https://"),
+            tls: target.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("https")),
             state,
             draining_until,
             in_flight: one.state.in_flight(),

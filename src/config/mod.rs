@@ -96,6 +96,8 @@ pub struct Config {
     pub(crate) buckets: Vec<Duration>,
     /// The store for rate limit buckets.
     pub(crate) store: StoreSettings,
+    /// The DNS servers for names of upstreams; empty for the servers of the system.
+    pub(crate) dns_servers: Vec<SocketAddr>,
     /// The upstreams by name.
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// The included files.

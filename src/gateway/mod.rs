@@ -112,7 +112,7 @@ impl Gateway {
         let admin_address = admin_socket.as_ref().and_then(inherited::local_address);
         let mut served = listeners.distribute(workers)?;
 
-        let upstreams = WorkerUpstreams::new(&config.upstreams, workers, &metrics);
+        let (upstreams, names) = WorkerUpstreams::new(&config.upstreams, &config.dns_servers, workers, &metrics);
         let stores = Stores::new(store, workers);
         layer.replace_all(&config.rules, stores.clone(), upstreams.per_worker());
 
@@ -121,6 +121,7 @@ impl Gateway {
         let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone()).with_rejected(rejected);
         let control = ControlThread::start(layer.clone(), admin.clone(), admin_socket);
         let control = control.map_err(GatewayStartError::Worker)?;
+        control.tasks().spawn(names.run());
         control.tasks().watch(listeners.watchers(&[], &metrics));
         control.tasks().watch(upstreams.watchers(&metrics));
         let (checked, to_check) = watch::channel(upstreams.checked());
@@ -154,6 +155,7 @@ impl Gateway {
             state_file: None,
             access_log: None,
         };
+        running.upstreams.resolver().wait_for_names();
         let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
         Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader, traces })
     }

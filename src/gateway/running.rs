@@ -109,6 +109,8 @@ impl Running {
         let access_log = self.open_access_log(&config)?;
 
         // From here on, nothing can fail.
+        upstreams.resolver().set_servers(&config.dns_servers);
+        upstreams.resolver().wait_for_names();
         let has_new_stores = new_stores.is_some();
         if let Some(stores) = new_stores {
             self.connect(&stores);

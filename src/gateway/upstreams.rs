@@ -1,13 +1,15 @@
-//! The upstreams of all workers, and the state that the workers share: the states of targets, and TLS configurations.
+//! The upstreams of all workers, and the state that the workers share: the states of targets, TLS configurations, and
+//! the names of targets.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::metrics::Metrics;
 use crate::tls::CertificateWatcher;
 use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::UpstreamTlsConfigs;
-use crate::upstream::{TargetStates, Upstreams};
+use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
 
 type Settings = BTreeMap<Arc<str>, UpstreamSettings>;
 
@@ -16,17 +18,26 @@ type Settings = BTreeMap<Arc<str>, UpstreamSettings>;
 pub(super) struct WorkerUpstreams {
     targets: TargetStates,
     tls_configs: UpstreamTlsConfigs,
+    resolver: Resolver,
     per_worker: Vec<Upstreams>,
 }
 
 impl WorkerUpstreams {
-    pub(super) fn new(settings: &Settings, workers: usize, metrics: &Metrics) -> Self {
+    /// Creates the upstreams. Their names are resolved with these DNS servers, while the returned tasks run.
+    pub(super) fn new(
+        settings: &Settings,
+        dns_servers: &[SocketAddr],
+        workers: usize,
+        metrics: &Metrics,
+    ) -> (Self, NameTasks) {
         settings.values().for_each(warn_if_unverified);
         let targets = TargetStates::default();
         let tls_configs = UpstreamTlsConfigs::read(settings.values());
-        let upstreams = |_| Upstreams::with_shared_state(settings.values(), workers, metrics, &tls_configs, &targets);
+        let (resolver, tasks) = Resolver::new(dns_servers);
+        let upstreams =
+            |_| Upstreams::with_shared_state(settings.values(), workers, metrics, &tls_configs, &targets, &resolver);
         let per_worker = (0..workers).map(upstreams).collect();
-        Self { targets, tls_configs, per_worker }
+        (Self { targets, tls_configs, resolver, per_worker }, tasks)
     }
 
     /// Returns the upstreams after a reload. An upstream whose settings are equal keeps its connections.
@@ -39,10 +50,16 @@ impl WorkerUpstreams {
         let workers = self.per_worker.len();
         let upstreams = |before: &Upstreams| {
             let kept = new.values().filter(|settings| is_kept(settings)).map(|settings| &settings.name);
-            Upstreams::with_shared_state(changed(), workers, metrics, &tls_configs, &targets).with_kept(before, kept)
+            let new = Upstreams::with_shared_state(changed(), workers, metrics, &tls_configs, &targets, &self.resolver);
+            new.with_kept(before, kept)
         };
         let per_worker = self.per_worker.iter().map(upstreams).collect();
-        Self { targets, tls_configs, per_worker }
+        Self { targets, tls_configs, resolver: self.resolver.clone(), per_worker }
+    }
+
+    /// Returns the resolver of the names of all upstreams.
+    pub(super) fn resolver(&self) -> &Resolver {
+        &self.resolver
     }
 
     /// Returns the upstreams of each worker.

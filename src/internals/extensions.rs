@@ -163,6 +163,7 @@ impl ConfigInternals for Config {
             access_log,
             buckets,
             store,
+            dns_servers,
             upstreams,
             included: _,
             rules,
@@ -175,7 +176,7 @@ impl ConfigInternals for Config {
         limits.for_each(|limit| limit.location = LimitLocation::default());
         let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
         format!(
-            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{upstreams:?}{routes:?}{other_rules:?}"
+            "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
         )
     }
 

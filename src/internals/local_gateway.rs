@@ -5,8 +5,10 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::thread;
 
 use http::{HeaderValue, Request, Response};
+use tokio::runtime;
 use tower::{Layer, Service};
 
 use crate::config::Config;
@@ -17,7 +19,7 @@ use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
 use crate::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
-use crate::upstream::{RequestBody, ResponseBody, TargetStates, Upstreams};
+use crate::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
 
 /// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct LocalGateway {
     /// The metrics of the gateway.
     pub metrics: Arc<Metrics>,
     watchers: Vec<CertificateWatcher>,
+    _resolver: Resolver,
     _trigger: DrainTrigger,
 }
 
@@ -47,7 +50,14 @@ impl LocalGateway {
         let metrics = Arc::new(Metrics::new());
         let settings = || config.upstreams.values();
         let (targets, tls_configs) = (TargetStates::default(), UpstreamTlsConfigs::read(settings()));
-        let upstreams = Upstreams::with_shared_state(settings(), 1, &metrics, &tls_configs, &targets);
+        let (resolver, names) = Resolver::new(&config.dns_servers);
+        let upstreams = Upstreams::with_shared_state(settings(), 1, &metrics, &tls_configs, &targets, &resolver);
+        if !names.is_empty() {
+            // In real time, and on a thread, so that the names are resolved before the first request.
+            let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            thread::spawn(move || runtime.block_on(names.run()));
+            resolver.wait_for_names();
+        }
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
         layer.replace_all(&config.rules, Stores::new(layer.store(), 0), &[upstreams]);
@@ -61,7 +71,7 @@ impl LocalGateway {
         let connections = GatewayConnections::new(usize::MAX, config.rules.addresses.clone(), Arc::clone(&metrics));
         let server = Server::with_connections(&connections, listen, None, drain, |_| {});
         tokio::spawn(server.serve(socket, service));
-        Ok(Self { address, watchers: tls_configs.watchers(&metrics), metrics, _trigger: trigger })
+        Ok(Self { address, watchers: tls_configs.watchers(&metrics), metrics, _resolver: resolver, _trigger: trigger })
     }
 
     /// Reloads the certificate files of upstreams that have changed.

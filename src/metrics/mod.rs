@@ -6,6 +6,8 @@
 
 mod catalog;
 mod connections;
+#[cfg(feature = "gateway")]
+mod dns;
 mod family;
 mod gauge;
 mod histogram;
@@ -32,6 +34,10 @@ use prometheus_client::registry::Registry;
 
 use self::catalog::Catalog;
 use self::connections::Connections;
+#[cfg(feature = "gateway")]
+use self::dns::DnsNames;
+#[cfg(feature = "gateway")]
+pub(crate) use self::dns::{DnsNameMetrics, DnsOutcome};
 pub(crate) use self::gauge::GaugeGuard;
 use self::histogram::Histogram;
 pub(crate) use self::limits::LimitMetrics;
@@ -72,6 +78,8 @@ pub struct Metrics {
     config: Reloads,
     upstreams: Upstreams,
     targets: Targets,
+    #[cfg(feature = "gateway")]
+    dns_names: DnsNames,
     store: StoreMetrics,
     spans: Spans,
 }
@@ -96,6 +104,8 @@ impl Metrics {
             config: Reloads::default(),
             upstreams: Upstreams::new(&durations),
             targets: Targets::default(),
+            #[cfg(feature = "gateway")]
+            dns_names: DnsNames::default(),
             store: StoreMetrics::new(&durations),
             spans: Spans::default(),
         };
@@ -124,6 +134,8 @@ impl Metrics {
         catalog.section("Upstreams");
         self.upstreams.describe(catalog);
         self.targets.describe(catalog);
+        #[cfg(feature = "gateway")]
+        self.dns_names.describe(catalog);
         catalog.section("Client connections");
         self.connections.describe(catalog);
         catalog.section("The rule file");

@@ -1,17 +1,20 @@
-//! Connects to `host:port`, or to the path of a Unix socket.
+//! Connects to an address of a target, or to the path of a Unix socket.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::uri::Authority;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
-use tokio::time::{Instant, timeout};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::Instant;
 
-use super::settings::UpstreamSettings;
-use super::target_error::{TargetError, timed_out, within};
+use super::dns::{DnsName, ResolvedName, Resolver};
+use super::settings::{Service, Target, UpstreamSettings};
+use super::target_error::{TargetError, within};
+use crate::metrics::Metrics;
 use crate::transport::Transport;
 
 /// The idle time before the first keepalive probe (TCP). Equals the default `timeouts.response`. So the gateway detects
@@ -34,11 +37,14 @@ pub(crate) struct Timeouts {
     user_timeout: Duration,
 }
 
-/// An address to connect to. A name is resolved for each new connection, so that a change in DNS needs no restart.
-#[derive(Debug)]
+/// An address to connect to.
+#[derive(Clone, Debug)]
 pub(crate) enum Address {
     Ip(SocketAddr),
-    Name(String, u16),
+    /// A name without a known address.
+    Name(Arc<ResolvedName>),
+    /// One address of a name.
+    OfName(Arc<ResolvedName>, SocketAddr),
     Unix(PathBuf),
 }
 
@@ -60,27 +66,58 @@ impl Timeouts {
 }
 
 impl Address {
-    /// Creates the address of an authority. `default_port` applies if the authority has no port.
-    pub(crate) fn new(authority: &Authority, default_port: u16) -> Self {
-        let port = authority.port_u16().unwrap_or(default_port);
-        let host = authority.host();
-        match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
-            Ok(ip) => Self::Ip(SocketAddr::new(ip, port)),
-            Err(_) => Self::Name(host.to_owned(), port),
+    /// Creates the address of a target. Returns `None` if the target needs no connection.
+    pub(crate) fn from_target(target: &Target, resolver: &Resolver, metrics: &Metrics) -> Option<Self> {
+        let of_authority = |authority: &Authority, default_port| {
+            let port = authority.port_u16().unwrap_or(default_port);
+            let host = authority.host();
+            match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+                Ok(ip) => Self::Ip(SocketAddr::new(ip, port)),
+                Err(_) => Self::Name(resolver.name(DnsName::Host(host.to_ascii_lowercase().into(), port), metrics)),
+            }
+        };
+        match target {
+            Target::Http(authority) => Some(of_authority(authority, 80)),
+            Target::Https(authority) => Some(of_authority(authority, 443)),
+            Target::Service(Service { name, .. }) => {
+                let name = DnsName::Service(name.host().to_ascii_lowercase().into());
+                Some(Self::Name(resolver.name(name, metrics)))
+            }
+            Target::Unix(path) => Some(Self::Unix(path.clone())),
+            Target::Echo => None,
         }
     }
 
-    /// Opens a connection. The timeout includes the name lookup and the attempts at all addresses.
+    /// Returns the name, if the address has one.
+    pub(super) fn name(&self) -> Option<&Arc<ResolvedName>> {
+        match self {
+            Self::Name(name) | Self::OfName(name, _) => Some(name),
+            Self::Ip(_) | Self::Unix(_) => None,
+        }
+    }
+
+    /// Returns this address of the name.
+    pub(super) fn with_resolved(&self, resolved: Option<SocketAddr>) -> Self {
+        match (self, resolved) {
+            (Self::Name(name), Some(resolved)) => Self::OfName(Arc::clone(name), resolved),
+            (address, _) => address.clone(),
+        }
+    }
+
+    /// Reports that no connection could be opened, so that a name is resolved again.
+    pub(super) fn report_unreachable(&self) {
+        if let Self::OfName(name, address) = self {
+            name.report_unreachable(*address);
+        }
+    }
+
+    /// Opens a connection.
     pub(crate) async fn connect(&self, timeouts: Timeouts) -> Result<Transport, TargetError> {
         let Timeouts { connect: limit, user_timeout } = timeouts;
         let deadline = timeouts.deadline();
         let stream = match self {
-            Self::Ip(address) => within(deadline, limit, TcpStream::connect(address)).await,
-            Self::Name(host, port) => {
-                let resolved = within(deadline, limit, lookup_host((host.as_str(), *port))).await;
-                let addresses: Vec<_> = resolved.map_err(|error| TargetError::resolve(host, &error))?.collect();
-                connect_to_any(&addresses, deadline).await
-            }
+            Self::Ip(address) | Self::OfName(_, address) => within(deadline, limit, TcpStream::connect(address)).await,
+            Self::Name(name) => return Err(TargetError::resolve(name.name())),
             // A Unix socket needs no keepalive.
             Self::Unix(path) => {
                 let stream = within(deadline, limit, UnixStream::connect(path)).await;
@@ -105,47 +142,28 @@ fn configure(stream: &TcpStream, user_timeout: Duration) -> io::Result<()> {
     Ok(())
 }
 
-/// Tries the addresses one after the other. Each attempt gets its share of the remaining time, so that an address that
-/// drops packets leaves time for the next.
-async fn connect_to_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
-    let mut last_error = io::Error::from(io::ErrorKind::NotFound);
-    for (index, address) in addresses.iter().enumerate() {
-        let remaining = deadline.saturating_duration_since(Instant::now());
-        let share = remaining / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
-        last_error = match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => error,
-            Err(_) => timed_out(share),
-        };
-    }
-    Err(last_error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn address_is_an_ip_or_a_name_with_default_port() {
-        let address = |text: &str| format!("{:?}", Address::new(&Authority::try_from(text).unwrap(), 80));
-        assert_eq!(address("127.0.0.1:9000"), "Ip(127.0.0.1:9000)");
-        assert_eq!(address("127.0.0.1"), "Ip(127.0.0.1:80)");
-        assert_eq!(address("[::1]:9000"), "Ip([::1]:9000)");
-        assert_eq!(address("api.internal:9000"), r#"Name("api.internal", 9000)"#);
-        assert_eq!(address("api.internal"), r#"Name("api.internal", 80)"#);
-    }
-
-    #[tokio::test]
-    async fn next_address_is_tried_if_one_refuses() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let open = listener.local_addr().unwrap();
-        let closed = {
-            let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            closed.local_addr().unwrap()
+        let (resolver, _tasks) = Resolver::new(&[]);
+        let address = |text: &str, target: fn(Authority) -> Target| {
+            let target = target(Authority::try_from(text).unwrap());
+            match Address::from_target(&target, &resolver, &Metrics::new()).unwrap() {
+                Address::Ip(address) => format!("ip {address}"),
+                Address::Name(name) => format!("name {}", name.name()),
+                other => panic!("{other:?}"),
+            }
         };
-        let deadline = Instant::now() + Duration::from_secs(5);
-        let stream = connect_to_any(&[closed, open], deadline).await.unwrap();
-        assert_eq!(stream.peer_addr().unwrap(), open);
+        assert_eq!(address("127.0.0.1:9000", Target::Http), "ip 127.0.0.1:9000");
+        assert_eq!(address("127.0.0.1", Target::Http), "ip 127.0.0.1:80");
+        assert_eq!(address("[::1]:9000", Target::Http), "ip [::1]:9000");
+        assert_eq!(address("API.internal:9000", Target::Http), "name api.internal:9000");
+        assert_eq!(address("api.internal", Target::Https), "name api.internal:443");
+        let service = |name| Target::Service(Service { name, is_tls: true });
+        assert_eq!(address("_http._tcp.api.internal", service), "name _http._tcp.api.internal");
     }
 
     #[tokio::test]

@@ -162,17 +162,16 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    use http::uri::Authority;
-
     use super::*;
     use crate::metrics::Metrics;
+    use crate::upstream::address::Address;
     use crate::upstream::settings::UpstreamSettings;
 
     #[tokio::test]
     async fn repeatable_request_skips_the_system_call_after_recent_use() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
-        let dial = Dialer::plaintext(&authority, &UpstreamSettings::new("api".into(), Vec::new()));
+        let address = Address::Ip(listener.local_addr().unwrap());
+        let dial = Dialer::plaintext(address, None, &UpstreamSettings::new("api".into(), Vec::new()));
         let mut connection = Connection::open(&dial, &Metrics::new().upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // No read has returned `WouldBlock` yet, so the runtime assumes that the socket is readable.

@@ -1,8 +1,6 @@
 //! Opens connections to a target: its address, and TLS if it uses TLS.
 
 use std::io;
-use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use http::HeaderValue;
@@ -33,37 +31,24 @@ enum TransportSecurity {
 }
 
 impl Dialer {
-    /// Creates the dialer of an `http://` target.
-    pub(crate) fn plaintext(authority: &Authority, settings: &UpstreamSettings) -> Self {
-        Self {
-            address: Address::new(authority, 80),
-            timeouts: Timeouts::new(settings),
-            security: TransportSecurity::Plaintext,
-            host: host(authority),
-        }
-    }
-
-    /// Creates the dialer of a Unix socket.
-    pub(crate) fn unix(path: &Path, settings: &UpstreamSettings) -> Self {
-        let address = Address::Unix(path.to_owned());
-        let host = HeaderValue::from_static("localhost");
+    /// Creates the dialer of a target without TLS. `authority` is the `Host` of health checks.
+    pub(crate) fn plaintext(address: Address, authority: Option<&Authority>, settings: &UpstreamSettings) -> Self {
+        let host = authority.map_or(HeaderValue::from_static("localhost"), host);
         Self { address, timeouts: Timeouts::new(settings), security: TransportSecurity::Plaintext, host }
     }
 
-    /// Creates the dialer of an `https://` target.
-    pub(super) fn tls(authority: &Authority, settings: &UpstreamSettings, config: Arc<UpstreamTlsConfig>) -> Self {
+    /// Creates the dialer of a target with TLS. `authority` contains the name for TLS.
+    pub(super) fn tls(
+        address: Address,
+        authority: &Authority,
+        settings: &UpstreamSettings,
+        config: Arc<UpstreamTlsConfig>,
+    ) -> Self {
         let security = match Connector::new(config, authority) {
             Some(connector) => TransportSecurity::Tls(Box::new(connector)),
             None => TransportSecurity::Unusable(format!("`{authority}` is not a valid name for a certificate")),
         };
-        let (address, timeouts) = (Address::new(authority, 443), Timeouts::new(settings));
-        Self { address, timeouts, security, host: host(authority) }
-    }
-
-    /// Connects to this address, if it is given. The name of the target stays the name for TLS.
-    pub(super) fn with_address(self, address: Option<SocketAddr>) -> Self {
-        let address = address.map_or(self.address, Address::Ip);
-        Self { address, ..self }
+        Self { address, timeouts: Timeouts::new(settings), security, host: host(authority) }
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -87,6 +72,15 @@ impl Dialer {
     /// Opens a connection for this protocol. With [`Protocol::Auto`], the target chooses the protocol if it uses TLS.
     /// Returns the protocol of the connection.
     pub(super) async fn open(&self, protocol: Protocol) -> Result<(Transport, Protocol), TargetError> {
+        let opened = self.connect(protocol).await;
+        // A failed handshake counts too: another server may have taken over the address.
+        opened.inspect_err(|error| match error.is_unsupported {
+            true => {}
+            false => self.address.report_unreachable(),
+        })
+    }
+
+    async fn connect(&self, protocol: Protocol) -> Result<(Transport, Protocol), TargetError> {
         let deadline = self.timeouts.deadline();
         let socket = self.address.connect(self.timeouts).await?;
         match (&self.security, socket) {

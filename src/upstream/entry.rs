@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use super::address::Address;
 use super::dialer::Dialer;
+use super::dns::{ResolvedAddress, ResolvedName, Resolver};
 use super::endpoint::Endpoint;
 use super::settings::{Target, UpstreamSettings};
 use super::target::{TargetState, TargetStates};
@@ -19,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) position: usize,
     /// The resolved address. `None` if the target has no host name, or it was not resolved yet.
     pub(crate) address: Option<SocketAddr>,
+    /// The weight of the SRV record.
+    pub(crate) weight: u32,
     pub(super) backend: Backend,
 }
 
@@ -35,7 +39,8 @@ pub(super) struct EntryFactory {
     settings: UpstreamSettings,
     tls_configs: UpstreamTlsConfigs,
     states: TargetStates,
-    targets: Vec<(Target, TargetMetrics)>,
+    /// The targets, with their addresses unless the gateway itself is the target.
+    targets: Vec<(Target, TargetMetrics, Option<Address>)>,
     metrics: UpstreamMetrics,
 }
 
@@ -59,8 +64,12 @@ impl EntryFactory {
         metrics: &Metrics,
         tls_configs: &UpstreamTlsConfigs,
         states: &TargetStates,
+        resolver: &Resolver,
     ) -> Self {
-        let with_metrics = |target: &Target| (target.clone(), metrics.target(&settings.name, &target.to_string()));
+        let with_metrics = |target: &Target| {
+            let address = Address::from_target(target, resolver, metrics);
+            (target.clone(), metrics.target(&settings.name, &target.to_string()), address)
+        };
         Self {
             tls_configs: tls_configs.clone(),
             states: states.clone(),
@@ -72,7 +81,7 @@ impl EntryFactory {
 
     /// Creates the entries of all targets. Names are not resolved yet.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        (0..self.targets.len()).map(|position| self.entry(position, None)).collect()
+        (0..self.targets.len()).map(|position| self.entry(position, None, 1)).collect()
     }
 
     /// Returns the number of targets in the rule file.
@@ -80,42 +89,49 @@ impl EntryFactory {
         self.targets.len()
     }
 
-    /// Returns `before` with one entry for each address of `target`. Keeps the entries of addresses that stay.
+    /// Returns the targets whose names are resolved.
+    pub(super) fn names(&self) -> impl Iterator<Item = (&Target, &Arc<ResolvedName>)> {
+        self.targets.iter().filter_map(|(target, _, address)| Some((target, address.as_ref()?.name()?)))
+    }
+
+    /// Returns `before` with one entry for each address of `target`. Keeps the entries of addresses that stay. Without
+    /// addresses, the target has an entry whose attempts fail, so that operators see the error.
     pub(super) fn with_addresses(
         &self,
         before: &[Arc<Entry>],
         target: &Target,
-        addresses: &[SocketAddr],
+        addresses: &[ResolvedAddress],
     ) -> Vec<Arc<Entry>> {
         let resolved = |position| {
-            let entry = |address: &SocketAddr| {
-                let is_kept = |entry: &&Arc<Entry>| entry.position == position && entry.address == Some(*address);
-                before.iter().find(is_kept).cloned().unwrap_or_else(|| self.entry(position, Some(*address)))
+            let entry = |known: Option<ResolvedAddress>| {
+                let (address, weight) = (known.map(|known| known.address), known.map_or(1, |known| known.weight));
+                let is_kept =
+                    |entry: &&Arc<Entry>| (entry.position, entry.address, entry.weight) == (position, address, weight);
+                before.iter().find(is_kept).cloned().unwrap_or_else(|| self.entry(position, address, weight))
             };
-            addresses.iter().map(entry).collect::<Vec<_>>()
+            match addresses {
+                [] => vec![entry(None)],
+                known => known.iter().map(|known| entry(Some(*known))).collect(),
+            }
         };
         let others = |position| before.iter().filter(|entry| entry.position == position).cloned().collect();
         let all = self.targets.iter().enumerate();
-        all.flat_map(|(position, (other, _))| if other == target { resolved(position) } else { others(position) })
+        all.flat_map(|(position, (other, ..))| if other == target { resolved(position) } else { others(position) })
             .collect()
     }
 
     /// Creates the entry of the target at this position.
-    fn entry(&self, position: usize, address: Option<SocketAddr>) -> Arc<Entry> {
-        let (settings, (target, metrics)) = (&self.settings, &self.targets[position]);
+    fn entry(&self, position: usize, address: Option<SocketAddr>, weight: u32) -> Arc<Entry> {
+        let (settings, (target, metrics, target_address)) = (&self.settings, &self.targets[position]);
         let state = self.states.get_or_create(&settings.name, &target.to_string(), address, metrics);
-        let remote = |dialer: Dialer| {
-            let dialer = dialer.with_address(address);
-            Backend::Http(Endpoint::new(dialer, settings, self.metrics.clone(), &state))
+        let tls = || self.tls_configs.get_or_read(settings);
+        let dialer = |address| match (target, target.authority()) {
+            (target, Some(authority)) if target.uses_tls() => Dialer::tls(address, &authority, settings, tls()),
+            (_, authority) => Dialer::plaintext(address, authority.as_ref(), settings),
         };
-        let backend = match target {
-            Target::Http(authority) => remote(Dialer::plaintext(authority, settings)),
-            Target::Https(authority) => {
-                remote(Dialer::tls(authority, settings, self.tls_configs.get_or_read(settings)))
-            }
-            Target::Unix(path) => remote(Dialer::unix(path, settings)),
-            Target::Echo => Backend::Echo,
-        };
-        Arc::new(Entry { state, position, address, backend })
+        let dialer = target_address.as_ref().map(|known| dialer(known.with_resolved(address)));
+        let endpoint = |dialer| Backend::Http(Endpoint::new(dialer, settings, self.metrics.clone(), &state));
+        let backend = dialer.map_or(Backend::Echo, endpoint);
+        Arc::new(Entry { state, position, address, weight, backend })
     }
 }

@@ -13,7 +13,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +26,7 @@ mod body;
 mod check;
 mod connection;
 mod dialer;
+mod dns;
 mod download;
 mod echo;
 mod endpoint;
@@ -52,6 +52,8 @@ mod upload_progress;
 
 pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use check::{CheckReport, LastCheck, run_checks};
+use dns::ResolvedAddress;
+pub(crate) use dns::{NameTasks, Resolver};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;
 pub(crate) use target::{TargetCondition, TargetFailure, TargetState, TargetStates};
@@ -171,20 +173,25 @@ impl Upstreams {
         workers: usize,
         metrics: &Metrics,
     ) -> Self {
-        Self::with_shared_state(settings, workers, metrics, &UpstreamTlsConfigs::default(), &TargetStates::default())
+        let (resolver, _) = Resolver::new(&[]);
+        let (tls_configs, targets) = (UpstreamTlsConfigs::default(), TargetStates::default());
+        Self::with_shared_state(settings, workers, metrics, &tls_configs, &targets, &resolver)
     }
 
-    /// Like [`new`](Self::new), with TLS configurations and target states that all workers share.
+    /// Like [`new`](Self::new), with TLS configurations, target states and names that all workers share.
     pub(crate) fn with_shared_state<'a>(
         settings: impl IntoIterator<Item = &'a UpstreamSettings>,
         workers: usize,
         metrics: &Metrics,
         tls_configs: &UpstreamTlsConfigs,
         targets: &TargetStates,
+        resolver: &Resolver,
     ) -> Self {
         let named = |settings: &UpstreamSettings| {
-            let upstream = Upstream::new(settings.share(workers.max(1)), metrics, tls_configs, targets);
-            (settings.name.clone(), Arc::new(upstream))
+            let upstream = Upstream::new(settings.share(workers.max(1)), metrics, tls_configs, targets, resolver);
+            let upstream = Arc::new(upstream);
+            upstream.follow_names();
+            (settings.name.clone(), upstream)
         };
         Self(settings.into_iter().map(named).collect())
     }
@@ -220,15 +227,15 @@ impl Upstream {
         metrics: &Metrics,
         tls_configs: &UpstreamTlsConfigs,
         targets: &TargetStates,
+        resolver: &Resolver,
     ) -> Self {
         let authority = settings.targets.iter().find_map(|target| match target {
-            Target::Http(authority) | Target::Https(authority) => HeaderValue::from_str(authority.as_str()).ok(),
             Target::Unix(_) => Some(HeaderValue::from_static("localhost")),
-            Target::Echo => None,
+            target => target.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()),
         });
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
         let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
-        let factory = EntryFactory::new(settings, metrics, tls_configs, targets);
+        let factory = EntryFactory::new(settings, metrics, tls_configs, targets, resolver);
         Self {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
             entries: ArcSwap::from_pointee(factory.all()),
@@ -252,9 +259,21 @@ impl Upstream {
     }
 
     /// Replaces the addresses of a target with a host name. The requests to removed addresses continue.
-    pub(crate) fn set_addresses(&self, target: &Target, addresses: &[SocketAddr]) {
-        let before = self.entries.load();
-        self.entries.store(Arc::new(self.factory.with_addresses(&before, target, addresses)));
+    pub(crate) fn set_addresses(&self, target: &Target, addresses: &[ResolvedAddress]) {
+        // The names of two targets can change at the same time.
+        self.entries.rcu(|before| self.factory.with_addresses(before, target, addresses));
+    }
+
+    /// Uses the addresses of the names of all targets, also when they change.
+    fn follow_names(self: &Arc<Self>) {
+        for (target, name) in self.factory.names() {
+            let (upstream, target) = (Arc::downgrade(self), target.clone());
+            name.subscribe(upstream.clone(), move |addresses| {
+                if let Some(upstream) = upstream.upgrade() {
+                    upstream.set_addresses(&target, addresses);
+                }
+            });
+        }
     }
 
     /// Returns how this worker uses each target.

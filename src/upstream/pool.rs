@@ -182,21 +182,20 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
-    use http::uri::Authority;
-
     use super::*;
     use crate::metrics::Metrics;
+    use crate::upstream::address::Address;
     use crate::upstream::dialer::Dialer;
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let authority = Authority::try_from(listener.local_addr().unwrap().to_string()).unwrap();
+        let address = Address::Ip(listener.local_addr().unwrap());
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
         let metrics = Metrics::new();
         let target = TargetState::for_test(&metrics);
         let pool = Pool::new(&settings, metrics.upstream("api"), target);
-        let connection = Connection::open(&Dialer::plaintext(&authority, &settings), pool.metrics()).await.unwrap();
+        let connection = Connection::open(&Dialer::plaintext(address, None, &settings), pool.metrics()).await.unwrap();
         pool.lease(connection, pool.slots().try_acquire(None).unwrap()).release();
         (pool, listener.accept().unwrap().0)
     }

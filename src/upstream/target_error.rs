@@ -1,5 +1,6 @@
 //! The error of a failed attempt at a target, for metrics and logs.
 
+use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -20,9 +21,9 @@ pub(crate) struct TargetError {
 }
 
 impl TargetError {
-    /// Creates the error of a host name that could not be resolved.
-    pub(super) fn resolve(host: &str, error: &io::Error) -> Self {
-        Self::new(AttemptOutcome::ResolveFailed, "resolve", format!("cannot resolve `{host}`: {error}"))
+    /// Creates the error of a host name without addresses.
+    pub(super) fn resolve(name: &impl Display) -> Self {
+        Self::new(AttemptOutcome::ResolveFailed, "resolve", format!("no address of `{name}` is known"))
     }
 
     /// Creates the error of a connection that could not be opened.

@@ -21,6 +21,7 @@ mod dashboard;
 mod descriptors;
 mod diff;
 mod differential;
+mod dns;
 mod docs_cli;
 mod docs_examples;
 mod docs_links;

@@ -7,6 +7,7 @@ mod admin;
 mod candidate;
 mod cluster;
 mod cost;
+mod dns;
 mod fields;
 mod health;
 mod limits;
@@ -95,6 +96,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         listen::proxies(file, &listen, &addresses.trusted_proxies, problems);
     }
     let requests = requests::requests(file, problems);
+    let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
     let context = routes::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
@@ -118,6 +120,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         access_log: access_log?,
         buckets: buckets?,
         store: store?,
+        dns_servers: dns_servers?,
         upstreams: upstreams?,
         included: is_included.map(|()| problems.included())?,
         rules,

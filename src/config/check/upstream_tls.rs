@@ -18,7 +18,7 @@ pub(super) fn tls(
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<UpstreamTls>> {
-    let uses_tls = targets.iter().any(|target| matches!(target, Target::Https(_)));
+    let uses_tls = targets.iter().any(Target::uses_tls);
     let tls = match written.optional(problems)? {
         Some(_) if !uses_tls => {
             let help = "use `https://...` for targets with TLS";

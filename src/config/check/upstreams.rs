@@ -12,12 +12,12 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
-use crate::upstream::settings::{Target, Timeouts, UpstreamSettings};
+use crate::upstream::settings::{Service, Target, Timeouts, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
-const TARGET_HELP: &str =
-    "a target is `http://host`, `http://host:port`, the same with `https://`, `unix:/path`, or `builtin:echo`";
+const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the same with `https://`, `srv://_service._proto.name`, `unix:/path`, or \
+     `builtin:echo`";
 
 pub(super) fn upstreams(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Upstreams> {
     let Some(written) = file.upstreams.optional(problems)? else { return Ok(Upstreams::new()) };
@@ -75,6 +75,10 @@ fn target(written: &Located<String>, problems: &mut Problems) -> Checked<Target>
             Ok(authority) => return Ok(Target::Http(authority)),
             Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
         },
+        Some((scheme @ ("srv" | "srv+https"), rest)) if rest.starts_with("//") => match service(&rest[2..]) {
+            Ok(name) => return Ok(Target::Service(Service { name, is_tls: scheme == "srv+https" })),
+            Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
+        },
         Some(("unix", path)) => match socket_path(path) {
             Ok(path) => return Ok(Target::Unix(path)),
             Err(fault) => (format!("{} {fault}", quote(url)), TARGET_HELP),
@@ -105,4 +109,16 @@ fn authority(rest: &str) -> Result<Authority, &'static str> {
         return Err("has a port that is not a number from 1 to 65535");
     }
     text.parse().map_err(|_| "has no valid host")
+}
+
+/// Parses the name of a service. Its port is in the SRV records.
+fn service(rest: &str) -> Result<Authority, &'static str> {
+    let name = authority(rest)?;
+    let labels: Vec<_> = name.host().splitn(3, '.').collect();
+    let is_service = matches!(labels[..], [service, proto, _] if [service, proto].iter().all(|label| label.len() > 1 && label.starts_with('_')));
+    match name.port() {
+        Some(_) => Err("must not have a port: SRV records have ports"),
+        None if !is_service => Err("is not a name of SRV records, such as `_http._tcp.api.internal`"),
+        None => Ok(name),
+    }
 }

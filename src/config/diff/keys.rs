@@ -120,6 +120,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         access_log => "access_log",
         buckets => "metrics",
         store => "store",
+        dns_servers => "dns",
         upstreams => "",
         included => "",
         rules => "",

@@ -44,6 +44,8 @@ shape! {
         /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The rule file and all
         /// included files have at most 250,000 values together. The gateway notices changed, new and removed files.
         include: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// How to resolve the names of upstreams.
+        dns: Dns = Map(&DNS), Optional;
         /// The servers that requests are forwarded to, by name.
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
         /// The routes with their upstreams and limits. The first route that matches a request applies.
@@ -268,6 +270,15 @@ shape! {
 }
 
 shape! {
+    /// How to resolve the names of upstreams.
+    DNS: Dns = "`dns`" {
+        /// The DNS servers, as IP addresses with an optional port. By default, the servers of `/etc/resolv.conf`. The
+        /// search list of that file and `/etc/hosts` always apply.
+        servers: Vec<Located<String>> = OneOrMany(&Text), Optional;
+    }
+}
+
+shape! {
     /// A group of servers that requests are forwarded to.
     UPSTREAM: Upstream = "an upstream" {
         /// The servers of the upstream; requests are distributed round-robin.
@@ -347,8 +358,9 @@ shape! {
 shape! {
     /// A server of an upstream.
     TARGET: Target = "a target" {
-        /// `http://host`, `http://host:port`, the same with `https://` for TLS, `unix:/path` for a Unix socket, or
-        /// `builtin:echo`, which returns the request as the response.
+        /// `http://host`, `http://host:port`, the same with `https://` for TLS, `srv://_service._proto.name` or
+        /// `srv+https://` for SRV records, `unix:/path` for a Unix socket, or `builtin:echo`, which returns the request as
+        /// the response.
         url: String = Text, Required("url: http://127.0.0.1:9000");
         unsupported weight;
     }

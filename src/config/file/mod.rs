@@ -6,7 +6,7 @@ mod gateway;
 mod limits;
 
 pub(crate) use self::gateway::{
-    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, FILE, File, HEALTH, Health, LISTEN,
+    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, FILE, File, HEALTH, Health, LISTEN,
     LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS,
     TOKENS, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS, Upstream, UpstreamTls,
 };
@@ -19,7 +19,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 26] = [
+pub(crate) static SHAPES: [&Shape; 27] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -34,6 +34,7 @@ pub(crate) static SHAPES: [&Shape; 26] = [
     &METRICS,
     &CLIENTS,
     &REQUESTS,
+    &DNS,
     &UPSTREAM,
     &TIMEOUTS,
     &UPSTREAM_TLS,

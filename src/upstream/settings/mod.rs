@@ -49,14 +49,25 @@ pub struct UpstreamSettings {
 /// A server of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// `http://host:port`. A name is resolved for each new connection.
+    /// `http://host:port`. Each address of a name is a target.
     Http(Authority),
-    /// `https://host:port`. A name is resolved for each new connection.
+    /// `https://host:port`. Each address of a name is a target.
     Https(Authority),
+    /// `srv://_service._proto.name`, or the same with `srv+https://`. Each address of its SRV records is a target.
+    Service(Service),
     /// `unix:/path`: HTTP on a Unix socket.
     Unix(PathBuf),
     /// `builtin:echo`: the gateway itself echoes the request.
     Echo,
+}
+
+/// A service with SRV records (RFC 2782).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// The name of the SRV records.
+    pub name: Authority,
+    /// Whether the gateway uses TLS.
+    pub is_tls: bool,
 }
 
 words! {
@@ -103,12 +114,40 @@ fn only_cert<S: Serializer>(identity: &Option<TlsIdentity>, serializer: S) -> Re
     identity.as_ref().map(|identity| &identity.cert).serialize(serializer)
 }
 
+impl Target {
+    /// Returns `true` if the gateway uses TLS.
+    pub(crate) fn uses_tls(&self) -> bool {
+        matches!(self, Self::Https(_) | Self::Service(Service { is_tls: true, .. }))
+    }
+
+    /// Returns the authority for `Host` and TLS. Returns `None` if the target has no name.
+    #[cfg(feature = "gateway")]
+    pub(super) fn authority(&self) -> Option<Authority> {
+        match self {
+            Self::Http(authority) | Self::Https(authority) => Some(authority.clone()),
+            Self::Service(service) => Some(service.host()),
+            Self::Unix(_) | Self::Echo => None,
+        }
+    }
+}
+
+#[cfg(feature = "gateway")]
+impl Service {
+    /// Returns the host of the service, for `Host` and TLS: the name without `_service` and `_proto`.
+    fn host(&self) -> Authority {
+        let labels = self.name.as_str().split('.').skip_while(|label| label.starts_with('_')).collect::<Vec<_>>();
+        labels.join(".").parse().unwrap_or_else(|_| self.name.clone())
+    }
+}
+
 /// Writes the target as in the rule file.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Http(authority) => write!(f, "http://{authority}"),
             Self::Https(authority) => write!(f, "https://{authority}"),
+            Self::Service(Service { name, is_tls: false }) => write!(f, "srv://{name}"),
+            Self::Service(Service { name, is_tls: true }) => write!(f, "srv+https://{name}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Echo => f.write_str("builtin:echo"),
         }

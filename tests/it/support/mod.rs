@@ -2,6 +2,7 @@
 
 pub mod cluster;
 pub mod compose;
+pub mod dns;
 pub mod gateway;
 pub mod listening;
 pub mod pages;

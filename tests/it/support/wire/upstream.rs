@@ -34,7 +34,15 @@ impl Origin {
         S: Fn(OriginConnection) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
+        Self::start_on(TcpListener::bind("127.0.0.1:0").await.expect("should bind"), script)
+    }
+
+    /// Starts an origin on this listener.
+    pub fn start_on<F, S>(listener: TcpListener, script: S) -> Self
+    where
+        S: Fn(OriginConnection) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
         let address = listener.local_addr().expect("should have an address");
         let origin = Self { address, accepted: Arc::default(), requests: Arc::default() };
         let (accepted, requests) = (origin.accepted.clone(), origin.requests.clone());

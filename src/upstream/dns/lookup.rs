@@ -1,0 +1,330 @@
+//! Looks names up: in the hosts file, then with the DNS servers of the system or of the rule file.
+//!
+//! The search list is applied here, and not by the resolver library: the library reports only the error of the last
+//! name or record type that it tried. A server that fails for one of them would then look like a name that does not
+//! exist, and the gateway would drop addresses that are in use.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use futures_util::future::{join, try_join_all};
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::{Query, ResponseCode};
+use hickory_resolver::proto::rr::rdata::SRV;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::{Hosts, MAX_TTL, TokioResolver, system_conf};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::DnsName;
+use super::state::{Answer, Host, LookupError};
+
+const HOSTS_FILE: &str = "/etc/hosts";
+const RESOLVER_FILE: &str = "/etc/resolv.conf";
+
+/// The longest time until a server replies to a query. The default of the system is 5 s, which is longer than the
+/// upstream stays reachable.
+const MAX_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The longest duration of a lookup with all its queries.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// The maximum number of SRV records that are used.
+const MAX_SERVICES: usize = 64;
+
+/// Looks names up. Files of the system are read again when they change.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// The servers of the rule file. Without them, the servers of the system are used.
+    servers: Mutex<Arc<[SocketAddr]>>,
+    client: Mutex<Option<Arc<Client>>>,
+}
+
+/// A DNS client, and the configuration of the system.
+struct Client {
+    sources: Sources,
+    resolver: Result<TokioResolver, String>,
+    hosts: Hosts,
+    search: Vec<Name>,
+    /// The least number of dots in names that are looked up without the search list first.
+    min_dots: usize,
+}
+
+/// The sources of a configuration.
+#[derive(Debug, PartialEq, Eq)]
+struct Sources {
+    servers: Arc<[SocketAddr]>,
+    hosts_file: Option<(SystemTime, u64)>,
+    resolver_file: Option<(SystemTime, u64)>,
+}
+
+type Found<T> = Result<(Vec<T>, Duration), LookupError>;
+
+// === impl Lookup ===
+
+impl Lookup {
+    pub(super) fn new(servers: Arc<[SocketAddr]>) -> Self {
+        Self { servers: Mutex::new(servers), client: Mutex::default() }
+    }
+
+    /// Replaces the servers of the rule file.
+    pub(super) fn set_servers(&self, servers: Arc<[SocketAddr]>) {
+        *self.servers.lock() = servers;
+    }
+
+    /// Looks a name up.
+    pub(super) async fn resolve(&self, name: &DnsName) -> Result<Answer, LookupError> {
+        let client = self.client();
+        // The state of the name decides how long an answer is used, so each call is a query. Removing only the answer
+        // for this name would leave the targets of its aliases (CNAME) in the cache.
+        client.resolver.iter().for_each(TokioResolver::clear_cache);
+        let answer = async {
+            match name {
+                DnsName::Host(host, port) => {
+                    let (addresses, ttl) = client.addresses(&parse(host)?).await?;
+                    Ok(Answer { hosts: vec![Host::new(&addresses, *port, 1)], ttl })
+                }
+                DnsName::Service(service) => client.service(&parse(service)?).await,
+            }
+        };
+        let late = |_| Err(LookupError::Failed(format!("no reply within {LIMIT:?}")));
+        timeout(LIMIT, answer).await.unwrap_or_else(late)
+    }
+
+    fn client(&self) -> Arc<Client> {
+        let sources = Sources::new(Arc::clone(&self.servers.lock()));
+        let mut client = self.client.lock();
+        match &*client {
+            Some(client) if client.sources == sources => Arc::clone(client),
+            _ => Arc::clone(client.insert(Arc::new(Client::new(sources)))),
+        }
+    }
+}
+
+// === impl Sources ===
+
+impl Sources {
+    fn new(servers: Arc<[SocketAddr]>) -> Self {
+        let version = |path| fs::metadata(path).and_then(|file| Ok((file.modified()?, file.len()))).ok();
+        Self { servers, hosts_file: version(HOSTS_FILE), resolver_file: version(RESOLVER_FILE) }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    /// Creates a client. Without a readable configuration of the system, only the hosts file and the servers of the
+    /// rule file are used.
+    fn new(sources: Sources) -> Self {
+        let system = system_conf::read_system_conf();
+        let (system, mut options) = system.unwrap_or_else(|error| {
+            if sources.servers.is_empty() {
+                tracing::warn!(%error, "{RESOLVER_FILE} names no DNS servers");
+            }
+            (ResolverConfig::from_parts(None, Vec::new(), Vec::new()), ResolverOpts::default())
+        });
+        let (_, search, servers) = system.into_parts();
+        let servers = match &*sources.servers {
+            [] => servers,
+            own => own.iter().map(|address| name_server(*address)).collect(),
+        };
+        options.timeout = options.timeout.min(MAX_QUERY_TIMEOUT);
+        options.use_hosts_file = ResolveHosts::Never;
+        let min_dots = options.ndots;
+        let config = ResolverConfig::from_parts(None, Vec::new(), servers);
+        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let resolver = resolver.with_options(options).build().map_err(|error| error.to_string());
+        let hosts = Hosts::from_system().unwrap_or_default();
+        Self { sources, resolver, hosts, search, min_dots }
+    }
+
+    /// Looks up the addresses of a host.
+    async fn addresses(&self, host: &Name) -> Found<IpAddr> {
+        let in_file = |kind| self.hosts.lookup_static_host(&Query::query(host.clone(), kind));
+        let in_file = [in_file(RecordType::AAAA), in_file(RecordType::A)];
+        let listed: Vec<_> = in_file.iter().flatten().flat_map(|lookup| lookup.answers()).collect();
+        if !listed.is_empty() {
+            let addresses = listed.iter().filter_map(|record| record.data.ip_addr()).collect();
+            return Ok((addresses, Duration::from_secs(MAX_TTL.into())));
+        }
+        self.search(host, |name| async move {
+            let (ipv4, ipv6) = join(self.records(&name, RecordType::A), self.records(&name, RecordType::AAAA)).await;
+            let (records, ttl) = merged(ipv4, ipv6)?;
+            Ok((records.iter().filter_map(RData::ip_addr).collect(), ttl))
+        })
+        .await
+    }
+
+    /// Looks up the hosts of a service: the targets of the SRV records with the lowest priority.
+    async fn service(&self, service: &Name) -> Result<Answer, LookupError> {
+        let (mut records, ttl) = self.search(service, |name| async move { self.services(&name).await }).await?;
+        let priority = records.iter().map(|record| record.priority).min();
+        // The target `.` means that the service does not exist (RFC 2782).
+        records.retain(|record| Some(record.priority) == priority && !record.target.is_root());
+        records.truncate(MAX_SERVICES);
+        let host = async |record: SRV| match self.addresses(&record.target).await {
+            Ok((addresses, ttl)) => Ok(Some((Host::new(&addresses, record.port, record.weight.into()), ttl))),
+            Err(LookupError::Absent) => Ok(None),
+            Err(failed) => Err(failed),
+        };
+        let found: Vec<_> = try_join_all(records.into_iter().map(host)).await?.into_iter().flatten().collect();
+        let ttl = found.iter().map(|(_, ttl)| *ttl).fold(ttl, Duration::min);
+        match found.is_empty() {
+            true => Err(LookupError::Absent),
+            false => Ok(Answer { hosts: found.into_iter().map(|(host, _)| host).collect(), ttl }),
+        }
+    }
+
+    async fn services(&self, name: &Name) -> Found<SRV> {
+        let (records, ttl) = self.records(name, RecordType::SRV).await?;
+        let services = records.into_iter().filter_map(|record| match record {
+            RData::SRV(service) => Some(service),
+            _ => None,
+        });
+        Ok((services.collect(), ttl))
+    }
+
+    /// Looks up a name with each suffix of the search list, until one has records. A failure counts more than an absent
+    /// name, because the name may have records.
+    async fn search<T, F: Future<Output = Found<T>>>(&self, name: &Name, look_up: impl Fn(Name) -> F) -> Found<T> {
+        let mut result = Err(LookupError::Absent);
+        for candidate in candidates(name, &self.search, self.min_dots) {
+            match look_up(candidate).await {
+                Err(LookupError::Absent) => {}
+                Err(failed) => result = Err(failed),
+                found => return found,
+            }
+        }
+        result
+    }
+
+    /// Queries a server for the records of a name.
+    async fn records(&self, name: &Name, kind: RecordType) -> Found<RData> {
+        let resolver = self.resolver.as_ref().map_err(|error| LookupError::Failed(error.clone()))?;
+        let lookup = resolver.lookup(name.clone(), kind).await.map_err(|error| lookup_error(&error))?;
+        let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
+        let records: Vec<_> = lookup.answers().iter().filter(|record| record.record_type() == kind).collect();
+        match records.is_empty() {
+            true => Err(LookupError::Absent),
+            false => Ok((records.into_iter().map(|record| record.data.clone()).collect(), ttl)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("sources", &self.sources).finish_non_exhaustive()
+    }
+}
+
+// === impl Host ===
+
+impl Host {
+    fn new(addresses: &[IpAddr], port: u16, weight: u32) -> Self {
+        let addresses = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
+        let (ipv4, ipv6) = addresses.partition(SocketAddr::is_ipv4);
+        Self { ipv4, ipv6, weight }
+    }
+}
+
+fn parse(name: &str) -> Result<Name, LookupError> {
+    Name::from_ascii(name).map_err(|error| LookupError::Failed(error.to_string()))
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let with_port = |mut connection: ConnectionConfig| {
+        connection.port = address.port();
+        connection
+    };
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(with_port).to_vec();
+    NameServerConfig::new(address.ip(), true, connections)
+}
+
+/// Returns the complete names to look up, in their order (resolv.conf(5), `search` and `ndots`).
+fn candidates(name: &Name, search: &[Name], min_dots: usize) -> Vec<Name> {
+    let mut complete = name.clone();
+    complete.set_fqdn(true);
+    if name.is_fqdn() || name.is_localhost() {
+        return vec![complete];
+    }
+    let with_suffix = search.iter().filter_map(|suffix| {
+        let mut candidate = name.clone().append_domain(suffix).ok()?;
+        candidate.set_fqdn(true);
+        Some(candidate)
+    });
+    match usize::from(name.num_labels()) > min_dots {
+        true => std::iter::once(complete).chain(with_suffix).collect(),
+        false => with_suffix.chain([complete.clone()]).collect(),
+    }
+}
+
+/// Merges the records of both families. A failure in one family does not matter if the other family has records.
+fn merged(ipv4: Found<RData>, ipv6: Found<RData>) -> Found<RData> {
+    match (ipv4, ipv6) {
+        (Ok((mut records, ttl)), Ok((others, other_ttl))) => {
+            records.extend(others);
+            Ok((records, ttl.min(other_ttl)))
+        }
+        (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
+        (Err(LookupError::Absent), error) | (error, Err(_)) => error,
+    }
+}
+
+fn lookup_error(error: &NetError) -> LookupError {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none))
+            if matches!(none.response_code, ResponseCode::NXDomain | ResponseCode::NoError) =>
+        {
+            LookupError::Absent
+        }
+        error => LookupError::Failed(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hickory_resolver::proto::rr::rdata::A;
+
+    use super::*;
+
+    #[test]
+    fn search_list_follows_the_number_of_dots() {
+        let search = ["ns.svc.cluster.local.", "corp."].map(|suffix| Name::from_ascii(suffix).unwrap());
+        let names = |name: &str, min_dots| {
+            let candidates = candidates(&parse(name).unwrap(), &search, min_dots);
+            candidates.iter().map(Name::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(names("api", 1), ["api.ns.svc.cluster.local.", "api.corp.", "api."]);
+        assert_eq!(
+            names("api.internal", 1),
+            ["api.internal.", "api.internal.ns.svc.cluster.local.", "api.internal.corp."]
+        );
+        assert_eq!(names("api.internal", 5)[2], "api.internal.");
+        assert_eq!(names("api.internal.", 5), ["api.internal."]);
+        assert_eq!(names("localhost", 1), ["localhost."]);
+        assert_eq!(names("_http._tcp.api", 1)[0], "_http._tcp.api.");
+    }
+
+    #[test]
+    fn failure_of_a_family_counts_only_without_records() {
+        let found = || Ok((vec![RData::A(A::new(10, 0, 0, 1))], Duration::from_secs(9)));
+        let (absent, failed) = (|| Err(LookupError::Absent), || Err(LookupError::Failed("SERVFAIL".into())));
+        assert_eq!(merged(found(), failed()), found());
+        assert_eq!(merged(failed(), found()), found());
+        assert_eq!(merged(absent(), found()), found());
+        assert_eq!(merged(absent(), failed()), failed());
+        assert_eq!(merged(failed(), absent()), failed());
+        assert_eq!(merged(absent(), absent()), absent());
+    }
+
+    #[tokio::test]
+    async fn localhost_has_both_families_without_a_server() {
+        let lookup = Lookup::new(["127.0.0.1:9".parse().unwrap()].into());
+        let answer = lookup.resolve(&DnsName::Host("localhost".into(), 80)).await.unwrap();
+        assert!(!answer.hosts[0].ipv4.is_empty(), "{answer:?}");
+    }
+}

@@ -1,0 +1,37 @@
+//! Counts the names that were never resolved, so that the gateway can wait for them before it serves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+/// The number of names whose first resolution has not ended. Clones share the number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PendingNames(Arc<(Mutex<usize>, Condvar)>);
+
+/// A name whose first resolution has not ended. Dropped when it ends.
+#[derive(Debug)]
+pub(super) struct PendingName(PendingNames);
+
+impl PendingNames {
+    pub(super) fn add(&self) -> PendingName {
+        *self.0.0.lock() += 1;
+        PendingName(self.clone())
+    }
+
+    /// Blocks until all names have been resolved, at most for `limit`. Returns the number of the other names.
+    pub(super) fn wait(&self, limit: Duration) -> usize {
+        let (number, changed) = &*self.0;
+        let mut number = number.lock();
+        changed.wait_while_for(&mut number, |number| *number > 0, limit);
+        *number
+    }
+}
+
+impl Drop for PendingName {
+    fn drop(&mut self) {
+        let (number, changed) = &*self.0.0;
+        *number.lock() -= 1;
+        changed.notify_all();
+    }
+}

@@ -1,0 +1,88 @@
+//! The names that are in use.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::lookup::Lookup;
+use super::pending::PendingNames;
+use super::task::NameTask;
+use super::{DnsName, ResolvedName};
+use crate::metrics::Metrics;
+
+/// The longest time that a start or a reload waits for names.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// The names that are in use. Clones share the names.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolver {
+    lookup: Arc<Lookup>,
+    names: Arc<Mutex<BTreeMap<DnsName, Weak<ResolvedName>>>>,
+    pending: PendingNames,
+    tasks: UnboundedSender<NameTask>,
+}
+
+/// Runs the tasks of names.
+#[derive(Debug)]
+pub(crate) struct NameTasks(UnboundedReceiver<NameTask>);
+
+// === impl Resolver ===
+
+impl Resolver {
+    /// Creates a resolver that uses these DNS servers. Without servers, the servers of the system are used. Names are
+    /// resolved while the tasks run.
+    pub(crate) fn new(servers: &[SocketAddr]) -> (Self, NameTasks) {
+        let (tasks, receiver) = unbounded_channel();
+        let (names, pending) = (Arc::default(), PendingNames::default());
+        let resolver = Self { lookup: Arc::new(Lookup::new(servers.into())), names, pending, tasks };
+        (resolver, NameTasks(receiver))
+    }
+
+    /// Uses other DNS servers for the next resolutions.
+    pub(crate) fn set_servers(&self, servers: &[SocketAddr]) {
+        self.lookup.set_servers(servers.into());
+    }
+
+    /// Returns a name, which is resolved until the last handle is dropped. A name in use keeps its addresses.
+    pub(crate) fn name(&self, name: DnsName, metrics: &Metrics) -> Arc<ResolvedName> {
+        let mut names = self.names.lock();
+        if let Some(known) = names.get(&name).and_then(Weak::upgrade) {
+            return known;
+        }
+        names.retain(|_, name| name.strong_count() > 0);
+        let resolved = Arc::new(ResolvedName::new(name.clone(), self.pending.add()));
+        names.insert(name.clone(), Arc::downgrade(&resolved));
+        let metrics = metrics.dns_name(&name.to_string());
+        // An error means that the gateway has ended.
+        _ = self.tasks.send(NameTask::new(&resolved, Arc::clone(&self.lookup), metrics));
+        resolved
+    }
+
+    /// Blocks until all names in use have been resolved once, at most for 2 seconds.
+    pub(crate) fn wait_for_names(&self) {
+        match self.pending.wait(MAX_WAIT) {
+            0 => {}
+            names => tracing::warn!(names, "upstream names are not resolved yet, starting without them"),
+        }
+    }
+}
+
+// === impl NameTasks ===
+
+impl NameTasks {
+    /// Returns `true` if no name waits for its task.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Runs the task of each name, until no resolver is left.
+    pub(crate) async fn run(mut self) {
+        while let Some(task) = self.0.recv().await {
+            tokio::spawn(task.run());
+        }
+    }
+}
