@@ -46,7 +46,7 @@ pub(super) struct Change {
     pub(super) operator: String,
     /// A fixed word.
     pub(super) action: &'static str,
-    /// The route and the limit.
+    /// The route and the limit, or the upstream and its targets.
     pub(super) target: String,
     /// The client: an address, or a hash as in the access log.
     pub(super) client: Option<String>,

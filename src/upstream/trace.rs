@@ -94,3 +94,30 @@ impl Trace {
         self.0.bytes_in.load(Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_is_named_with_or_without_its_scheme_or_by_its_address() {
+        let name = |target: &str, address: Option<&str>| TargetName {
+            upstream: "api".into(),
+            target: target.to_owned(),
+            address: address.and_then(|address| address.parse().ok()),
+        };
+        let resolved = name("http://api.internal:9000", Some("[::1]:9000"));
+        for (text, is_name) in [
+            ("http://api.internal:9000", true),
+            ("api.internal:9000", true),
+            ("[::1]:9000", true),
+            ("api.internal", false),
+            ("https://api.internal:9000", false),
+            ("", false),
+        ] {
+            assert_eq!(resolved.is(text), is_name, "{text}");
+        }
+        assert!(name("unix:/run/app.sock", None).is("unix:/run/app.sock"));
+        assert_eq!(resolved.to_string(), "http://api.internal:9000 ([::1]:9000)");
+    }
+}

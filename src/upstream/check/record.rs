@@ -74,3 +74,40 @@ impl CheckRecord {
         self.0.lock().report.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::upstream::settings::HealthRequest;
+
+    fn settings() -> HealthSettings {
+        let request = HealthRequest::Grpc { grpc: String::new() };
+        HealthSettings { request, interval: Duration::ZERO, timeout: Duration::ZERO, rise: 2, fall: 2 }
+    }
+
+    #[test]
+    fn long_result_is_cut_between_characters() {
+        let record = CheckRecord::default();
+        record.add(&Err("\u{20ac}".repeat(100)), &settings(), Instant::now());
+        assert_eq!(record.report().last.map(|last| last.text), Some("\u{20ac}".repeat(85)));
+    }
+
+    #[test]
+    fn reset_keeps_only_the_counts() {
+        let (record, now) = (CheckRecord::default(), Instant::now());
+        let failed = Err("status 500".to_owned());
+        assert_eq!(record.add(&failed, &settings(), now), None);
+        record.reset();
+        let report = record.report();
+        assert_eq!((report.run, report.failed, report.last.is_none()), (1, 1, true));
+        assert_eq!(record.add(&failed, &settings(), now), None, "the first failure in a row");
+        assert_eq!(record.add(&failed, &settings(), now), Some(Change::Failed));
+        assert_eq!(record.add(&Ok("status 200".to_owned()), &settings(), now), None);
+        assert_eq!(
+            record.report().last.map(|last| (last.has_passed, last.text)),
+            Some((true, "status 200".to_owned()))
+        );
+    }
+}

@@ -70,3 +70,18 @@ async fn canceled_attempt_is_no_failure() {
     assert!(logged_by(|| state.start_attempt(None).failed(None, None)).is_empty());
     assert!(logged(&state, &[true]).is_empty());
 }
+
+#[tokio::test(start_paused = true)]
+async fn drain_ends_at_its_time_unless_it_was_changed() {
+    let (state, begin) = (state(), Instant::now());
+    let (first, second) = (begin + 2 * HALF, begin + 4 * HALF);
+    state.drain_until(Some(first));
+    assert_eq!(state.condition(begin), TargetCondition::Draining { until: first });
+    assert_eq!(state.condition(first), TargetCondition::Usable);
+    state.drain_until(Some(second));
+    assert!(logged_by(|| state.end_drain(first)).is_empty());
+    assert_eq!(state.condition(first), TargetCondition::Draining { until: second });
+    assert_eq!(logged_by(|| state.end_drain(second)).matches("no longer drains").count(), 1);
+    assert!(logged_by(|| state.end_drain(second)).is_empty());
+    assert_eq!(state.condition(begin), TargetCondition::Usable);
+}
