@@ -1,8 +1,10 @@
 //! Failing upstreams in the log of the process, the access log and the counters.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile};
@@ -197,15 +199,23 @@ async fn recovery_of_a_target_is_logged() {
 
 #[tokio::test]
 async fn broken_response_is_a_failure_of_its_target() {
-    let origin = Origin::start(|mut conn: OriginConnection| async move {
-        conn.request().await;
-        conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+    let head_arrived = Arc::new(Notify::new());
+    let breaks = head_arrived.clone();
+    let origin = Origin::start(move |mut conn: OriginConnection| {
+        let breaks = breaks.clone();
+        async move {
+            conn.request().await;
+            conn.raw.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart").await;
+            breaks.notified().await;
+        }
     })
     .await;
     let target = format!("http://{}", origin.address);
     let gateway = Gateway::start("breaks-off", &format!("targets: ['{target}']"));
     let mut client = Raw::connect(gateway.address).await;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    client.head().await.expect("a head");
+    head_arrived.notify_one();
     client.rest().await.expect_err("half a response");
     assert_eq!(gateway.attempts(&target, "ok").await, 1);
     let log = gateway.end().await;

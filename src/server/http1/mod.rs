@@ -301,14 +301,16 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// If the response failed because the request body is malformed or incomplete, replaces it by an error. Returns
-    /// `false` if the body was not the cause, or if bytes of the response were already written.
+    /// Replaces a failed response by an error: the request body is malformed or incomplete, or the response body is.
+    /// Returns `false` if bytes of the response were already written, or if the response is an error already.
     fn replace_response(&mut self) -> bool {
-        let Some(local_response) = self.reader.lock().body_error() else { return false };
         match std::mem::replace(&mut self.stage, Stage::Closing) {
-            Stage::Responding(mut exchange, writer) if !writer.has_begun() => {
+            Stage::Responding(mut exchange, writer) if writer.can_be_replaced() => {
+                drop(writer); // with the body, which may read the request
+                let body_error = self.reader.lock().body_error();
+                exchange.keeps_open &= body_error.is_none();
+                let local_response = body_error.unwrap_or(LocalResponse::BadUpstreamResponse);
                 self.outgoing.discard();
-                exchange.keeps_open = false;
                 self.stage = self.begin_response(exchange, local_response.into_response().map(ResponseSource::Local));
                 true
             }

@@ -72,9 +72,9 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         self.framing != Framing::UntilClose
     }
 
-    /// Returns `true` if the client may have received bytes of the response.
-    pub(super) fn has_begun(&self) -> bool {
-        self.has_begun
+    /// Returns `true` if the client has received no byte of the response, which is of the service.
+    pub(super) fn can_be_replaced(&self) -> bool {
+        !self.has_begun && !self.is_upgraded() && matches!(self.body, ResponseSource::Service(_))
     }
 
     /// Returns `true` if the response upgrades the connection.

@@ -330,12 +330,23 @@ async fn panic_ends_only_its_own_connection() {
 
 #[tokio::test]
 async fn failed_response_body_resets_the_connection() {
-    let server = start(&listen(), |_, _| async { Response::new(FailingBody(false)) });
+    let server = start(&listen(), |_, _| async { Response::new(FailingBody(vec![7; 8 << 10].into())) });
     // HTTP/1.0 responses have no chunks. Without a length, only a reset shows the client that the body is incomplete.
     let mut old = Raw::connect(server.address).await;
     old.send("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
     let error = old.try_message(false, true).await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+}
+
+#[tokio::test]
+async fn response_that_fails_before_its_first_byte_is_a_502() {
+    for first in ["", "part"] {
+        let server = start(&listen(), move |_, _| async move { Response::new(FailingBody(first.into())) });
+        let mut client = Raw::connect(server.address).await;
+        for _ in 0..2 {
+            assert_eq!(client.ask(get("/")).await.status(), 502, "{first}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -368,16 +379,16 @@ async fn response_during_an_upload_reaches_the_client() {
     }
 }
 
-/// A body that fails after its first frame.
-struct FailingBody(bool);
+/// A body that fails after these bytes.
+struct FailingBody(Bytes);
 
 impl Body for FailingBody {
     type Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let second = std::mem::replace(&mut self.0, true);
-        Poll::Ready(Some(if second { Err(io::Error::other("on purpose")) } else { Ok(Frame::data("part".into())) }))
+        let part = std::mem::take(&mut self.0);
+        Poll::Ready(Some(if part.is_empty() { Err(io::Error::other("on purpose")) } else { Ok(Frame::data(part)) }))
     }
 }
 

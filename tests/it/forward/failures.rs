@@ -60,15 +60,23 @@ async fn dead_origin_breaks_the_response_off() {
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n", "1.0"),
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nparx", "1.0"),
     ] {
-        let origin = Origin::start(move |mut conn: OriginConnection| async move {
-            conn.request().await;
-            conn.raw.send(response).await;
+        let head_arrived = Arc::new(Notify::new());
+        let dies = head_arrived.clone();
+        let origin = Origin::start(move |mut conn: OriginConnection| {
+            let dies = dies.clone();
+            async move {
+                conn.request().await;
+                conn.raw.send(response).await;
+                dies.notified().await;
+            }
         })
         .await;
         let gateway = Settings::to(origin.address).start();
         let mut client = gateway.client().await;
         client.send(format!("GET / HTTP/{version}\r\nHost: a\r\n\r\n")).await;
-        assert!(client.try_message(false, true).await.is_err(), "{response:?} {version}");
+        let mut message = client.head().await.unwrap();
+        head_arrived.notify_one();
+        assert!(client.body(&mut message, false, true).await.is_err(), "{response:?} {version}");
     }
 }
 

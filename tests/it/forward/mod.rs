@@ -29,6 +29,7 @@ mod heads;
 mod http2_client;
 mod http2_origin;
 mod informational;
+mod odd_responses;
 mod queue;
 mod repeats;
 mod smuggling;

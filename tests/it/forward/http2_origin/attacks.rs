@@ -270,7 +270,8 @@ async fn pseudo_header_in_trailers_breaks_the_response_off() {
         let mut client = gateway.client().await;
         client.send(get("/")).await;
         let response = client.try_message(false, true).await;
-        assert_eq!(response.is_ok(), is_complete, "{response:?}");
+        // If the client has received none of the response, it gets a 502.
+        assert_eq!(response.as_ref().is_ok_and(|response| response.status() == 200), is_complete, "{response:?}");
     }
 }
 

@@ -333,8 +333,8 @@ async fn response_without_close_notify_is_broken_off() {
     let gateway = origin.gateway(&trusting(&authority, ""), "http1");
     let mut client = gateway.client().await;
     client.send(get("/")).await;
-    // A reset may overtake the response.
-    let Ok(head) = client.head().await else { return };
+    // A reset may overtake the response. If the client has received none of it, it gets a 502.
+    let Some(head) = client.head().await.ok().filter(|head| head.status() != 502) else { return };
     assert_eq!(head.status(), 200);
     while let Ok(piece) = client.chunk().await {
         assert_eq!(piece, b"half", "the body must not end");

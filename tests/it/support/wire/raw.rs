@@ -98,18 +98,24 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
     /// Reads a complete message: a response if `answer` is set, or a request.
     pub async fn try_message(&mut self, bodiless: bool, answer: bool) -> io::Result<Message> {
         let mut message = self.head().await?;
+        self.body(&mut message, bodiless, answer).await?;
+        Ok(message)
+    }
+
+    /// Reads the body of a message whose head was read.
+    pub async fn body(&mut self, message: &mut Message, bodiless: bool, answer: bool) -> io::Result<()> {
         let status = if answer { message.status() } else { 0 };
         if bodiless || matches!(status, 100..200 | 204 | 304) {
-            return Ok(message);
+            return Ok(());
         }
         if message.field("transfer-encoding").is_some_and(|coding| coding == "chunked") {
-            self.chunked(&mut message).await?;
+            self.chunked(message).await?;
         } else if let Some(length) = message.field("content-length") {
             message.body = self.exactly(length.parse().expect("one length")).await?;
         } else if answer {
             message.body = self.rest().await?;
         }
-        Ok(message)
+        Ok(())
     }
 
     /// Reads the start line and the fields of a message.
