@@ -13,6 +13,24 @@ from stage import Stage
 from tls import check_negotiated, insecure_context
 
 BODY = 100
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@dataclass(frozen=True)
+class LargeBody:
+    """The body of each response, or of each request if `is_upload`. The load counts MiB of bodies, not requests."""
+
+    size: int
+    is_upload: bool = False
+
+    @property
+    def path(self) -> str:
+        return "/upload" if self.is_upload else f"/bodies/{self.size}"
+
+    @property
+    def connections(self) -> int:
+        """Fewer than for small bodies, so that a slice of a second has enough complete requests."""
+        return 64 if self.size < MIB else max(4, 16 * MIB // self.size)
 
 
 @dataclass(frozen=True)
@@ -37,7 +55,8 @@ class Contestant:
     """A contestant. `packages` are the packages that it needs, and `config` is its file in config/. `status` is its
     expected status under load. `clients` is the number of clients that the requests name in `X-Client`, or 0 without
     this field. With `http2`, the load is h2load instead of wrk. With `tls`, the requests are sent over TLS. With
-    `handshakes_only`, the load is TLS handshakes without requests."""
+    `handshakes_only`, the load is TLS handshakes without requests. With `large`, requests or responses have larger
+    bodies. With `new_connections`, each request has its own connection."""
 
     name: str
     packages: tuple[str, ...]
@@ -48,6 +67,12 @@ class Contestant:
     http2: Http2 | None = None
     tls: bool = False
     handshakes_only: bool = False
+    large: LargeBody | None = None
+    new_connections: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.large.path if self.large else "/"
 
     def missing(self, stage: Stage) -> str | None:
         """Returns the reason why the contestant cannot start, if there is one."""
@@ -64,8 +89,8 @@ class Contestant:
         try:
             connection.connect()
             first = connection.sock
-            request(connection)  # a limit of one may still grant this request
-            status, body = request(connection)
+            request(connection, self)  # a limit of one may still grant this request
+            status, body = request(connection, self)
             if connection.sock is not first:
                 raise MeasurementError("it closes connections")
         except (OSError, http.client.HTTPException) as error:
@@ -74,8 +99,9 @@ class Contestant:
             connection.close()
         if status != self.status:
             raise MeasurementError(f"it responds with {status} where {self.status} is expected: {body[:80]!r}")
-        if status == 200 and len(body) != BODY:
-            raise MeasurementError(f"it responds with {len(body)} bytes where {BODY} are expected")
+        size = self.large.size if self.large and not self.large.is_upload else BODY
+        if status == 200 and len(body) != size:
+            raise MeasurementError(f"it responds with {len(body)} bytes where {size} are expected")
 
     def connection(self, port: int) -> http.client.HTTPConnection:
         if self.tls:
@@ -83,7 +109,9 @@ class Contestant:
         return http.client.HTTPConnection("127.0.0.1", port, timeout=5)
 
 
-def request(connection: http.client.HTTPConnection) -> tuple[int, bytes]:
-    connection.request("GET", "/", headers={"X-Client": "client-000001"})
+def request(connection: http.client.HTTPConnection, contestant: Contestant) -> tuple[int, bytes]:
+    is_upload = contestant.large and contestant.large.is_upload
+    body = bytes(contestant.large.size) if contestant.large and is_upload else None
+    connection.request("POST" if is_upload else "GET", contestant.path, body, {"X-Client": "client-000001"})
     response = connection.getresponse()
     return response.status, response.read()

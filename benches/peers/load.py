@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from contestant import Contestant, Running
+from contestant import MIB, Contestant, Running
 from h2load import h2load
 from install import Tools
 from process import Command, MeasurementError
@@ -26,10 +26,10 @@ ALLOWED_OTHERS = 1e-3
 
 @dataclass(frozen=True)
 class Slice:
-    """A contestant under load for a few seconds: the requests, the CPU time of each process in seconds, and the number
-    of scripts that its Redis has run."""
+    """A contestant under load for a few seconds: the requests or MiB, the CPU time of each process in seconds, and the
+    number of scripts that its Redis has run."""
 
-    requests: int
+    requests: float
     seconds: float
     cpu: dict[str, float]
     calls: int
@@ -60,13 +60,17 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
         counts = wrk(tools, contestant, running.port, seconds)
     cpu = {process.name: process.cpu_seconds() - before[process.name] for process in running.processes}
     check(counts, contestant.status)
-    return Slice(counts["requests"], counts["microseconds"] / 1e6, cpu, running.script_calls() - calls)
+    units = counts["requests"] * (contestant.large.size / MIB if contestant.large else 1)
+    return Slice(units, counts["microseconds"] / 1e6, cpu, running.script_calls() - calls)
 
 
 def wrk(tools: Tools, contestant: Contestant, port: int, seconds: float) -> dict[str, int]:
-    command: Command = [tools.wrk, "-t1", f"-c{CONNECTIONS}", f"-d{max(1, round(seconds))}s", "--timeout", TIMEOUT]
+    connections = contestant.large.connections if contestant.large else CONNECTIONS
+    command: Command = [tools.wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", TIMEOUT]
     scheme = "https" if contestant.tls else "http"
-    command += ["-s", SCRIPT, f"{scheme}://127.0.0.1:{port}/", "--", f"clients={contestant.clients}"]
+    upload = contestant.large.size if contestant.large and contestant.large.is_upload else 0
+    command += ["-s", SCRIPT, f"{scheme}://127.0.0.1:{port}{contestant.path}", "--"]
+    command += [f"clients={contestant.clients}", f"upload={upload}", f"close={int(contestant.new_connections)}"]
     deadline = seconds + 30
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=deadline, stdin=subprocess.DEVNULL, env=CLIENTS

@@ -29,6 +29,7 @@ class Stage:
     def __enter__(self) -> Stage:
         try:
             make_certificate(self.tools.openssl, self.folder)
+            (self.folder / "bodies").mkdir()
             self.upstream = free_port()
             config = self.config("upstream.conf", PORT=self.upstream)
             self.start("upstream", self.nginx(config), self.upstream)

@@ -1,9 +1,19 @@
--- Prints the results of wrk as one line of JSON. With `clients=N` after the URL, the requests name N clients in turn.
+-- Prints the results of wrk as one line of JSON. Arguments after the URL, 0 for none: `clients=N`: the requests name N
+-- clients in turn; `upload=N`: they have bodies of N bytes; `close=1`: each has its own connection.
 
 local requests, next_one = {}, 0
 
 function init(arguments)
-  local clients = tonumber((arguments[1] or ''):match('^clients=(%d+)$') or 0)
+  local function number_of(name)
+    for _, argument in ipairs(arguments) do
+      local value = argument:match('^' .. name .. '=(%d+)$')
+      if value then return tonumber(value) end
+    end
+    return 0
+  end
+  if number_of('close') > 0 then wrk.headers['Connection'] = 'close' end
+  if number_of('upload') > 0 then wrk.method, wrk.body = 'POST', ('x'):rep(number_of('upload')) end
+  local clients = number_of('clients')
   for number = 1, clients do
     requests[number] = wrk.format('GET', nil, { ['X-Client'] = ('client-%06d'):format(number) })
   end
