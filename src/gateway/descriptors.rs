@@ -8,6 +8,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::Config;
+use crate::transport::{MAX_PIPES, disable_pipes};
 
 /// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin
 /// connections, and up to 64 rejected clients that still read their response.
@@ -15,6 +16,10 @@ const RESERVE: u64 = 192;
 
 /// Descriptors of each worker in addition to connections and listeners: its runtime and its connections to the store.
 const PER_WORKER: u64 = 16;
+
+/// The descriptors of the pipes that move large bodies, and the least limit with which there are pipes.
+const PIPES: u64 = 2 * MAX_PIPES as u64;
+const LIMIT_FOR_PIPES: u64 = 1024;
 
 /// The file descriptors that a gateway needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +33,9 @@ struct DescriptorNeed {
 pub(super) fn reserve(config: &Config, workers: usize) -> usize {
     let need = DescriptorNeed::new(config, workers);
     let limit = raise_limit(need.descriptors());
+    if limit < LIMIT_FOR_PIPES {
+        disable_pipes();
+    }
     let connections = need.max_connections(limit);
     if connections == need.connections {
         return config.max_connections;
@@ -76,7 +84,7 @@ impl DescriptorNeed {
     }
 
     fn descriptors(self) -> u64 {
-        self.connections.saturating_mul(2).saturating_add(self.other)
+        self.connections.saturating_mul(2).saturating_add(self.other + PIPES)
     }
 
     /// Returns `true` if `connections` is less than nine tenths of the needed number.
@@ -86,7 +94,8 @@ impl DescriptorNeed {
 
     /// Returns how many connections the gateway can serve with `limit` descriptors, at least one.
     fn max_connections(self, limit: u64) -> u64 {
-        (limit.saturating_sub(self.other) / 2).clamp(1, self.connections)
+        let pipes = if limit < LIMIT_FOR_PIPES { 0 } else { PIPES };
+        (limit.saturating_sub(self.other + pipes) / 2).clamp(1, self.connections)
     }
 }
 
@@ -99,9 +108,9 @@ mod tests {
         let listen = "listen: [0.0.0.0:1, 0.0.0.0:2]\nmax_connections: 15000\nroutes: [{ name: a, match: {} }]";
         let need = DescriptorNeed::new(&Config::parse(listen).unwrap(), 4);
         assert_eq!(need, DescriptorNeed { connections: 15_000, other: 192 + 4 * 20 });
-        assert_eq!(need.descriptors(), 30_272);
-        assert_eq!((need.max_connections(30_272), need.max_connections(u64::MAX)), (15_000, 15_000));
-        assert_eq!((need.max_connections(1200), need.max_connections(256), need.max_connections(64)), (464, 1, 1));
+        assert_eq!(need.descriptors(), 30_400);
+        assert_eq!((need.max_connections(30_400), need.max_connections(u64::MAX)), (15_000, 15_000));
+        assert_eq!((need.max_connections(1200), need.max_connections(256), need.max_connections(64)), (400, 1, 1));
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(crate) use self::framing::{Framing, length};
 pub(crate) use self::head::{BadHead, ParsedRequest, ParsedResponse, StatusLine, read_request, read_response};
 pub(crate) use self::remaining_body::{Readable, RemainingBody, poll_head_bytes};
 pub(crate) use self::write::{ResponseContext, write_informational, write_request, write_response};
-pub(crate) use self::write_buffer::WriteBuffer;
+pub(crate) use self::write_buffer::{BodySink, WriteBuffer};
 
 /// The default limit of the fields of a message, and the limit of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;

@@ -11,6 +11,8 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use tokio::io::AsyncWrite;
 
+use crate::transport::{Relay, Transport, is_stand_in};
+
 /// The longest body part that is copied.
 const MAX_COPIED: usize = 2 * 1024;
 
@@ -25,17 +27,46 @@ pub(crate) struct WriteBuffer {
     written: usize,
     long: Bytes,
     end: &'static [u8],
+    /// The number of bytes in the pipe of the relay, which follow.
+    piped: usize,
+    /// Moves a body whose length is known. `None` if its bytes must be copied.
+    relay: Option<Relay>,
+}
+
+/// A stream that bodies are written to.
+pub(crate) trait BodySink: AsyncWrite + Unpin {
+    /// Writes bytes from the pipe of a relay. By default, the stream has no relays.
+    fn poll_write_piped(&mut self, _: &Relay, _: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(io::ErrorKind::Unsupported.into()))
+    }
 }
 
 impl WriteBuffer {
     /// Returns the number of bytes that are still to be written.
     pub(crate) fn len(&self) -> usize {
+        self.unpiped() + self.piped
+    }
+
+    fn unpiped(&self) -> usize {
         self.bytes.len() - self.written + self.long.len() + self.end.len()
+    }
+
+    /// Sets the relay of the next body, which must have a known length.
+    pub(crate) fn set_relay(&mut self, relay: Option<Relay>) {
+        self.relay = relay;
+    }
+
+    /// Polls the body that is written next.
+    pub(crate) fn poll_body<T>(&self, poll: impl FnOnce() -> T) -> T {
+        match &self.relay {
+            Some(relay) => relay.poll_body(poll),
+            None => poll(),
+        }
     }
 
     /// Returns `true` if another part can be pushed. A long part must be written first.
     pub(crate) fn can_push(&self) -> bool {
-        self.long.is_empty() && self.end.is_empty() && self.bytes.len() < MAX_KEPT
+        self.long.is_empty() && self.end.is_empty() && self.piped == 0 && self.bytes.len() < MAX_KEPT
     }
 
     /// Returns the buffer for a head.
@@ -50,7 +81,13 @@ impl WriteBuffer {
 
     /// Adds a body part. Requires [`can_push`](Self::can_push).
     pub(crate) fn push(&mut self, data: Bytes) {
-        if data.len() <= MAX_COPIED { self.bytes.extend_from_slice(&data) } else { self.long = data }
+        if is_stand_in(&data) {
+            self.piped = data.len();
+        } else if data.len() <= MAX_COPIED {
+            self.bytes.extend_from_slice(&data);
+        } else {
+            self.long = data;
+        }
     }
 
     /// Adds a chunk. Skips an empty one, which would end the body.
@@ -75,12 +112,8 @@ impl WriteBuffer {
     }
 
     /// Writes as much as possible. Returns `Ready` when all data is written and flushed.
-    pub(crate) fn poll_write(
-        &mut self,
-        stream: &mut (impl AsyncWrite + Unpin),
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.len() > 0 {
+    pub(crate) fn poll_write(&mut self, stream: &mut impl BodySink, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.unpiped() > 0 {
             let bytes = &self.bytes[self.written..];
             let written = if self.long.is_empty() && self.end.is_empty() {
                 ready!(Pin::new(&mut *stream).poll_write(cx, bytes))?
@@ -92,6 +125,14 @@ impl WriteBuffer {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.advance(written);
+        }
+        while self.piped > 0 {
+            let Some(relay) = &self.relay else { return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())) };
+            let written = ready!(stream.poll_write_piped(relay, cx))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.piped = self.piped.saturating_sub(written);
         }
         ready!(Pin::new(stream).poll_flush(cx))?;
         if self.bytes.capacity() > MAX_KEPT {
@@ -112,6 +153,18 @@ impl WriteBuffer {
         self.end = &self.end[count - long..];
     }
 }
+
+impl BodySink for Transport {
+    fn poll_write_piped(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        match self.relayable() {
+            Some(socket) => relay.poll_drain(socket, cx),
+            None => Poll::Ready(Err(io::ErrorKind::Unsupported.into())),
+        }
+    }
+}
+
+/// Memory, for benchmarks of the codec.
+impl BodySink for Vec<u8> {}
 
 #[cfg(test)]
 mod tests {
@@ -145,6 +198,8 @@ mod tests {
             Poll::Ready(Ok(()))
         }
     }
+
+    impl BodySink for Narrow {}
 
     #[test]
     fn pushed_parts_are_written_in_order() {

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
 use crate::facts::TlsPeer;
-use crate::http1::poll_head_bytes;
-use crate::transport::Transport;
+use crate::http1::{BodySink, poll_head_bytes};
+use crate::transport::{Relay, Transport};
 
 /// How long a client that is still sending may continue after its response. If the gateway closed at once, the
 /// client's bytes would cause a reset, which can overtake the response.
@@ -95,6 +96,11 @@ impl Socket {
             Transport::Tls(tls) => tls.peer(),
             Transport::Tcp(_) | Transport::Unix(_) => None,
         }
+    }
+
+    /// Returns the socket, if a [`Relay`] can move bodies from and to it.
+    pub(crate) fn relayable(&self) -> Option<&TcpStream> {
+        self.stream.relayable()
     }
 
     /// Returns `Ready` when there is something to read, or the connection is closed.
@@ -268,6 +274,13 @@ fn poll_read_at_most(
     let count = limited.filled().len();
     buffer.advance(count);
     polled
+}
+
+impl BodySink for MeteredSocket {
+    fn poll_write_piped(&mut self, relay: &Relay, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let polled = self.socket.stream.poll_write_piped(relay, cx);
+        self.record_write(polled)
+    }
 }
 
 impl AsyncWrite for MeteredSocket {

@@ -4,6 +4,7 @@
 //! ([`Transport::poll_readable`], [`Transport::has_nothing_to_read`]), and can signal an error to the peer
 //! ([`Transport::reset_on_drop`]).
 
+mod relay;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -20,6 +21,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
+pub(crate) use self::relay::{MAX_PIPES, Relay, disable_pipes, is_stand_in};
 pub(crate) use self::tls::Tls;
 
 /// A connection's byte stream.
@@ -62,6 +64,14 @@ impl Transport {
             Self::Tcp(stream) => is_read_closed(stream.ready(Interest::READABLE)),
             Self::Unix(stream) => is_read_closed(stream.ready(Interest::READABLE)),
             Self::Tls(stream) => is_read_closed(stream.tcp().ready(Interest::READABLE)),
+        }
+    }
+
+    /// Returns the socket of a plaintext TCP connection, whose bytes a [`Relay`] can move.
+    pub(crate) fn relayable(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Unix(_) | Self::Tls(_) => None,
         }
     }
 

@@ -15,6 +15,7 @@ use super::trace::Trace;
 use super::upload_progress::UploadProgress;
 use super::{AttemptError, MAX_INFORMATIONAL};
 use crate::sanitize::{self, FieldFilter, trailers};
+use crate::transport::Relay;
 
 /// The error of a body that ends early.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -32,6 +33,8 @@ pub struct RequestBody {
     informational_count: u8,
     /// Forwards informational responses to the client. `None` if the client uses HTTP/1.0.
     informational_sender: Option<InformationalSender>,
+    /// Moves the body if the upstream has a plaintext socket.
+    relay: Option<Relay>,
 }
 
 /// The body is longer than its limit (RFC 9110 section 15.5.14).
@@ -61,12 +64,24 @@ impl RequestBody {
             field_filter: None,
             informational_count: 0,
             informational_sender: None,
+            relay: None,
         }
     }
 
     /// Sets the sender of informational responses (1xx) to the client.
     pub(crate) fn with_informational_sender(self, sender: InformationalSender) -> Self {
         Self { informational_sender: Some(sender), ..self }
+    }
+
+    /// Sets the relay that can move the body from the client's connection.
+    pub(crate) fn with_relay(self, relay: Option<Relay>) -> Self {
+        Self { relay, ..self }
+    }
+
+    /// Returns the relay that can move the body to its upstream connection. A body that is kept for another attempt
+    /// must not have one, because the bytes are in memory only without a relay.
+    pub(super) fn relay(&self) -> Option<&Relay> {
+        self.relay.as_ref()
     }
 
     /// Handles an informational response of the upstream: forwards it to the client, and releases the body after 100.

@@ -20,7 +20,7 @@ use crate::http1::{
 };
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
-use crate::transport::Transport;
+use crate::transport::{Relay, Transport};
 
 /// Less than the shortest keep-alive timeout of common servers (Node.js: 5 s). So the gateway closes idle connections
 /// first, and no request is sent on a connection that the upstream is closing.
@@ -140,6 +140,21 @@ impl Connection {
         let (mut remaining, mut unread) = (RemainingBody::new(Framing::Chunked), self.unread.clone());
         while let Piece::Data(_) = remaining.take(&mut unread).map_err(invalid)? {}
         Ok(())
+    }
+
+    /// Returns `true` if a [`Relay`] can move bodies from and to this connection.
+    pub(super) fn is_relayable(&self) -> bool {
+        self.stream.relayable().is_some()
+    }
+
+    /// Moves more of a body into the pipe of the relay. See [`RemainingBody::poll_relay`].
+    pub(super) fn poll_relay(
+        &self,
+        remaining: &mut RemainingBody,
+        relay: Option<&Relay>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Option<Bytes>>> {
+        remaining.poll_relay(relay, self.stream.relayable(), cx)
     }
 
     /// Returns the bytes that were read and not consumed.

@@ -12,6 +12,7 @@ use super::pool::Lease;
 use super::upload::Upload;
 use crate::http1::{Framing, Piece, RemainingBody};
 use crate::metrics::BrokenResponse;
+use crate::transport::Relay;
 
 /// The body of a response whose head was read, with its connection.
 #[derive(Debug)]
@@ -25,17 +26,23 @@ pub(crate) struct Download {
     upload: Option<Box<(Upload, RequestBody)>>,
     /// Since when the gateway waits for the upstream: it sends none of the response and takes none of the request.
     silent_since: Option<Instant>,
+    /// Moves the body if its writer has a plaintext socket.
+    relay: Option<Relay>,
 }
 
 impl Download {
     pub(super) fn new(
-        lease: Lease,
+        mut lease: Lease,
         framing: Framing,
         can_reuse: bool,
         upload: Option<Box<(Upload, RequestBody)>>,
     ) -> Self {
         let remaining = RemainingBody::new(framing);
-        let mut download = Self { lease: Some(lease), remaining, can_reuse, upload, silent_since: None };
+        let relay = match framing {
+            Framing::Length(length) if lease.connection().is_relayable() => Relay::new(length),
+            _ => None,
+        };
+        let mut download = Self { lease: Some(lease), remaining, can_reuse, upload, silent_since: None, relay };
         download.finish_if_read();
         download
     }
@@ -52,6 +59,11 @@ impl Download {
         self.remaining = RemainingBody::Length(0);
         self.finish_if_read();
         Some(body)
+    }
+
+    /// Returns the relay that can move the body.
+    pub(super) fn relay(&self) -> Option<&Relay> {
+        self.relay.as_ref()
     }
 
     pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
@@ -125,6 +137,10 @@ impl Download {
                     return Poll::Ready(Ok(trailers.map(Frame::trailers)));
                 }
                 Piece::NeedInput => {}
+            }
+            if let Some(data) = ready!(connection.poll_relay(&mut self.remaining, self.relay.as_ref(), cx))? {
+                self.finish_if_read();
+                return Poll::Ready(Ok(Some(Frame::data(data))));
             }
             if !ready!(connection.poll_more(&self.remaining, cx))? {
                 if !matches!(self.remaining, RemainingBody::UntilClose) {

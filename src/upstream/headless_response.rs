@@ -28,6 +28,9 @@ impl HeadlessResponse {
     pub(crate) fn into_response(self, request: &mut Request<RequestBody>) -> Response<ResponseBody> {
         let (fields, mut extensions) = (take(request.headers_mut()), take(request.extensions_mut()));
         extensions.clear();
+        if let Some(relay) = self.body.relay() {
+            extensions.insert(relay.clone());
+        }
         self.line.into_response(fields, extensions, self.body)
     }
 }

@@ -15,6 +15,7 @@ use super::http2;
 use super::tunnel::Tunnel;
 use crate::sanitize::{self, trailers};
 use crate::timer::Timer;
+use crate::transport::Relay;
 
 /// The body of a response, from an upstream or from the gateway itself. If it is dropped before its end, it closes the
 /// upstream connection or resets the stream.
@@ -68,6 +69,14 @@ impl ResponseBody {
     /// Creates a body that echoes the client's body.
     pub(crate) fn echo(body: RequestBody) -> Self {
         Self(Source::Echo(Box::new(body)))
+    }
+
+    /// Returns the relay that can move the body from its upstream connection to the client's.
+    pub(super) fn relay(&self) -> Option<&Relay> {
+        match &self.0 {
+            Source::Http1(download) => download.relay(),
+            _ => None,
+        }
     }
 
     /// Sets a deadline. At the deadline, the body ends with these trailers; without trailers, it breaks off.

@@ -37,6 +37,8 @@ impl Upload {
     pub(super) fn start(connection: &mut Connection, request: &Request<RequestBody>) -> Result<Self, UpstreamError> {
         let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
+        let relay = request.body().relay().filter(|_| framing != Framing::Chunked && connection.is_relayable());
+        connection.outgoing.set_relay(relay.cloned());
         http1::write_request(connection.outgoing.bytes(), request);
         Ok(Self { framing, has_taken: false, is_complete: framing == Framing::Length(0) })
     }
@@ -57,6 +59,7 @@ impl Upload {
             // Written even if the client has sent no more.
             ready!(connection.poll_write(cx)).map_err(|_| UploadError::Upstream)?;
             if self.is_complete {
+                connection.outgoing.set_relay(None); // an idle connection keeps no pipe
                 return Poll::Ready(Ok(()));
             }
             if waits_for_client {
@@ -74,7 +77,7 @@ impl Upload {
     ) -> Poll<Result<(), UploadError>> {
         let outgoing = &mut connection.outgoing;
         while !self.is_complete && outgoing.can_push() {
-            let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+            let frame = match ready!(outgoing.poll_body(|| Pin::new(&mut *body).poll_frame(cx))) {
                 Some(frame) => frame.map_err(|error| UploadError::from_body_error(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),
             };

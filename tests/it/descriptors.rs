@@ -67,8 +67,8 @@ async fn few_descriptors_lower_the_connection_limit() {
 #[test]
 fn slightly_low_descriptor_limit_is_no_warning() {
     let file = RuleFile::new("enough-descriptors", &format!("max_connections: 1000\n{RULES}"));
-    let (_program, log, ..) = Program::run_with_descriptors(2100, &file);
-    assert!(log.contains(" INFO ") && log.contains("limit=2100"), "{log}");
+    let (_program, log, ..) = Program::run_with_descriptors(2228, &file);
+    assert!(log.contains(" INFO ") && log.contains("limit=2228"), "{log}");
     assert!(log.contains("max_connections=1000 served=9"), "{log}");
 }
 

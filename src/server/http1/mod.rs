@@ -31,6 +31,7 @@ use crate::http1::{BadHead, Framing, ParsedRequest, RemainingBody, WriteBuffer, 
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::timer::Timer;
+use crate::transport::Relay;
 use crate::upgrade::Offer;
 use crate::upstream::{InformationalSender, RequestBody};
 
@@ -160,7 +161,8 @@ impl<S: HttpService> Http1<S> {
     fn begin_request(&mut self, parsed: ParsedRequest) {
         let ParsedRequest { request, framing_fields, keeps_open, accepts_trailers, expects_continue, offer, .. } =
             parsed;
-        let remaining = RemainingBody::new(Framing::of_request(framing_fields));
+        let framing = Framing::of_request(framing_fields);
+        let remaining = RemainingBody::new(framing);
         let in_flight = self.activity.begin_request(!remaining.is_end());
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
         let keeps_open = keeps_open && self.can_serve_more();
@@ -184,7 +186,7 @@ impl<S: HttpService> Http1<S> {
         let offer = offer.filter(|_| !has_body && !head_only);
         // Without a body, the reader carries the client's bytes after the upgrade.
         let has_body_reader = has_body || offer.is_some();
-        let body = if has_body_reader { RequestBody::new(ClientBody::new(&self.reader)) } else { RequestBody::none() };
+        let body = if has_body_reader { self.request_body(framing) } else { RequestBody::none() };
         let body =
             if accepts_informational { body.with_informational_sender(self.informational_sender()) } else { body };
         let mut request = request.map(|()| body);
@@ -198,6 +200,15 @@ impl<S: HttpService> Http1<S> {
         }
         self.handling.set(Some(self.service.call(request)));
         self.stage = Stage::Handling(exchange);
+    }
+
+    /// Returns the body of the current request.
+    fn request_body(&self, framing: Framing) -> RequestBody {
+        let relay = match framing {
+            Framing::Length(length) if self.reader.lock().stream.socket().relayable().is_some() => Relay::new(length),
+            _ => None,
+        };
+        RequestBody::new(ClientBody::new(&self.reader, relay.clone())).with_relay(relay)
     }
 
     /// Returns a sender of informational responses. It does not count as a reader of the body.
@@ -273,7 +284,9 @@ impl<S: HttpService> Http1<S> {
         let is_timeout = response.status() == StatusCode::REQUEST_TIMEOUT;
         exchange.keeps_open &=
             !self.is_last && !self.is_finishing && !is_timeout && self.reader.lock().can_reuse(has_body_reader);
-        let (writer, fields, extensions) = ResponseWriter::write_head(&exchange, response, &mut self.outgoing);
+        let is_relayable = self.reader.lock().stream.socket().relayable().is_some();
+        let (writer, fields, extensions) =
+            ResponseWriter::write_head(&exchange, response, &mut self.outgoing, is_relayable);
         if writer.is_upgraded() {
             self.reader.lock().set_upgraded();
         }

@@ -14,6 +14,7 @@ use tokio::io::AsyncWrite;
 use crate::http1::{Piece, Readable, RemainingBody, WriteBuffer, write_informational};
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
+use crate::transport::Relay;
 use crate::upstream::InformationalSink;
 
 /// The response to `Expect: 100-continue`.
@@ -53,6 +54,8 @@ pub(super) struct RequestReader {
 pub(super) struct ClientBody {
     reader: Arc<Mutex<RequestReader>>,
     request: u32,
+    /// Moves the body if the upstream has a plaintext socket.
+    relay: Option<Relay>,
 }
 
 impl RequestReader {
@@ -170,12 +173,12 @@ impl RequestReader {
         self.is_broken.then_some(local_response)
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    fn poll_frame(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
         if self.is_timed_out {
             self.is_broken = true;
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
-        let polled = self.poll_piece(cx);
+        let polled = self.poll_piece(relay, cx);
         if polled.is_pending() && self.informational.is_none() && !matches!(self.remaining, RemainingBody::UntilClose) {
             self.stream.activity().begin_upload_wait();
             if !self.body_waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -186,7 +189,7 @@ impl RequestReader {
         polled
     }
 
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    fn poll_piece(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
         ready!(self.poll_send_continue(cx))?;
         loop {
             let piece = self.remaining.take(&mut self.unread);
@@ -203,6 +206,11 @@ impl RequestReader {
             }
             // The client may wait for more of the response before it sends more of the request.
             _ = Pin::new(&mut self.stream).poll_flush(cx)?;
+            if let Some(data) = ready!(self.remaining.poll_relay(relay, self.stream.socket().relayable(), cx))? {
+                self.stream.activity().record_read(data.len());
+                self.record_body_end();
+                return Poll::Ready(Ok(Some(Frame::data(data))));
+            }
             if !ready!(self.remaining.poll_more(&mut self.stream, &mut self.unread, cx))? {
                 let is_end = matches!(self.remaining, RemainingBody::UntilClose);
                 return Poll::Ready(if is_end { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) });
@@ -219,8 +227,8 @@ impl RequestReader {
 
 impl ClientBody {
     /// Creates the body of the current request.
-    pub(super) fn new(reader: &Arc<Mutex<RequestReader>>) -> Self {
-        Self { reader: Arc::clone(reader), request: reader.lock().request }
+    pub(super) fn new(reader: &Arc<Mutex<RequestReader>>, relay: Option<Relay>) -> Self {
+        Self { reader: Arc::clone(reader), request: reader.lock().request, relay }
     }
 }
 
@@ -253,7 +261,7 @@ impl Body for ClientBody {
         if reader.request != self.request {
             return Poll::Ready(Some(Err(io::ErrorKind::BrokenPipe.into())));
         }
-        reader.poll_frame(cx).map(Result::transpose)
+        reader.poll_frame(self.relay.as_ref(), cx).map(Result::transpose)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -49,6 +49,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         exchange: &Exchange,
         response: Response<ResponseSource<B>>,
         outgoing: &mut WriteBuffer,
+        is_relayable: bool,
     ) -> (Self, HeaderMap, Extensions) {
         let context = ResponseContext {
             version: exchange.version,
@@ -57,6 +58,8 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
             keeps_open: exchange.keeps_open,
         };
         let framing = write_response(outgoing.bytes(), &response, context);
+        let has_relay = is_relayable && matches!(framing, Framing::Length(1..));
+        outgoing.set_relay(if has_relay { response.extensions().get().cloned() } else { None });
         let upstream_half = (response.status() == StatusCode::SWITCHING_PROTOCOLS).then_some(UpstreamHalf::Open);
         let (mut head, body) = response.into_parts();
         head.headers.clear();
@@ -109,7 +112,10 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
             }
             drop(reader);
             match (self.is_complete, needs_body) {
-                (true, _) => return Poll::Ready(Ok(())),
+                (true, _) => {
+                    outgoing.set_relay(None); // an idle connection keeps no pipe
+                    return Poll::Ready(Ok(()));
+                }
                 (false, true) => return Poll::Pending,
                 (false, false) => {}
             }
@@ -124,8 +130,9 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
         while !self.is_complete && outgoing.can_push() {
-            let frame =
-                ready!(self.body.poll_frame(cx)).transpose().map_err(|()| io::Error::other("response body failed"))?;
+            let frame = ready!(outgoing.poll_body(|| self.body.poll_frame(cx)))
+                .transpose()
+                .map_err(|()| io::Error::other("response body failed"))?;
             match (self.framing, frame.map(Frame::into_data)) {
                 (Framing::Length(_), Some(Ok(data))) => {
                     self.remaining = self.remaining.checked_sub(data.len() as u64).ok_or(io::ErrorKind::InvalidData)?;

@@ -31,6 +31,7 @@ mod http2_origin;
 mod informational;
 mod odd_responses;
 mod queue;
+mod relays;
 mod repeats;
 mod smuggling;
 mod tls_origin;
