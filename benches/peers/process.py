@@ -39,14 +39,14 @@ class Process:
                 start_new_session=True,
             )
 
-    def wait_for(self, port: int) -> None:
-        """Waits until a program listens on `port` of the loopback interface."""
+    def wait_for(self, port: int, address: str = "127.0.0.1") -> None:
+        """Waits until a program listens on `port` of an address of the loopback interface."""
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             if self.popen.poll() is not None:
                 raise MeasurementError(f"{self.name} exited with {self.popen.returncode}: {self.last_output()}")
             try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
+                socket.create_connection((address, port), 1).close()
                 return
             except OSError:
                 time.sleep(0.02)

@@ -46,7 +46,7 @@ class Stage:
         return [self.tools.nginx, "-e", "stderr", "-p", self.folder, "-c", config]
 
     def config(self, template: str, **values: object) -> Path:
-        """Writes a file of `config/` with its `@NAMES@` replaced, and returns its path."""
+        """Writes a file of `config/`, or of another folder, with its `@NAMES@` replaced, and returns its path."""
         values.setdefault("UPSTREAM", self.upstream)
         values.update(FOLDER=self.folder, CONFIG=CONFIG)
         text = (CONFIG / template).read_text()
@@ -55,7 +55,7 @@ class Stage:
         if left := re.findall(r"@[A-Z_]+@", text):
             raise MeasurementError(f"{template}: no value for {', '.join(left)}")
         self.configs += 1
-        path = self.folder / f"{self.configs}-{template}"
+        path = self.folder / f"{self.configs}-{Path(template).name}"
         path.write_text(text)
         return path
 
