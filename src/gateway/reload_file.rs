@@ -1,6 +1,5 @@
 //! Reloads the rule file of a gateway: when the file changes, on a signal, and on request of an operator.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
