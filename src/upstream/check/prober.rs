@@ -13,12 +13,12 @@ use super::outcome::Change;
 use super::request;
 use crate::metrics::UpstreamMetrics;
 use crate::random::random;
+use crate::upstream::Upstreams;
 use crate::upstream::dialer::Dialer;
 use crate::upstream::endpoint::Endpoint;
-use crate::upstream::entry::{Backend, Entry};
+use crate::upstream::entry::Backend;
 use crate::upstream::settings::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 use crate::upstream::target::TargetState;
-use crate::upstream::{Upstream, Upstreams};
 
 /// The time between two comparisons of the probers with the targets, whose addresses may change.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
