@@ -73,7 +73,7 @@ impl Address {
             let host = authority.host();
             match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
                 Ok(ip) => Self::Ip(SocketAddr::new(ip, port)),
-                Err(_) => Self::Name(resolver.name(DnsName::Host(host.to_ascii_lowercase().into(), port), metrics)),
+                Err(_) => Self::Name(resolver.name(&DnsName::Host(host.to_ascii_lowercase().into(), port), metrics)),
             }
         };
         match target {
@@ -81,7 +81,7 @@ impl Address {
             Target::Https(authority) => Some(of_authority(authority, 443)),
             Target::Service(Service { name, .. }) => {
                 let name = DnsName::Service(name.host().to_ascii_lowercase().into());
-                Some(Self::Name(resolver.name(name, metrics)))
+                Some(Self::Name(resolver.name(&name, metrics)))
             }
             Target::Unix(path) => Some(Self::Unix(path.clone())),
             Target::Echo => None,

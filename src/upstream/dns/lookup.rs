@@ -7,10 +7,11 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::{join, try_join_all};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup::Lookup as DnsLookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::{Query, ResponseCode};
@@ -18,7 +19,7 @@ use hickory_resolver::proto::rr::rdata::SRV;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Hosts, MAX_TTL, TokioResolver, system_conf};
 use parking_lot::Mutex;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::DnsName;
 use super::state::{Answer, Host, LookupError};
@@ -146,7 +147,7 @@ impl Client {
     async fn addresses(&self, host: &Name) -> Found<IpAddr> {
         let in_file = |kind| self.hosts.lookup_static_host(&Query::query(host.clone(), kind));
         let in_file = [in_file(RecordType::AAAA), in_file(RecordType::A)];
-        let listed: Vec<_> = in_file.iter().flatten().flat_map(|lookup| lookup.answers()).collect();
+        let listed: Vec<_> = in_file.iter().flatten().flat_map(DnsLookup::answers).collect();
         if !listed.is_empty() {
             let addresses = listed.iter().filter_map(|record| record.data.ip_addr()).collect();
             return Ok((addresses, Duration::from_secs(MAX_TTL.into())));
@@ -206,7 +207,7 @@ impl Client {
     async fn records(&self, name: &Name, kind: RecordType) -> Found<RData> {
         let resolver = self.resolver.as_ref().map_err(|error| LookupError::Failed(error.clone()))?;
         let lookup = resolver.lookup(name.clone(), kind).await.map_err(|error| lookup_error(&error))?;
-        let ttl = lookup.valid_until().saturating_duration_since(Instant::now());
+        let ttl = lookup.valid_until().saturating_duration_since(Instant::now().into_std());
         let records: Vec<_> = lookup.answers().iter().filter(|record| record.record_type() == kind).collect();
         match records.is_empty() {
             true => Err(LookupError::Absent),

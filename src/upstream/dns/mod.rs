@@ -59,8 +59,10 @@ struct Users {
 struct User {
     /// The owner of the user. The user ends with it.
     owner: Weak<dyn Any + Send + Sync>,
-    set_addresses: Box<dyn Fn(&[ResolvedAddress]) + Send + Sync>,
+    set_addresses: Box<SetAddresses>,
 }
+
+type SetAddresses = dyn Fn(&[ResolvedAddress]) + Send + Sync;
 
 // === impl DnsName ===
 

@@ -48,9 +48,9 @@ impl Resolver {
     }
 
     /// Returns a name, which is resolved until the last handle is dropped. A name in use keeps its addresses.
-    pub(crate) fn name(&self, name: DnsName, metrics: &Metrics) -> Arc<ResolvedName> {
+    pub(crate) fn name(&self, name: &DnsName, metrics: &Metrics) -> Arc<ResolvedName> {
         let mut names = self.names.lock();
-        if let Some(known) = names.get(&name).and_then(Weak::upgrade) {
+        if let Some(known) = names.get(name).and_then(Weak::upgrade) {
             return known;
         }
         names.retain(|_, name| name.strong_count() > 0);
