@@ -1,7 +1,7 @@
 // Changes: overrides and resets, each with a confirmation and, over TCP, with the token of the operator.
 
-import { api, model } from './data.js';
-import { ago, each, h, section, table, text } from './draw.js';
+import { api, clientName, isHash, model, readRejected } from './data.js';
+import { ago, each, h, section, sentence, table, text } from './draw.js';
 import { load } from './overview.js';
 
 // The token is kept for this tab only, and only after the operator has typed it.
@@ -50,13 +50,13 @@ function confirmChange({ title, effect, button, asksReason, send, done }) {
   dialog.showModal();
 }
 
-/** Resets what a path of the API names. */
-export function reset({ path, what }) {
+/** Resets what a path of the API names. Calls `done` after it. */
+export function reset({ path, what, done = () => {} }) {
   confirmChange({
-    title: 'Reset permits', effect: `${what}: permits in use become available again, on all gateways.`.replace(/^./, (first) => first.toUpperCase()),
+    title: 'Reset permits', effect: sentence(`${what}: permits in use become available again, on all gateways.`),
     button: 'Reset', asksReason: true,
     send: ({ token, reason }) => api(`${path}${path.includes('?') ? '&' : '?'}reason=${encodeURIComponent(reason)}`, { method: 'DELETE', token }),
-    done: (answer) => announce(`Reset: ${answer?.buckets ?? 0} buckets existed.`),
+    done: (answer) => { announce(`Reset: ${answer?.buckets ?? 0} buckets existed.`); done(); },
   });
 }
 
@@ -77,7 +77,7 @@ export const VALUES_HINT = 'A limit whose client is a list needs one value a lin
 /** The form for an override, optionally of a known client. */
 export function overrideForm({ scope = '', client = '', done = () => {} } = {}) {
   const option = ([value, words]) => h('option', { value }, words);
-  const kind = !client ? 'address' : /^[0-9a-f]{32}$/.test(client) ? 'hash' : 'address';
+  const kind = isHash(client) ? 'hash' : 'address';
   const action = h('select', { name: 'action' }, [['exempt', 'exempt: limits do not count it'], ['ban', 'ban: respond with 403'], ['adjust', 'adjust: use another rate']].map(option));
   const target = h('select', { name: 'target' }, [['address', 'address or network'], ['client', 'value'], ['hash', 'hash']].map(option));
   const value = h('textarea', { name: 'value', rows: '2', required: true, autocomplete: 'off', spellcheck: 'false' }, client);
@@ -96,7 +96,7 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
   const submit = (event) => {
     event.preventDefault();
     const values = target.value === 'client' ? lines(value.value) : [value.value.trim()];
-    const name = values.join(', ');
+    const name = values.map(clientName).join(', ');
     const body = {
       action: action.value, scope: where.value.trim() || null, for: duration.value, reason: reason.value,
       target: { [target.value]: target.value === 'client' ? values : values[0] },
@@ -104,7 +104,7 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
     };
     if (action.value === 'adjust') body.multiply = Number(multiply.value);
     confirmChange({
-      title: `${action.value[0].toUpperCase()}${action.value.slice(1)} ${name}`,
+      title: sentence(`${action.value} ${name}`),
       effect: `For ${duration.selectedOptions[0].textContent}, in ${where.value || 'all routes'}, on all gateways.`,
       button: 'Create the override', asksReason: false,
       send: ({ token }) => api('overrides', { method: 'POST', token, body }),
@@ -121,6 +121,8 @@ export function overrideForm({ scope = '', client = '', done = () => {} } = {}) 
 }
 
 export function overridesPage() {
+  // Overrides and the audit list have only hashes. The list of rejected clients has their values, with `show_clients`.
+  load(10000, () => readRejected('rejected?minutes=15').catch(() => { /* the lists show hashes */ }));
   return [h('h1', {}, 'Overrides and audit'), section('Overrides in force', ...overrides()), section('Changes of operators', audit())];
 }
 
@@ -141,8 +143,8 @@ function overrides() {
     { head: 'Action', cell: text(change) },
     { head: 'Scope', cell: text((row) => row.scope ?? 'all routes') },
     { head: 'Ends', kind: 'number', cell: text((row) => ago(row.until)) },
-    { head: 'Reason', kind: 'wide', cell: text((row) => row.reason) },
-    { head: 'By', kind: 'wide', cell: text((row) => row.by) },
+    { head: 'Reason', cell: text((row) => row.reason) },
+    { head: 'By', cell: text((row) => row.by) },
   ];
   if (canChange()) columns.push({ head: 'Change', cell: removeCell });
   return [
@@ -154,7 +156,7 @@ function overrides() {
 
 /** Returns the text of a target, such as `{ address: ... }`. */
 function target(value) {
-  return value && typeof value === 'object' ? Object.values(value).flat().join(', ') : String(value ?? '–');
+  return value && typeof value === 'object' ? Object.values(value).flat().map(clientName).join(', ') : String(value ?? '–');
 }
 
 function removeCell() {
@@ -184,9 +186,9 @@ function audit() {
       { head: 'Time', isHead: true, cell: text((row) => ago(row.time)) },
       { head: 'Operator', cell: text((row) => row.operator) },
       { head: 'Action', cell: text((row) => row.action) },
-      { head: 'Target', cell: text((row) => [row.target, row.client].filter(Boolean).join(', ')) },
-      { head: 'Reason', kind: 'wide', cell: text((row) => row.reason ?? '–') },
-      { head: 'Outcome', kind: 'wide', cell: text((row) => row.outcome) },
+      { head: 'Target', cell: text((row) => [row.target, row.client].filter(Boolean).map(clientName).join(', ')) },
+      { head: 'Reason', cell: text((row) => row.reason ?? '–') },
+      { head: 'Outcome', cell: text((row) => row.outcome) },
     ],
     rows: () => found.map((row, index) => ({ ...row, key: `${row.time} ${found.length - index}` })),
     empty: () => problem,

@@ -6,7 +6,7 @@ export const SECONDS = 900;
 /** The state, as the last event described it. Series have `total` and `recent`, a list of `SECONDS` values for each counter. */
 export const model = {
   status: 'connecting', ready: false, time: 0, skew: 0, gateway: {}, config: { errors: [], error_count: 0 }, connections: {}, store: {},
-  total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [],
+  total: null, routes: new Map(), limits: new Map(), upstreams: new Map(), rules: [], hasRules: false,
 };
 
 const listeners = new Set();
@@ -152,14 +152,45 @@ async function loadRules() {
   const rules = await api('limits').catch(() => null);
   isReadingRules = false;
   if (!rules) return;
-  [model.rules, rulesOf] = [rules, applied];
+  [model.rules, model.hasRules, rulesOf] = [rules, true, applied];
   notify();
+}
+
+// === Names of clients ===
+
+// The values behind the hashes of clients, if the gateway shows them or the operator has written them. At most MAX_VALUES.
+const MAX_VALUES = 1000;
+const valuesByHash = new Map();
+
+export const isHash = (client) => /^[0-9a-f]{32}$/.test(client ?? '');
+
+/** Keeps the value behind the hash of a client. */
+export function learnValue(client, value) {
+  if (!isHash(client) || !value) return;
+  if (valuesByHash.size >= MAX_VALUES) valuesByHash.clear();
+  valuesByHash.set(client, value.length > 40 ? `${value.slice(0, 40)}…` : value);
+}
+
+/** Returns the value of a client with the start of its hash; only the address or the hash if the page does not know the value. */
+export function clientName(client) {
+  const value = valuesByHash.get(client);
+  return value ? `${value} (${client.slice(0, 8)}…)` : client;
+}
+
+/** Reads a list of rejected clients, and keeps their values. */
+export async function readRejected(path) {
+  const found = await api(path);
+  found.forEach(({ client, value }) => learnValue(client, value));
+  return found;
 }
 
 // === Figures ===
 
+/** The seconds of the mean that the page shows as the current rate. */
+export const RECENT = 5;
+
 /** Returns the mean of the last seconds of a counter. */
-export function perSecond(series, index, seconds = 5) {
+export function perSecond(series, index, seconds = RECENT) {
   return series ? sum(series, index, seconds) / seconds : 0;
 }
 

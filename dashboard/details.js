@@ -1,9 +1,9 @@
 // The pages of a limit, of a route and of the store.
 
-import { api, combined, limitKey, model, perSecond, sum } from './data.js';
+import { api, clientName, isHash, learnValue, limitKey, model, perSecond, sum } from './data.js';
 import {
-  ago, chart, count, each, facts, h, interval, live, milliseconds, nameOf, path, percent, place, rate, section, setText,
-  table, text,
+  ago, chart, count, each, facts, h, interval, milliseconds, nameOf, path, percent, place, rate, refresh, section,
+  setText, table, text, until,
 } from './draw.js';
 import { VALUES_HINT, canChange, lines, overrideForm, reset } from './changes.js';
 import { limits, load, rejected, storeFacts } from './overview.js';
@@ -41,7 +41,7 @@ export function limitPage(route, limit, query) {
       ],
     }),
     section('Outcomes', outcomes(['allowed', 'limited', 'shadow_limited', 'store_failed'], series)),
-    section('Clients rejected most', rejected(`${address}/rejected?minutes=5`)),
+    section('Clients rejected most in the last 5 minutes', rejected(`${address}/rejected?minutes=5`)),
     section('One client', lookup(route, limit, rule, address, query)),
     section('Settings in force', settings((config) => config.routes.find((other) => other.name === route)?.limits.find((other) => other.name === limit))),
     canChange() && section('Reset all clients',
@@ -65,7 +65,7 @@ function outcomes(names, series) {
       { head: 'Outcome', isHead: true, cell: text((row) => row.key) },
       { head: 'Per second', kind: 'number', cell: text(({ index }) => rate(perSecond(series(), index))) },
       { head: 'Last minute', kind: 'number', cell: text(({ index }) => count(sum(series(), index, 60))) },
-      { head: '15 minutes', kind: 'number wide', cell: text(({ index }) => count(sum(series(), index))) },
+      { head: '15 minutes', kind: 'number', cell: text(({ index }) => count(sum(series(), index))) },
       { head: 'In all', kind: 'number', cell: text(({ index }) => count(series()?.total[index])) },
     ],
     rows: () => names.map((key, index) => ({ key, index })),
@@ -73,49 +73,79 @@ function outcomes(names, series) {
   });
 }
 
-/** The form that shows the permits of one client. */
+/** The form that shows the permits of one client. The figures follow the store while the page is shown. */
 function lookup(route, limit, rule, address, query) {
-  const result = h('div', { class: 'result', 'aria-live': 'polite' });
   const by = h('select', { name: 'by' }, h('option', { value: 'value' }, 'value'), h('option', { value: 'address' }, 'address'), h('option', { value: 'hash' }, 'hash'));
   const input = h('textarea', { name: 'client', rows: '2', autocomplete: 'off', spellcheck: 'false' });
+  const problem = h('p', { class: 'error', role: 'alert' });
+  const actions = h('div');
   const isOverall = () => rule()?.mode === 'OVERALL';
+  let asked = null; // the parameters of the client that is shown
+  let client = null;
+  const state = clientState(() => client);
+  const read = async () => {
+    const parts = asked;
+    if (parts == null) return;
+    let [found, words] = [client, ''];
+    try {
+      found = await api(`${address}/client?${parts}`);
+    } catch (error) {
+      words = error.message;
+    }
+    if (parts !== asked) return; // the operator has asked for another client
+    client = found;
+    setText(problem, words);
+    result.classList.toggle('hidden', !client);
+    refresh();
+  };
   const ask = async () => {
     const values = by.value === 'value' ? lines(input.value) : [input.value.trim()];
-    const parts = isOverall() ? '' : values.map((value) => `${by.value}=${encodeURIComponent(value)}`).join('&');
-    try {
-      const client = await api(`${address}/client?${parts}`);
-      result.replaceChildren(...clientState(client, { route, limit, address, parts }));
-    } catch (error) {
-      result.replaceChildren(h('p', { class: 'error' }, error.message));
-    }
+    [asked, client] = [isOverall() ? '' : values.map((value) => `${by.value}=${encodeURIComponent(value)}`).join('&'), null];
+    const parts = asked;
+    actions.replaceChildren();
+    await read();
+    if (parts !== asked || !client) return;
+    if (by.value === 'value' && !isOverall()) learnValue(client.client, values.join(', '));
+    refresh();
+    actions.replaceChildren(...clientActions(client.client, { route, limit, address, parts, done: read }));
   };
+  const result = h('div', { class: 'result hidden' }, state, actions);
+  load(3000, read);
   const named = h('div', { class: 'fields' }, h('label', {}, 'Name the client by', by), h('label', { class: 'grow' }, 'Client', input));
   each(() => named.classList.toggle('hidden', isOverall()));
-  const client = query?.get?.('client');
-  if (client) {
-    by.value = /^[0-9a-f]{32}$/.test(client) ? 'hash' : 'address';
-    input.value = client.replace(/\/\d+$/, '');
+  const wanted = query?.get?.('client');
+  if (wanted) {
+    by.value = isHash(wanted) ? 'hash' : 'address';
+    input.value = wanted.replace(/\/\d+$/, '');
     queueMicrotask(ask);
   }
   const form = h('form', { onsubmit: (event) => { event.preventDefault(); ask(); } }, named, h('button', {}, 'Look up'));
-  return h('div', {}, h('p', { class: 'hint' }, 'Looking up a client charges nothing. A value is as the client sends it. ', VALUES_HINT), form, result);
+  return h('div', {}, h('p', { class: 'hint' }, 'Looking up a client charges nothing. A value is as the client sends it. ', VALUES_HINT), form, problem, result);
 }
 
-function clientState(client, { route, limit, address, parts }) {
-  const name = client.client ?? 'all requests';
-  const override = client.override;
+/** The facts about the client that `read` returns. */
+function clientState(read) {
+  const fact = (show) => () => { const client = read(); return client ? show(client) : '–'; };
+  const next = ({ next_permit_at: at, now }) => (!at ? 'never' : at <= now ? 'now' : until(at));
+  const override = ({ override }) => (override ? `${override.action}, ends ${until(override.until)}: ${override.reason ?? ''}` : 'none');
+  return facts([
+    ['Client', fact((client) => (client.client ? clientName(client.client) : 'all requests'))],
+    ['Remaining', fact((client) => count(client.remaining))],
+    ['Used', fact((client) => count(client.used))],
+    ['Next permit', fact(next)],
+    ['Bucket expires', fact((client) => (client.expires_at ? ago(client.expires_at) : 'unused'))],
+    ['Bucket', fact((client) => (client.overflow ? 'the shared overflow bucket' : 'its own'))],
+    ['Override', fact(override)],
+  ]);
+}
+
+/** The changes of one client. Calls `done` after each. */
+function clientActions(client, { route, limit, address, parts, done }) {
+  if (!canChange()) return [];
+  const what = () => `${client ? clientName(client) : 'all requests'} of ${route}/${limit}`;
   return [
-    facts([
-      ['Client', name],
-      ['Remaining', count(client.remaining)],
-      ['Used', count(client.used)],
-      ['Next permit', client.next_permit_at ? (client.next_permit_at <= client.now ? 'now' : ago(client.next_permit_at)) : 'never'],
-      ['Bucket expires', client.expires_at ? ago(client.expires_at) : 'unused'],
-      client.overflow && ['Bucket', 'the shared overflow bucket'],
-      override && ['Override', `${override.action ?? 'in force'}, ends ${ago(override.until)}: ${override.reason ?? ''}`],
-    ]),
-    canChange() && h('button', { type: 'button', onclick: () => reset({ path: `${address}/client?${parts}`, what: `${name} of ${route}/${limit}` }) }, 'Reset this client'),
-    canChange() && client.client && h('details', {}, h('summary', {}, 'Exempt, ban or adjust this client'), overrideForm({ scope: `${route}/${limit}`, client: client.client })),
+    h('button', { type: 'button', onclick: () => reset({ path: `${address}/client?${parts}`, what: what(), done }) }, 'Reset this client'),
+    client && h('details', {}, h('summary', {}, 'Exempt, ban or adjust this client'), overrideForm({ scope: `${route}/${limit}`, client, done })),
   ].filter(Boolean);
 }
 

@@ -1,7 +1,7 @@
 // Creates elements, and updates them in place: the focus and the selection of the reader stay. Data becomes text nodes,
 // never markup.
 
-import { SECONDS, model } from './data.js';
+import { RECENT, SECONDS, model } from './data.js';
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -87,10 +87,19 @@ export function ago(time) {
   return seconds < 0 ? `in ${text}` : `${text} ago`;
 }
 
+/** Returns how far a time of the gateway is in the future. */
+export function until(time) {
+  const words = ago(time);
+  return words.startsWith('in ') ? words : 'now';
+}
+
 /** Returns `file:line` of a place in the rule file. */
 export const place = (location) => (location ? `${location.file ?? 'rule file'}:${location.line}` : '–');
 
 export const nameOf = (route) => route || '(no route)';
+
+/** Returns a text with a capital at its start. */
+export const sentence = (words) => words.replace(/^./, (first) => first.toUpperCase());
 
 /** Returns a link to a page of the dashboard. */
 export const path = (...parts) => `#/${parts.map(encodeURIComponent).join('/')}`;
@@ -147,9 +156,11 @@ export function table({ caption, columns, rows, empty, max = Infinity }) {
 
   function create() {
     const cells = columns.map((column) => column.cell());
-    const items = cells.map(({ node }, index) => (columns[index].isHead
-      ? h('th', { scope: 'row', class: columns[index].kind }, node)
-      : h('td', { class: columns[index].kind }, node)));
+    // A narrow page shows each row as a block, with the heads of the columns as labels.
+    const items = cells.map(({ node }, index) => {
+      const { isHead, kind, head } = columns[index];
+      return isHead ? h('th', { scope: 'row', class: kind }, node) : h('td', { class: kind, 'data-label': head }, node);
+    });
     return { tr: h('tr', {}, items), update: (row) => cells.forEach((cell) => cell.update(row)) };
   }
 
@@ -203,6 +214,13 @@ function roundUp(value) {
   return [1, 2, 2.5, 5, 10].map((step) => step * size).find((step) => step >= value);
 }
 
+/** Returns the mean of the last seconds, as the tiles and tables show it. */
+function currentMean(values, counts) {
+  const total = (list) => list.slice(-RECENT).reduce((sum, value) => sum + value, 0);
+  if (!counts) return total(values) / RECENT;
+  return total(counts) ? total(values) / total(counts) : 0;
+}
+
 /** Returns the quotients of two lists of sums or means; 0 where nothing was counted. */
 const quotients = (sums, counts) => sums.map((sum, index) => (counts[index] ? sum / counts[index] : 0));
 
@@ -227,8 +245,8 @@ export function chart({ title, unit, lines, format = rate }) {
     const scale = highest > 0 ? roundUp(highest) : 1;
     all.forEach((bins, index) => {
       paths[index].setAttribute('d', curve(bins, scale, height));
-      const last = bins.length > 1 ? bins[bins.length - 2] : 0;
-      setText(legend[index].value, `now ${format(last)}, highest ${format(Math.max(...bins, 0))}`);
+      const now = currentMean(lines[index].values(), lines[index].per?.());
+      setText(legend[index].value, `now ${format(now)}, highest ${format(Math.max(now, ...bins))}`);
     });
     setText(top, `${format(scale)} ${unit}`);
     setText(middle, format(scale / 2));

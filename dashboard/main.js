@@ -1,7 +1,7 @@
 // Shows the page that the hash names, and the state of the connection.
 
 import { connect, model, onChange } from './data.js';
-import { beginView, each, h, refresh, setText } from './draw.js';
+import { beginView, h, refresh, sentence, setText } from './draw.js';
 import { overview } from './overview.js';
 import { limitPage, routePage, storePage } from './details.js';
 import { overridesPage } from './changes.js';
@@ -25,7 +25,9 @@ function show(isFirst) {
   const [page, ...names] = address.split('/').map(decoded);
   const [title, build] = Object.hasOwn(PAGES, page) ? PAGES[page] : ['Not found', () => [h('h1', {}, 'Not found'), h('p', {}, h('a', { href: '#/' }, 'Overview'))]];
   beginView();
-  main.replaceChildren(...build(...names, new URLSearchParams(query)));
+  // Before the first event, the pages would state that there are no requests, limits or upstreams.
+  const isLoading = !model.ready && build !== explainPage;
+  main.replaceChildren(...(isLoading ? [h('p', { class: 'empty' }, 'Loading')] : build(...names, new URLSearchParams(query))));
   document.title = `${names.length ? names.join('/') : title} · Tidegate`;
   for (const item of document.querySelectorAll('nav a')) {
     if (item.getAttribute('href') === `#/${page}`) item.setAttribute('aria-current', 'page');
@@ -76,7 +78,7 @@ function currentAlerts() {
   if (config.error_count) {
     found.push({ title: `The rule file was rejected with ${config.error_count} ${config.error_count === 1 ? 'error' : 'errors'}.`, text: 'The previous rules stay in force.', items: config.errors });
   }
-  if (store.outage) found.push({ title: 'The store is unreachable.', text: `${store.outage}. Limits follow their \`on_store_failure\`.` });
+  if (store.outage) found.push({ title: 'The store is unreachable.', text: `${sentence(store.outage)}. Limits follow their \`on_store_failure\`.` });
   if (model.truncated) found.push({ title: 'Not everything is shown.', text: 'Only the first 64 routes, 256 limits and 32 upstreams with traffic have a history.' });
   return found;
 }

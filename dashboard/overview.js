@@ -1,9 +1,9 @@
 // The overview: what the gateway serves, what it rejects and why, and the state of everything around it.
 
-import { api, combined, limitKey, model, perSecond, sum } from './data.js';
+import { RECENT, clientName, combined, limitKey, model, perSecond, readRejected, sum } from './data.js';
 import {
   ago, bar, chart, count, each, facts, h, interval, link, live, milliseconds, nameOf, path, percent, place, rate,
-  section, setText, sparkline, state, table, text,
+  section, sentence, setText, sparkline, state, table, text,
 } from './draw.js';
 
 const ALL = [0, 1, 2, 3, 4];
@@ -22,7 +22,7 @@ export function overview() {
     }),
     section('Routes', routes()),
     section('Limits closest to their rate', limits(() => true, 10)),
-    section('Clients rejected most', rejected('rejected?minutes=5')),
+    section('Clients rejected most in the last 5 minutes', rejected('rejected?minutes=5')),
     h('div', { class: 'columns' },
       section('Store', storeFacts(), h('p', {}, h('a', { href: '#/store' }, 'More about the store'))),
       section('Connections', facts([
@@ -44,7 +44,7 @@ function tiles() {
     tile('Rejected per second', () => rate(perSecond(model.total, 2)), () => `${count(model.total?.total[2])} in all`),
     tile('Server errors per second', () => rate(perSecond(model.total, 3)), () => `${count(model.total?.total[3])} in all`),
     tile('Client connections', () => count(model.connections.open), () => `${count(model.connections.refused)} refused`),
-    tile('Store', () => storeState()[1], () => latency(10)));
+    tile('Store', () => storeState()[1], () => (model.store.outage ? '' : latency())));
 }
 
 function emptyHint() {
@@ -63,10 +63,10 @@ function routes() {
       { head: 'Route', isHead: true, cell: link((row) => nameOf(row.series.name), (row) => path('route', row.series.name)) },
       { head: 'Requests/s', kind: 'number', cell: text((row) => rate(row.busy)) },
       { head: 'Rejected/s', kind: 'number', cell: figure(2) },
-      { head: '4xx/s', kind: 'number wide', cell: figure(1) },
+      { head: '4xx/s', kind: 'number', cell: figure(1) },
       { head: '5xx/s', kind: 'number', cell: figure(3) },
-      { head: 'Requests in all', kind: 'number wide', cell: text(({ series }) => count(series.total.reduce((a, b) => a + b, 0))) },
-      { head: '15 minutes', kind: 'drawn wide', cell: sparkline(({ series }) => [combined(series, ALL), series.recent[2]]) },
+      { head: 'Requests in all', kind: 'number', cell: text(({ series }) => count(series.total.reduce((a, b) => a + b, 0))) },
+      { head: '15 minutes', kind: 'drawn', cell: sparkline(({ series }) => [combined(series, ALL), series.recent[2]]) },
     ],
     rows: () => [...model.routes.values()]
       .map((series) => ({ key: series.name, series, busy: ALL.reduce((total, index) => total + perSecond(series, index), 0) }))
@@ -75,26 +75,36 @@ function routes() {
   });
 }
 
-/** A table of the limits that `isShown` selects. */
+/** A table of the limits that `isShown` selects: OVERALL limits by the used share, then PER_CLIENT limits by rejections. */
 export function limits(isShown, max) {
+  // During an outage, the gateway does not know how many permits are used.
+  const use = (row) => {
+    if (row.isPerClient) return 'per client';
+    if (model.store.outage) return 'unknown';
+    return row.used == null ? 'unused' : percent(row.used);
+  };
   const per = (row) => (row.rule.rate == null ? 'set in Redis' : `${count(row.rule.rate)} per ${interval(row.rule.interval_ms)}`);
   return table({
-    caption: 'Limits, fullest first', max,
+    caption: 'Limits: OVERALL by the used share, then PER_CLIENT by rejections', max,
     columns: [
       { head: 'Limit', isHead: true, cell: link((row) => row.key, (row) => path('limit', row.rule.route, row.rule.limit)) },
-      { head: 'Rate', cell: text((row) => (row.rule.mode === 'PER_CLIENT' ? `${per(row)} and client` : per(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
-      { head: 'Used', cell: bar((row) => row.used, (row) => (row.used == null ? (row.rule.mode === 'PER_CLIENT' ? 'per client' : 'unused') : percent(row.used))) },
-      { head: 'Allowed/s', kind: 'number wide', cell: text((row) => rate(perSecond(row.series, 0))) },
+      { head: 'Rate', cell: text((row) => (row.isPerClient ? `${per(row)} and client` : per(row)) + (row.rule.shadow ? ' (shadow)' : '')) },
+      { head: 'Used', cell: bar((row) => row.used, use) },
+      { head: 'Allowed/s', kind: 'number', cell: text((row) => rate(perSecond(row.series, 0))) },
       { head: 'Rejected/s', kind: 'number', cell: text((row) => rate(perSecond(row.series, row.rule.shadow ? 2 : 1))) },
-      { head: 'Rejected in a minute', kind: 'number wide', cell: text((row) => count(row.minute)) },
-      { head: '15 minutes', kind: 'drawn wide', cell: sparkline((row) => (row.series ? [combined(row.series, [0, 1, 2, 3]), combined(row.series, [1, 2])] : [[], []])) },
+      { head: 'Rejected in a minute', kind: 'number', cell: text((row) => count(row.minute)) },
+      { head: '15 minutes', kind: 'drawn', cell: sparkline((row) => (row.series ? [combined(row.series, [0, 1, 2, 3]), combined(row.series, [1, 2])] : [[], []])) },
     ],
     rows: () => model.rules.filter(isShown).map((rule) => {
       const key = limitKey(rule.route, rule.limit);
       const series = model.limits.get(key);
-      return { key, rule, series, used: series?.used ?? null, minute: sum(series, 1, 60) + sum(series, 2, 60) };
-    }).sort((a, b) => (b.used ?? 0) - (a.used ?? 0) || b.minute - a.minute || a.key.localeCompare(b.key)),
-    empty: 'The rule file has no limits. Add `limits` to a route.',
+      const isPerClient = rule.mode === 'PER_CLIENT';
+      const used = isPerClient || model.store.outage ? null : series?.used ?? null;
+      const minute = sum(series, 1, 60) + sum(series, 2, 60);
+      // Whole percents, as shown: rows with the same figure keep their order.
+      return { key, rule, series, isPerClient, used, minute, rank: isPerClient ? minute : Math.round(100 * (used ?? 0)) };
+    }).sort((a, b) => a.isPerClient - b.isPerClient || b.rank - a.rank || a.key.localeCompare(b.key)),
+    empty: () => (model.hasRules ? 'No limits. Add `limits` to a route of the rule file.' : 'Loading'),
   });
 }
 
@@ -104,20 +114,20 @@ export function rejected(address) {
   let problem = 'Reading the rejected clients.';
   load(5000, async () => {
     try {
-      found = await api(address);
+      found = await readRejected(address);
     } catch (error) {
       [found, problem] = [null, `The rejected clients cannot be read: ${error.message}.`];
     }
   });
   return table({
-    caption: 'Clients rejected most in the last minutes', max: 10,
+    caption: 'Clients rejected most in the last 5 minutes', max: 10,
     columns: [
       { head: 'Client', isHead: true, cell: clientCell },
       { head: 'Limit', cell: link((row) => limitKey(row.route, row.limit), (row) => path('limit', row.route, row.limit)) },
       { head: 'Rejected', kind: 'number', cell: text((row) => `${row.error ? '≤ ' : ''}${count(row.count)}`) },
-      { head: 'Rule', kind: 'wide', cell: text((row) => place(row.location)) },
+      { head: 'Rule', cell: text((row) => place(row.location)) },
       { head: 'Since', kind: 'number', cell: text((row) => ago(row.since)) },
-      { head: 'Last', kind: 'number wide', cell: text((row) => ago(row.last)) },
+      { head: 'Last', kind: 'number', cell: text((row) => ago(row.last)) },
     ],
     rows: () => (found ?? []).map((row) => ({ ...row, key: `${row.route}/${row.limit}/${row.client}` })),
     empty: () => (found ? 'No client was rejected in the last 5 minutes.' : problem),
@@ -127,8 +137,7 @@ export function rejected(address) {
 function clientCell() {
   const shown = h('a', { class: 'client' });
   const update = (row) => {
-    const name = row.value ?? row.client ?? 'all clients';
-    setText(shown, name.length > 40 ? `${name.slice(0, 40)}…` : name);
+    setText(shown, row.client ? clientName(row.client) : 'all clients');
     shown.title = row.client ?? '';
     shown.href = path('limit', row.route, row.limit) + (row.client ? `?client=${encodeURIComponent(row.client)}` : '');
   };
@@ -154,17 +163,17 @@ export function storeState() {
   return ['good', model.store.kind === 'redis' ? 'Reachable' : 'In memory'];
 }
 
-function latency(seconds) {
-  const decisions = sum(model.store, 0, seconds);
+function latency() {
+  const decisions = sum(model.store, 0, RECENT);
   if (model.store.kind === 'memory') return 'in this process';
-  return decisions ? `${milliseconds(sum(model.store, 1, seconds) / decisions)} per decision` : 'no decisions';
+  return decisions ? `${milliseconds(sum(model.store, 1, RECENT) / decisions)} per decision` : 'no decisions';
 }
 
 export function storeFacts() {
   return facts([
     ['State', state(storeState)],
-    ['Cause', () => model.store.outage ?? '–'],
-    ['Latency', () => latency(10)],
+    ['Cause', () => (model.store.outage ? sentence(model.store.outage) : '–')],
+    ['Latency', () => (model.store.outage ? '–' : latency())],
     ['Failed decisions', () => count(model.store.total?.[2])],
     ['Breaker', () => (model.store.open_breakers ? `open on ${model.store.open_breakers} connections` : 'closed')],
     ['Gateways that share it', () => (model.store.gateways == null ? 'only this one' : count(model.store.gateways))],
@@ -190,12 +199,12 @@ function upstreams() {
       { head: 'Responses/s', kind: 'number', cell: text((row) => rate(perSecond(row, 0))) },
       { head: 'Failures/s', kind: 'number', cell: text((row) => rate(perSecond(row, 1))) },
       { head: 'Response time', kind: 'number', cell: text((row) => (answered(row) ? milliseconds(sum(row, 2, 10) / answered(row)) : '–')) },
-      { head: 'Targets usable', kind: 'number wide', cell: text((row) => `${row.usable} of ${row.targets}`) },
-      { head: 'Connections', kind: 'number wide', cell: text((row) => count(row.connections)) },
-      { head: 'Waiting', kind: 'number wide', cell: text((row) => count(row.waiting)) },
-      { head: '15 minutes', kind: 'drawn wide', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },
+      { head: 'Targets usable', kind: 'number', cell: text((row) => `${row.usable} of ${row.targets}`) },
+      { head: 'Connections', kind: 'number', cell: text((row) => count(row.connections)) },
+      { head: 'Waiting', kind: 'number', cell: text((row) => count(row.waiting)) },
+      { head: '15 minutes', kind: 'drawn', cell: sparkline((row) => [combined(row, [0, 1]), row.recent[1]]) },
     ],
     rows: () => [...model.upstreams.values()].map((row) => ({ ...row, key: row.name })),
-    empty: 'The rule file has no upstreams.',
+    empty: 'An upstream appears here with its first request.',
   });
 }
