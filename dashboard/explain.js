@@ -1,7 +1,7 @@
 // The form "explain a request": which route matches, and what each limit would decide. It charges nothing.
 
-import { api } from './data.js';
-import { h } from './draw.js';
+import { api, clientName } from './data.js';
+import { count, facts, h, path, until } from './draw.js';
 
 export function explainPage() {
   const method = h('select', { name: 'method' }, ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'].map((word) => h('option', {}, word)));
@@ -18,9 +18,9 @@ export function explainPage() {
     const body = { method: method.value, url: url.value, headers: fields(written), peer: peer.value };
     try {
       const { text, ...answer } = await api('explain', { method: 'POST', body });
-      return result.replaceChildren(
-        h('h2', {}, 'The gateway would do this'), explained(answer),
-        h('h2', {}, 'As text'), h('pre', { tabindex: '0', 'aria-label': 'The explanation as text' }, text));
+      return result.replaceChildren(...verdict(answer), h('details', {},
+        h('summary', {}, 'All details'), h('pre', { tabindex: '0', 'aria-label': 'The explanation as text' }, text),
+        h('h2', {}, 'As the API returns it'), explained(answer)));
     } catch (error) {
       return result.replaceChildren(h('p', { class: 'error' }, error.message));
     }
@@ -45,6 +45,38 @@ function fields(lines) {
     found.set(name, [...(found.get(name) ?? []), line.slice(colon + 1).trim()]);
   }
   return Object.fromEntries(found);
+}
+
+/** The outcome, the route, the client and the decision of each limit. */
+function verdict({ admitted, status, reason, route, client, limits }) {
+  const outcome = status ? `Answered with ${status}: ${reason}.` : admitted === null ? 'Unknown: the store does not decide.'
+    : admitted ? 'Admitted: its limits would grant the request now.' : 'Rejected: a limit would not grant the request now.';
+  return [
+    h('h2', { class: 'outcome' }, outcome),
+    facts([
+      ['Route', route ? h('a', { href: path('route', route.name) }, route.name) : 'none'],
+      ['Upstream', route?.upstream ?? '–'],
+      ['Address of the client', client?.address ?? '–'],
+    ]),
+    limits.length > 0 && h('ul', { class: 'tree' }, limits.map((limit) => h('li', {},
+      h('a', { href: path('limit', route.name, limit.limit) }, `${route.name}/${limit.limit}`), `${limit.shadow ? ' (shadow)' : ''}: ${decision(limit)}.`,
+      h('div', {}, limit.client && h('span', {}, `Client: ${clientName(limit.client)}`), limit.override && h('span', {}, `Override: ${inForce(limit.override)}`))))),
+  ].filter(Boolean);
+}
+
+/** Describes what a limit does with the request. */
+function decision({ check, shadow, reason, error, admitted, remaining, next_permit_at: next }) {
+  const rejects = shadow ? 'would reject the request' : 'rejects the request';
+  if (check === 'skip') return `does not count the request${reason ? `: ${reason}` : ''}`;
+  if (check === 'deny') return `${rejects}${reason ? `: ${reason}` : ''}`;
+  if (error) return `the store did not answer: ${error}`;
+  if (admitted === null) return 'not evaluated';
+  if (admitted) return `grants the request, ${count(remaining)} ${remaining === 1 ? 'permit remains' : 'permits remain'}`;
+  return `${rejects}, ${next ? `grants it ${until(next)}` : 'never grants it'}`;
+}
+
+function inForce({ action, until: end, reason }) {
+  return `${action}, ends ${until(end)}${reason ? `: ${reason}` : ''}`;
 }
 
 /** Shows a value of JSON as nested lists. */

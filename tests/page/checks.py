@@ -116,6 +116,10 @@ def reset(scene: Scene) -> None:
     wait_until("the outcome", lambda: "Reset: 1 buckets existed" in browser.text("main"))
     state = scene.other.api("limits/shop/per-ip/client?address=127.0.0.1")
     expect("permits in use on the other gateway", state["used"], 0)
+    used = lambda: browser.text(".result").split("Used")[1].split()[0]
+    wait_until("the card to show the reset", lambda: used() == "0")
+    scene.gateway.get("/shop/items")
+    wait_until("the card to show a request", lambda: used() == "1")
     scene.show("overrides")
     wait_until("the audit list", lambda: "checked by a browser" in browser.text("main"))
     expect("the token in the address", TOKEN in browser.run("return location.href + localStorage.length"), False)
@@ -133,6 +137,23 @@ def pair(scene: Scene) -> None:
     expect(f"the permits in {text}", text.split("Used")[1].split()[:1], ["1"])
 
 
+def narrow(scene: Scene) -> None:
+    """Checks that a narrow page shows all columns of the overrides and of the audit list."""
+    outside = """
+      return [...document.querySelectorAll('tbody tr > *')].filter((cell) => {
+        const { left, right, height } = cell.getBoundingClientRect();
+        return !height || left < 0 || right > document.documentElement.clientWidth;
+      }).map((cell) => cell.dataset.label ?? 'head');"""
+    labels = "return [...document.querySelectorAll('tbody td')].map((cell) => cell.dataset.label)"
+    wait_until("the audit list", lambda: "Outcome" in scene.browser.run(labels))
+    scene.browser.resize(390)
+    shown = scene.browser.run(labels)
+    for label in ("Reason", "By", "Change", "Outcome"):
+        expect(f"{label} in {shown}", label in shown, True)
+    expect("cells outside of the page", scene.browser.run(outside), [])
+    scene.browser.resize(1400)
+
+
 @check("a ban that is made on the page applies to the other gateway, and ends there when it is removed")
 def ban(scene: Scene) -> None:
     browser = scene.browser
@@ -148,6 +169,7 @@ def ban(scene: Scene) -> None:
     wait_until("the override", lambda: "is in force" in browser.text(".done"))
     wait_until("the ban", lambda: scene.other.get("/v1/orders", **{"X-Api-Key": "other"}) == 403, 30)
     wait_until("the row", lambda: cells(scene, "127.0.0.1/32", "Overrides") or cells(scene, "127.0.0.1", "Overrides"))
+    narrow(scene)
     browser.run("[...document.querySelectorAll('td button')].find((b) => b.textContent === 'Remove').click()")
     browser.click("dialog button.primary")
     wait_until("the end", lambda: scene.other.get("/v1/orders", **{"X-Api-Key": "other"}) == 200, 30)
@@ -169,6 +191,27 @@ def rejected(scene: Scene) -> None:
         expect("since", by_limit[limit][4].endswith("ago"), True)
 
 
+@check("an operator exempts a rejected client by its value, and the card shows the override")
+def exempt(scene: Scene) -> None:
+    browser = scene.browser
+    scene.show("limit/api/per-key")
+    click = "[...document.querySelectorAll('a.client')].find((link) => link.textContent.startsWith('key-1 ('))?.click(); return 1"
+    wait_until("the client", lambda: browser.run(click) and "?client=" in browser.run("return location.hash"))
+    wait_until("the card", lambda: re.search(r"Client\s+key-1 \([0-9a-f]{8}…\)", browser.text(".result")))
+    browser.click(".result summary")
+    browser.type(".result input[name=reason]", "partner")
+    browser.click(".result .override .buttons button")
+    expect("the title", bool(re.match(r"Exempt key-1 \([0-9a-f]{8}…\)", browser.text("dialog"))), True)
+    browser.type("dialog input[name=token]", TOKEN)
+    browser.click("dialog button.primary")
+    wait_until("the override", lambda: "exempt, ends in" in browser.text(".result"))
+    scene.show("overrides")
+    wait_until("the row", lambda: "key-1 (" in browser.text("tbody th"))
+    browser.run("[...document.querySelectorAll('td button')].find((b) => b.textContent === 'Remove').click()")
+    browser.click("dialog button.primary")
+    wait_until("the end", lambda: "No override is in force" in browser.text("main"))
+
+
 @check("the form explains a request without a token")
 def explain(scene: Scene) -> None:
     browser = scene.browser
@@ -179,10 +222,13 @@ def explain(scene: Scene) -> None:
     text = wait_until("the explanation", lambda: browser.text(".result"))
     for word in ("api", "per-key", "next-year"):
         expect(f"{word} in {text}", word in text, True)
+    expect(f"the verdict in {text}", text.startswith(("Admitted: ", "Rejected: ")), True)
     scene.show("explain")
     browser.type("textarea", "X-Api-Key: key-1\nx-api-key: key-2")
     browser.click("form button.primary")
-    text = wait_until("the explanation", lambda: browser.text(".result pre"))
+    wait_until("the explanation", lambda: browser.text(".result h2"))
+    browser.click(".result summary")
+    text = browser.text(".result pre")
     expect(f"both lines in {text}", "was sent twice" in text, True)
 
 
@@ -223,6 +269,8 @@ def outage(scene: Scene) -> None:
     scene.redis.terminate()
     scene.redis.wait(5)
     wait_until("the outage", lambda: "The store is unreachable" in scene.browser.text("#alerts"))
+    wait_until("the use", lambda: cells(scene, "shop/all", "Limits")[2] == "unknown")
+    expect("the time of a decision", "per decision" in scene.browser.text("main"), False)
     scene.restart_redis()
     wait_until("the end", lambda: scene.browser.text("#alerts") == "", 20)
 
