@@ -55,6 +55,10 @@ struct TargetView {
     state: TargetState,
     /// When the drain ends (RFC 3339).
     draining_until: Option<String>,
+    /// When the ejection ends (RFC 3339). Then a single request decides about the return.
+    ejected_until: Option<String>,
+    /// The failure that caused the ejection.
+    ejected_because: Option<String>,
     /// The requests in flight, until the end of their responses.
     in_flight: usize,
     /// The connections in use; with HTTP/2, the requests in flight.
@@ -78,6 +82,8 @@ enum TargetState {
     Usable,
     /// The target fails its health checks.
     Failed,
+    /// The target failed too often.
+    Ejected,
     /// An operator drains the target.
     Draining,
 }
@@ -126,15 +132,25 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
         let is_same = |used: &&TargetUse| Arc::ptr_eq(&used.state, &one.state);
         let used = || workers.iter().filter_map(|worker| worker.iter().find(is_same));
         let TargetName { target, address, .. } = one.state.name();
-        let (state, draining_until) = match one.state.condition(now) {
-            TargetCondition::Usable => (TargetState::Usable, None),
-            TargetCondition::Failed => (TargetState::Failed, None),
-            TargetCondition::Draining { until } => (TargetState::Draining, Some(after(until - now))),
+        let (mut draining_until, mut ejected_until, mut ejected_because) = (None, None, None);
+        let state = match one.state.condition(now) {
+            TargetCondition::Usable => TargetState::Usable,
+            TargetCondition::Failed => TargetState::Failed,
+            TargetCondition::Ejected { until, why } => {
+                (ejected_until, ejected_because) = (Some(after(until - now)), Some(why));
+                TargetState::Ejected
+            }
+            TargetCondition::Draining { until } => {
+                draining_until = Some(after(until - now));
+                TargetState::Draining
+            }
         };
         TargetView {
             tls: target.split_once("://").is_some_and(|(scheme, _)| scheme.ends_with("https")),
             state,
             draining_until,
+            ejected_until,
+            ejected_because,
             in_flight: one.state.in_flight(),
             in_use: used().map(|used| used.in_use).sum(),
             idle: used().map(|used| used.idle).sum(),

@@ -138,7 +138,7 @@ impl Service<Request<RequestBody>> for Forward {
                     Ok(prepared) => prepared,
                     Err(response) => return Ok(*response),
                 };
-            let result = deadline.run_until(pin!(upstream.send(&mut request, client, trace.as_ref()))).await;
+            let result = deadline.run_until(pin!(upstream.send(&mut request, &client, trace.as_ref()))).await;
             let mut response = match result {
                 Some(Ok(response)) => rewrite(response, &mut request, call, accepts_trailers, trace.as_ref()),
                 Some(Err(error)) => error_response(error, call),
@@ -195,6 +195,7 @@ fn record_failure(trace: Option<&Trace>, reason: &'static str) {
 fn error_response(error: UpstreamError, call: Option<GrpcCall>) -> Response<ResponseBody> {
     match error {
         UpstreamError::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
+        UpstreamError::NoUsableTarget => not_sent(LocalResponse::UpstreamDown, call),
         // Stays charged, because each attempt costs a TLS handshake.
         UpstreamError::UpgradeUnsupported => local_response(LocalResponse::UpstreamUnreachable, call),
         UpstreamError::QueueFull | UpstreamError::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),

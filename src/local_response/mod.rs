@@ -88,6 +88,8 @@ pub(crate) enum LocalResponse {
     UpstreamUnreachable,
     /// 503: the upstream has reached its maximum of concurrent requests. The request was not sent.
     UpstreamBusy,
+    /// No target of the upstream is usable.
+    UpstreamDown,
     /// 502: the upstream sent an invalid response, or closed the connection before the response.
     BadUpstreamResponse,
     /// 504: the upstream did not start its response in time.
@@ -225,6 +227,7 @@ impl LocalResponse {
             }
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
+            Self::UpstreamDown => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
             Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
             Self::BadUpstreamResponse => (StatusCode::BAD_GATEWAY, "the upstream sent no valid response".into()),
             Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time".into()),
@@ -240,7 +243,7 @@ impl LocalResponse {
             Self::Limited { retry_after, .. } => *retry_after,
             #[cfg(feature = "gateway")]
             Self::Banned { retry_after } => Some(*retry_after),
-            Self::StoreFailed | Self::UpstreamBusy => Some(1),
+            Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown => Some(1),
             _ => None,
         }
     }

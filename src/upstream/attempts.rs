@@ -1,11 +1,15 @@
 //! How a request is sent: the attempts at the targets of an upstream, until one takes the request.
 
-use http::Request;
+use std::sync::Arc;
+
+use http::{HeaderMap, Request};
 use tokio::time::Instant;
 
 use super::body::RequestBody;
 use super::endpoint::Endpoint;
+use super::entry::Entry;
 use super::headless_response::HeadlessResponse;
+use super::selection::can_eject;
 use super::slots::Client;
 use super::target::InFlightAttempt;
 use super::trace::Trace;
@@ -23,14 +27,16 @@ impl Upstream {
     pub(crate) async fn send(
         &self,
         request: &mut Request<RequestBody>,
-        client: Client,
+        client: &Client,
         trace: Option<&Trace>,
     ) -> Result<HeadlessResponse, UpstreamError> {
         let begin = Instant::now();
-        let result = self.try_targets(request, client, trace, begin).await;
+        let result = self.try_targets(request, client, trace, &begin).await;
         match &result {
             Ok(_) => self.metrics.responded(begin.elapsed()),
-            Err(UpstreamError::Unreachable | UpstreamError::UpgradeUnsupported) => self.metrics.unreachable(),
+            Err(UpstreamError::Unreachable | UpstreamError::NoUsableTarget | UpstreamError::UpgradeUnsupported) => {
+                self.metrics.unreachable()
+            }
             Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
             Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
             Err(UpstreamError::TimedOut) => self.metrics.timed_out(),
@@ -50,31 +56,34 @@ impl Upstream {
     async fn try_targets(
         &self,
         request: &mut Request<RequestBody>,
-        client: Client,
+        client: &Client,
         trace: Option<&Trace>,
-        mut now: Instant,
+        begin: &Instant,
     ) -> Result<HeadlessResponse, UpstreamError> {
-        let (mut was_sent, mut busy) = (false, None);
+        let mut now = *begin;
         let entries = self.entries.load_full();
-        let mut selection = self.balancer.select(&entries);
+        let mut selection = self.balancer.select(&entries, request, *client);
+        let (mut was_tried, mut was_sent, mut busy) = (false, false, None);
         while let Some(target) = selection.next(now).filter(|target| !target.is_repeated) {
             let (attempt, result) = match target.backend() {
                 Backend::Echo => {
                     (target.start_attempt(trace), Ok(HeadlessResponse::from_response(echo::respond(request), request)))
                 }
-                Backend::Http(endpoint) => match endpoint.try_acquire_slot(client) {
+                Backend::Http(endpoint) => match endpoint.try_acquire_slot(*client) {
                     Some(slot) => {
                         let attempt = target.start_attempt(trace);
-                        let limit = self.timeouts.response;
-                        (attempt, endpoint.send(slot, request, now, limit, was_sent).await)
+                        drop(target); // the future of a request stays small
+                        let limit = &self.timeouts.response;
+                        (attempt, endpoint.send(slot, request, &now, limit, was_sent).await)
                     }
                     None => {
-                        busy.get_or_insert((target, endpoint));
+                        busy.get_or_insert(target.entry());
                         continue;
                     }
                 },
             };
-            match self.finish_attempt(attempt, result, trace) {
+            was_tried = true;
+            match self.finish_attempt(attempt, result, (&entries, request.headers()), trace) {
                 Ok(response) => return Ok(response),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => was_sent = true,
@@ -83,12 +92,17 @@ impl Upstream {
             }
             now = Instant::now(); // opening a connection may have taken time
         }
-        let Some((target, endpoint)) = busy else {
-            return Err(if was_sent { UpstreamError::Broken } else { UpstreamError::Unreachable });
+        let Some(target) = busy else {
+            return Err(match (was_sent, was_tried) {
+                (true, _) => UpstreamError::Broken,
+                (false, true) => UpstreamError::Unreachable,
+                (false, false) => UpstreamError::NoUsableTarget,
+            });
         };
-        let attempt = target.start_attempt(trace);
-        let result = Box::pin(self.send_when_slot_is_free(endpoint, request, client, was_sent)).await;
-        self.finish_attempt(attempt, result, trace).map_err(|error| match error {
+        let Backend::Http(endpoint) = &target.backend else { return Err(UpstreamError::Unreachable) };
+        let attempt = target.state.start_attempt(trace, false);
+        let result = Box::pin(self.send_when_slot_is_free(endpoint, request, *client, was_sent)).await;
+        self.finish_attempt(attempt, result, (&entries, request.headers()), trace).map_err(|error| match error {
             AttemptError::Failed(UpstreamError::QueueFull | UpstreamError::QueueTimedOut)
             | AttemptError::NotSent(_)
                 if was_sent =>
@@ -101,16 +115,25 @@ impl Upstream {
         })
     }
 
-    /// Records the result of an attempt.
-    fn finish_attempt(
-        &self,
-        attempt: InFlightAttempt<'_>,
+    /// Records the result of an attempt, and ejects the target if necessary. `fields` belong to the response.
+    fn finish_attempt<'a>(
+        &'a self,
+        attempt: InFlightAttempt<'a>,
         result: Result<HeadlessResponse, AttemptError>,
+        (entries, fields): (&[Arc<Entry>], &HeaderMap),
         trace: Option<&Trace>,
     ) -> Result<HeadlessResponse, AttemptError> {
-        match &result {
-            Ok(_) => attempt.succeeded(),
-            Err(error) => attempt.failed(error.target_error(self.timeouts.response).as_deref(), trace),
+        let due = match &result {
+            Ok(response) => attempt.responded(response.line.status, fields, self.eject.as_ref()),
+            Err(error) => {
+                attempt.failed(error.target_error(self.timeouts.response).as_deref(), trace, self.eject.as_ref())
+            }
+        };
+        if let (Some(due), Some(eject)) = (due, &self.eject) {
+            let _decision = self.factory.states().lock_ejections();
+            if can_eject(entries, due.target, eject.most, Instant::now()) {
+                due.eject();
+            }
         }
         result
     }
@@ -124,6 +147,6 @@ impl Upstream {
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
         let slot = endpoint.acquire_slot(client).await.map_err(AttemptError::Failed)?;
-        endpoint.send(slot, request, Instant::now(), self.timeouts.response, was_sent).await
+        endpoint.send(slot, request, &Instant::now(), &self.timeouts.response, was_sent).await
     }
 }

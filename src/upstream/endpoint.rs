@@ -93,8 +93,8 @@ impl Endpoint {
         &self,
         mut slot: UpstreamSlot,
         request: &mut Request<RequestBody>,
-        now: Instant,
-        limit: Duration,
+        now: &Instant,
+        limit: &Duration,
         mut was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
         // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
@@ -106,13 +106,13 @@ impl Endpoint {
             protocol = Box::pin(self.negotiate()).await?;
         }
         if protocol == Protocol::Http2 {
-            return Box::pin(self.send_over_http2(slot, request, limit, was_sent)).await;
+            return Box::pin(self.send_over_http2(slot, request, *limit, was_sent)).await;
         }
         for _ in 0..MAX_STALE_CONNECTIONS {
-            let idle = if was_sent { None } else { self.pool.take_idle(now, is_repeatable(request)) };
+            let idle = if was_sent { None } else { self.pool.take_idle(*now, is_repeatable(request)) };
             let Some(connection) = idle else { break };
             let mut lease = self.pool.lease(connection, slot);
-            match exchange(lease.connection(), request, now, limit).await {
+            match exchange(lease.connection(), request, *now, *limit).await {
                 Ok(head) => return Ok(head.into_response(lease)),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => {
@@ -124,7 +124,7 @@ impl Endpoint {
             slot = lease.close_and_keep_slot();
         }
         // Boxed, because it is rare, and inline it would enlarge the future of every request.
-        match Box::pin(self.send_on_new(slot, request, limit)).await {
+        match Box::pin(self.send_on_new(slot, request, *limit)).await {
             Err(AttemptError::NotSent(error)) if was_sent => Err(AttemptError::Unanswered(error)),
             result => result,
         }

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use super::address::Address;
+use super::balance::hash;
 use super::dialer::Dialer;
 use super::dns::{ResolvedAddress, ResolvedName, Resolver};
 use super::endpoint::Endpoint;
@@ -21,8 +23,12 @@ pub(crate) struct Entry {
     pub(crate) position: usize,
     /// The resolved address. `None` if the target has no host name, or it was not resolved yet.
     pub(crate) address: Option<SocketAddr>,
-    /// The weight of the SRV record.
+    /// The weight in the rule file, times the weight of the SRV record.
     pub(crate) weight: u32,
+    /// Identifies the target for hashes, equal in all gateways.
+    pub(super) id: u64,
+    /// The state for round robin.
+    pub(super) turn: AtomicI64,
     pub(super) backend: Backend,
 }
 
@@ -81,7 +87,12 @@ impl EntryFactory {
 
     /// Creates the entries of all targets. Names are not resolved yet.
     pub(super) fn all(&self) -> Vec<Arc<Entry>> {
-        (0..self.targets.len()).map(|position| self.entry(position, None, 1)).collect()
+        (0..self.targets.len()).map(|position| self.entry(position, None, 1, false)).collect()
+    }
+
+    /// Returns the states of all targets in the process.
+    pub(super) fn states(&self) -> &TargetStates {
+        &self.states
     }
 
     /// Returns the number of targets in the rule file.
@@ -102,12 +113,14 @@ impl EntryFactory {
         target: &Target,
         addresses: &[ResolvedAddress],
     ) -> Vec<Arc<Entry>> {
+        // The first answer for the only target makes no slow start: no other target takes the requests.
+        let is_new = before.iter().any(|entry| entry.address.is_some() || self.targets[entry.position].0 != *target);
         let resolved = |position| {
             let entry = |known: Option<ResolvedAddress>| {
                 let (address, weight) = (known.map(|known| known.address), known.map_or(1, |known| known.weight));
-                let is_kept =
-                    |entry: &&Arc<Entry>| (entry.position, entry.address, entry.weight) == (position, address, weight);
-                before.iter().find(is_kept).cloned().unwrap_or_else(|| self.entry(position, address, weight))
+                let kept = (position, address, self.weight(position, weight));
+                let is_kept = |entry: &&Arc<Entry>| (entry.position, entry.address, entry.weight) == kept;
+                before.iter().find(is_kept).cloned().unwrap_or_else(|| self.entry(position, address, weight, is_new))
             };
             match addresses {
                 [] => vec![entry(None)],
@@ -121,9 +134,13 @@ impl EntryFactory {
     }
 
     /// Creates the entry of the target at this position.
-    fn entry(&self, position: usize, address: Option<SocketAddr>, weight: u32) -> Arc<Entry> {
+    fn entry(&self, position: usize, address: Option<SocketAddr>, srv_weight: u32, is_new: bool) -> Arc<Entry> {
         let (settings, (target, metrics, target_address)) = (&self.settings, &self.targets[position]);
-        let state = self.states.get_or_create(&settings.name, &target.to_string(), address, metrics);
+        let name = target.to_string();
+        let state = self.states.get_or_create(&settings.name, &name, address, metrics, is_new);
+        let address_text = address.map(|address| address.to_string()).unwrap_or_default();
+        let id = hash(&[name.as_bytes(), address_text.as_bytes()]);
+        let weight = self.weight(position, srv_weight);
         let tls = || self.tls_configs.get_or_read(settings);
         let dialer = |address| match (target, target.authority()) {
             (target, Some(authority)) if target.uses_tls() => Dialer::tls(address, &authority, settings, tls()),
@@ -132,6 +149,10 @@ impl EntryFactory {
         let dialer = target_address.as_ref().map(|known| dialer(known.with_resolved(address)));
         let endpoint = |dialer| Backend::Http(Endpoint::new(dialer, settings, self.metrics.clone(), &state));
         let backend = dialer.map_or(Backend::Echo, endpoint);
-        Arc::new(Entry { state, position, address, weight, backend })
+        Arc::new(Entry { state, position, address, weight, id, turn: AtomicI64::new(0), backend })
+    }
+
+    fn weight(&self, position: usize, srv_weight: u32) -> u32 {
+        self.settings.weights.get(position).map_or(srv_weight, |weight| weight.saturating_mul(srv_weight))
     }
 }

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 mod address;
 mod attempts;
+mod balance;
 mod body;
 mod check;
 mod connection;
@@ -29,6 +30,7 @@ mod dialer;
 mod dns;
 mod download;
 mod echo;
+mod eject;
 mod endpoint;
 mod entry;
 mod exchange;
@@ -65,7 +67,7 @@ use check::CheckSettings;
 use entry::{Backend, Entry, EntryFactory};
 pub(crate) use headless_response::HeadlessResponse;
 use selection::Balancer;
-use settings::{Protocol, Target, Timeouts, UpstreamSettings};
+use settings::{Eject, Protocol, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
 use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
@@ -81,6 +83,7 @@ pub struct Upstream {
     entries: ArcSwap<Vec<Arc<Entry>>>,
     factory: EntryFactory,
     balancer: Balancer,
+    eject: Option<Eject>,
     /// The `Host` for requests without one: the authority of the first target.
     default_host: HeaderValue,
     timeouts: Timeouts,
@@ -108,6 +111,9 @@ pub enum UpstreamError {
     /// No connection to any target could be opened. The request was not sent.
     #[error("no connection")]
     Unreachable,
+    /// The checks of all targets fail, or the targets drain. The request was not sent.
+    #[error("no target is usable")]
+    NoUsableTarget,
     /// All connections are in use and the wait queue is full. The request was not sent.
     #[error("too many requests wait for a connection")]
     QueueFull,
@@ -235,12 +241,14 @@ impl Upstream {
         });
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
         let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
+        let (balancer, eject) = (Balancer::new(&settings), settings.eject);
         let factory = EntryFactory::new(settings, metrics, tls_configs, targets, resolver);
         Self {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
             entries: ArcSwap::from_pointee(factory.all()),
             factory,
-            balancer: Balancer::default(),
+            balancer,
+            eject,
             timeouts,
             can_upgrade,
             checks,

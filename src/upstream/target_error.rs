@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{Instant, error::Elapsed, timeout_at};
 
 use super::UpstreamError;
+use super::eject::FailureKind;
 use crate::metrics::AttemptOutcome;
 
 /// The error of a failed attempt at a target.
@@ -90,12 +91,34 @@ impl TargetError {
             }
             UpstreamError::QueueFull => (AttemptOutcome::QueueFull, "queue"),
             UpstreamError::QueueTimedOut => (AttemptOutcome::QueueTimeout, "queue"),
+            UpstreamError::NoUsableTarget => return None,
             UpstreamError::Unreachable => (AttemptOutcome::ConnectFailed, "connect"),
             UpstreamError::UpgradeUnsupported => (AttemptOutcome::TlsFailed, "tls"),
             UpstreamError::Broken => (AttemptOutcome::InvalidResponse, "response"),
             UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong => return None,
         };
-        Some(Self::new(outcome, phase, error.to_string()))
+        let is_unsupported = error == UpstreamError::UpgradeUnsupported;
+        Some(Self { is_unsupported, ..Self::new(outcome, phase, error.to_string()) })
+    }
+
+    /// Returns how the error counts for the ejection of its target. Returns `None` if it does not count: the queue is full
+    /// because of the requests, and `UpgradeUnsupported` depends on the client.
+    pub(super) fn failure_kind(&self) -> Option<FailureKind> {
+        match self.outcome {
+            AttemptOutcome::QueueFull
+            | AttemptOutcome::QueueTimeout
+            | AttemptOutcome::Canceled
+            | AttemptOutcome::Ok => None,
+            AttemptOutcome::TlsFailed if self.is_unsupported => None,
+            AttemptOutcome::ResolveFailed | AttemptOutcome::ConnectFailed | AttemptOutcome::TlsFailed => {
+                Some(FailureKind::Connect)
+            }
+            _ if self.phase == "http2" => Some(FailureKind::Connect),
+            AttemptOutcome::Closed
+            | AttemptOutcome::InvalidResponse
+            | AttemptOutcome::Timeout
+            | AttemptOutcome::Refused => Some(FailureKind::Request),
+        }
     }
 
     fn closed(error: &str) -> Self {

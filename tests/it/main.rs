@@ -103,6 +103,7 @@ mod tls_reload;
 mod tls_sessions;
 mod unix_sockets;
 mod upgrade;
+mod upstream_balance;
 mod upstream_checks;
 mod upstream_failures;
 mod waiting;

@@ -120,6 +120,9 @@ fn detail(target: &Value) -> String {
     if let Some(until) = target["draining_until"].as_str() {
         return format!("until {until}");
     }
+    if let Some(until) = target["ejected_until"].as_str() {
+        return format!("until {until}: {}", text(&target["ejected_because"]));
+    }
     match &target["checks"] {
         checks if checks["last_passed"] == false => format!("check: {}", text(&checks["last_result"])),
         _ => text(&target["failing"]["last_error"]),

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod admin;
+mod balance;
 mod candidate;
 mod cluster;
 mod cost;

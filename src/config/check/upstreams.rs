@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
-use super::{Checked, health, upstream_tls};
+use super::{Checked, balance, health, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
 use crate::config::located::Located;
@@ -38,14 +38,19 @@ fn upstream(
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
     let targets = written.targets.required(problems)?.iter();
-    let targets: Vec<_> = targets.map(|written| target(&written.required(problems)?.url, problems)).collect();
-    let targets = targets.into_iter().collect::<Checked<Vec<_>>>()?;
+    let targets: Vec<_> = targets.map(|written| weighted_target(written.required(problems)?, problems)).collect();
+    let (targets, weights) = targets.into_iter().collect::<Checked<(Vec<_>, Vec<_>)>>()?;
     let tls = upstream_tls::tls(&written.tls, &targets, files, problems)?;
     let health = health::health(&written.health, problems)?;
+    let (balance, eject) = (balance::balance(&written.balance, problems), balance::eject(&written.eject, problems));
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
         health,
+        weights,
+        balance: balance?,
+        eject: eject?,
+        slow_start: written.slow_start.optional(problems)?.map(|time| time.duration()),
         protocol: written.protocol.get().copied().unwrap_or_default(),
         timeouts: timeouts(&written.timeouts, problems)?,
         max_connections: written.max_connections.number(default.max_connections, problems)?,
@@ -63,6 +68,11 @@ fn timeouts(written: &Located<file::Timeouts>, problems: &mut Problems) -> Check
         response: written.response.duration(default.response),
         idle: written.idle.duration(default.idle),
     })
+}
+
+fn weighted_target(written: &file::Target, problems: &mut Problems) -> Checked<(Target, u32)> {
+    let weight = written.weight.number(1, problems);
+    Ok((target(&written.url, problems)?, weight?))
 }
 
 fn target(written: &Located<String>, problems: &mut Problems) -> Checked<Target> {

@@ -45,6 +45,10 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
     changed_keys!(old, new, UpstreamSettings {
         name => "name",
         targets => "targets",
+        weights => "weight",
+        balance => "balance",
+        eject => "eject",
+        slow_start => "slow_start",
         protocol => "protocol",
         tls => "tls",
         timeouts => "timeouts",

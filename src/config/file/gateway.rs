@@ -14,7 +14,7 @@ use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Millis};
 use crate::tls::settings::TlsVersion;
-use crate::upstream::settings::Protocol;
+use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol};
 
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
@@ -281,8 +281,17 @@ shape! {
 shape! {
     /// A group of servers that requests are forwarded to.
     UPSTREAM: Upstream = "an upstream" {
-        /// The servers of the upstream; requests are distributed round-robin.
+        /// The servers of the upstream.
         targets: Vec<Located<Target>> = OneOrMany(&Short("url", &TARGET)), Required("targets: [http://127.0.0.1:9000]");
+        /// How requests are distributed to the targets ([upstreams.md](upstreams.md#balancing)).
+        balance: ValueOrMap<BalanceMethod, HashBalance> =
+            OrMap(&Word(BalanceMethod::WORDS), &HASH_BALANCE), Default("least_requests");
+        /// When a failing target is ejected: it gets no requests for a while ([upstreams.md](upstreams.md#ejection)). `off`
+        /// never ejects.
+        eject: ValueOrMap<EjectMode, Eject> = OrMap(&Word(EjectMode::WORDS), &EJECT), Optional;
+        /// The time in which the share of a target grows from 10 % to all of its weight, after the target has become
+        /// usable. By default, it gets its full share at once.
+        slow_start: Millis = Duration(1, HOUR), Optional;
         /// The protocol between the gateway and the targets.
         protocol: Protocol = Word(Protocol::WORDS), Default("auto");
         /// TLS to targets with `https://`.
@@ -299,6 +308,29 @@ shape! {
         queue: u64 = Whole(0, 1_000_000), Default("1024");
         /// The longest time that a request waits for a connection.
         queue_timeout: Millis = Duration(1, HOUR), Default("1s");
+    }
+}
+
+shape! {
+    /// The same target for equal keys.
+    HASH_BALANCE: HashBalance = "`balance`" {
+        /// The part of a request that selects its target: `client` (its address), `header:NAME`, `cookie:NAME` or `path`.
+        /// Requests without it use `least_requests`.
+        hash: String = Text, Required("hash: client");
+    }
+}
+
+shape! {
+    /// When a target is ejected, and for how long.
+    EJECT: Eject = "`eject`" {
+        /// The consecutive failures after which a target is ejected: no response, an invalid response, or one of the
+        /// statuses 500, 502, 503 and 504. If no connection can be opened, two failures are enough.
+        after: u64 = Whole(1, 1_000_000), Default("5");
+        /// The time of an ejection. Each further ejection in a row is longer by this time, up to 5 minutes.
+        r#for: Millis = Duration(1, 24 * HOUR), Default("30s");
+        /// The highest share of the targets that are ejected at a time. One target of two or more can always be
+        /// ejected, and the last usable target never is.
+        most: String = Text, Default("50%");
     }
 }
 
@@ -362,6 +394,7 @@ shape! {
         /// `srv+https://` for SRV records, `unix:/path` for a Unix socket, or `builtin:echo`, which returns the request as
         /// the response.
         url: String = Text, Required("url: http://127.0.0.1:9000");
-        unsupported weight;
+        /// The share of the requests, in proportion to the weights of the other targets.
+        weight: u64 = Whole(1, 1000), Default("1");
     }
 }

@@ -159,7 +159,7 @@ impl Check {
         let mut request = request::build(&health.request, self.dialer.host());
         let exchange = async {
             let slot = endpoint.try_acquire_slot(None).ok_or("no connection slot")?;
-            let sent = endpoint.send(slot, &mut request, Instant::now(), health.timeout, false).await;
+            let sent = endpoint.send(slot, &mut request, &Instant::now(), &health.timeout, false).await;
             let response = sent.map_err(|error| {
                 let error = error.target_error(health.timeout);
                 error.map_or_else(|| "canceled".to_owned(), |error| format!("{}: {}", error.phase, error.error))

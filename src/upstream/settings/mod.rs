@@ -9,9 +9,13 @@ use http::uri::Authority;
 
 use serde::{Serialize, Serializer};
 
+mod balance;
+mod eject;
 mod health;
 mod timeouts;
 
+pub use balance::{Balance, BalanceMethod, HashKey};
+pub use eject::{Eject, EjectMode};
 pub use health::{HealthRequest, HealthSettings, StatusRange};
 pub use timeouts::Timeouts;
 
@@ -25,9 +29,18 @@ pub struct UpstreamSettings {
     /// Its name in the rule file, metrics and logs.
     #[serde(skip)]
     pub name: Arc<str>,
-    /// The targets, used round robin; at least one.
+    /// The targets; at least one.
     #[serde(serialize_with = "json::texts")]
     pub targets: Vec<Target>,
+    /// The weights of the targets. A target without an entry has weight 1.
+    pub weights: Vec<u32>,
+    /// How requests are distributed to the targets.
+    pub balance: Balance,
+    /// When failing targets are ejected. `None` never ejects.
+    pub eject: Option<Eject>,
+    /// The time in which the share of a target grows after it has become usable.
+    #[serde(rename = "slow_start_ms", serialize_with = "json::optional_millis")]
+    pub slow_start: Option<Duration>,
     /// The HTTP version for the targets.
     pub protocol: Protocol,
     /// TLS settings for `https://` targets. `None` means [`UpstreamTls::default`].
@@ -166,6 +179,10 @@ impl UpstreamSettings {
         Self {
             name,
             targets,
+            weights: Vec::new(),
+            balance: Balance::default(),
+            eject: Some(Eject::default()),
+            slow_start: None,
             protocol: Protocol::Auto,
             tls: None,
             timeouts: Timeouts::default(),

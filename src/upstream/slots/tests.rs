@@ -34,6 +34,16 @@ fn greedy_clients_share_the_slots_evenly() {
 }
 
 #[test]
+fn slots_count_the_requests_in_flight() {
+    let slots = slots(2, 0);
+    let in_flight = || slots.0.target.in_flight();
+    let held = take_all(&slots, None);
+    assert_eq!((held.len(), in_flight()), (2, 2));
+    drop(held);
+    assert_eq!(in_flight(), 0);
+}
+
+#[test]
 fn reserve_is_left_to_unknown_clients() {
     let slots = slots(512, 0);
     let greedy = take_all(&slots, client(1));

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
+use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -13,14 +15,19 @@ mod states;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::condition::Availability;
 use self::condition::Conditions;
 pub(crate) use self::condition::TargetCondition;
 use self::failure_log::{FailureLog, Line, Outage, millis};
 pub(crate) use self::states::TargetStates;
+use super::balance::{PENALTY, Penalties, penalty};
 use super::check::CheckRecord;
+use super::eject::FailureKind;
+use super::settings::Eject;
 use super::target_error::TargetError;
 use super::trace::{TargetName, Trace};
 use crate::metrics::{AttemptOutcome, TargetMetrics};
+use crate::random::random;
 
 /// The state of one target, or of one address of a target with a host name.
 #[derive(Debug)]
@@ -29,6 +36,8 @@ pub(crate) struct TargetState {
     metrics: TargetMetrics,
     /// The requests in flight at the target, until the end of their response bodies.
     in_flight: AtomicUsize,
+    /// The recent failures.
+    penalties: Penalties,
     conditions: Conditions,
     checks: CheckRecord,
     /// Whether the target is failing. While it is not, a success reads only this field.
@@ -51,6 +60,17 @@ pub(crate) struct TargetFailure {
 pub(super) struct InFlightAttempt<'a> {
     /// `None` once the attempt has ended. Kept small, because each request in flight has one.
     target: Option<&'a TargetState>,
+    /// Whether the attempt decides about the return of an ejected target.
+    is_probe: bool,
+}
+
+/// An ejection that a failure causes, if the limits of the upstream allow it.
+#[must_use = "the target is ejected only by `eject`"]
+pub(super) struct DueEjection<'a> {
+    /// The target.
+    pub(super) target: &'a TargetState,
+    settings: &'a Eject,
+    why: String,
 }
 
 // === impl TargetState ===
@@ -62,6 +82,7 @@ impl TargetState {
             name: Arc::new(name),
             metrics,
             in_flight: AtomicUsize::new(0),
+            penalties: Penalties::default(),
             conditions: Conditions::default(),
             checks: CheckRecord::default(),
             is_failing: AtomicBool::new(false),
@@ -79,7 +100,7 @@ impl TargetState {
     #[cfg(test)]
     pub(super) fn for_test(metrics: &crate::metrics::Metrics) -> Arc<Self> {
         let metrics = metrics.target("api", "builtin:echo");
-        TargetStates::default().get_or_create(&"api".into(), "builtin:echo", None, &metrics)
+        TargetStates::default().get_or_create(&"api".into(), "builtin:echo", None, &metrics, false)
     }
 
     /// Returns the number of requests in flight, until the end of their response bodies.
@@ -124,7 +145,7 @@ impl TargetState {
 
     /// Sets whether the active checks fail. `result` is the last result, for the log.
     pub(crate) fn set_failed_by_checks(&self, has_failed: bool, result: &str) {
-        if self.conditions.set_failed(has_failed) {
+        if self.conditions.set_failed(has_failed, Instant::now()) {
             let TargetName { upstream, target, address } = &*self.name;
             let address = address.map(tracing::field::display);
             let outcome = if has_failed { "fail" } else { "succeed again" };
@@ -152,12 +173,37 @@ impl TargetState {
         }
     }
 
-    /// Starts an attempt.
-    pub(super) fn start_attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'_> {
+    /// Returns the requests in flight and the recent failures.
+    pub(super) fn load(&self, now: Instant) -> u64 {
+        self.in_flight() as u64 + self.penalties.count(now)
+    }
+
+    /// Returns whether a request may use the target.
+    pub(super) fn availability(&self, now: Instant) -> Availability {
+        self.conditions.availability(now)
+    }
+
+    /// Returns the share of the weight that the target gets, in thousandths.
+    pub(super) fn share(&self, now: Instant, slow_start: Option<Duration>) -> u32 {
+        self.conditions.share(now, slow_start)
+    }
+
+    /// Starts a probe of an ejected target, if one is due. Returns `true` if it started.
+    pub(super) fn start_probe(&self, now: Instant) -> bool {
+        self.conditions.start_probe(now)
+    }
+
+    /// Allows another probe.
+    pub(super) fn cancel_probe(&self) {
+        self.conditions.probe_canceled();
+    }
+
+    /// Starts an attempt. With `is_probe`, a probe has been started.
+    pub(super) fn start_attempt(&self, trace: Option<&Trace>, is_probe: bool) -> InFlightAttempt<'_> {
         if let Some(trace) = trace {
             trace.record_target(&self.name);
         }
-        InFlightAttempt { target: Some(self) }
+        InFlightAttempt { target: Some(self), is_probe }
     }
 
     /// Returns the failures since the last response. Returns `None` if the target responds.
@@ -170,6 +216,45 @@ impl TargetState {
     /// Records that a response broke off after its head.
     pub(super) fn record_broken_body(&self, error: &impl ToString) {
         self.record_failure(&TargetError::body(error));
+    }
+
+    /// Records a result for the ejection. `None` is a success. Returns the ejection that a failure causes.
+    fn record_result<'a>(
+        &'a self,
+        is_probe: bool,
+        failure: Option<FailureKind>,
+        eject: Option<&'a Eject>,
+        why: impl FnOnce() -> String,
+    ) -> Option<DueEjection<'a>> {
+        match (failure, eject) {
+            (None, _) if is_probe => self.return_from_ejection(),
+            (None, _) => self.conditions.record_success(),
+            (Some(_), Some(settings)) if is_probe => self.eject(settings, why(), true),
+            (Some(kind), Some(settings)) if self.conditions.record_failure(kind, settings) => {
+                return Some(DueEjection { target: self, settings, why: why() });
+            }
+            // After a reload without `eject`, a target stays ejected until a probe succeeds.
+            (Some(_), None) if is_probe => self.cancel_probe(),
+            (Some(_), _) => {}
+        }
+        None
+    }
+
+    fn eject(&self, settings: &Eject, why: String, is_probe: bool) {
+        let random = u64::from_ne_bytes(random());
+        if let Some(time) = self.conditions.eject((Instant::now(), random), settings, why.clone(), is_probe) {
+            let TargetName { upstream, target, address } = &*self.name;
+            let (address, seconds) = (address.map(tracing::field::display), time.as_secs());
+            tracing::warn!(%upstream, target, address, seconds, why, "upstream target is ejected");
+        }
+    }
+
+    fn return_from_ejection(&self) {
+        if let Some(time) = self.conditions.probe_succeeded(Instant::now()) {
+            let TargetName { upstream, target, address } = &*self.name;
+            let (address, ejected_ms) = (address.map(tracing::field::display), millis(time));
+            tracing::warn!(%upstream, target, address, ejected_ms, "upstream target returns after an ejection");
+        }
     }
 
     fn record_success(&self) {
@@ -215,25 +300,54 @@ impl TargetState {
 
 // === impl InFlightAttempt ===
 
-impl InFlightAttempt<'_> {
+impl<'a> InFlightAttempt<'a> {
     /// Ends the attempt with the head of a response.
-    pub(super) fn succeeded(mut self) {
-        if let Some(target) = self.target.take() {
-            target.metrics.attempted(AttemptOutcome::Ok);
-            target.record_success();
+    pub(super) fn responded(
+        mut self,
+        status: StatusCode,
+        fields: &HeaderMap,
+        eject: Option<&'a Eject>,
+    ) -> Option<DueEjection<'a>> {
+        let target = self.target.take()?;
+        target.metrics.attempted(AttemptOutcome::Ok);
+        target.record_success();
+        if status.is_server_error() {
+            target.penalties.add(Instant::now(), penalty(fields));
         }
+        // A 429 concerns the client. The other server errors are mostly about the request, for example 501.
+        if matches!(status.as_u16(), 500 | 502 | 503 | 504) {
+            return target
+                .record_result(self.is_probe, Some(FailureKind::Request), eject, || format!("status {status}"));
+        }
+        target.record_result(self.is_probe, None, eject, String::new)
     }
 
     /// Ends the attempt with an error of the target. `None` means that the client failed; the attempt then counts as
     /// canceled.
-    pub(super) fn failed(mut self, error: Option<&TargetError>, trace: Option<&Trace>) {
-        let Some(error) = error else { return };
+    pub(super) fn failed(
+        mut self,
+        error: Option<&TargetError>,
+        trace: Option<&Trace>,
+        eject: Option<&'a Eject>,
+    ) -> Option<DueEjection<'a>> {
+        let error = error?;
         if let Some(trace) = trace {
             trace.record_failure(error.outcome.as_str());
         }
-        if let Some(target) = self.target.take() {
-            target.metrics.attempted(error.outcome);
-            target.record_failure(error);
+        let target = self.target.take()?;
+        target.metrics.attempted(error.outcome);
+        target.record_failure(error);
+        match error.failure_kind() {
+            None => {
+                if self.is_probe {
+                    target.cancel_probe();
+                }
+                None
+            }
+            kind => {
+                target.penalties.add(Instant::now(), PENALTY);
+                target.record_result(self.is_probe, kind, eject, || error.error.clone())
+            }
         }
     }
 }
@@ -242,6 +356,18 @@ impl Drop for InFlightAttempt<'_> {
     fn drop(&mut self) {
         if let Some(target) = self.target {
             target.metrics.attempted(AttemptOutcome::Canceled);
+            if self.is_probe {
+                target.cancel_probe();
+            }
         }
+    }
+}
+
+// === impl DueEjection ===
+
+impl DueEjection<'_> {
+    /// Ejects the target.
+    pub(super) fn eject(self) {
+        self.target.eject(self.settings, self.why, false);
     }
 }

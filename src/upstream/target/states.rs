@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashMap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use super::TargetState;
 use crate::metrics::TargetMetrics;
@@ -12,25 +13,42 @@ use crate::upstream::trace::TargetName;
 
 /// The states of the targets of all upstreams.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TargetStates(Arc<Mutex<HashMap<TargetName, Weak<TargetState>>>>);
+pub(crate) struct TargetStates(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    states: Mutex<HashMap<TargetName, Weak<TargetState>>>,
+    /// Held while a worker decides whether to eject a target, so that two workers do not eject the last two targets.
+    ejections: Mutex<()>,
+}
 
 impl TargetStates {
-    /// Returns the state of a target, or of one address of the target. Creates the state if no worker uses it.
+    /// Returns the state of a target, or of one address of the target. Creates the state if no worker uses it. `is_new`
+    /// starts the slow start of a state that is created.
     pub(in crate::upstream) fn get_or_create(
         &self,
         upstream: &Arc<str>,
         target: &str,
         address: Option<SocketAddr>,
         metrics: &TargetMetrics,
+        is_new: bool,
     ) -> Arc<TargetState> {
         let name = TargetName { upstream: Arc::clone(upstream), target: target.to_owned(), address };
-        let mut states = self.0.lock();
+        let mut states = self.0.states.lock();
         if let Some(state) = states.get(&name).and_then(Weak::upgrade) {
             return state;
         }
         states.retain(|_, state| state.strong_count() > 0);
         let state = Arc::new(TargetState::new(name.clone(), metrics.clone()));
+        if is_new {
+            state.conditions.set_new(Instant::now());
+        }
         states.insert(name, Arc::downgrade(&state));
         state
+    }
+
+    /// Waits until no other worker decides about an ejection. No worker decides until the guard is dropped.
+    pub(in crate::upstream) fn lock_ejections(&self) -> MutexGuard<'_, ()> {
+        self.0.ejections.lock()
     }
 }

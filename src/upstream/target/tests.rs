@@ -19,12 +19,12 @@ fn state() -> Arc<TargetState> {
 fn logged(state: &Arc<TargetState>, attempts: &[bool]) -> Vec<String> {
     let log = logged_by(|| {
         for is_ok in attempts {
-            match is_ok {
-                true => state.start_attempt(None).succeeded(),
-                false => {
-                    state.start_attempt(None).failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None)
-                }
-            }
+            let attempt = state.start_attempt(None, false);
+            let due = match is_ok {
+                true => attempt.responded(StatusCode::OK, &HeaderMap::new(), None),
+                false => attempt.failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None, None),
+            };
+            assert!(due.is_none());
         }
     });
     let number = |line: &str| {
@@ -66,8 +66,8 @@ async fn flapping_target_is_logged_once_a_second() {
 #[tokio::test(start_paused = true)]
 async fn canceled_attempt_is_no_failure() {
     let state = state();
-    assert!(logged_by(|| drop(state.start_attempt(None))).is_empty());
-    assert!(logged_by(|| state.start_attempt(None).failed(None, None)).is_empty());
+    assert!(logged_by(|| drop(state.start_attempt(None, false))).is_empty());
+    assert!(logged_by(|| drop(state.start_attempt(None, false).failed(None, None, None))).is_empty());
     assert!(logged(&state, &[true]).is_empty());
 }
 

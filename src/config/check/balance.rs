@@ -1,0 +1,60 @@
+//! How requests are distributed to targets, and when targets are ejected.
+
+use http::HeaderName;
+
+use super::Checked;
+use crate::config::file;
+use crate::config::located::{Located, ValueOrMap};
+use crate::config::problem::{Problems, quote};
+use crate::upstream::settings::{Balance, BalanceMethod, Eject, EjectMode, HashKey};
+
+pub(super) fn balance(
+    written: &Located<ValueOrMap<BalanceMethod, file::HashBalance>>,
+    problems: &mut Problems,
+) -> Checked<Balance> {
+    match written.optional(problems)? {
+        None => Ok(Balance::default()),
+        Some(ValueOrMap::Value(method)) => Ok(Balance::Method(*method)),
+        Some(ValueOrMap::Map(map)) => Ok(Balance::Hash(hash_key(&map.hash, problems)?)),
+    }
+}
+
+fn hash_key(written: &Located<String>, problems: &mut Problems) -> Checked<HashKey> {
+    let text = written.required(problems)?.as_str();
+    let key = match text.split_once(':') {
+        None if text == "client" => Some(HashKey::Client),
+        None if text == "path" => Some(HashKey::Path),
+        Some(("header", name)) => HeaderName::try_from(name).ok().map(HashKey::Header),
+        Some(("cookie", name)) if HeaderName::try_from(name).is_ok() => Some(HashKey::Cookie(name.to_owned())),
+        _ => None,
+    };
+    key.ok_or_else(|| {
+        let help = "write `client`, `header:NAME`, `cookie:NAME` or `path`";
+        written.report(format!("{} is not a key of requests", quote(text)), help, problems)
+    })
+}
+
+pub(super) fn eject(
+    written: &Located<ValueOrMap<EjectMode, file::Eject>>,
+    problems: &mut Problems,
+) -> Checked<Option<Eject>> {
+    let default = Eject::default();
+    match written.optional(problems)? {
+        None => Ok(Some(default)),
+        Some(ValueOrMap::Value(EjectMode::Off)) => Ok(None),
+        Some(ValueOrMap::Map(map)) => {
+            let after = map.after.number(default.after, problems);
+            let most = most(&map.most, default.most, problems);
+            Ok(Some(Eject { after: after?, time: map.r#for.duration(default.time), most: most? }))
+        }
+    }
+}
+
+fn most(written: &Located<String>, default: u8, problems: &mut Problems) -> Checked<u8> {
+    let Some(text) = written.optional(problems)? else { return Ok(default) };
+    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok()).filter(|percent| *percent <= 100);
+    percent.ok_or_else(|| {
+        let message = format!("`most` must be from 0% to 100%, not {}", quote(text));
+        written.report(message, "write `50%` for half of the targets", problems)
+    })
+}

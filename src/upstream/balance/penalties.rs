@@ -1,0 +1,105 @@
+//! Failed responses, which count as requests in flight for a while. A target that fails fast has few requests in
+//! flight, and would otherwise attract all others.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::{HeaderMap, header};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// The time that a failed response counts.
+pub(in crate::upstream) const PENALTY: Duration = Duration::from_secs(1);
+
+/// The longest time that a failed response counts if it has `Retry-After`.
+const MAX_PENALTY: Duration = Duration::from_secs(5);
+
+/// Failures whose ends are closer than this share an entry, which bounds the memory to about 50 entries.
+const STEP: Duration = Duration::from_millis(100);
+
+/// The recent failures of a target.
+#[derive(Debug, Default)]
+pub(in crate::upstream) struct Penalties {
+    /// The number of failures that count. While it is zero, requests read only this field.
+    count: AtomicU64,
+    /// When failures end to count, and how many. Earliest first.
+    ends: Mutex<VecDeque<(Instant, u64)>>,
+}
+
+impl Penalties {
+    /// Counts a failure for this time.
+    pub(in crate::upstream) fn add(&self, now: Instant, time: Duration) {
+        let (end, mut ends) = (now + time, self.ends.lock());
+        self.count.fetch_add(1, Relaxed);
+        match ends.iter_mut().find(|(other, _)| *other <= end + STEP && end <= *other + STEP) {
+            Some((_, count)) => *count += 1,
+            None => {
+                let position = ends.partition_point(|(other, _)| *other < end);
+                ends.insert(position, (end, 1));
+            }
+        }
+    }
+
+    /// Returns the number of failures that count.
+    pub(in crate::upstream) fn count(&self, now: Instant) -> u64 {
+        if self.count.load(Relaxed) == 0 {
+            return 0;
+        }
+        let mut ends = self.ends.lock();
+        let ended = ends.partition_point(|(end, _)| *end <= now);
+        let count: u64 = ends.drain(..ended).map(|(_, count)| count).sum();
+        self.count.fetch_sub(count, Relaxed);
+        self.count.load(Relaxed)
+    }
+}
+
+/// Returns how long a failed response with these fields counts: `Retry-After` in seconds, from 1 s to 5 s.
+pub(in crate::upstream) fn penalty(fields: &HeaderMap) -> Duration {
+    let text = fields.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let seconds = text.and_then(|text| text.trim().parse().ok()).unwrap_or(0);
+    Duration::from_secs(seconds).clamp(PENALTY, MAX_PENALTY)
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn failure_counts_for_its_time() {
+        let (penalties, start) = (Penalties::default(), Instant::now());
+        assert_eq!(penalties.count(start), 0);
+        penalties.add(start, 3 * PENALTY);
+        penalties.add(start, PENALTY);
+        penalties.add(start, PENALTY);
+        assert_eq!(penalties.count(start), 3);
+        assert_eq!(penalties.count(start + PENALTY), 1);
+        assert_eq!(penalties.count(start + 3 * PENALTY), 0);
+    }
+
+    #[test]
+    fn failures_share_a_bounded_number_of_entries() {
+        let (penalties, start) = (Penalties::default(), Instant::now());
+        for number in 0..10_000 {
+            penalties.add(start, Duration::from_micros(500 * number));
+        }
+        assert_eq!(penalties.count.load(Relaxed), 10_000);
+        assert!(penalties.ends.lock().len() <= 51);
+        assert_eq!(penalties.count(start + MAX_PENALTY + STEP), 0);
+    }
+
+    #[test]
+    fn retry_after_lengthens_the_time() {
+        let time = |value: &'static str| {
+            penalty(&HeaderMap::from_iter([(header::RETRY_AFTER, HeaderValue::from_static(value))]))
+        };
+        assert_eq!(penalty(&HeaderMap::new()), PENALTY);
+        assert_eq!(time("0"), PENALTY);
+        assert_eq!(time("3"), 3 * PENALTY);
+        assert_eq!(time("60"), MAX_PENALTY);
+        assert_eq!(time("18446744073709551615"), MAX_PENALTY);
+        assert_eq!(time("Thu, 26 Nov 2026 00:00:00 GMT"), PENALTY);
+    }
+}

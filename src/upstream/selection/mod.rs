@@ -1,0 +1,204 @@
+//! Selects the targets that a request tries.
+
+use std::cell::Cell;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use http::{Request, header};
+use smallvec::SmallVec;
+use tokio::time::Instant;
+
+use super::balance::{Candidate, hash, least_requests, mix, rendezvous, round_robin};
+use super::body::RequestBody;
+use super::entry::{Backend, Entry};
+use super::settings::{Balance, BalanceMethod, HashKey, UpstreamSettings};
+use super::slots::Client;
+use super::target::{Availability, InFlightAttempt, TargetState};
+use super::trace::Trace;
+use crate::random::random;
+
+#[cfg(test)]
+mod tests;
+
+/// How one worker distributes requests to the targets of an upstream.
+#[derive(Debug)]
+pub(super) struct Balancer {
+    balance: Balance,
+    slow_start: Option<Duration>,
+    /// The state of a pseudorandom generator (SplitMix64).
+    random: AtomicU64,
+}
+
+/// Selects the targets for one request.
+pub(super) struct Selection<'e> {
+    entries: &'e Vec<Arc<Entry>>,
+    balancer: &'e Balancer,
+    /// The hash of the request's key, if the upstream uses hashes and the request has a key.
+    key: Option<NonZeroU64>,
+    /// The positions that were selected, as bits. Positions that differ by a multiple of 64 share a bit, which bounds
+    /// the attempts of a request.
+    tried: u64,
+}
+
+/// A selected target.
+pub(super) struct Selected<'e> {
+    entry: &'e Entry,
+    /// Whether the request has tried this target before, because no other is usable.
+    pub(super) is_repeated: bool,
+    /// Whether the request is the probe of an ejected target, and its attempt has not started.
+    is_probe: Cell<bool>,
+}
+
+type Candidates<'e> = SmallVec<[Candidate<'e>; 8]>;
+
+// === impl Balancer ===
+
+impl Balancer {
+    pub(super) fn new(settings: &UpstreamSettings) -> Self {
+        let random = AtomicU64::new(u64::from_ne_bytes(random()));
+        Self { balance: settings.balance.clone(), slow_start: settings.slow_start, random }
+    }
+
+    /// Starts the selection for a request of this client.
+    pub(super) fn select<'e>(
+        &'e self,
+        entries: &'e Vec<Arc<Entry>>,
+        request: &Request<RequestBody>,
+        client: Client,
+    ) -> Selection<'e> {
+        let key = match &self.balance {
+            Balance::Hash(key) if entries.len() > 1 => hash_of(key, request, client),
+            Balance::Hash(_) | Balance::Method(_) => None,
+        };
+        Selection { entries, balancer: self, key: key.and_then(NonZeroU64::new), tried: 0 }
+    }
+
+    fn random(&self) -> u64 {
+        mix(self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Relaxed))
+    }
+}
+
+/// Returns the hash of the request's key. Returns `None` if the request has none.
+fn hash_of(key: &HashKey, request: &Request<RequestBody>, client: Client) -> Option<u64> {
+    match key {
+        HashKey::Client => client.map(|client| hash(&[client.to_string().as_bytes()])),
+        HashKey::Header(name) => request.headers().get(name).map(|value| hash(&[value.as_bytes()])),
+        HashKey::Path => Some(hash(&[request.uri().path().as_bytes()])),
+        HashKey::Cookie(name) => {
+            let fields = request.headers().get_all(header::COOKIE).iter();
+            let mut pairs = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';'));
+            let prefix = |pair: &'_ [u8]| {
+                pair.trim_ascii_start().strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(hash_one)
+            };
+            pairs.find_map(prefix)
+        }
+    }
+}
+
+fn hash_one(value: &[u8]) -> u64 {
+    hash(&[value.trim_ascii_end()])
+}
+
+/// Returns the bit of a position.
+fn bit(position: usize) -> u64 {
+    1 << (position % 64)
+}
+
+// === impl Selection ===
+
+impl<'e> Selection<'e> {
+    /// Returns the next target to try. Returns a target twice only if it is the only one that is usable. Returns `None`
+    /// if there is no other.
+    ///
+    /// The first target of a request can be an ejected one whose time has passed; the request is then its probe. If no
+    /// target is usable, ejected targets are tried, but no targets that drain or whose checks fail.
+    pub(super) fn next(&mut self, now: Instant) -> Option<Selected<'e>> {
+        let is_first = self.tried == 0;
+        let mut usable = Candidates::new();
+        for (position, entry) in self.entries.iter().enumerate() {
+            match entry.state.availability(now) {
+                Availability::Usable => usable.push(self.candidate(position, now)),
+                Availability::ProbeDue if is_first && entry.state.start_probe(now) => {
+                    self.tried |= bit(position);
+                    return Some(Selected { entry, is_repeated: false, is_probe: Cell::new(true) });
+                }
+                Availability::ProbeDue | Availability::LastResort | Availability::Excluded => {}
+            }
+        }
+        if usable.is_empty() {
+            let is_ejected = |entry: &Entry| entry.state.availability(now) != Availability::Excluded;
+            let ejected = self.entries.iter().enumerate().filter(|(_, entry)| is_ejected(entry));
+            usable = ejected.map(|(position, _)| self.candidate(position, now)).collect();
+        }
+        let only = (usable.len() == 1).then(|| usable[0].position);
+        usable.retain(|candidate| self.tried & bit(candidate.position) == 0);
+        let selected = self.choose(&usable);
+        let is_repeated = selected.is_none();
+        let position = selected.or(only)?;
+        self.tried |= bit(position);
+        Some(Selected { entry: &self.entries[position], is_repeated, is_probe: Cell::new(false) })
+    }
+
+    /// Selects one of the candidates. Returns its position.
+    fn choose(&self, candidates: &[Candidate<'e>]) -> Option<usize> {
+        let candidate = match (candidates, self.key, &self.balancer.balance) {
+            ([only], ..) => Some(only),
+            (_, Some(key), _) => rendezvous(candidates, key.get()),
+            (_, None, Balance::Method(BalanceMethod::RoundRobin)) => round_robin(candidates),
+            (_, None, Balance::Method(BalanceMethod::LeastRequests) | Balance::Hash(_)) => {
+                least_requests(candidates, self.balancer.random())
+            }
+        };
+        candidate.map(|candidate| candidate.position)
+    }
+
+    fn candidate(&self, position: usize, now: Instant) -> Candidate<'e> {
+        let entry = &*self.entries[position];
+        let share = entry.state.share(now, self.balancer.slow_start);
+        let weight = u64::from(entry.weight.max(1)) * u64::from(share);
+        Candidate { position, weight, load: entry.state.load(now), id: entry.id, turn: &entry.turn }
+    }
+}
+
+/// Returns `true` if a target may be ejected: another target stays usable, and at most `most` percent of the targets
+/// are ejected then. One target of two or more can always be ejected.
+pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, most: u8, now: Instant) -> bool {
+    let (mut ejected, mut usable) = (1, 0);
+    for entry in entries.iter().filter(|entry| !std::ptr::eq(&*entry.state, target)) {
+        match entry.state.availability(now) {
+            Availability::Usable => usable += 1,
+            Availability::ProbeDue | Availability::LastResort => ejected += 1,
+            Availability::Excluded => {}
+        }
+    }
+    usable > 0 && (ejected == 1 || ejected * 100 <= usize::from(most) * entries.len())
+}
+
+// === impl Selected ===
+
+impl<'e> Selected<'e> {
+    /// Starts an attempt.
+    pub(super) fn start_attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'e> {
+        self.entry.state.start_attempt(trace, self.is_probe.take())
+    }
+
+    /// Returns the target.
+    pub(super) fn entry(&self) -> &'e Entry {
+        self.entry
+    }
+
+    /// Returns how requests are sent to the target.
+    pub(super) fn backend(&self) -> &'e Backend {
+        &self.entry.backend
+    }
+}
+
+impl Drop for Selected<'_> {
+    fn drop(&mut self) {
+        if self.is_probe.take() {
+            self.entry.state.cancel_probe();
+        }
+    }
+}
