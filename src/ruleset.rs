@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
+#[cfg(feature = "gateway")]
+use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::facts::{BadRequest, Facts, HostRequirement};
@@ -23,7 +25,7 @@ use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 #[cfg(feature = "gateway")]
-use crate::upstream::{Upstream, Upstreams};
+use crate::upstream::{Received, Upstream, Upstreams, has_grpc_timeout};
 
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
@@ -34,6 +36,9 @@ pub(crate) struct RuleSet {
     compiled: Vec<CompiledRoute>,
     /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
+    /// Whether an upstream has a `total` timeout.
+    #[cfg(feature = "gateway")]
+    has_total_timeouts: bool,
 }
 
 /// The data that the layer passes to the service below, in the extensions of an admitted request. It contains the
@@ -99,7 +104,14 @@ impl RuleSet {
     pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
-        Self { rules, field_filter, compiled, unrouted: metrics.route("") }
+        Self {
+            rules,
+            field_filter,
+            compiled,
+            unrouted: metrics.route(""),
+            #[cfg(feature = "gateway")]
+            has_total_timeouts: false,
+        }
     }
 
     /// Adds the upstreams of the routes, with an entry for each worker.
@@ -108,6 +120,7 @@ impl RuleSet {
         for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
             let of_worker = |upstreams: &Upstreams| upstreams.get(route.upstream.as_deref()?).cloned();
             compiled.upstreams = upstreams.iter().filter_map(of_worker).collect();
+            self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
         }
         self
     }
@@ -234,6 +247,14 @@ impl RuleSet {
         may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
         self.rules.charges_if(route, facts, may_reject)
+    }
+
+    /// Records when a request was received, if it may have a deadline.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn record_receipt<B>(&self, request: &mut Request<B>) {
+        if self.has_total_timeouts || has_grpc_timeout(request.headers()) {
+            request.extensions_mut().insert(Received(Instant::now()));
+        }
     }
 
     /// Creates the context for the service below. Without a route, the request goes to a handler.

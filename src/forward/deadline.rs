@@ -1,24 +1,25 @@
-//! The deadline of a gRPC call (`grpc-timeout`, PROTOCOL-HTTP2.md of gRPC).
+//! The deadline of a request: `timeouts.total` of its upstream, and `grpc-timeout` of a gRPC call.
 //!
-//! The upstream receives the field and enforces it, too. The gateway does not rely on that: when the deadline passes,
-//! it ends the upstream's stream and responds to the client.
+//! The upstream receives `grpc-timeout`, without the time that the gateway has spent, and enforces it, too. The gateway
+//! does not rely on that: when the deadline passes, it ends the upstream's stream and responds to the client.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, Response};
+use http::{Request, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::timer::Timer;
-use crate::upstream::ResponseBody;
+use crate::upstream::{CallDeadline, Received, ResponseBody, grpc_timeout, reduce_grpc_timeout};
 
-const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// The time that a request may spend in the gateway before its `grpc-timeout` is reduced.
+const NEGLIGIBLE: Duration = Duration::from_millis(1);
 
-/// The deadline of a call, if it has one.
+/// The deadline of a request, if it has one.
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
     at: Option<Instant>,
@@ -26,11 +27,30 @@ pub(super) struct Deadline {
 }
 
 impl Deadline {
-    /// Reads `grpc-timeout`, counted from now. Ignores an invalid value: the upstream rejects it.
-    pub(super) fn from_fields(call: Option<GrpcCall>, fields: &HeaderMap) -> Self {
-        let timeout = call.and_then(|_| fields.get(GRPC_TIMEOUT));
-        let at = timeout.and_then(|timeout| Instant::now().checked_add(parse(timeout.as_bytes())?));
+    /// Returns the deadline of a request: none without the time of its receipt. Reduces `grpc-timeout` by the time since
+    /// then.
+    pub(super) fn new<B>(
+        request: &mut Request<B>,
+        received: Option<Received>,
+        total: Option<Duration>,
+        call: Option<GrpcCall>,
+    ) -> Self {
+        let Some(Received(received)) = received else { return Self::default() };
+        let timeouts = [total, call.and_then(|_| grpc_timeout(request.headers()))];
+        let at = timeouts.into_iter().flatten().filter_map(|timeout| received.checked_add(timeout)).min();
+        if let (Some(at), Some(_)) = (at, call) {
+            request.extensions_mut().insert(CallDeadline(at));
+            let now = Instant::now();
+            if now.saturating_duration_since(received) >= NEGLIGIBLE {
+                reduce_grpc_timeout(request.headers_mut(), at, now);
+            }
+        }
         Self { at, timer: Timer::new() }
+    }
+
+    /// Returns `true` if the deadline has passed.
+    pub(super) fn has_passed(&self) -> bool {
+        self.at.is_some_and(|at| at <= Instant::now())
     }
 
     /// Awaits a future. Returns `None` if the deadline passes first.
@@ -58,46 +78,34 @@ impl Deadline {
     }
 }
 
-/// Parses a timeout: at most eight digits and a unit.
-fn parse(value: &[u8]) -> Option<Duration> {
-    let (unit, digits) = value.split_last()?;
-    if !(1..=8).contains(&digits.len()) || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let count = digits.iter().fold(0, |count, digit| 10 * count + u64::from(digit - b'0'));
-    Some(match unit {
-        b'H' => Duration::from_secs(3_600 * count),
-        b'M' => Duration::from_secs(60 * count),
-        b'S' => Duration::from_secs(count),
-        b'm' => Duration::from_millis(count),
-        b'u' => Duration::from_micros(count),
-        b'n' => Duration::from_nanos(count),
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn timeout_is_at_most_eight_digits_and_a_unit() {
-        let read = |text: &str| parse(text.as_bytes()).map(|timeout| timeout.as_nanos());
-        assert_eq!(read("2H"), Some(7_200_000_000_000));
-        assert_eq!(read("3M"), Some(180_000_000_000));
-        assert_eq!(read("5S"), Some(5_000_000_000));
-        assert_eq!((read("7m"), read("8u"), read("9n")), (Some(7_000_000), Some(8_000), Some(9)));
-        assert_eq!((read("0m"), read("99999999H")), (Some(0), Some(359_999_996_400_000_000_000)));
-        for invalid in ["", "m", "1", "1s", "1h", "-1m", "+1m", "1.5S", " 1m", "1 m", "1m ", "123456789n", "1mm"] {
-            assert_eq!(read(invalid), None, "{invalid:?}");
-        }
+    fn request(timeout: &str) -> Request<()> {
+        Request::builder().header("grpc-timeout", timeout).body(()).unwrap()
     }
 
     #[test]
-    fn only_calls_have_a_deadline() {
-        let fields = HeaderMap::from_iter([(GRPC_TIMEOUT, "1m".parse().unwrap())]);
-        assert!(Deadline::from_fields(None, &fields).at.is_none());
-        assert!(Deadline::from_fields(Some(GrpcCall::Grpc), &fields).at.is_some());
-        assert!(Deadline::from_fields(Some(GrpcCall::Web), &HeaderMap::new()).at.is_none());
+    fn deadline_is_the_earlier_timeout_since_the_receipt() {
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        let received = Instant::now();
+        let deadline = |total, call, timeout: &'static str| {
+            Deadline::new(&mut request(timeout), Some(Received(received)), total, call).at.map(|at| at - received)
+        };
+        let call = Some(GrpcCall::Grpc);
+        assert_eq!([deadline(None, None, "1M"), deadline(seconds(5), None, "1S")], [None, seconds(5)]);
+        assert_eq!([deadline(None, call, "1M"), deadline(seconds(5), call, "1M")], [seconds(60), seconds(5)]);
+        assert_eq!([deadline(seconds(5), call, "1S"), deadline(seconds(5), call, "soon")], [seconds(1), seconds(5)]);
+        assert!(Deadline::new(&mut request("1S"), None, seconds(5), call).at.is_none());
+    }
+
+    #[test]
+    fn time_in_the_gateway_is_taken_off_the_timeout_of_a_call() {
+        let received = Received(Instant::now().checked_sub(Duration::from_secs(2)).unwrap());
+        let mut request = request("10S");
+        _ = Deadline::new(&mut request, Some(received), None, Some(GrpcCall::Grpc));
+        let left = grpc_timeout(request.headers()).unwrap();
+        assert!(left <= Duration::from_secs(8) && left > Duration::from_secs(7), "{left:?}");
     }
 }

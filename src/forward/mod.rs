@@ -11,7 +11,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::{HeaderMap, Request, Response, Version};
+use http::{HeaderMap, Request, Response, StatusCode, Version};
 use tower::Service;
 
 mod deadline;
@@ -34,7 +34,10 @@ use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
 use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
-use crate::upstream::{Client, HeadlessResponse, RequestBody, ResponseBody, TooLong, Trace, Upstream, UpstreamError};
+use crate::upstream::{
+    Client, HeadlessResponse, NotRetried, Received, RequestBody, ResponseBody, SendError, TooLong, Trace, Upstream,
+    UpstreamError,
+};
 
 /// The reason in the access log if the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";
@@ -96,6 +99,9 @@ impl Forward {
             ..
         } = context;
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
+        let total = upstream.total_timeout();
+        let may_have_deadline = total.is_some() || call.is_some();
+        let received = may_have_deadline.then(|| request.extensions_mut().remove::<Received>()).flatten();
         if let Some(response) = max_forwards::respond(request) {
             return Err(Box::new(response));
         }
@@ -115,7 +121,7 @@ impl Forward {
         request.body_mut().filter_trailers(field_filter);
         request.body_mut().limit(max_body).map_err(|TooLong| local_response(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
-        let deadline = Deadline::from_fields(call, request.headers());
+        let deadline = Deadline::new(request, received, total, call);
         Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, trace })
     }
 }
@@ -138,17 +144,27 @@ impl Service<Request<RequestBody>> for Forward {
                     Ok(prepared) => prepared,
                     Err(response) => return Ok(*response),
                 };
-            let result = deadline.run_until(pin!(upstream.send(&mut request, &client, trace.as_ref()))).await;
+            // A request that has waited too long for its permits is not sent.
+            let result = match deadline.has_passed() {
+                false => deadline.run_until(pin!(upstream.send(&mut request, &client, trace.as_ref()))).await,
+                true => None,
+            };
+            let is_forwarded = matches!(result, Some(Ok(_))) && connect.is_none();
             let mut response = match result {
                 Some(Ok(response)) => rewrite(response, &mut request, call, accepts_trailers, trace.as_ref()),
                 Some(Err(error)) => error_response(error, call),
                 None => {
                     upstream.record_timeout();
                     record_failure(trace.as_ref(), DEADLINE_PASSED);
-                    local_response(LocalResponse::DeadlinePassed, call)
+                    match request.body().was_sent() {
+                        true => local_response(LocalResponse::DeadlinePassed, call),
+                        false => not_sent(LocalResponse::DeadlinePassed, call),
+                    }
                 }
             };
-            deadline.limit_body(&mut response, call, accepts_trailers);
+            if is_forwarded && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                deadline.limit_body(&mut response, call, accepts_trailers);
+            }
             if let Some(connect) = connect {
                 response = connect.check_response(response, || {
                     record_failure(trace.as_ref(), AttemptOutcome::InvalidResponse.as_str());
@@ -179,7 +195,7 @@ fn rewrite(
         Some(()) => response,
         None => {
             record_failure(trace, AttemptOutcome::InvalidResponse.as_str());
-            local_response(LocalResponse::BadUpstreamResponse, call)
+            local_response(LocalResponse::BadUpstreamResponse { not_retried: None }, call)
         }
     }
 }
@@ -192,15 +208,17 @@ fn record_failure(trace: Option<&Trace>, reason: &'static str) {
 }
 
 /// Returns the response of the gateway if the upstream sent none.
-fn error_response(error: UpstreamError, call: Option<GrpcCall>) -> Response<ResponseBody> {
+fn error_response(error: SendError, call: Option<GrpcCall>) -> Response<ResponseBody> {
+    let SendError { error, not_retried } = error;
+    let not_retried = not_retried.map(NotRetried::text);
     match error {
         UpstreamError::Unreachable => not_sent(LocalResponse::UpstreamUnreachable, call),
         UpstreamError::NoUsableTarget => not_sent(LocalResponse::UpstreamDown, call),
         // Stays charged, because each attempt costs a TLS handshake.
         UpstreamError::UpgradeUnsupported => local_response(LocalResponse::UpstreamUnreachable, call),
         UpstreamError::QueueFull | UpstreamError::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
-        UpstreamError::TimedOut => local_response(LocalResponse::UpstreamTimedOut, call),
-        UpstreamError::Broken => local_response(LocalResponse::BadUpstreamResponse, call),
+        UpstreamError::TimedOut => local_response(LocalResponse::UpstreamTimedOut { not_retried }, call),
+        UpstreamError::Broken => local_response(LocalResponse::BadUpstreamResponse { not_retried }, call),
         UpstreamError::ClientStalled => local_response(LocalResponse::BodyTimedOut, call),
         UpstreamError::ClientBroken => local_response(LocalResponse::BodyIncomplete, call),
         UpstreamError::ClientTooLong => local_response(LocalResponse::BodyTooLong, call),

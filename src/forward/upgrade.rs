@@ -53,7 +53,7 @@ impl ExtendedConnect {
             return response;
         }
         on_invalid();
-        local_response(LocalResponse::BadUpstreamResponse, None)
+        local_response(LocalResponse::BadUpstreamResponse { not_retried: None }, None)
     }
 }
 

@@ -91,10 +91,16 @@ pub(crate) enum LocalResponse {
     /// No target of the upstream is usable.
     UpstreamDown,
     /// 502: the upstream sent an invalid response, or closed the connection before the response.
-    BadUpstreamResponse,
+    BadUpstreamResponse {
+        /// Why the gateway did not send the request again.
+        not_retried: Option<&'static str>,
+    },
     /// 504: the upstream did not start its response in time.
-    UpstreamTimedOut,
-    /// 504: the deadline of the gRPC call has passed (`grpc-timeout`).
+    UpstreamTimedOut {
+        /// Why the gateway did not send the request again.
+        not_retried: Option<&'static str>,
+    },
+    /// 504: the deadline of the request has passed (`timeouts.total` or `grpc-timeout`).
     DeadlinePassed,
     /// 500: the gateway or the program around the layer is assembled wrongly.
     Internal,
@@ -229,8 +235,12 @@ impl LocalResponse {
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
             Self::UpstreamDown => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
             Self::UpstreamBusy => (StatusCode::SERVICE_UNAVAILABLE, "the upstream is busy".into()),
-            Self::BadUpstreamResponse => (StatusCode::BAD_GATEWAY, "the upstream sent no valid response".into()),
-            Self::UpstreamTimedOut => (StatusCode::GATEWAY_TIMEOUT, "the upstream did not respond in time".into()),
+            Self::BadUpstreamResponse { not_retried } => {
+                (StatusCode::BAD_GATEWAY, with_reason("the upstream sent no valid response", *not_retried))
+            }
+            Self::UpstreamTimedOut { not_retried } => {
+                (StatusCode::GATEWAY_TIMEOUT, with_reason("the upstream did not respond in time", *not_retried))
+            }
             Self::DeadlinePassed => (StatusCode::GATEWAY_TIMEOUT, "the deadline has passed".into()),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway is assembled wrongly".into()),
             Self::Panicked => (StatusCode::INTERNAL_SERVER_ERROR, "the gateway failed to handle the request".into()),
@@ -257,6 +267,11 @@ impl LocalResponse {
             _ => Vec::new(),
         }
     }
+}
+
+/// Returns a description, and why the request was not sent again.
+fn with_reason(detail: &'static str, not_retried: Option<&'static str>) -> Cow<'static, str> {
+    not_retried.map_or(detail.into(), |reason| format!("{detail}; not sent again: {reason}").into())
 }
 
 impl From<BadRequest> for LocalResponse {

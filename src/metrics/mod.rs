@@ -62,7 +62,7 @@ use self::target::Targets;
 pub(crate) use self::target::{AttemptOutcome, TargetMetrics};
 use self::upstream::Upstreams;
 #[cfg(feature = "gateway")]
-pub(crate) use self::upstream::{BrokenResponse, TunnelEnd, UpstreamMetrics, UpstreamTotals};
+pub(crate) use self::upstream::{BrokenResponse, RetryCause, TunnelEnd, UpstreamMetrics, UpstreamTotals};
 use self::waits::Waits;
 pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 

@@ -24,6 +24,9 @@ const OUTCOMES: [&str; 6] = ["answered", "unreachable", "timed_out", "broken", "
 /// The names of [`BrokenResponse`], in the order of its variants.
 const BROKEN_RESPONSES: [&str; 3] = ["silent", "closed", "malformed"];
 
+/// The names of [`RetryCause`], in the order of its variants.
+const RETRY_CAUSES: [&str; 5] = ["connect", "unsent", "reset", "timeout", "status"];
+
 /// The names of [`TunnelEnd`], in the order of its variants.
 const TUNNEL_ENDS: [&str; 6] = ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"];
 
@@ -33,6 +36,8 @@ pub(super) struct Upstreams {
     users: SeriesUsers,
     requests: Family<RequestLabels, Counter>,
     repeats: Family<Name, Counter>,
+    retries: Family<CauseLabels, Counter>,
+    exhausted_budgets: Family<Name, Counter>,
     broken_responses: Family<CauseLabels, Counter>,
     connections: Family<Name, Gauge>,
     tunnels: Family<Name, Gauge>,
@@ -49,6 +54,8 @@ pub(crate) struct UpstreamMetrics {
     timed_out: Counter,
     broken: Counter,
     repeated: Counter,
+    retried: [Counter; RETRY_CAUSES.len()],
+    budget_exhausted: Counter,
     broken_responses: [Counter; BROKEN_RESPONSES.len()],
     queue_full: Counter,
     queue_timed_out: Counter,
@@ -83,6 +90,21 @@ pub(crate) enum BrokenResponse {
     Closed,
     /// The upstream sent an invalid body.
     Malformed,
+}
+
+/// Why a request was sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetryCause {
+    /// No connection was opened.
+    Connect,
+    /// The request was not sent, or the target did not process it.
+    Unsent,
+    /// The connection was closed before the response.
+    Reset,
+    /// The response did not begin in time.
+    Timeout,
+    /// The status of the response.
+    Status,
 }
 
 /// How a connection ended after an upgrade to another protocol.
@@ -161,6 +183,22 @@ impl Upstreams {
             action: "grows fast: the servers close idle connections early; lengthen their keep-alive timeout",
         };
         catalog.add(self.repeats.clone(), repeats);
+        let retries = Description {
+            name: "upstream_retries",
+            labels: &[UPSTREAM, Label::Fixed("cause", &RETRY_CAUSES)],
+            unit: "requests",
+            meaning: "Requests sent again after an attempt failed",
+            action: "grows: a target fails; `tidegate_upstream_attempts_total` has the outcomes of each target",
+        };
+        catalog.add(self.retries.clone(), retries);
+        let exhausted = Description {
+            name: "upstream_retry_budget_exhausted",
+            labels: &[UPSTREAM],
+            unit: "requests",
+            meaning: "Failed requests that were not sent again because the retry budget was exhausted",
+            action: "grows: many requests fail; repair the targets before you raise `retry.budget`",
+        };
+        catalog.add(self.exhausted_budgets.clone(), exhausted);
         let broken = Description {
             name: "upstream_broken_off",
             labels: &[UPSTREAM, Label::Fixed("cause", &BROKEN_RESPONSES)],
@@ -218,6 +256,7 @@ impl Upstreams {
         let (requests, broken_responses, ended) =
             (self.requests.clone(), self.broken_responses.clone(), self.tunnels_ended.clone());
         let gauges = [self.connections.clone(), self.tunnels.clone(), self.waiting.clone()];
+        let (retries, exhausted_budgets) = (self.retries.clone(), self.exhausted_budgets.clone());
         let (repeats, responses, name) =
             (self.repeats.clone(), self.responses.clone(), Name { upstream: upstream.to_owned() });
         self.users.add((upstream.to_owned(), None), move || {
@@ -231,6 +270,8 @@ impl Upstreams {
             }
             remove(&broken_responses, &BROKEN_RESPONSES);
             remove(&ended, &TUNNEL_ENDS);
+            remove(&retries, &RETRY_CAUSES);
+            exhausted_budgets.remove(&name);
             gauges.iter().for_each(|gauge| gauge.remove(&name));
             repeats.remove(&name);
             responses.remove(&name);
@@ -259,6 +300,8 @@ impl Metrics {
             timed_out,
             broken,
             repeated: all.repeats.get_or_create(&name),
+            retried: RETRY_CAUSES.map(|word| cause(&all.retries, word)),
+            budget_exhausted: all.exhausted_budgets.get_or_create(&name),
             broken_responses: BROKEN_RESPONSES.map(|word| cause(&all.broken_responses, word)),
             queue_full,
             queue_timed_out,
@@ -312,6 +355,16 @@ impl UpstreamMetrics {
     /// Counts a request that is sent again, because an idle connection was closed before the response.
     pub(crate) fn repeated(&self) {
         self.repeated.inc();
+    }
+
+    /// Counts a request that is sent again after an attempt failed.
+    pub(crate) fn retried(&self, cause: RetryCause) {
+        self.retried[cause as usize].inc();
+    }
+
+    /// Counts a request that is not sent again because the budget is exhausted.
+    pub(crate) fn retry_budget_exhausted(&self) {
+        self.budget_exhausted.inc();
     }
 
     /// Counts an incomplete response.

@@ -1,22 +1,46 @@
 //! How a request is sent: the attempts at the targets of an upstream, until one takes the request.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::{HeaderMap, Request};
-use tokio::time::Instant;
+use http::{HeaderMap, Request, header};
+use tokio::time::{Instant, sleep};
 
 use super::body::RequestBody;
 use super::endpoint::Endpoint;
 use super::entry::Entry;
+use super::grpc_timeout::CallDeadline;
 use super::headless_response::HeadlessResponse;
-use super::selection::can_eject;
-use super::slots::Client;
+use super::retry::{Failure, NotRetried, Retries, pause, prepare_for_retries};
+use super::selection::{Selected, Selection, can_eject};
+use super::settings::RetryOn;
+use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
-use super::{AttemptError, Backend, Upstream, UpstreamError, echo};
+use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo, reduce_grpc_timeout};
+use crate::random::random;
+
+/// The longest pause before a request is sent to the same target again. If the target's `Retry-After` is longer, the
+/// client gets its response.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
+
+/// What the attempts after the first need: the targets, their selection, a target without a free connection, and the
+/// fields of the request if a status can cause a retry.
+type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<Selected<'e>>, Option<Box<HeaderMap>>);
+
+/// An attempt that failed, and after which the request may be sent again.
+struct FailedAttempt {
+    on: RetryOn,
+    /// The error of the request if it is not sent again.
+    error: UpstreamError,
+    /// The response, if its status is the failure. Boxed, because it is rare.
+    response: Option<Box<HeadlessResponse>>,
+}
 
 impl Upstream {
-    /// Sends a request whose head is ready for HTTP/1.1. Returns the response as soon as its head has arrived.
+    /// Sends a request whose head is ready for HTTP/1.1. Returns the response as soon as its head has arrived. Tries
+    /// targets until one takes the request. Waits for the first target without a free connection if all others have
+    /// failed.
     ///
     /// Takes the request by reference, so that the futures of the layers above do not hold another copy. Moves the body
     /// out of the request, and leaves the response's fields in the request's header map. Dropping the future cancels
@@ -29,21 +53,51 @@ impl Upstream {
         request: &mut Request<RequestBody>,
         client: &Client,
         trace: Option<&Trace>,
-    ) -> Result<HeadlessResponse, UpstreamError> {
+    ) -> Result<HeadlessResponse, SendError> {
         let begin = Instant::now();
-        let result = self.try_targets(request, client, trace, &begin).await;
-        match &result {
-            Ok(_) => self.metrics.responded(begin.elapsed()),
-            Err(UpstreamError::Unreachable | UpstreamError::NoUsableTarget | UpstreamError::UpgradeUnsupported) => {
-                self.metrics.unreachable()
+        self.retry_budget.record_request(begin);
+        let fields = prepare_for_retries(self.retry.as_ref(), request);
+        let entries = self.entries.load_full();
+        let mut selection = self.balancer.select(&entries, request, *client);
+        let mut busy = None;
+        let Some((target, slot)) = next_target(&mut selection, &mut busy, *client, begin) else {
+            self.metrics.unreachable();
+            return Err(UpstreamError::NoUsableTarget.into());
+        };
+        let (attempt, backend) = (target.start_attempt(trace), target.backend());
+        drop(target); // the future of a request stays small
+        let result = match backend {
+            Backend::Echo => Ok(HeadlessResponse::from_response(echo::respond(request), request)),
+            Backend::Http(endpoint) => match slot {
+                Some(slot) => endpoint.send(slot, request, &begin, &self.timeouts.response, false).await,
+                None => Box::pin(self.send_when_slot_is_free(endpoint, request, *client, false)).await,
+            },
+        };
+        let result = match self.finish_attempt(attempt, result, (&entries, request.headers()), trace) {
+            Ok(response) if fields.is_none() => Ok(response),
+            // Boxed, because it is rare, and inline it would enlarge the future of every request.
+            result => {
+                let rest = (&*entries, selection, busy, fields);
+                Box::pin(self.try_again(result, request, *client, trace, rest)).await
             }
-            Err(UpstreamError::QueueFull) => self.metrics.queue_full(),
-            Err(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
-            Err(UpstreamError::TimedOut) => self.metrics.timed_out(),
-            Err(UpstreamError::Broken) => self.metrics.broken(),
-            Err(UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong) => {}
-        }
+        };
+        self.count(begin, result.as_ref().err());
         result
+    }
+
+    /// Counts a request that began at this time.
+    fn count(&self, begin: Instant, error: Option<&SendError>) {
+        match error.map(|error| error.error) {
+            None => self.metrics.responded(begin.elapsed()),
+            Some(UpstreamError::Unreachable | UpstreamError::NoUsableTarget | UpstreamError::UpgradeUnsupported) => {
+                self.metrics.unreachable();
+            }
+            Some(UpstreamError::QueueFull) => self.metrics.queue_full(),
+            Some(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
+            Some(UpstreamError::TimedOut) => self.metrics.timed_out(),
+            Some(UpstreamError::Broken) => self.metrics.broken(),
+            Some(UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong) => {}
+        }
     }
 
     /// Counts a request that was canceled because the client's own deadline passed.
@@ -51,68 +105,77 @@ impl Upstream {
         self.metrics.timed_out();
     }
 
-    /// Tries each usable target once, until one takes the request. Waits for the first target without a free
-    /// connection if all others have failed.
-    async fn try_targets(
+    /// Tries the next targets after the `result` of the first, as long as `retry` allows it.
+    async fn try_again<'e>(
         &self,
+        mut result: Result<HeadlessResponse, AttemptError>,
         request: &mut Request<RequestBody>,
-        client: &Client,
+        client: Client,
         trace: Option<&Trace>,
-        begin: &Instant,
-    ) -> Result<HeadlessResponse, UpstreamError> {
-        let mut now = *begin;
-        let entries = self.entries.load_full();
-        let mut selection = self.balancer.select(&entries, request, *client);
-        let (mut was_tried, mut was_sent, mut busy) = (false, false, None);
-        while let Some(target) = selection.next(now).filter(|target| !target.is_repeated) {
-            let (attempt, result) = match target.backend() {
-                Backend::Echo => {
-                    (target.start_attempt(trace), Ok(HeadlessResponse::from_response(echo::respond(request), request)))
-                }
-                Backend::Http(endpoint) => match endpoint.try_acquire_slot(*client) {
-                    Some(slot) => {
-                        let attempt = target.start_attempt(trace);
-                        drop(target); // the future of a request stays small
-                        let limit = &self.timeouts.response;
-                        (attempt, endpoint.send(slot, request, &now, limit, was_sent).await)
-                    }
-                    None => {
-                        busy.get_or_insert(target.entry());
-                        continue;
+        (entries, mut selection, mut busy, fields): Rest<'e>,
+    ) -> Result<HeadlessResponse, SendError> {
+        let mut retries = Retries::new(self.retry.as_ref(), &self.retry_budget, fields);
+        // The error of the last attempt that a target may have received.
+        let mut sent = None;
+        loop {
+            let failed = match result {
+                Ok(response) => match retries.of_response(response.line.status, request) {
+                    None => return Ok(response),
+                    Some(on) => {
+                        sent = Some(UpstreamError::Broken);
+                        FailedAttempt { on, error: UpstreamError::Broken, response: Some(Box::new(response)) }
                     }
                 },
+                Err(error) => FailedAttempt::new(error, &mut sent, request)?,
             };
-            was_tried = true;
-            match self.finish_attempt(attempt, result, (&entries, request.headers()), trace) {
-                Ok(response) => return Ok(response),
-                Err(AttemptError::NotSent(_)) => {}
-                Err(AttemptError::Unanswered(_)) => was_sent = true,
-                Err(AttemptError::Broken(_)) => return Err(UpstreamError::Broken),
-                Err(AttemptError::Failed(error)) => return Err(error),
+            let now = Instant::now(); // the attempt has taken time
+            let Some((target, slot)) = next_target(&mut selection, &mut busy, client, now) else {
+                return failed.give_up(NotRetried::NoTarget);
+            };
+            let pause = failed.pause(&target, request);
+            if let Err(reason) = self.take_retry(&mut retries, failed.on, &target, pause, now) {
+                return failed.give_up(reason);
             }
-            now = Instant::now(); // opening a connection may have taken time
+            retries.restore(request);
+            drop(failed); // frees the connection
+            if let Some(pause) = pause {
+                sleep(pause).await;
+            }
+            reduce_call_timeout(request);
+            let (now, was_sent) = (Instant::now(), sent.is_some());
+            let attempt = target.start_attempt(trace);
+            result = match (target.backend(), slot) {
+                (Backend::Echo, _) => Ok(HeadlessResponse::from_response(echo::respond(request), request)),
+                (Backend::Http(endpoint), Some(slot)) => {
+                    endpoint.send(slot, request, &now, &self.timeouts.response, was_sent).await
+                }
+                (Backend::Http(endpoint), None) => {
+                    self.send_when_slot_is_free(endpoint, request, client, was_sent).await
+                }
+            };
+            result = self.finish_attempt(attempt, result, (entries, request.headers()), trace);
         }
-        let Some(target) = busy else {
-            return Err(match (was_sent, was_tried) {
-                (true, _) => UpstreamError::Broken,
-                (false, true) => UpstreamError::Unreachable,
-                (false, false) => UpstreamError::NoUsableTarget,
-            });
-        };
-        let Backend::Http(endpoint) = &target.backend else { return Err(UpstreamError::Unreachable) };
-        let attempt = target.state.start_attempt(trace, false);
-        let result = Box::pin(self.send_when_slot_is_free(endpoint, request, *client, was_sent)).await;
-        self.finish_attempt(attempt, result, (&entries, request.headers()), trace).map_err(|error| match error {
-            AttemptError::Failed(UpstreamError::QueueFull | UpstreamError::QueueTimedOut)
-            | AttemptError::NotSent(_)
-                if was_sent =>
-            {
-                UpstreamError::Broken
-            }
-            AttemptError::Failed(error) => error,
-            AttemptError::Unanswered(_) | AttemptError::Broken(_) => UpstreamError::Broken,
-            AttemptError::NotSent(_) => UpstreamError::Unreachable,
-        })
+    }
+
+    /// Takes a retry, and counts it. Fails if the pause is longer than a request may wait.
+    fn take_retry(
+        &self,
+        retries: &mut Retries<'_>,
+        on: RetryOn,
+        target: &Selected<'_>,
+        pause: Option<Duration>,
+        now: Instant,
+    ) -> Result<(), NotRetried> {
+        if pause.is_some_and(|pause| pause > MAX_PAUSE) {
+            return Err(NotRetried::NoTarget);
+        }
+        let taken = retries.take(Failure { on, is_same_target: target.is_repeated }, now);
+        match taken {
+            Ok(()) => self.metrics.retried(on.cause()),
+            Err(NotRetried::Budget) => self.metrics.retry_budget_exhausted(),
+            Err(_) => {}
+        }
+        taken
     }
 
     /// Records the result of an attempt, and ejects the target if necessary. `fields` belong to the response.
@@ -147,6 +210,93 @@ impl Upstream {
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
         let slot = endpoint.acquire_slot(client).await.map_err(AttemptError::Failed)?;
+        reduce_call_timeout(request);
         endpoint.send(slot, request, &Instant::now(), &self.timeouts.response, was_sent).await
+    }
+}
+
+impl FailedAttempt {
+    /// Converts the error of an attempt. `sent` is the error of the last attempt that a target may have received.
+    ///
+    /// # Errors
+    /// The request must not be sent again.
+    fn new(
+        error: AttemptError,
+        sent: &mut Option<UpstreamError>,
+        request: &mut Request<RequestBody>,
+    ) -> Result<Self, SendError> {
+        let on = match error {
+            AttemptError::NotSent(error) => {
+                if sent.is_none() {
+                    request.body_mut().set_not_sent();
+                }
+                let on = if error.phase == "send" { RetryOn::Unsent } else { RetryOn::Connect };
+                return Ok(Self { on, error: sent.unwrap_or(UpstreamError::Unreachable), response: None });
+            }
+            AttemptError::Unanswered(_) | AttemptError::Reset(_) => {
+                *sent = Some(UpstreamError::Broken);
+                RetryOn::Reset
+            }
+            AttemptError::Silent => {
+                *sent = Some(UpstreamError::TimedOut);
+                RetryOn::Timeout
+            }
+            AttemptError::Broken(_) => return Err(final_error(UpstreamError::Broken, NotRetried::of(request))),
+            AttemptError::Failed(error @ UpstreamError::TimedOut) => {
+                return Err(final_error(error, NotRetried::of(request)));
+            }
+            AttemptError::Failed(error @ (UpstreamError::QueueFull | UpstreamError::QueueTimedOut)) => {
+                return Err(sent.map_or(error.into(), |sent| final_error(sent, NotRetried::NoTarget)));
+            }
+            AttemptError::Failed(error) => return Err(error.into()),
+        };
+        Ok(Self { on, error: sent.unwrap_or(UpstreamError::Broken), response: None })
+    }
+
+    /// Returns the pause before the next attempt: none at another target.
+    fn pause(&self, target: &Selected<'_>, request: &Request<RequestBody>) -> Option<Duration> {
+        if !target.is_repeated {
+            return None;
+        }
+        let fields = self.response.as_ref().map(|_| request.headers());
+        let seconds = fields.and_then(|fields| fields.get(header::RETRY_AFTER)?.to_str().ok()?.parse().ok());
+        let [byte] = random();
+        Some(Duration::from_secs(seconds.unwrap_or(0)).max(pause(byte)))
+    }
+
+    /// Returns the result of a request that is not sent again.
+    fn give_up(self, reason: NotRetried) -> Result<HeadlessResponse, SendError> {
+        self.response.map(|response| *response).ok_or(final_error(self.error, reason))
+    }
+}
+
+/// Takes the time that was spent on failed attempts, or in a queue, off the timeout of a gRPC call.
+fn reduce_call_timeout(request: &mut Request<RequestBody>) {
+    if let Some(CallDeadline(deadline)) = request.extensions().get().copied() {
+        reduce_grpc_timeout(request.headers_mut(), deadline, Instant::now());
+    }
+}
+
+fn final_error(error: UpstreamError, reason: NotRetried) -> SendError {
+    SendError { error, not_retried: Some(reason) }
+}
+
+/// Returns the next target to try, with a free connection slot if it has one. Without one, the request has to wait for a
+/// slot of the target.
+fn next_target<'e>(
+    selection: &mut Selection<'e>,
+    busy: &mut Option<Selected<'e>>,
+    client: Client,
+    now: Instant,
+) -> Option<(Selected<'e>, Option<UpstreamSlot>)> {
+    loop {
+        let Some(target) = selection.next(now).filter(|target| !target.is_repeated || busy.is_none()) else {
+            return busy.take().map(|target| (target, None));
+        };
+        let Backend::Http(endpoint) = target.backend() else { return Some((target, None)) };
+        match endpoint.try_acquire_slot(client) {
+            None if !target.is_repeated => _ = busy.get_or_insert(target),
+            slot => return Some((target, slot)),
+        }
     }
 }

@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 
 use super::informational::InformationalSender;
+use super::replay::ReplayBuffer;
 use super::target_error::TargetError;
 use super::trace::Trace;
 use super::upload_progress::UploadProgress;
@@ -25,6 +26,13 @@ pub struct RequestBody {
     /// `None` if the request has no body.
     stream: Option<Stream>,
     progress: Option<Arc<UploadProgress>>,
+    /// The start of the body, to send it again. `None` before the first attempt. Boxed, because few requests have a
+    /// body.
+    replay: Option<Box<ReplayBuffer>>,
+    /// The maximum number of bytes that are kept to send them again.
+    max_replay: u32,
+    /// Whether a target may have received a part of the request.
+    was_sent: bool,
     /// How many more bytes may come.
     max_bytes: u64,
     /// Filters the trailers.
@@ -60,6 +68,9 @@ impl RequestBody {
         Self {
             stream: None,
             progress: None,
+            replay: None,
+            max_replay: 0,
+            was_sent: false,
             max_bytes: u64::MAX,
             field_filter: None,
             informational_count: 0,
@@ -78,8 +89,7 @@ impl RequestBody {
         Self { relay, ..self }
     }
 
-    /// Returns the relay that can move the body to its upstream connection. A body that is kept for another attempt
-    /// must not have one, because the bytes are in memory only without a relay.
+    /// Returns the relay that can move the body to its upstream connection.
     pub(super) fn relay(&self) -> Option<&Relay> {
         self.relay.as_ref()
     }
@@ -112,15 +122,6 @@ impl RequestBody {
         std::mem::replace(self, Self::none())
     }
 
-    /// Replaces the body by one that `with` builds from it. Keeps the sender of informational responses.
-    pub(crate) fn replace<B>(&mut self, with: impl FnOnce(Self) -> B)
-    where
-        B: Body<Data = Bytes, Error = BoxError> + Send + 'static,
-    {
-        let informational_sender = self.informational_sender.take();
-        *self = Self { informational_sender, ..Self::new(with(self.take())) };
-    }
-
     /// Limits the body to `max_bytes` bytes.
     ///
     /// # Errors
@@ -140,12 +141,24 @@ impl RequestBody {
         self.field_filter = field_filter;
     }
 
+    /// Keeps a body of at most `max_bytes` bytes until a response has begun, so that the request can be sent again.
+    pub(super) fn keep(&mut self, max_bytes: usize) {
+        self.max_replay = u32::try_from(max_bytes).unwrap_or(u32::MAX);
+    }
+
     /// Starts an attempt, and tracks the progress of the body. Returns `None` if there is no body. If `is_held`, the
     /// body is held back until the upstream requests it (100).
     pub(crate) fn start_attempt(&mut self, is_held: bool) -> Option<Arc<UploadProgress>> {
-        self.informational_count = 0;
+        (self.informational_count, self.was_sent) = (0, true);
         if self.is_end_stream() {
             return None;
+        }
+        if self.replay.is_none() {
+            let is_kept = self.size_hint().lower() <= u64::from(self.max_replay);
+            // The bytes that a relay moves are never in memory, so a body that is kept has none.
+            self.relay.take_if(|_| is_kept);
+            let max_bytes = if is_kept { self.max_replay as usize } else { 0 };
+            self.replay = Some(Box::new(ReplayBuffer::new(max_bytes)));
         }
         self.progress = Some(Arc::new(UploadProgress::new(is_held)));
         self.progress.clone()
@@ -160,6 +173,34 @@ impl RequestBody {
             let count = move |frame: &Frame<Bytes>| trace.count_bytes(frame.data_ref().map_or(0, Bytes::len));
             self.stream = Some(Box::pin(stream.inspect_frame(count)));
         }
+    }
+
+    /// Prepares the body for another attempt. Returns `false` if a part of it was read and not kept.
+    pub(super) fn rewind(&mut self) -> bool {
+        self.replay.as_mut().is_none_or(|replay| replay.rewind())
+    }
+
+    /// Takes the rest of the body, after which the request cannot be sent again.
+    pub(super) fn take_rest(&mut self) -> Self {
+        if let Some(replay) = &mut self.replay {
+            replay.stop();
+        }
+        self.take()
+    }
+
+    /// Returns `true` if a target may have received a part of the request.
+    pub(crate) fn was_sent(&self) -> bool {
+        self.was_sent
+    }
+
+    /// Records that no target has received a part of the request.
+    pub(super) fn set_not_sent(&mut self) {
+        self.was_sent = false;
+    }
+
+    /// Returns `true` if the client's stream has ended.
+    fn has_ended(&self) -> bool {
+        self.replay.as_ref().is_some_and(|replay| replay.has_ended())
     }
 
     fn record_progress(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
@@ -179,10 +220,23 @@ impl Body for RequestBody {
         if let Some(progress) = &self.progress {
             ready!(progress.poll_released(cx));
         }
+        if let Some(frame) = self.replay.as_mut().and_then(|replay| replay.next()) {
+            let frame = Poll::Ready(Some(Ok(frame)));
+            self.record_progress(&frame);
+            return frame;
+        }
+        if self.has_ended() {
+            return Poll::Ready(None);
+        }
         let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         let polled = stream.as_mut().poll_frame(cx);
         self.record_progress(&polled);
-        let Some(mut frame) = ready!(polled).transpose()? else { return Poll::Ready(None) };
+        let Some(mut frame) = ready!(polled).transpose()? else {
+            if let Some(replay) = &mut self.replay {
+                replay.record_end();
+            }
+            return Poll::Ready(None);
+        };
         let length = frame.data_ref().map_or(0, Bytes::len) as u64;
         match self.max_bytes.checked_sub(length) {
             Some(rest) => self.max_bytes = rest,
@@ -193,15 +247,26 @@ impl Body for RequestBody {
             (Some(trailers), None) => sanitize::remove(trailers, trailers::is_forbidden),
             (None, _) => {}
         }
+        if let Some(replay) = &mut self.replay {
+            replay.record(&frame);
+        }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.as_ref().is_none_or(Body::is_end_stream)
+        let is_replayed = self.replay.as_ref().is_none_or(|replay| replay.is_read());
+        is_replayed && (self.has_ended() || self.stream.as_ref().is_none_or(Body::is_end_stream))
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.stream.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint)
+        let mut hint = self.stream.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
+        let unread = self.replay.as_ref().map_or(0, |replay| replay.unread());
+        if unread > 0 {
+            let upper = hint.upper().map(|upper| upper + unread);
+            hint.set_lower(hint.lower() + unread);
+            upper.into_iter().for_each(|upper| hint.set_upper(upper));
+        }
+        hint
     }
 }
 

@@ -95,7 +95,7 @@ impl Endpoint {
         request: &mut Request<RequestBody>,
         now: &Instant,
         limit: &Duration,
-        mut was_sent: bool,
+        was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
         // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
         let mut protocol = *self.protocol.lock();
@@ -108,15 +108,16 @@ impl Endpoint {
         if protocol == Protocol::Http2 {
             return Box::pin(self.send_over_http2(slot, request, *limit, was_sent)).await;
         }
+        let mut is_repeated = false;
         for _ in 0..MAX_STALE_CONNECTIONS {
-            let idle = if was_sent { None } else { self.pool.take_idle(*now, is_repeatable(request)) };
+            let idle = if was_sent || is_repeated { None } else { self.pool.take_idle(*now, is_repeatable(request)) };
             let Some(connection) = idle else { break };
             let mut lease = self.pool.lease(connection, slot);
             match exchange(lease.connection(), request, *now, *limit).await {
                 Ok(head) => return Ok(head.into_response(lease)),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => {
-                    was_sent = true;
+                    is_repeated = true;
                     self.pool.metrics().repeated();
                 }
                 Err(error) => return Err(error),
@@ -125,7 +126,7 @@ impl Endpoint {
         }
         // Boxed, because it is rare, and inline it would enlarge the future of every request.
         match Box::pin(self.send_on_new(slot, request, *limit)).await {
-            Err(AttemptError::NotSent(error)) if was_sent => Err(AttemptError::Unanswered(error)),
+            Err(AttemptError::NotSent(error)) if is_repeated => Err(AttemptError::Reset(error)),
             result => result,
         }
     }

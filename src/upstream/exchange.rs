@@ -16,10 +16,11 @@ use super::download::Download;
 use super::headless_response::HeadlessResponse;
 use super::pool::Lease;
 use super::response_body::ResponseBody;
+use super::retry::may_repeat;
 use super::target_error::TargetError;
 use super::tunnel::Tunnel;
 use super::upload::{Upload, UploadError};
-use super::upload_progress::{UploadProgress, expects_continue};
+use super::upload_progress::expects_continue;
 use super::{AttemptError, UpstreamError};
 use crate::http1::{Framing, ParsedResponse, StatusLine};
 use crate::upgrade::{TunnelLimits, Upgrade};
@@ -36,7 +37,7 @@ pub(super) async fn exchange(
     let is_held = !request.body().is_end_stream() && expects_continue(request.headers());
     let progress = request.body_mut().start_attempt(is_held);
     let mut upload = Some(Upload::start(connection, request).map_err(AttemptError::Failed)?);
-    let mut pending = PendingResponse { request, upload: &mut upload, progress: progress.as_deref(), has_begun: false };
+    let mut pending = PendingResponse { request, upload: &mut upload, has_begun: false };
     let response = match &progress {
         Some(progress) => {
             let response = poll_fn(|cx| pending.poll(connection, cx));
@@ -54,7 +55,12 @@ pub(super) async fn exchange(
             .await
         }
     };
-    let response = response?;
+    let response = match response {
+        Err(AttemptError::Failed(UpstreamError::TimedOut)) if !pending.has_begun && may_repeat(pending.request) => {
+            return Err(AttemptError::Silent);
+        }
+        response => response?,
+    };
     if response.line.status == StatusCode::SWITCHING_PROTOCOLS {
         return upgrade(request, response, upload.is_none());
     }
@@ -64,14 +70,13 @@ pub(super) async fn exchange(
         // Checked before the head is forwarded: the client can still get a 502.
         connection.check_chunks().map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
     }
-    let body = request.body_mut().take();
     // A body that was not requested (`100 Continue`) is not needed. An upstream that rejects a request and closes the
     // connection reads no more of the body. If the gateway sent more, the upstream would reset the connection, and the
     // reset can overtake the response (RFC 9112 section 9.6).
     let is_rejected = line.status.is_client_error() || line.status.is_server_error();
     let is_unwanted = !progress.is_none_or(|progress| progress.was_requested()) || is_rejected && !keeps_open;
     let keeps_open = keeps_open && !(is_unwanted && upload.is_some());
-    let upload = upload.filter(|_| !is_unwanted).map(|upload| Box::new((upload, body)));
+    let upload = upload.filter(|_| !is_unwanted).map(|upload| Box::new((upload, request.body_mut().take_rest())));
     Ok(ResponseHead { line, framing, keeps_open, upload, upgraded: None })
 }
 
@@ -129,7 +134,6 @@ struct PendingResponse<'a> {
     request: &'a mut Request<RequestBody>,
     /// `None` once the whole request is sent.
     upload: &'a mut Option<Upload>,
-    progress: Option<&'a UploadProgress>,
     /// Whether a response has begun. The request's fields are gone then: its header map holds the fields of the
     /// response.
     has_begun: bool,
@@ -145,7 +149,7 @@ impl PendingResponse<'_> {
         let error = self.poll_send(connection, cx);
         match error {
             Some(UploadError::Client(error)) => return Poll::Ready(Err(AttemptError::Failed(error))),
-            Some(_) if !connection.has_written && self.is_complete() => {
+            Some(_) if !connection.has_written && self.request.body_mut().rewind() => {
                 return Poll::Ready(Err(AttemptError::NotSent(TargetError::send())));
             }
             None if !connection.has_written => return Poll::Pending,
@@ -166,11 +170,6 @@ impl PendingResponse<'_> {
             }
             Poll::Pending => None,
         }
-    }
-
-    /// Returns `true` if no part of the body was read from the client, so that the request can be sent again.
-    fn is_complete(&self) -> bool {
-        self.progress.is_none() || self.upload.as_ref().is_some_and(|upload| !upload.has_taken())
     }
 
     /// Reads the head of the final response, and forwards informational responses before it.
@@ -204,10 +203,12 @@ impl PendingResponse<'_> {
     /// Returns the error of a connection that ended before the first byte of a response. A reused connection was most
     /// likely closed before the request arrived. So an idempotent request may be sent again (RFC 9110 section 9.2.2,
     /// RFC 9112 section 9.3.1).
-    fn unanswered(&self, connection: &Connection, error: &io::Error) -> AttemptError {
-        if connection.is_reused && self.request.method().is_idempotent() && self.is_complete() {
-            return AttemptError::Unanswered(TargetError::response(error));
+    fn unanswered(&mut self, connection: &Connection, error: &io::Error) -> AttemptError {
+        let error = TargetError::response(error);
+        match may_repeat(self.request) {
+            true if connection.is_reused => AttemptError::Unanswered(error),
+            true => AttemptError::Reset(error),
+            false => AttemptError::Broken(error),
         }
-        AttemptError::Broken(TargetError::response(error))
     }
 }

@@ -1,15 +1,20 @@
 //! Upstreams: their targets, the connections to the targets, and how a request is sent.
 //!
 //! The gateway tries another target or connection while it is certain that nothing of a request was sent. That is the
-//! case if no connection could be opened, or if an idle connection turned out to be closed. Once the request was sent,
-//! the upstream may have acted on it. The gateway then sends it a second time only if all of these hold:
+//! case if no connection could be opened, or if an idle connection turned out to be closed. Over HTTP/2 an upstream can
+//! also report that it did not process a request, which then counts as not sent.
 //!
-//! * the connection had served other requests, and ended before the first byte of the response
-//! * the method is idempotent (RFC 9110 section 9.2.2)
-//! * the body is still complete
+//! Once the request was sent, the upstream may have acted on it. The gateway then sends it again only if all of these
+//! hold:
 //!
-//! Over HTTP/2 an upstream can also report that it did not process a request, which then counts as not sent. In all
-//! other cases, the client decides whether to retry.
+//! * the method is idempotent (RFC 9110 section 9.2.2), and the request asks for no upgrade
+//! * no byte of a response has arrived, or only a whole head with a status that `retry` names
+//! * the body is still complete: the gateway has kept all of it that was sent
+//! * `retry` names the failure, and the request has a retry left, as has the [budget](retry) of the upstream
+//!
+//! A connection that had served other requests and ends before the first byte was most likely closed before the request
+//! arrived. The request is then sent on a new connection first, and that is not counted as a retry. In all other cases,
+//! the client decides whether to retry.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,11 +39,14 @@ mod eject;
 mod endpoint;
 mod entry;
 mod exchange;
+mod grpc_timeout;
 mod headless_response;
 mod http2;
 mod informational;
 mod pool;
+mod replay;
 mod response_body;
+mod retry;
 mod selection;
 pub mod settings;
 mod single_flight;
@@ -56,6 +64,7 @@ pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use check::{CheckReport, LastCheck, run_checks};
 use dns::ResolvedAddress;
 pub(crate) use dns::{NameTasks, Resolver};
+pub(crate) use grpc_timeout::{CallDeadline, Received, grpc_timeout, has_grpc_timeout, reduce_grpc_timeout};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;
 pub(crate) use target::{TargetCondition, TargetFailure, TargetState, TargetStates};
@@ -66,8 +75,10 @@ use crate::metrics::{Metrics, UpstreamMetrics};
 use check::CheckSettings;
 use entry::{Backend, Entry, EntryFactory};
 pub(crate) use headless_response::HeadlessResponse;
+pub(crate) use retry::NotRetried;
+use retry::RetryBudget;
 use selection::Balancer;
-use settings::{Eject, Protocol, Target, Timeouts, UpstreamSettings};
+use settings::{Eject, Protocol, RetrySettings, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
 use target_error::TargetError;
 use tls::UpstreamTlsConfigs;
@@ -87,6 +98,8 @@ pub struct Upstream {
     /// The `Host` for requests without one: the authority of the first target.
     default_host: HeaderValue,
     timeouts: Timeouts,
+    retry: Option<RetrySettings>,
+    retry_budget: Arc<RetryBudget>,
     /// Whether a connection can be upgraded to another protocol. HTTP/2 connections cannot.
     can_upgrade: bool,
     /// `None` if the targets are not checked.
@@ -140,6 +153,14 @@ pub enum UpstreamError {
     UpgradeUnsupported,
 }
 
+/// The error of a request, and why the gateway did not send it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SendError {
+    pub(crate) error: UpstreamError,
+    /// `None` if another attempt was out of the question.
+    pub(crate) not_retried: Option<NotRetried>,
+}
+
 /// The maximum number of informational responses (1xx) before the final response.
 const MAX_INFORMATIONAL: u8 = 16;
 
@@ -148,13 +169,24 @@ const MAX_INFORMATIONAL: u8 = 16;
 enum AttemptError {
     /// Nothing was sent. The request is still complete.
     NotSent(TargetError),
-    /// The request was sent on a reused connection, which ended before the first byte of the response. The request is
-    /// still complete and may be sent once more.
+    /// The request was sent on a reused connection, which ended before the first byte of the response. Most likely it
+    /// was closed before the request arrived. The request is complete and may be sent again.
     Unanswered(TargetError),
+    /// The request was sent, and the connection ended before the first byte of the response. The request is complete
+    /// and may be sent again.
+    Reset(TargetError),
+    /// The request was sent, and its response did not begin in time. The request is complete and may be sent again.
+    Silent,
     /// The connection broke, or the response is invalid.
     Broken(TargetError),
     /// The request has failed and must not be sent again.
     Failed(UpstreamError),
+}
+
+impl From<UpstreamError> for SendError {
+    fn from(error: UpstreamError) -> Self {
+        Self { error, not_retried: None }
+    }
 }
 
 // === impl AttemptError ===
@@ -164,7 +196,10 @@ impl AttemptError {
     /// response timeout.
     fn target_error(&self, limit: Duration) -> Option<Cow<'_, TargetError>> {
         match self {
-            Self::NotSent(error) | Self::Unanswered(error) | Self::Broken(error) => Some(Cow::Borrowed(error)),
+            Self::NotSent(error) | Self::Unanswered(error) | Self::Reset(error) | Self::Broken(error) => {
+                Some(Cow::Borrowed(error))
+            }
+            Self::Silent => TargetError::from_upstream_error(UpstreamError::TimedOut, limit).map(Cow::Owned),
             Self::Failed(error) => TargetError::from_upstream_error(*error, limit).map(Cow::Owned),
         }
     }
@@ -240,6 +275,7 @@ impl Upstream {
             target => target.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()),
         });
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
+        let (retry, retry_budget) = (settings.retry.clone(), targets.retry_budget(&settings.name));
         let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
         let (balancer, eject) = (Balancer::new(&settings), settings.eject);
         let factory = EntryFactory::new(settings, metrics, tls_configs, targets, resolver);
@@ -250,10 +286,17 @@ impl Upstream {
             balancer,
             eject,
             timeouts,
+            retry,
+            retry_budget,
             can_upgrade,
             checks,
             metrics: upstream_metrics,
         }
+    }
+
+    /// Returns the longest time from the receipt of a request until the end of its response.
+    pub(crate) fn total_timeout(&self) -> Option<Duration> {
+        self.timeouts.total
     }
 
     /// Returns `true` if the gateway can offer it another protocol (`Upgrade`).

@@ -17,8 +17,6 @@ use crate::http1::{self, Framing};
 pub(crate) struct Upload {
     /// The framing of the rest of the body.
     framing: Framing,
-    /// Whether some of the body was read from the client.
-    has_taken: bool,
     /// Whether all of the body was read from the client.
     is_complete: bool,
 }
@@ -40,11 +38,7 @@ impl Upload {
         let relay = request.body().relay().filter(|_| framing != Framing::Chunked && connection.is_relayable());
         connection.outgoing.set_relay(relay.cloned());
         http1::write_request(connection.outgoing.bytes(), request);
-        Ok(Self { framing, has_taken: false, is_complete: framing == Framing::Length(0) })
-    }
-
-    pub(super) fn has_taken(&self) -> bool {
-        self.has_taken
+        Ok(Self { framing, is_complete: framing == Framing::Length(0) })
     }
 
     /// Sends more. Returns `Ready` when all is written.
@@ -81,7 +75,6 @@ impl Upload {
                 Some(frame) => frame.map_err(|error| UploadError::from_body_error(&error))?.into_data(),
                 None => Err(http_body::Frame::trailers(HeaderMap::new())),
             };
-            self.has_taken = true;
             match (&mut self.framing, frame) {
                 (Framing::Length(left), Ok(data)) => {
                     *left =

@@ -106,5 +106,6 @@ mod upgrade;
 mod upstream_balance;
 mod upstream_checks;
 mod upstream_failures;
+mod upstream_retry;
 mod waiting;
 mod windows_redis;

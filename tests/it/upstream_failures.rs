@@ -72,7 +72,7 @@ impl Log {
 
 /// Asks an upstream once, which fails. Returns the response, the access line and the line of the process.
 async fn fail_once(name: &str, target: &str, more: &str) -> (Message, Value, Value) {
-    let gateway = Gateway::start(name, &format!("targets: ['{target}']{more}"));
+    let gateway = Gateway::start(name, &format!("targets: ['{target}'], retry: off{more}"));
     let response = gateway.get("/").await;
     let log = gateway.end().await;
     let failures = log.messages("upstream target fails");
@@ -185,7 +185,7 @@ async fn recovery_of_a_target_is_logged() {
         }
     })
     .await;
-    let gateway = Gateway::start("recovers", &format!("targets: ['http://{}']", origin.address));
+    let gateway = Gateway::start("recovers", &format!("targets: ['http://{}'], retry: off", origin.address));
     for status in [502, 502, 502, 200, 200] {
         assert_eq!(gateway.get("/").await.status(), status);
     }

@@ -22,6 +22,7 @@ mod quota_path;
 mod reach;
 mod redisson;
 mod requests;
+mod retry;
 mod routes;
 mod sentinel;
 mod spread;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use http::uri::Authority;
 
+use super::retry::retry;
 use super::{Checked, balance, health, upstream_tls};
 use crate::config::file::{self, File};
 use crate::config::listen::socket_path;
@@ -53,6 +54,7 @@ fn upstream(
         slow_start: written.slow_start.optional(problems)?.map(|time| time.duration()),
         protocol: written.protocol.get().copied().unwrap_or_default(),
         timeouts: timeouts(&written.timeouts, problems)?,
+        retry: retry(&written.retry, problems)?,
         max_connections: written.max_connections.number(default.max_connections, problems)?,
         queue: written.queue.number(default.queue, problems)?,
         queue_timeout: written.queue_timeout.duration(default.queue_timeout),
@@ -67,6 +69,7 @@ fn timeouts(written: &Located<file::Timeouts>, problems: &mut Problems) -> Check
         connect: written.connect.duration(default.connect),
         response: written.response.duration(default.response),
         idle: written.idle.duration(default.idle),
+        total: written.total.get().map(|total| total.duration()),
     })
 }
 

@@ -53,6 +53,7 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
         tls => "tls",
         timeouts => "timeouts",
         health => "health",
+        retry => "retry",
         max_connections => "max_connections",
         queue => "queue",
         queue_timeout => "queue_timeout",

@@ -7,14 +7,14 @@ use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
 use crate::config::dashboard::DashboardMode;
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Statuses, Text,
-    Whole, Word,
+    Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Statuses,
+    Text, Whole, Word,
 };
 use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Millis};
 use crate::tls::settings::TlsVersion;
-use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol};
+use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol, RetryMode};
 
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
@@ -300,6 +300,8 @@ shape! {
         timeouts: Timeouts = Map(&TIMEOUTS), Optional;
         /// Active health checks: the gateway requests a path from each target at intervals. Off without this key.
         health: Health = Short("path", &HEALTH), Optional;
+        /// The retries of requests, or `off`: a request is then sent to one target only.
+        retry: ValueOrMap<RetryMode, Retry> = OrMap(&Word(RetryMode::WORDS), &RETRY), Optional;
         /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
         /// worker has an equal share, at least one. Some of them are reserved for clients that use none
         /// ([security.md](security.md#bounds-on-upstreams)).
@@ -345,6 +347,26 @@ shape! {
         /// The longest time without data in a response body, while the client waits for data and the upstream takes
         /// no data of the request body either.
         idle: Millis = Duration(1, 24 * HOUR), Default("60s");
+        /// The longest time from the receipt of the request until the end of the response, including the time in queues.
+        /// Unlimited by default.
+        total: Millis = Duration(1, 24 * HOUR), Optional;
+    }
+}
+
+shape! {
+    /// When a request is sent again ([http.md](http.md#retries)).
+    RETRY: Retry = "`retry`" {
+        /// How many times a request is sent again, in addition to the attempts that opened no connection.
+        attempts: u64 = Whole(1, 10), Default("1");
+        /// The failures after which a request is sent again: `connect` (no connection), `unsent` (no part was sent, or
+        /// the target reported that it did not process it), `reset` (the connection was closed before the response),
+        /// `timeout` (no response within `timeouts.response`), and the statuses `502`, `503`, `504`.
+        on: Vec<Located<String>> = List(&Address), Default("[connect, unsent, reset, timeout]");
+        /// The highest share of retries among the requests of the last ten seconds; ten in each second are always
+        /// allowed.
+        budget: String = Text, Default("20%");
+        /// The longest body that is kept until a response begins, to send it again.
+        body: Bytes = Size(0, 1 << 24), Default("64KiB");
     }
 }
 

@@ -7,9 +7,9 @@ mod limits;
 
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, EJECT, Eject, FILE, File, HASH_BALANCE,
-    HEALTH, HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, SENTINEL, STORE,
-    Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
-    UpstreamTls,
+    HEALTH, HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry,
+    SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS,
+    Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,
@@ -20,7 +20,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 29] = [
+pub(crate) static SHAPES: [&Shape; 30] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -40,6 +40,7 @@ pub(crate) static SHAPES: [&Shape; 29] = [
     &HASH_BALANCE,
     &EJECT,
     &TIMEOUTS,
+    &RETRY,
     &UPSTREAM_TLS,
     &HEALTH,
     &TARGET,

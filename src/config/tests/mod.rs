@@ -21,7 +21,7 @@ use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern};
 use crate::rule::{OnMissingClient, OnStoreFailure};
 use crate::store::settings::{KeySecret, RedisUrl};
-use crate::upstream::settings::{Protocol, Target, Timeouts};
+use crate::upstream::settings::{Protocol, RetryOn, RetrySettings, Target, Timeouts};
 
 const FULL: &str = r#"
 listen:
@@ -44,7 +44,8 @@ upstreams:
   api:
     targets: [http://127.0.0.1:9000, { url: "http://[::1]" }, builtin:echo]
     protocol: http2
-    timeouts: { connect: 250ms, response: 5s, idle: 1h }
+    timeouts: { connect: 250ms, response: 5s, idle: 1h, total: 2h }
+    retry: { attempts: 2, on: [connect, 503], budget: 5%, body: 1KiB }
     max_connections: 10
     queue: 0
     queue_timeout: 20ms
@@ -114,7 +115,10 @@ fn store_and_upstreams_are_read() {
     let http = |authority: &'static str| Target::Http(http::uri::Authority::from_static(authority));
     assert_eq!(api.targets, [http("127.0.0.1:9000"), http("[::1]"), Target::Echo]);
     let (connect, response) = (Duration::from_millis(250), Duration::from_secs(5));
-    assert_eq!(api.timeouts, Timeouts { connect, response, idle: Duration::from_secs(3600) });
+    let (idle, total) = (Duration::from_secs(3600), Some(Duration::from_secs(7200)));
+    assert_eq!(api.timeouts, Timeouts { connect, response, idle, total });
+    let on = vec![RetryOn::Connect, RetryOn::Unavailable];
+    assert_eq!(api.retry, Some(RetrySettings { attempts: 2, on, budget_percent: 5, body: 1024 }));
     assert_eq!(api.queue_timeout, Duration::from_millis(20));
     assert_eq!((api.max_connections, api.queue, api.protocol), (10, 0, Protocol::Http2));
 }

@@ -14,6 +14,7 @@ use http_body::Body;
 use tokio::time::timeout;
 
 use super::super::body::RequestBody;
+use super::super::retry::may_repeat;
 use super::super::slots::UpstreamSlot;
 use super::super::target_error::TargetError;
 use super::super::upload::UploadError;
@@ -121,32 +122,35 @@ impl PendingResponse<'_> {
 
     fn into_head(self, response: Response<RecvStream>) -> ResponseHead {
         let length = length(self.request.method(), &response);
-        let body = self.request.body_mut().take();
         // A body that was not requested from the client is not needed.
         let is_wanted = self.progress.as_ref().is_some_and(|progress| progress.was_requested());
         let upload = self.upload.filter(|upload| is_wanted && !upload.is_complete());
-        let upload = upload.map(|upload| upload.send_in_background(body));
+        let upload = upload.map(|upload| upload.send_in_background(self.request.body_mut().take_rest()));
         ResponseHead { response, upload, progress: self.progress, length }
     }
 
     /// Returns the error of the attempt. If the request may be sent again, restores its body.
     fn into_error(self, error: ExchangeError, is_reused: bool) -> AttemptError {
+        let can_repeat =
+            |request: &mut Request<RequestBody>| !request.body().has_informational() && may_repeat(request);
         let error = match error {
+            ExchangeError::Attempt(AttemptError::Failed(UpstreamError::TimedOut)) if can_repeat(self.request) => {
+                return AttemptError::Silent;
+            }
             ExchangeError::Attempt(error) => return error,
             ExchangeError::Stream(error) => error,
         };
-        let (was_refused, was_cut) = (is_refused(&error), error.is_io() && !self.request.body().has_informational());
-        let can_repeat = was_cut && is_reused && self.request.method().is_idempotent();
-        let target_error = if was_refused { TargetError::refused(&error) } else { TargetError::stream(&error) };
-        let body = self.request.body_mut();
-        if (was_refused || can_repeat) && self.upload.is_none_or(|upload| upload.into_replay_buffer().restore(body)) {
-            return if was_refused {
-                AttemptError::NotSent(target_error)
-            } else {
-                AttemptError::Unanswered(target_error)
-            };
+        if is_refused(&error) {
+            let target_error = TargetError::refused(&error);
+            let is_complete = self.request.body_mut().rewind();
+            return if is_complete { AttemptError::NotSent(target_error) } else { AttemptError::Broken(target_error) };
         }
-        AttemptError::Broken(target_error)
+        let target_error = TargetError::stream(&error);
+        match error.is_io() || error.is_remote() && error.is_reset() {
+            true if can_repeat(self.request) && error.is_io() && is_reused => AttemptError::Unanswered(target_error),
+            true if can_repeat(self.request) => AttemptError::Reset(target_error),
+            _ => AttemptError::Broken(target_error),
+        }
     }
 }
 

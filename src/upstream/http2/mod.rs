@@ -11,7 +11,6 @@ mod download;
 mod exchange;
 mod head;
 mod keep_alive;
-mod replay;
 mod scanning_socket;
 mod upload;
 
@@ -75,9 +74,9 @@ impl Http2 {
         dialer: &Arc<Dialer>,
         request: &mut Request<RequestBody>,
         limit: Duration,
-        mut was_sent: bool,
+        was_sent: bool,
     ) -> Result<Response<Download>, AttemptError> {
-        let mut last_error = None;
+        let (mut last_error, mut is_repeated) = (None, false);
         for _ in 0..MAX_TRIES {
             let mut stream_slot = match self.stream_slot(dialer).await {
                 Ok(stream_slot) => stream_slot,
@@ -89,17 +88,19 @@ impl Http2 {
             match exchange::exchange(&mut stream_slot, request, dialer.scheme(), limit).await {
                 Ok(head) => return Ok(head.into_response(stream_slot, slot, &self.0)),
                 Err(AttemptError::NotSent(error)) => last_error = Some(error),
-                Err(AttemptError::Unanswered(error)) if was_sent => return Err(AttemptError::Broken(error)),
+                Err(AttemptError::Unanswered(error)) if was_sent || is_repeated => {
+                    return Err(AttemptError::Reset(error));
+                }
                 Err(AttemptError::Unanswered(error)) => {
                     last_error = Some(error);
-                    was_sent = true;
+                    is_repeated = true;
                     self.0.metrics.repeated();
                 }
                 Err(error) => return Err(error),
             }
         }
         let error = last_error.unwrap_or_else(TargetError::send);
-        Err(if was_sent { AttemptError::Unanswered(error) } else { AttemptError::NotSent(error) })
+        Err(if is_repeated { AttemptError::Reset(error) } else { AttemptError::NotSent(error) })
     }
 
     /// Adds an open connection whose protocol is HTTP/2.

@@ -11,7 +11,6 @@ use tokio::task::AbortHandle;
 
 use super::super::body::RequestBody;
 use super::super::upload::UploadError;
-use super::replay::ReplayBuffer;
 
 /// The largest piece of a body that is passed to `h2` at once. A small piece leaves bandwidth to other streams.
 const MAX_PIECE: usize = 16 * 1024;
@@ -25,8 +24,6 @@ pub(super) struct Upload {
     /// Whether the body ends with this piece.
     is_last: bool,
     is_complete: bool,
-    /// `None` once a response has begun.
-    replay: Option<ReplayBuffer>,
 }
 
 /// A task that sends the rest of a body while the response is read. Aborts on drop.
@@ -35,16 +32,11 @@ pub(super) struct UploadTask(AbortHandle);
 
 impl Upload {
     pub(super) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, piece: Bytes::new(), is_last: false, is_complete: false, replay: Some(ReplayBuffer::default()) }
+        Self { stream, piece: Bytes::new(), is_last: false, is_complete: false }
     }
 
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
-    }
-
-    /// Returns the bytes that were sent, to send them again.
-    pub(super) fn into_replay_buffer(self) -> ReplayBuffer {
-        self.replay.unwrap_or_default()
     }
 
     /// Sends more. Returns `Ready` once the whole body is sent.
@@ -56,7 +48,6 @@ impl Upload {
             }
             match ready!(Pin::new(&mut *body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => {
-                    self.record(|replay| replay.record_data(&data));
                     (self.piece, self.is_last) = (data, body.is_end_stream());
                     if self.piece.is_empty() && self.is_last {
                         self.end()?;
@@ -64,7 +55,6 @@ impl Upload {
                 }
                 Some(Ok(Err(frame))) => {
                     let trailers = frame.into_trailers().unwrap_or_default();
-                    self.record(|replay| replay.record_trailers(&trailers));
                     self.is_complete = true;
                     self.stream.send_trailers(trailers).map_err(|_| UploadError::Upstream)?;
                 }
@@ -77,7 +67,6 @@ impl Upload {
 
     /// Sends the rest in a separate task, so that neither direction waits for the other.
     pub(super) fn send_in_background(mut self, mut body: RequestBody) -> UploadTask {
-        self.replay = None;
         let task = tokio::spawn(async move {
             let sent = poll_fn(|cx| match self.poll(&mut body, cx) {
                 Poll::Pending => self.stream.poll_reset(cx).map(|_| Ok(())),
@@ -108,12 +97,6 @@ impl Upload {
     fn end(&mut self) -> Result<(), UploadError> {
         self.is_complete = true;
         self.stream.send_data(Bytes::new(), true).map_err(|_| UploadError::Upstream)
-    }
-
-    fn record(&mut self, record: impl FnOnce(&mut ReplayBuffer)) {
-        if let Some(replay) = &mut self.replay {
-            record(replay);
-        }
     }
 }
 

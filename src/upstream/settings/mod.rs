@@ -12,11 +12,13 @@ use serde::{Serialize, Serializer};
 mod balance;
 mod eject;
 mod health;
+mod retry;
 mod timeouts;
 
 pub use balance::{Balance, BalanceMethod, HashKey};
 pub use eject::{Eject, EjectMode};
 pub use health::{HealthRequest, HealthSettings, StatusRange};
+pub use retry::{RetryMode, RetryOn, RetrySettings};
 pub use timeouts::Timeouts;
 
 use crate::json;
@@ -49,6 +51,8 @@ pub struct UpstreamSettings {
     pub timeouts: Timeouts,
     /// Active health checks. `None` means no checks.
     pub health: Option<HealthSettings>,
+    /// The retries of requests. `None` means that a request is sent to one target only.
+    pub retry: Option<RetrySettings>,
     /// The maximum number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
     /// worker has its share, at least one. A client takes another connection only while it holds fewer than are free.
     pub max_connections: usize,
@@ -187,6 +191,7 @@ impl UpstreamSettings {
             tls: None,
             timeouts: Timeouts::default(),
             health: None,
+            retry: Some(RetrySettings::default()),
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             queue: Self::DEFAULT_QUEUE,
             queue_timeout: Self::DEFAULT_QUEUE_TIMEOUT,

@@ -19,12 +19,15 @@ pub struct Timeouts {
     /// client waits for data.
     #[serde(rename = "idle_ms", serialize_with = "json::millis")]
     pub idle: Duration,
+    /// The longest time from the receipt of the request until the end of the response.
+    #[serde(rename = "total_ms", serialize_with = "json::optional_millis")]
+    pub total: Option<Duration>,
 }
 
 impl Default for Timeouts {
     /// Returns the defaults of the rule file.
     fn default() -> Self {
         let (connect, response, idle) = (Duration::from_secs(1), Duration::from_secs(30), Duration::from_secs(60));
-        Self { connect, response, idle }
+        Self { connect, response, idle, total: None }
     }
 }

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 
 use super::TargetState;
 use crate::metrics::TargetMetrics;
+use crate::upstream::retry::RetryBudget;
 use crate::upstream::trace::TargetName;
 
-/// The states of the targets of all upstreams.
+/// The states of the targets of all upstreams, and the retry budgets of the upstreams.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TargetStates(Arc<Shared>);
 
@@ -20,6 +21,7 @@ struct Shared {
     states: Mutex<HashMap<TargetName, Weak<TargetState>>>,
     /// Held while a worker decides whether to eject a target, so that two workers do not eject the last two targets.
     ejections: Mutex<()>,
+    retry_budgets: Mutex<HashMap<Arc<str>, Weak<RetryBudget>>>,
 }
 
 impl TargetStates {
@@ -50,5 +52,17 @@ impl TargetStates {
     /// Waits until no other worker decides about an ejection. No worker decides until the guard is dropped.
     pub(in crate::upstream) fn lock_ejections(&self) -> MutexGuard<'_, ()> {
         self.0.ejections.lock()
+    }
+
+    /// Returns the retry budget of an upstream. Creates the budget if no worker uses it.
+    pub(in crate::upstream) fn retry_budget(&self, upstream: &Arc<str>) -> Arc<RetryBudget> {
+        let mut budgets = self.0.retry_budgets.lock();
+        if let Some(budget) = budgets.get(upstream).and_then(Weak::upgrade) {
+            return budget;
+        }
+        budgets.retain(|_, budget| budget.strong_count() > 0);
+        let budget = Arc::new(RetryBudget::new(Instant::now()));
+        budgets.insert(Arc::clone(upstream), Arc::downgrade(&budget));
+        budget
     }
 }

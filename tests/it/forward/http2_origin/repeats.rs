@@ -62,7 +62,7 @@ async fn repeated_request_gets_informational_responses() {
 #[tokio::test]
 async fn refused_stream_is_tried_three_times() {
     let origin = H2Origin::start(|request| async move { reset(request, Reason::REFUSED_STREAM) }).await;
-    let gateway = origin.gateway();
+    let gateway = to(origin.address).set("retry", "off").start();
     let response = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!((response.status(), response.field("x-not-sent").as_deref()), (502, Some("yes")));
     assert_eq!(origin.requests(), 3);

@@ -1,0 +1,164 @@
+//! Keeps the start of a request body, so that the request can be sent again.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+
+/// The frames that were read of a body, up to a bound. Shares the bytes with the connection; it does not copy them.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayBuffer {
+    frames: Vec<KeptFrame>,
+    /// The number of bytes in `frames`.
+    bytes: usize,
+    max_bytes: usize,
+    /// The number of frames that this attempt has read.
+    position: usize,
+    /// The bytes of the frames that this attempt has not read yet.
+    unread: u64,
+    /// Whether the client's stream has ended.
+    has_ended: bool,
+    /// Whether a part of the body was read and not kept.
+    is_incomplete: bool,
+}
+
+#[derive(Clone, Debug)]
+enum KeptFrame {
+    Data(Bytes),
+    Trailers(HeaderMap),
+}
+
+impl ReplayBuffer {
+    /// Creates a buffer for a body of at most `max_bytes` bytes.
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, ..Self::default() }
+    }
+
+    /// Returns the next kept frame of this attempt. Returns `None` if the client's stream has the next frame.
+    pub(crate) fn next(&mut self) -> Option<Frame<Bytes>> {
+        let frame = self.frames.get(self.position)?.clone();
+        self.position += 1;
+        Some(match frame {
+            KeptFrame::Data(data) => {
+                self.unread -= data.len() as u64;
+                Frame::data(data)
+            }
+            KeptFrame::Trailers(trailers) => Frame::trailers(trailers),
+        })
+    }
+
+    /// Keeps a frame of the client's stream, unless the body is too long.
+    pub(crate) fn record(&mut self, frame: &Frame<Bytes>) {
+        self.has_ended |= frame.is_trailers();
+        let kept = match (frame.data_ref(), frame.trailers_ref()) {
+            (Some(data), _) => {
+                self.bytes = self.bytes.saturating_add(data.len());
+                KeptFrame::Data(data.clone())
+            }
+            (None, Some(trailers)) => KeptFrame::Trailers(trailers.clone()),
+            (None, None) => return,
+        };
+        if self.bytes > self.max_bytes {
+            self.stop();
+        }
+        if !self.is_incomplete {
+            self.frames.push(kept);
+            self.position = self.frames.len();
+        }
+    }
+
+    /// Records that the client's stream has ended.
+    pub(crate) fn record_end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// Keeps no more frames, and drops those that were read.
+    pub(crate) fn stop(&mut self) {
+        self.frames.drain(..self.position);
+        (self.position, self.is_incomplete) = (0, true);
+    }
+
+    /// Starts again with the first frame. Returns `false` if a part of the body was not kept.
+    pub(crate) fn rewind(&mut self) -> bool {
+        if self.is_incomplete {
+            return false;
+        }
+        (self.position, self.unread) = (0, self.bytes as u64);
+        true
+    }
+
+    /// Returns the bytes that this attempt has to read before the client's stream.
+    pub(crate) fn unread(&self) -> u64 {
+        self.unread
+    }
+
+    /// Returns `true` if this attempt has read all kept frames.
+    pub(crate) fn is_read(&self) -> bool {
+        self.position == self.frames.len()
+    }
+
+    /// Returns `true` if the client's stream has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(buffer: &mut ReplayBuffer, data: &'static str) {
+        buffer.record(&Frame::data(Bytes::from_static(data.as_bytes())));
+    }
+
+    fn read(buffer: &mut ReplayBuffer) -> String {
+        let mut text = String::new();
+        while let Some(frame) = buffer.next() {
+            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+        text
+    }
+
+    #[test]
+    fn body_is_replayed_for_each_attempt() {
+        let mut buffer = ReplayBuffer::new(8);
+        record(&mut buffer, "abc");
+        assert!(buffer.next().is_none() && buffer.is_read());
+        assert!(buffer.rewind());
+        assert_eq!((buffer.unread(), buffer.is_read()), (3, false));
+        assert_eq!(read(&mut buffer), "abc");
+        record(&mut buffer, "defgh");
+        assert!(buffer.rewind());
+        assert_eq!((read(&mut buffer), buffer.unread()), ("abcdefgh".to_owned(), 0));
+    }
+
+    #[test]
+    fn body_with_one_byte_too_many_is_not_kept() {
+        let mut buffer = ReplayBuffer::new(8);
+        record(&mut buffer, "abcdefgh");
+        assert!(buffer.rewind());
+        assert_eq!(read(&mut buffer), "abcdefgh");
+        record(&mut buffer, "i");
+        assert!(!buffer.rewind());
+        assert!(buffer.frames.is_empty());
+    }
+
+    #[test]
+    fn frames_that_were_not_read_stay_after_the_last_attempt() {
+        let mut buffer = ReplayBuffer::new(8);
+        record(&mut buffer, "ab");
+        record(&mut buffer, "cd");
+        assert!(buffer.rewind());
+        _ = buffer.next();
+        buffer.stop();
+        assert_eq!((buffer.unread(), read(&mut buffer)), (2, "cd".to_owned()));
+        assert!(!buffer.rewind());
+    }
+
+    #[test]
+    fn trailers_are_replayed_and_end_the_body() {
+        let mut buffer = ReplayBuffer::new(0);
+        buffer.record(&Frame::trailers(HeaderMap::from_iter([(http::header::ETAG, "a".parse().unwrap())])));
+        assert!(buffer.rewind() && buffer.has_ended());
+        assert_eq!(buffer.next().unwrap().trailers_ref().unwrap()["etag"], "a");
+    }
+}
