@@ -59,6 +59,8 @@ struct TargetView {
     ejected_until: Option<String>,
     /// The failure that caused the ejection.
     ejected_because: Option<String>,
+    /// The weight in the rule file.
+    weight: u32,
     /// The requests in flight, until the end of their responses.
     in_flight: usize,
     /// The connections in use; with HTTP/2, the requests in flight.
@@ -151,6 +153,7 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
             draining_until,
             ejected_until,
             ejected_because,
+            weight: one.weight,
             in_flight: one.state.in_flight(),
             in_use: used().map(|used| used.in_use).sum(),
             idle: used().map(|used| used.idle).sum(),

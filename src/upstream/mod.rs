@@ -114,6 +114,8 @@ pub(crate) struct TargetUse {
     pub(crate) in_use: usize,
     /// The idle HTTP/1 connections.
     pub(crate) idle: usize,
+    /// The weight in the rule file.
+    pub(crate) weight: u32,
     /// The state that all workers share.
     pub(crate) state: Arc<TargetState>,
 }
@@ -331,7 +333,7 @@ impl Upstream {
     pub(crate) fn target_use(&self) -> Vec<TargetUse> {
         let target = |entry: &Arc<Entry>| {
             let (in_use, idle) = entry.usage();
-            TargetUse { in_use, idle, state: Arc::clone(&entry.state) }
+            TargetUse { in_use, idle, weight: entry.weight, state: Arc::clone(&entry.state) }
         };
         self.entries.load().iter().map(target).collect()
     }

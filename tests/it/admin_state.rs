@@ -40,13 +40,18 @@ async fn status_and_upstreams_describe_the_gateway() {
     let (_, upstreams) = admin.api("GET", "upstreams", "").await;
     let target = json!({
         "address": "builtin:echo", "resolved": null, "tls": false, "state": "usable", "draining_until": null,
-        "in_flight": 0, "in_use": 0, "idle": 0, "attempts": { "ok": 1 }, "checks": null, "failing": null,
+        "ejected_until": null, "ejected_because": null, "weight": 1, "in_flight": 0, "in_use": 0, "idle": 0,
+        "attempts": { "ok": 1 }, "checks": null, "failing": null,
     });
     assert_eq!((&upstreams[0]["name"], &upstreams[0]["targets"]), (&json!("echo"), &json!([target])));
     assert_eq!(upstreams[0]["requests"]["answered"], 1);
     let (code, out, _) = admin.run(&["upstreams"], None).await;
     let row: Vec<&str> = out.lines().nth(1).expect("a target").split_whitespace().collect();
-    assert_eq!((code, row.as_slice()), (0, &["echo", "builtin:echo", "usable", "0", "1", "0", "-", "-"][..]), "{out}");
+    assert_eq!(
+        (code, row.as_slice()),
+        (0, &["echo", "builtin:echo", "usable", "1", "0", "1", "0", "-", "-"][..]),
+        "{out}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -123,6 +123,44 @@ async fn target_that_fails_its_checks_gets_no_requests() {
     .await;
 }
 
+#[tokio::test]
+async fn upstream_whose_targets_all_fail_is_unavailable() {
+    let target = Target::start().await;
+    target.set_healthy(false);
+    let gateway = TestGateway::start(&rules(&[&target.origin], "{ path: /healthz, interval: 100ms, fall: 1 }"));
+    until(&gateway, 0, |target| target["state"] == "failed").await;
+    let response = gateway.get("/", "").await;
+    assert_eq!((response.status(), response.field("retry-after").is_some()), (503, true), "{}", response.text());
+    assert_eq!(target.requests(), 0);
+    let client = api(&gateway, "limits/rest/all/client").await;
+    assert_eq!(client["used"], 0, "the permit was given back");
+}
+
+#[tokio::test]
+async fn ejected_target_is_shown_with_the_failure() {
+    let (good, closed) = (Target::start().await, Origin::closed_port().await);
+    let rules = format!(
+        "upstreams: {{ api: {{ targets: ['http://{}', {{ url: 'http://{closed}', weight: 3 }}] }} }}
+routes: [{{ name: all, match: {{}}, upstream: api }}]",
+        good.origin.address
+    );
+    let gateway = TestGateway::start(&rules);
+    let ejected = soon(async {
+        loop {
+            assert_eq!(gateway.get("/", "").await.status(), 200);
+            let target = until(&gateway, 1, |_| true).await;
+            if target["state"] == "ejected" {
+                return target;
+            }
+        }
+    })
+    .await;
+    assert!(ejected["ejected_because"].as_str().is_some_and(|why| why.contains("refused")), "{ejected}");
+    assert!(ejected["ejected_until"].is_string() && ejected["weight"] == 3, "{ejected}");
+    let series = format!("tidegate_upstream_target_usable{{upstream=\"api\",target=\"http://{closed}\"}} 0\n");
+    assert!(gateway.admin_get("/metrics").await.text().contains(&series));
+}
+
 /// Two workers and two routes use the target; the reload adds a route.
 #[tokio::test]
 async fn one_prober_checks_a_target_of_the_process() {

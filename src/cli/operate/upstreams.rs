@@ -54,7 +54,7 @@ pub(in crate::cli) fn upstreams(args: &UpstreamsArgs, out: &mut impl Write, erro
         let table = all.iter().flat_map(|one| {
             list(&one["targets"]).into_iter().map(move |target| row(&one["name"], &target)).collect::<Vec<_>>()
         });
-        let heads = ["UPSTREAM", "TARGET", "STATE", "IN FLIGHT", "OK", "FAILED", "CHECKS", "DETAIL"];
+        let heads = ["UPSTREAM", "TARGET", "STATE", "WEIGHT", "IN FLIGHT", "OK", "FAILED", "CHECKS", "DETAIL"];
         out.write_all(columns(heads, table).as_bytes())?;
         Ok(0)
     })
@@ -89,7 +89,7 @@ pub(in crate::cli) fn drain(args: &DrainArgs, out: &mut impl Write, errors: &mut
 }
 
 /// Returns the row of a target.
-fn row(upstream: &Value, target: &Value) -> [String; 8] {
+fn row(upstream: &Value, target: &Value) -> [String; 9] {
     let attempts = target["attempts"].as_object().cloned().unwrap_or_default();
     let failed = attempts.iter().filter(|(outcome, _)| *outcome != "ok" && *outcome != "canceled");
     let failed: u64 = failed.filter_map(|(_, count)| count.as_u64()).sum();
@@ -107,6 +107,7 @@ fn row(upstream: &Value, target: &Value) -> [String; 8] {
         text(upstream),
         address,
         text(&target["state"]),
+        text(&target["weight"]),
         text(&target["in_flight"]),
         ok.to_string(),
         failed.to_string(),
