@@ -77,7 +77,7 @@ impl Upstream {
             Ok(response) if fields.is_none() => Ok(response),
             // Boxed, because it is rare, and inline it would enlarge the future of every request.
             result => {
-                let rest = (&*entries, selection, busy, fields);
+                let rest = (entries.as_slice(), selection, busy, fields);
                 Box::pin(self.try_again(result, request, *client, trace, rest)).await
             }
         };

@@ -1,10 +1,11 @@
 //! Host names of targets: changes in DNS, failing DNS servers and SRV records. A DNS server of the test has the records.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::support::dns::{DnsServer, Failure};
 use crate::support::gateway::TestGateway;

@@ -272,7 +272,7 @@ routes: [{{ name: all, match: {{}}, upstream: api }}]"
     assert!(messages.lock().len() >= 3);
     soon(async {
         while open.load(SeqCst) > 1 {
-            tokio::task::yield_now().await
+            tokio::task::yield_now().await;
         }
     })
     .await;

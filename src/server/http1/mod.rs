@@ -322,7 +322,7 @@ impl<S: HttpService> Http1<S> {
                 drop(writer); // with the body, which may read the request
                 let body_error = self.reader.lock().body_error();
                 exchange.keeps_open &= body_error.is_none();
-                let local_response = body_error.unwrap_or(LocalResponse::BadUpstreamResponse);
+                let local_response = body_error.unwrap_or(LocalResponse::BadUpstreamResponse { not_retried: None });
                 self.outgoing.discard();
                 self.stage = self.begin_response(exchange, local_response.into_response().map(ResponseSource::Local));
                 true

@@ -184,11 +184,6 @@ impl<'e> Selected<'e> {
         self.entry.state.start_attempt(trace, self.is_probe.take())
     }
 
-    /// Returns the target.
-    pub(super) fn entry(&self) -> &'e Entry {
-        self.entry
-    }
-
     /// Returns how requests are sent to the target.
     pub(super) fn backend(&self) -> &'e Backend {
         &self.entry.backend

@@ -229,7 +229,7 @@ impl TargetState {
         match (failure, eject) {
             (None, _) if is_probe => self.return_from_ejection(),
             (None, _) => self.conditions.record_success(),
-            (Some(_), Some(settings)) if is_probe => self.eject(settings, why(), true),
+            (Some(_), Some(settings)) if is_probe => self.eject(settings, &why(), true),
             (Some(kind), Some(settings)) if self.conditions.record_failure(kind, settings) => {
                 return Some(DueEjection { target: self, settings, why: why() });
             }
@@ -240,9 +240,9 @@ impl TargetState {
         None
     }
 
-    fn eject(&self, settings: &Eject, why: String, is_probe: bool) {
+    fn eject(&self, settings: &Eject, why: &str, is_probe: bool) {
         let random = u64::from_ne_bytes(random());
-        if let Some(time) = self.conditions.eject((Instant::now(), random), settings, why.clone(), is_probe) {
+        if let Some(time) = self.conditions.eject((Instant::now(), random), settings, why.to_owned(), is_probe) {
             let TargetName { upstream, target, address } = &*self.name;
             let (address, seconds) = (address.map(tracing::field::display), time.as_secs());
             tracing::warn!(%upstream, target, address, seconds, why, "upstream target is ejected");
@@ -368,6 +368,6 @@ impl Drop for InFlightAttempt<'_> {
 impl DueEjection<'_> {
     /// Ejects the target.
     pub(super) fn eject(self) {
-        self.target.eject(self.settings, self.why, false);
+        self.target.eject(self.settings, &self.why, false);
     }
 }

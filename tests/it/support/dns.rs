@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use parking_lot::{Condvar, Mutex};
+use tokio::time::Instant;
 
 /// A DNS server on a free UDP port of loopback. Names without records do not exist.
 #[derive(Clone)]
