@@ -63,6 +63,11 @@ impl Relay {
         (pipe::IS_SUPPORTED && length >= MIN_LENGTH).then(|| Self(Arc::default()))
     }
 
+    /// Drops the bytes that an earlier writer left in the pipe.
+    pub(crate) fn discard(&self) {
+        self.0.pipe.lock().take_if(|open| open.filled > 0);
+    }
+
     /// Polls a body. Only during this poll, its reader may put bytes into the pipe.
     pub(crate) fn poll_body<T>(&self, poll: impl FnOnce() -> T) -> T {
         self.0.is_polled.store(true, Relaxed);
@@ -297,6 +302,26 @@ mod tests {
             relay.poll_fill(&from, 1, cx)
         });
         assert!(end.await.unwrap().is_empty(), "the end of the connection");
+    }
+
+    #[tokio::test]
+    async fn bytes_of_an_earlier_writer_are_discarded() {
+        let ((mut sender, from), (to, _receiver)) = (connected().await, connected().await);
+        sender.write_all(b"old").await.unwrap();
+        let relay = Relay::new(MIN_LENGTH).unwrap();
+        let fill = async || {
+            poll_fn(|cx| {
+                assert!(relay.poll_body(|| relay.can_fill(MIN_LENGTH)));
+                relay.poll_fill(&from, 10, cx)
+            })
+            .await
+        };
+        assert_eq!(fill().await.unwrap().len(), 3);
+        assert!(fill().await.is_err(), "the bytes are not written yet");
+        relay.discard();
+        assert!(poll_fn(|cx| relay.poll_drain(&to, cx)).await.is_err());
+        sender.write_all(b"newer").await.unwrap();
+        assert_eq!(fill().await.unwrap().len(), 5);
     }
 
     #[tokio::test]

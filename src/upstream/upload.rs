@@ -36,7 +36,7 @@ impl Upload {
         let framing = if request.body().is_end_stream() { Framing::Length(0) } else { framing(request.headers())? };
         connection.has_written = false;
         let relay = request.body().relay().filter(|_| framing != Framing::Chunked && connection.is_relayable());
-        connection.outgoing.set_relay(relay.cloned());
+        connection.outgoing.set_relay(relay.inspect(|relay| relay.discard()).cloned());
         http1::write_request(connection.outgoing.bytes(), request);
         Ok(Self { framing, is_complete: framing == Framing::Length(0) })
     }
