@@ -31,7 +31,6 @@ use crate::http1::{BadHead, Framing, ParsedRequest, RemainingBody, WriteBuffer, 
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::timer::Timer;
-use crate::transport::Relay;
 use crate::upgrade::Offer;
 use crate::upstream::{InformationalSender, RequestBody};
 
@@ -204,10 +203,7 @@ impl<S: HttpService> Http1<S> {
 
     /// Returns the body of the current request.
     fn request_body(&self, framing: Framing) -> RequestBody {
-        let relay = match framing {
-            Framing::Length(length) if self.reader.lock().stream.socket().relayable().is_some() => Relay::new(length),
-            _ => None,
-        };
+        let relay = self.reader.lock().relay(framing);
         RequestBody::new(ClientBody::new(&self.reader, relay.clone())).with_relay(relay)
     }
 

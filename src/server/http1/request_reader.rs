@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
-use crate::http1::{Piece, Readable, RemainingBody, WriteBuffer, write_informational};
+use crate::http1::{Framing, Piece, Readable, RemainingBody, WriteBuffer, write_informational};
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
 use crate::transport::Relay;
@@ -86,6 +86,14 @@ impl RequestReader {
         self.accepts_informational = accepts_informational;
         self.remaining = remaining;
         self.request += 1;
+    }
+
+    /// Returns a relay for a body with this framing, if the kernel can move it.
+    pub(super) fn relay(&self, framing: Framing) -> Option<Relay> {
+        match framing {
+            Framing::Length(length) if self.stream.socket().relayable().is_some() => Relay::new(length),
+            _ => None,
+        }
     }
 
     /// Upgrades the connection: all further bytes belong to another protocol, until the client closes its half.
