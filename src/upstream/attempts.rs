@@ -12,7 +12,7 @@ use super::entry::Entry;
 use super::grpc_timeout::CallDeadline;
 use super::headless_response::HeadlessResponse;
 use super::retry::{Failure, NotRetried, Retries, pause, prepare_for_retries};
-use super::selection::{Selected, Selection, can_eject};
+use super::selection::{Balancer, Selected, Selection, can_eject};
 use super::settings::RetryOn;
 use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
@@ -26,7 +26,7 @@ const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the attempts after the first need: the targets, their selection, a target without a free connection, and the
 /// fields of the request if a status can cause a retry.
-type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<Selected<'e>>, Option<Box<HeaderMap>>);
+type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<&'e Entry>, Option<Box<HeaderMap>>);
 
 /// An attempt that failed, and after which the request may be sent again.
 struct FailedAttempt {
@@ -60,7 +60,7 @@ impl Upstream {
         let entries = self.entries.load_full();
         let mut selection = self.balancer.select(&entries, request, *client);
         let mut busy = None;
-        let Some((target, slot)) = next_target(&mut selection, &mut busy, *client, begin) else {
+        let Some((target, slot)) = next_target(&self.balancer, &mut selection, &mut busy, *client, begin) else {
             self.metrics.unreachable();
             return Err(UpstreamError::NoUsableTarget.into());
         };
@@ -129,7 +129,7 @@ impl Upstream {
                 Err(error) => FailedAttempt::new(error, &mut sent, request)?,
             };
             let now = Instant::now(); // the attempt has taken time
-            let Some((target, slot)) = next_target(&mut selection, &mut busy, client, now) else {
+            let Some((target, slot)) = next_target(&self.balancer, &mut selection, &mut busy, client, now) else {
                 return failed.give_up(NotRetried::NoTarget);
             };
             let pause = failed.pause(&target, request);
@@ -284,18 +284,19 @@ fn final_error(error: UpstreamError, reason: NotRetried) -> SendError {
 /// Returns the next target to try, with a free connection slot if it has one. Without one, the request has to wait for a
 /// slot of the target.
 fn next_target<'e>(
+    balancer: &Balancer,
     selection: &mut Selection<'e>,
-    busy: &mut Option<Selected<'e>>,
+    busy: &mut Option<&'e Entry>,
     client: Client,
     now: Instant,
 ) -> Option<(Selected<'e>, Option<UpstreamSlot>)> {
     loop {
-        let Some(target) = selection.next(now).filter(|target| !target.is_repeated || busy.is_none()) else {
-            return busy.take().map(|target| (target, None));
+        let Some(target) = selection.next(balancer, now).filter(|target| !target.is_repeated || busy.is_none()) else {
+            return busy.take().map(|target| (Selected::first(target), None));
         };
         let Backend::Http(endpoint) = target.backend() else { return Some((target, None)) };
         match endpoint.try_acquire_slot(client) {
-            None if !target.is_repeated => _ = busy.get_or_insert(target),
+            None if !target.is_repeated => _ = busy.get_or_insert(target.entry()),
             slot => return Some((target, slot)),
         }
     }

@@ -25,10 +25,8 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub struct RequestBody {
     /// `None` if the request has no body.
     stream: Option<Stream>,
-    progress: Option<Arc<UploadProgress>>,
-    /// The start of the body, to send it again. `None` before the first attempt. Boxed, because few requests have a
-    /// body.
-    replay: Option<Box<ReplayBuffer>>,
+    /// Boxed, because few requests have a body.
+    sending: Option<Box<Sending>>,
     /// The maximum number of bytes that are kept to send them again.
     max_replay: u32,
     /// Whether a target may have received a part of the request.
@@ -41,6 +39,15 @@ pub struct RequestBody {
     informational_count: u8,
     /// Forwards informational responses to the client. `None` if the client uses HTTP/1.0.
     informational_sender: Option<InformationalSender>,
+}
+
+/// How the body is sent.
+#[derive(Debug, Default)]
+struct Sending {
+    /// The progress of this attempt.
+    progress: Option<Arc<UploadProgress>>,
+    /// The start of the body, to send it again. `None` before the first attempt.
+    replay: Option<ReplayBuffer>,
     /// Moves the body if the upstream has a plaintext socket.
     relay: Option<Relay>,
 }
@@ -67,15 +74,13 @@ impl RequestBody {
     pub fn none() -> Self {
         Self {
             stream: None,
-            progress: None,
-            replay: None,
+            sending: None,
             max_replay: 0,
             was_sent: false,
             max_bytes: u64::MAX,
             field_filter: None,
             informational_count: 0,
             informational_sender: None,
-            relay: None,
         }
     }
 
@@ -86,12 +91,13 @@ impl RequestBody {
 
     /// Sets the relay that can move the body from the client's connection.
     pub(crate) fn with_relay(self, relay: Option<Relay>) -> Self {
-        Self { relay, ..self }
+        let sending = relay.map(|relay| Box::new(Sending { relay: Some(relay), ..Sending::default() }));
+        Self { sending, ..self }
     }
 
     /// Returns the relay that can move the body to its upstream connection.
     pub(super) fn relay(&self) -> Option<&Relay> {
-        self.relay.as_ref()
+        self.sending.as_ref()?.relay.as_ref()
     }
 
     /// Handles an informational response of the upstream: forwards it to the client, and releases the body after 100.
@@ -103,7 +109,7 @@ impl RequestBody {
         if self.informational_count > MAX_INFORMATIONAL || !is_valid {
             return Err(AttemptError::Broken(TargetError::invalid(&"invalid informational responses")));
         }
-        if let Some(progress) = self.progress.as_ref().filter(|_| response.status() == StatusCode::CONTINUE) {
+        if let Some(progress) = self.progress().filter(|_| response.status() == StatusCode::CONTINUE) {
             progress.release();
         }
         if let Some(sender) = &mut self.informational_sender {
@@ -153,15 +159,15 @@ impl RequestBody {
         if self.is_end_stream() {
             return None;
         }
-        if self.replay.is_none() {
-            let is_kept = self.size_hint().lower() <= u64::from(self.max_replay);
+        let is_kept = self.size_hint().lower() <= u64::from(self.max_replay);
+        let sending = self.sending.get_or_insert_default();
+        sending.replay.get_or_insert_with(|| {
             // The bytes that a relay moves are never in memory, so a body that is kept has none.
-            self.relay.take_if(|_| is_kept);
-            let max_bytes = if is_kept { self.max_replay as usize } else { 0 };
-            self.replay = Some(Box::new(ReplayBuffer::new(max_bytes)));
-        }
-        self.progress = Some(Arc::new(UploadProgress::new(is_held)));
-        self.progress.clone()
+            sending.relay.take_if(|_| is_kept);
+            ReplayBuffer::new(if is_kept { self.max_replay as usize } else { 0 })
+        });
+        sending.progress = Some(Arc::new(UploadProgress::new(is_held)));
+        sending.progress.clone()
     }
 
     /// Counts the bytes of the body in `trace`.
@@ -177,12 +183,12 @@ impl RequestBody {
 
     /// Prepares the body for another attempt. Returns `false` if a part of it was read and not kept.
     pub(super) fn rewind(&mut self) -> bool {
-        self.replay.as_mut().is_none_or(|replay| replay.rewind())
+        self.replay_mut().is_none_or(ReplayBuffer::rewind)
     }
 
     /// Takes the rest of the body, after which the request cannot be sent again.
     pub(super) fn take_rest(&mut self) -> Self {
-        if let Some(replay) = &mut self.replay {
+        if let Some(replay) = self.replay_mut() {
             replay.stop();
         }
         self.take()
@@ -200,11 +206,23 @@ impl RequestBody {
 
     /// Returns `true` if the client's stream has ended.
     fn has_ended(&self) -> bool {
-        self.replay.as_ref().is_some_and(|replay| replay.has_ended())
+        self.replay().is_some_and(ReplayBuffer::has_ended)
+    }
+
+    fn progress(&self) -> Option<&Arc<UploadProgress>> {
+        self.sending.as_ref()?.progress.as_ref()
+    }
+
+    fn replay(&self) -> Option<&ReplayBuffer> {
+        self.sending.as_ref()?.replay.as_ref()
+    }
+
+    fn replay_mut(&mut self) -> Option<&mut ReplayBuffer> {
+        self.sending.as_mut()?.replay.as_mut()
     }
 
     fn record_progress(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
-        let Some(progress) = &self.progress else { return };
+        let Some(progress) = self.progress() else { return };
         match polled {
             Poll::Pending => progress.set_waits_for_client(),
             Poll::Ready(_) => progress.record_progress(),
@@ -217,10 +235,10 @@ impl Body for RequestBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Some(progress) = &self.progress {
+        if let Some(progress) = self.progress() {
             ready!(progress.poll_released(cx));
         }
-        if let Some(frame) = self.replay.as_mut().and_then(|replay| replay.next()) {
+        if let Some(frame) = self.replay_mut().and_then(ReplayBuffer::next) {
             let frame = Poll::Ready(Some(Ok(frame)));
             self.record_progress(&frame);
             return frame;
@@ -232,7 +250,7 @@ impl Body for RequestBody {
         let polled = stream.as_mut().poll_frame(cx);
         self.record_progress(&polled);
         let Some(mut frame) = ready!(polled).transpose()? else {
-            if let Some(replay) = &mut self.replay {
+            if let Some(replay) = self.replay_mut() {
                 replay.record_end();
             }
             return Poll::Ready(None);
@@ -247,20 +265,20 @@ impl Body for RequestBody {
             (Some(trailers), None) => sanitize::remove(trailers, trailers::is_forbidden),
             (None, _) => {}
         }
-        if let Some(replay) = &mut self.replay {
+        if let Some(replay) = self.replay_mut() {
             replay.record(&frame);
         }
         Poll::Ready(Some(Ok(frame)))
     }
 
     fn is_end_stream(&self) -> bool {
-        let is_replayed = self.replay.as_ref().is_none_or(|replay| replay.is_read());
+        let is_replayed = self.replay().is_none_or(ReplayBuffer::is_read);
         is_replayed && (self.has_ended() || self.stream.as_ref().is_none_or(Body::is_end_stream))
     }
 
     fn size_hint(&self) -> SizeHint {
         let mut hint = self.stream.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
-        let unread = self.replay.as_ref().map_or(0, |replay| replay.unread());
+        let unread = self.replay().map_or(0, ReplayBuffer::unread);
         if unread > 0 {
             let upper = hint.upper().map(|upper| upper + unread);
             hint.set_lower(hint.lower() + unread);

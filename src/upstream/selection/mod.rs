@@ -34,7 +34,6 @@ pub(super) struct Balancer {
 /// Selects the targets for one request.
 pub(super) struct Selection<'e> {
     entries: &'e Vec<Arc<Entry>>,
-    balancer: &'e Balancer,
     /// The hash of the request's key, if the upstream uses hashes and the request has a key.
     key: Option<NonZeroU64>,
     /// The positions that were selected, as bits. Positions that differ by a multiple of 64 share a bit, which bounds
@@ -63,7 +62,7 @@ impl Balancer {
 
     /// Starts the selection for a request of this client.
     pub(super) fn select<'e>(
-        &'e self,
+        &self,
         entries: &'e Vec<Arc<Entry>>,
         request: &Request<RequestBody>,
         client: Client,
@@ -72,7 +71,7 @@ impl Balancer {
             Balance::Hash(key) if entries.len() > 1 => hash_of(key, request, client),
             Balance::Hash(_) | Balance::Method(_) => None,
         };
-        Selection { entries, balancer: self, key: key.and_then(NonZeroU64::new), tried: 0 }
+        Selection { entries, key: key.and_then(NonZeroU64::new), tried: 0 }
     }
 
     fn random(&self) -> u64 {
@@ -114,12 +113,18 @@ impl<'e> Selection<'e> {
     ///
     /// The first target of a request can be an ejected one whose time has passed; the request is then its probe. If no
     /// target is usable, ejected targets are tried, but no targets that drain or whose checks fail.
-    pub(super) fn next(&mut self, now: Instant) -> Option<Selected<'e>> {
+    pub(super) fn next(&mut self, balancer: &Balancer, now: Instant) -> Option<Selected<'e>> {
         let is_first = self.tried == 0;
+        if let ([only], true) = (&**self.entries, is_first)
+            && only.state.availability(now) == Availability::Usable
+        {
+            self.tried = 1;
+            return Some(Selected::first(only)); // without the cost of a selection
+        }
         let mut usable = Candidates::new();
         for (position, entry) in self.entries.iter().enumerate() {
             match entry.state.availability(now) {
-                Availability::Usable => usable.push(self.candidate(position, now)),
+                Availability::Usable => usable.push(self.candidate(balancer, position, now)),
                 Availability::ProbeDue if is_first && entry.state.start_probe(now) => {
                     self.tried |= bit(position);
                     return Some(Selected { entry, is_repeated: false, is_probe: Cell::new(true) });
@@ -130,11 +135,11 @@ impl<'e> Selection<'e> {
         if usable.is_empty() {
             let is_ejected = |entry: &Entry| entry.state.availability(now) != Availability::Excluded;
             let ejected = self.entries.iter().enumerate().filter(|(_, entry)| is_ejected(entry));
-            usable = ejected.map(|(position, _)| self.candidate(position, now)).collect();
+            usable = ejected.map(|(position, _)| self.candidate(balancer, position, now)).collect();
         }
         let only = (usable.len() == 1).then(|| usable[0].position);
         usable.retain(|candidate| self.tried & bit(candidate.position) == 0);
-        let selected = self.choose(&usable);
+        let selected = self.choose(balancer, &usable);
         let is_repeated = selected.is_none();
         let position = selected.or(only)?;
         self.tried |= bit(position);
@@ -142,21 +147,21 @@ impl<'e> Selection<'e> {
     }
 
     /// Selects one of the candidates. Returns its position.
-    fn choose(&self, candidates: &[Candidate<'e>]) -> Option<usize> {
-        let candidate = match (candidates, self.key, &self.balancer.balance) {
+    fn choose(&self, balancer: &Balancer, candidates: &[Candidate<'e>]) -> Option<usize> {
+        let candidate = match (candidates, self.key, &balancer.balance) {
             ([only], ..) => Some(only),
             (_, Some(key), _) => rendezvous(candidates, key.get()),
             (_, None, Balance::Method(BalanceMethod::RoundRobin)) => round_robin(candidates),
             (_, None, Balance::Method(BalanceMethod::LeastRequests) | Balance::Hash(_)) => {
-                least_requests(candidates, self.balancer.random())
+                least_requests(candidates, balancer.random())
             }
         };
         candidate.map(|candidate| candidate.position)
     }
 
-    fn candidate(&self, position: usize, now: Instant) -> Candidate<'e> {
+    fn candidate(&self, balancer: &Balancer, position: usize, now: Instant) -> Candidate<'e> {
         let entry = &*self.entries[position];
-        let share = entry.state.share(now, self.balancer.slow_start);
+        let share = entry.state.share(now, balancer.slow_start);
         let weight = u64::from(entry.weight.max(1)) * u64::from(share);
         Candidate { position, weight, load: entry.state.load(now), id: entry.id, turn: &entry.turn }
     }
@@ -179,6 +184,16 @@ pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, most: u8, 
 // === impl Selected ===
 
 impl<'e> Selected<'e> {
+    /// Selects a target for a request that is no probe, and has not tried it before.
+    pub(super) fn first(entry: &'e Entry) -> Self {
+        Self { entry, is_repeated: false, is_probe: Cell::new(false) }
+    }
+
+    /// Returns the target.
+    pub(super) fn entry(&self) -> &'e Entry {
+        self.entry
+    }
+
     /// Starts an attempt.
     pub(super) fn start_attempt(&self, trace: Option<&Trace>) -> InFlightAttempt<'e> {
         self.entry.state.start_attempt(trace, self.is_probe.take())

@@ -39,7 +39,8 @@ fn tried(upstream: &Upstream, now: Instant, most: usize) -> Vec<(usize, bool)> {
     let entries = upstream.entries();
     let request = Request::new(RequestBody::none());
     let mut selection = upstream.balancer.select(&entries, &request, None);
-    let selected = std::iter::from_fn(|| selection.next(now).filter(|selected| !selected.is_repeated));
+    let selected =
+        std::iter::from_fn(|| selection.next(&upstream.balancer, now).filter(|selected| !selected.is_repeated));
     selected.take(most).map(|selected| (selected.entry.position, selected.is_probe.get())).collect()
 }
 
@@ -71,7 +72,11 @@ async fn only_usable_target_is_selected_again() {
     let (entries, request) = (upstream.entries(), Request::new(RequestBody::none()));
     entries[0].state.set_failed_by_checks(true, "503");
     let mut selection = upstream.balancer.select(&entries, &request, None);
-    let mut next = || selection.next(Instant::now()).map(|selected| (selected.entry.position, selected.is_repeated));
+    let mut next = || {
+        selection
+            .next(&upstream.balancer, Instant::now())
+            .map(|selected| (selected.entry.position, selected.is_repeated))
+    };
     assert_eq!([next(), next(), next()], [Some((1, false)), Some((1, true)), Some((1, true))]);
 }
 
@@ -88,19 +93,19 @@ async fn ejected_target_gets_one_probe() {
     let later = now + EJECT.time * 2;
     let (entries, request) = (upstream.entries(), Request::new(RequestBody::none()));
     let mut selection = upstream.balancer.select(&entries, &request, None);
-    let probe = selection.next(later).unwrap();
+    let probe = selection.next(&upstream.balancer, later).unwrap();
     assert_eq!((probe.entry.position, probe.is_probe.get()), (0, true));
     assert_eq!(tried(&upstream, later, 9), [(1, false)]);
 
     // A request that is not sent leaves the probe to another one, and a failed probe ejects the target again.
     drop(probe);
-    let probe = upstream.balancer.select(&entries, &request, None).next(later).unwrap();
+    let probe = upstream.balancer.select(&entries, &request, None).next(&upstream.balancer, later).unwrap();
     let due = probe.start_attempt(None).responded(StatusCode::BAD_GATEWAY, &HeaderMap::new(), Some(&EJECT));
     assert!(due.is_none());
     assert_eq!(tried(&upstream, Instant::now() + EJECT.time, 9), [(1, false)]);
 
     let later = later + EJECT.time * 9;
-    let probe = upstream.balancer.select(&entries, &request, None).next(later).unwrap();
+    let probe = upstream.balancer.select(&entries, &request, None).next(&upstream.balancer, later).unwrap();
     assert!(probe.start_attempt(None).responded(StatusCode::OK, &HeaderMap::new(), Some(&EJECT)).is_none());
     assert!(!is_ejected(&upstream, 0));
     assert_eq!(tried(&upstream, later, 9).len(), 2);
@@ -175,7 +180,7 @@ async fn hash_selects_the_same_target_for_a_key() {
         let mut request = Request::new(RequestBody::none());
         request.headers_mut().insert(header::COOKIE, cookie.parse().unwrap());
         let mut selection = upstream.balancer.select(&entries, &request, None);
-        selection.next(Instant::now()).unwrap().entry.position
+        selection.next(&upstream.balancer, Instant::now()).unwrap().entry.position
     };
     let positions: Vec<_> = (0..40).map(|number| selected(&format!("sid={number}"))).collect();
     for (number, position) in positions.iter().enumerate() {
@@ -206,7 +211,7 @@ async fn returned_target_starts_slowly() {
     let entries = upstream.entries();
     let weight = |position| {
         let (request, now) = (Request::new(RequestBody::none()), Instant::now());
-        upstream.balancer.select(&entries, &request, None).candidate(position, now).weight
+        upstream.balancer.select(&entries, &request, None).candidate(&upstream.balancer, position, now).weight
     };
     assert_eq!([weight(0), weight(1)], [1000, 1000]);
     entries[0].state.set_failed_by_checks(true, "503");
