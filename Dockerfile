@@ -6,9 +6,9 @@ WORKDIR /build
 # Dependencies rarely change. A placeholder program builds them in a separate layer, which is cached until Cargo.toml or
 # Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it \
+RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \
-    && touch src/lib.rs tests/it/main.rs \
+    && touch src/lib.rs tests/it/main.rs tests/otlp/main.rs \
     && cargo build --release --locked --bin tidegate \
     && rm -r src tests
 

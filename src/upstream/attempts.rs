@@ -24,7 +24,7 @@ use crate::random::random;
 /// client gets its response.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the attempts after the first need: the targets, their selection, a target without a free connection, and the
+/// The state for the attempts after the first: the targets, their selection, a target without a free connection, and the
 /// fields of the request if a status can cause a retry.
 type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<&'e Entry>, Option<Box<HeaderMap>>);
 

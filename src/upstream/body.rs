@@ -280,9 +280,11 @@ impl Body for RequestBody {
         let mut hint = self.stream.as_ref().map_or_else(|| SizeHint::with_exact(0), Body::size_hint);
         let unread = self.replay().map_or(0, ReplayBuffer::unread);
         if unread > 0 {
-            let upper = hint.upper().map(|upper| upper + unread);
+            // The upper bound first: it must never be below the lower one.
+            if let Some(upper) = hint.upper() {
+                hint.set_upper(upper + unread);
+            }
             hint.set_lower(hint.lower() + unread);
-            upper.into_iter().for_each(|upper| hint.set_upper(upper));
         }
         hint
     }

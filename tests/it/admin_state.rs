@@ -77,7 +77,7 @@ async fn status_shows_the_store_and_its_outage() {
 async fn failing_target_is_shown_with_its_error() {
     let admin = Admin::with_tokens("");
     let rules = "listen: 127.0.0.1:0
-upstreams: { gone: { targets: ['http://127.0.0.1:1'] } }
+upstreams: { gone: { targets: ['http://127.0.0.1:1'], retry: off } }
 routes: [{ name: all, match: {}, upstream: gone }]";
     let config = tidegate::Config::parse_for_gateway(rules).expect("rules");
     admin.gateway().reload(config).expect("reloaded");

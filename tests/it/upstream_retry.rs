@@ -60,7 +60,7 @@ async fn retries(gateway: &TestGateway, cause: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn idempotent_request_is_sent_again_after_a_reset_on_a_new_connection() {
+async fn idempotent_request_is_sent_again_after_a_reset() {
     for method in ["GET", "PUT", "DELETE"] {
         let origin = fails_first("").await;
         let gateway = gateway(&origin, "");
@@ -279,7 +279,7 @@ async fn total_timeout_ends_a_request_in_each_phase() {
 }
 
 #[tokio::test]
-async fn call_whose_deadline_passes_in_the_queue_is_not_sent_and_gets_its_permit_back() {
+async fn call_that_waits_beyond_its_deadline_gets_its_permit_back() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         conn.request().await;
         _ = conn.raw.closed().await;

@@ -184,7 +184,7 @@ pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, most: u8, 
 // === impl Selected ===
 
 impl<'e> Selected<'e> {
-    /// Selects a target for a request that is no probe, and has not tried it before.
+    /// Selects a target that the request has not tried. The request is not a probe.
     pub(super) fn first(entry: &'e Entry) -> Self {
         Self { entry, is_repeated: false, is_probe: Cell::new(false) }
     }

@@ -58,7 +58,8 @@ impl Harness {
         let mut client = Client { stream: self.connect().await, bytes: Vec::new(), closed: false };
         let mut sent = bytes(&case.sent, self.number);
         let mut ends = case.eof || case.responses.last().is_none_or(|last| last.close || last.broken);
-        if pieces == Pieces::WithMore && ends && !case.eof {
+        let broken = case.responses.last().is_some_and(|last| last.broken);
+        if pieces == Pieces::WithMore && ends && !case.eof && !broken {
             sent.extend_from_slice(MORE);
         }
         client.send(&sent, pieces).await;
@@ -69,6 +70,8 @@ impl Harness {
             let numbered = |difference: String| format!("response {}: {difference}", index + 1);
             let response = match timeout(max_wait, client.response(expected.head)).await {
                 Ok(Ok(response)) if !expected.broken => response,
+                // The gateway replaces a response that breaks before its first byte is sent.
+                Ok(Ok(response)) if response.status() == 502 => return Ok(()),
                 Ok(Ok(response)) => return Err(numbered(format!("{} is complete", response.start))),
                 Ok(Err(Parsed::Incomplete(Some(response)))) if expected.broken => response,
                 // A reset may overtake the head.
@@ -96,7 +99,6 @@ impl Harness {
             ends |= has_close;
         }
         if ends {
-            let broken = case.responses.last().is_some_and(|last| last.broken);
             return match timeout(max_wait, client.rest()).await {
                 Ok(rest) if rest.is_empty() || broken => Ok(()),
                 Ok(rest) => Err(format!("another response: {:?}", String::from_utf8_lossy(&rest))),

@@ -66,7 +66,8 @@ impl Settings {
     }
 
     fn with_targets(targets: impl IntoIterator<Item = String>) -> Self {
-        let upstream = [("retry", "{ on: [connect, unsent] }".to_owned())].into();
+        let upstream = [("balance", "round_robin"), ("retry", "{ on: [connect, unsent] }")];
+        let upstream = upstream.map(|(key, value)| (key, value.to_owned())).into();
         let timeouts = [("connect", "5s"), ("response", "1m")].into();
         Self { listen: "", trusted_proxies: "", targets: targets.into_iter().collect(), upstream, timeouts }
     }

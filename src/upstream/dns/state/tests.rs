@@ -104,7 +104,7 @@ fn absent_name_keeps_its_addresses_for_30_seconds() {
 }
 
 #[test]
-fn failed_resolution_does_not_remove_addresses_of_an_absent_name() {
+fn failed_resolution_keeps_addresses_of_an_absent_name() {
     let mut name = Name::new();
     name.resolve(Ok(answer(&["10.0.0.1:80"], 1)));
     name.resolve(Err(LookupError::Absent));
