@@ -52,6 +52,11 @@ impl FileWatch {
         }
     }
 
+    /// Returns `true` if the last poll found a change, so that the files are read after another poll.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.state == State::Changing
+    }
+
     /// Polls the metadata. Returns `true` if the files must be read now, because they may have changed.
     pub(crate) fn poll(&mut self) -> bool {
         let stamps = stamps(&self.paths);

@@ -12,6 +12,9 @@ use crate::tls::CertificateWatcher;
 /// The time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The time until the next poll if the rule file has just changed. A change is in force after at most both times.
+const CHANGED_INTERVAL: Duration = Duration::from_millis(200);
+
 /// Commands for the task.
 pub(super) type FileWatchSender = UnboundedSender<FileWatchCommand>;
 
@@ -65,6 +68,9 @@ pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand
 
 impl WatchedFiles {
     fn interval(&self) -> Duration {
+        if self.rules.as_ref().is_some_and(RuleFileWatcher::is_changing) {
+            return CHANGED_INTERVAL;
+        }
         let intervals = self.certificates.iter().map(CertificateWatcher::check_interval);
         intervals.min().map_or(POLL_INTERVAL, |interval| interval.min(POLL_INTERVAL))
     }

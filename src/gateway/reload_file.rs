@@ -238,6 +238,11 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
 // === impl RuleFileWatcher ===
 
 impl RuleFileWatcher {
+    /// Returns `true` if a file has changed and is not read yet.
+    pub(super) fn is_changing(&self) -> bool {
+        self.watch.is_changing()
+    }
+
     /// Polls the files, and reloads them if one has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
         self.watch.set_paths(&self.reloader.sources());
