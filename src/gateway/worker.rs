@@ -88,6 +88,8 @@ impl Worker {
                     }
                     Some(ended) = serving.join_next() => ended.map_err(io::Error::other)??,
                     () = self.drain.started(), if !self.drain.has_started() => {}
+                    // The drain has started since the condition of the loop was checked, and nothing is left to wait for.
+                    else => break,
                 }
             }
             Ok(())

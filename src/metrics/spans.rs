@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 
-/// The names of [`SpanOutcome`], in the order of its variants.
+/// The outcomes of spans, in the order of the variants of `SpanOutcome`.
 const OUTCOMES: [&str; 3] = ["exported", "failed", "dropped"];
 
 /// The counters of spans.

@@ -25,7 +25,7 @@ fn rules(access_log: &str, target: &str) -> String {
 admin: off
 access_log: {access_log}
 clients: {{ trusted_proxies: [127.0.0.2] }}
-upstreams: {{ api: {{ targets: [{target}] }} }}
+upstreams: {{ api: {{ targets: [{target}], balance: round_robin }} }}
 routes:
   - {{ name: limited, match: {{ path: /limited }}, upstream: api, limits: [{{ name: l, mode: OVERALL, rate: 1, interval: 1h }}] }}
   - {{ name: waits, match: {{ path: /waits }}, upstream: api, limits: [{{ name: w, mode: OVERALL, rate: 1, interval: 3s, max_wait: 5s }}] }}
