@@ -103,8 +103,10 @@ def reports_failures(harness: Harness) -> None:
 @check("curl detects a truncated response")
 def detects_truncation(harness: Harness) -> None:
     for option in VERSIONS:
-        result = output("curl", "-sS", option, "-o", "/dev/null", f"{harness.url}/broken", codes=(18, 56, 92))
-        expect("error message", result.startswith("curl: ("), True)
+        url = f"{harness.url}/broken"
+        result = output("curl", "-sS", option, "-o", "/dev/null", "-w", "%{http_code}", url, codes=(0, 18, 56, 92))
+        # The gateway replaces a response that breaks before its first byte is sent.
+        expect("error message or status 502", "curl: (" in result or result.strip() == "502", True)
 
 
 @check("PUT, DELETE, PATCH and OPTIONS of curl arrive unchanged")
