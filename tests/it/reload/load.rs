@@ -30,6 +30,9 @@ const MAX_RATE: u64 = 300;
 /// The most memory that the gateway may occupy in addition after the first reloads, in bytes.
 const MAX_GROWTH: usize = 12 * 1024 * 1024;
 
+/// More requests than a client sends on its connection.
+const MAX_REQUESTS: u64 = 1_000_000;
+
 /// The folder of the rule file and of the access log. Dropping it removes the folder.
 struct Folder(PathBuf);
 
@@ -122,7 +125,7 @@ fn rules(folder: &Folder, authority: &Authority, origin: &Origin, version: u64) 
     let is_odd = version % 2 == 1;
     format!(
         "listen:
-  - 127.0.0.1:0
+  - {{ address: 127.0.0.1:0, max_requests: {MAX_REQUESTS} }}
   - {}
   - {{ address: 127.0.0.1:0, max_target: {}KiB }}
 {}
@@ -139,7 +142,7 @@ routes:
   - {{ name: v{version}, match: {{ path: /v{version} }}, upstream: other }}
   - {{ name: sockets, match: {{ path: /socket }}, upstream: other, upgrades: [websocket] }}
 ",
-        listener(authority, &["api"], ""),
+        listener(authority, &["api"], "").replacen('{', &format!("{{ max_requests: {MAX_REQUESTS},"), 1),
         1 + version % 2,
         if is_odd { "  - 127.0.0.1:0" } else { "" },
         folder.0.join("access.log").display(),
