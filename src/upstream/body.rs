@@ -31,6 +31,8 @@ pub struct RequestBody {
     max_replay: u32,
     /// Whether a target may have received a part of the request.
     was_sent: bool,
+    /// Whether the body was taken while its response had begun. It is missing for another attempt.
+    is_taken: bool,
     /// How many more bytes may come.
     max_bytes: u64,
     /// Filters the trailers.
@@ -77,6 +79,7 @@ impl RequestBody {
             sending: None,
             max_replay: 0,
             was_sent: false,
+            is_taken: false,
             max_bytes: u64::MAX,
             field_filter: None,
             informational_count: 0,
@@ -181,9 +184,9 @@ impl RequestBody {
         }
     }
 
-    /// Prepares the body for another attempt. Returns `false` if a part of it was read and not kept.
+    /// Prepares the body for another attempt. Returns `false` if a part of it was read and not kept, or if it was taken.
     pub(super) fn rewind(&mut self) -> bool {
-        self.replay_mut().is_none_or(ReplayBuffer::rewind)
+        !self.is_taken && self.replay_mut().is_none_or(ReplayBuffer::rewind)
     }
 
     /// Takes the rest of the body, after which the request cannot be sent again.
@@ -191,7 +194,9 @@ impl RequestBody {
         if let Some(replay) = self.replay_mut() {
             replay.stop();
         }
-        self.take()
+        let rest = self.take();
+        self.is_taken = true;
+        rest
     }
 
     /// Returns `true` if a target may have received a part of the request.

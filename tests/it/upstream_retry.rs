@@ -196,6 +196,21 @@ async fn status_is_retried_only_if_it_is_listed() {
     }
 }
 
+#[tokio::test]
+async fn request_whose_body_is_being_sent_is_not_retried_after_a_status() {
+    let origin = Origin::start(|mut conn: OriginConnection| async move {
+        let head = conn.head().await.expect("a head");
+        conn.raw.send(if conn.index == 0 { UNAVAILABLE } else { OK }).await;
+        assert_eq!(head.field("content-length").as_deref(), Some("8"));
+        _ = conn.raw.exactly(8).await;
+    })
+    .await;
+    let gateway = gateway(&origin, "retry: { on: [503] }");
+    let mut client = gateway.client().await;
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf").await;
+    assert_eq!((client.response(false).await.status(), origin.connections()), (503, 1));
+}
+
 /// Starts an origin that answers its first request with 503 and this field.
 async fn unavailable_once(field: &'static str) -> Origin {
     Origin::start(move |mut conn: OriginConnection| async move {
