@@ -4,7 +4,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// The frames that were read of a body, up to a bound. Shares the bytes with the connection; it does not copy them.
+/// The shortest data that is shared with the connection. It can be a small part of a read buffer of 64 KiB, all of which
+/// stays in memory. Shorter data is copied, so that a body of many short frames takes no more memory than its bytes.
+const MIN_SHARED: usize = 16 * 1024;
+
+/// The frames that were read of a body, up to a bound.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayBuffer {
     frames: Vec<KeptFrame>,
@@ -23,7 +27,10 @@ pub(crate) struct ReplayBuffer {
 
 #[derive(Clone, Debug)]
 enum KeptFrame {
-    Data(Bytes),
+    /// Data that is shared with the connection.
+    Shared(Bytes),
+    /// Short data, joined.
+    Copied(Vec<u8>),
     Trailers(HeaderMap),
 }
 
@@ -35,35 +42,34 @@ impl ReplayBuffer {
 
     /// Returns the next kept frame of this attempt. Returns `None` if the client's stream has the next frame.
     pub(crate) fn next(&mut self) -> Option<Frame<Bytes>> {
-        let frame = self.frames.get(self.position)?.clone();
+        let frame = match self.frames.get(self.position)? {
+            KeptFrame::Shared(data) => Frame::data(data.clone()),
+            KeptFrame::Copied(data) => Frame::data(Bytes::copy_from_slice(data)),
+            KeptFrame::Trailers(trailers) => Frame::trailers(trailers.clone()),
+        };
         self.position += 1;
-        Some(match frame {
-            KeptFrame::Data(data) => {
-                self.unread -= data.len() as u64;
-                Frame::data(data)
-            }
-            KeptFrame::Trailers(trailers) => Frame::trailers(trailers),
-        })
+        self.unread -= frame.data_ref().map_or(0, Bytes::len) as u64;
+        Some(frame)
     }
 
     /// Keeps a frame of the client's stream, unless the body is too long.
     pub(crate) fn record(&mut self, frame: &Frame<Bytes>) {
         self.has_ended |= frame.is_trailers();
-        let kept = match (frame.data_ref(), frame.trailers_ref()) {
-            (Some(data), _) => {
-                self.bytes = self.bytes.saturating_add(data.len());
-                KeptFrame::Data(data.clone())
-            }
-            (None, Some(trailers)) => KeptFrame::Trailers(trailers.clone()),
-            (None, None) => return,
-        };
+        self.bytes = self.bytes.saturating_add(frame.data_ref().map_or(0, Bytes::len));
         if self.bytes > self.max_bytes {
             self.stop();
         }
-        if !self.is_incomplete {
-            self.frames.push(kept);
-            self.position = self.frames.len();
+        if self.is_incomplete {
+            return;
         }
+        match (frame.data_ref(), frame.trailers_ref(), self.frames.last_mut()) {
+            (Some(data), _, Some(KeptFrame::Copied(last))) if data.len() < MIN_SHARED => last.extend_from_slice(data),
+            (Some(data), ..) if data.len() < MIN_SHARED => self.frames.push(KeptFrame::Copied(data.to_vec())),
+            (Some(data), ..) => self.frames.push(KeptFrame::Shared(data.clone())),
+            (None, Some(trailers), _) => self.frames.push(KeptFrame::Trailers(trailers.clone())),
+            (None, None, _) => {}
+        }
+        self.position = self.frames.len();
     }
 
     /// Records that the client's stream has ended.
@@ -144,14 +150,28 @@ mod tests {
 
     #[test]
     fn frames_that_were_not_read_stay_after_the_last_attempt() {
-        let mut buffer = ReplayBuffer::new(8);
-        record(&mut buffer, "ab");
-        record(&mut buffer, "cd");
+        let mut buffer = ReplayBuffer::new(4 * MIN_SHARED);
+        for text in ["a", "b"] {
+            buffer.record(&Frame::data(text.repeat(MIN_SHARED).into()));
+        }
         assert!(buffer.rewind());
         _ = buffer.next();
         buffer.stop();
-        assert_eq!((buffer.unread(), read(&mut buffer)), (2, "cd".to_owned()));
+        assert_eq!((buffer.unread(), read(&mut buffer)), (MIN_SHARED as u64, "b".repeat(MIN_SHARED)));
         assert!(!buffer.rewind());
+    }
+
+    #[test]
+    fn short_frames_are_joined() {
+        let mut buffer = ReplayBuffer::new(2 * MIN_SHARED);
+        for _ in 0..1_000 {
+            record(&mut buffer, "x");
+        }
+        buffer.record(&Frame::data("y".repeat(MIN_SHARED).into()));
+        record(&mut buffer, "z");
+        assert!(buffer.rewind());
+        assert_eq!(buffer.frames.len(), 3);
+        assert_eq!(read(&mut buffer), ["x".repeat(1_000), "y".repeat(MIN_SHARED), "z".to_owned()].concat());
     }
 
     #[test]
