@@ -31,6 +31,7 @@ impl Penalties {
     /// Counts a failure for this time.
     pub(in crate::upstream) fn add(&self, now: Instant, time: Duration) {
         let (end, mut ends) = (now + time, self.ends.lock());
+        self.remove_ended(&mut ends, now); // a target that is the only one is never compared with others
         self.count.fetch_add(1, Relaxed);
         match ends.iter_mut().find(|(other, _)| *other <= end + STEP && end <= *other + STEP) {
             Some((_, count)) => *count += 1,
@@ -46,11 +47,14 @@ impl Penalties {
         if self.count.load(Relaxed) == 0 {
             return 0;
         }
-        let mut ends = self.ends.lock();
+        self.remove_ended(&mut self.ends.lock(), now);
+        self.count.load(Relaxed)
+    }
+
+    fn remove_ended(&self, ends: &mut VecDeque<(Instant, u64)>, now: Instant) {
         let ended = ends.partition_point(|(end, _)| *end <= now);
         let count: u64 = ends.drain(..ended).map(|(_, count)| count).sum();
         self.count.fetch_sub(count, Relaxed);
-        self.count.load(Relaxed)
     }
 }
 
@@ -83,11 +87,20 @@ mod tests {
     fn failures_share_a_bounded_number_of_entries() {
         let (penalties, start) = (Penalties::default(), Instant::now());
         for number in 0..10_000 {
-            penalties.add(start, Duration::from_micros(500 * number));
+            penalties.add(start, Duration::from_micros(500 * number + 1));
         }
         assert_eq!(penalties.count.load(Relaxed), 10_000);
         assert!(penalties.ends.lock().len() <= 51);
         assert_eq!(penalties.count(start + MAX_PENALTY + STEP), 0);
+    }
+
+    #[test]
+    fn failures_that_ended_are_removed_by_later_ones() {
+        let (penalties, start) = (Penalties::default(), Instant::now());
+        for second in 0..1_000 {
+            penalties.add(start + 2 * second * PENALTY, PENALTY);
+        }
+        assert_eq!((penalties.count.load(Relaxed), penalties.ends.lock().len()), (1, 1));
     }
 
     #[test]
