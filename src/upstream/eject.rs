@@ -15,6 +15,10 @@ const AFTER_CONNECT_ERRORS: u32 = 2;
 /// The longest ejection, unless `for` is longer.
 const MAX_TIME: Duration = Duration::from_secs(300);
 
+/// The time after which another probe may start, although the last one has no result. A slow upload could otherwise keep
+/// the target out.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// The passive health of one target.
 #[derive(Debug, Default)]
 pub(super) struct Ejection {
@@ -40,6 +44,7 @@ enum State {
     },
     /// A probe request is in flight.
     Probing {
+        started: Instant,
         since: Instant,
         until: Instant,
         why: String,
@@ -102,12 +107,17 @@ impl Ejection {
         time
     }
 
-    /// Starts the probe, if the time of the ejection has passed and no other probe is in flight. Returns `true` if it
-    /// started.
+    /// Starts a probe, if the time of the ejection has passed and no other probe has started recently. Returns `true` if
+    /// it started.
     pub(super) fn start_probe(&mut self, now: Instant) -> bool {
         match &mut self.state {
             State::Ejected { since, until, why } if *until <= now => {
-                self.state = State::Probing { since: *since, until: *until, why: std::mem::take(why) };
+                let why = std::mem::take(why);
+                self.state = State::Probing { started: now, since: *since, until: *until, why };
+                true
+            }
+            State::Probing { started, .. } if *started + PROBE_INTERVAL <= now => {
+                *started = now;
                 true
             }
             _ => false,
@@ -126,7 +136,7 @@ impl Ejection {
 
     /// Allows another probe: the last one had no result, for example because its client disconnected.
     pub(super) fn probe_canceled(&mut self) {
-        if let State::Probing { since, until, why } = &mut self.state {
+        if let State::Probing { since, until, why, .. } = &mut self.state {
             self.state = State::Ejected { since: *since, until: *until, why: std::mem::take(why) };
         }
     }
@@ -169,13 +179,25 @@ mod tests {
         eject(&mut ejection, start);
         assert!(!ejection.start_probe(start + 29 * SECOND));
         assert!(ejection.start_probe(start + 30 * SECOND));
-        assert!(!ejection.start_probe(start + 90 * SECOND));
+        assert!(!ejection.start_probe(start + 34 * SECOND));
         // Requests from before the ejection change nothing.
         ejection.record_success();
         assert!(!ejection.record_failure(Connect, &SETTINGS));
         assert!(ejection.ejected_until().is_some());
         assert_eq!(ejection.probe_succeeded(start + 31 * SECOND), Some(31 * SECOND));
         assert!(ejection.ejected_until().is_none() && !ejection.has_failures());
+    }
+
+    #[test]
+    fn slow_probe_allows_another() {
+        let (mut ejection, start) = (Ejection::default(), Instant::now());
+        eject(&mut ejection, start);
+        assert_eq!(
+            [30, 34, 35, 39, 40].map(|at| ejection.start_probe(start + at * SECOND)),
+            [true, false, true, false, true]
+        );
+        assert_eq!(ejection.probe_succeeded(start + 41 * SECOND), Some(41 * SECOND));
+        assert_eq!(ejection.probe_succeeded(start + 42 * SECOND), None, "the target has returned");
     }
 
     #[test]
