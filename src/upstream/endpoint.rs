@@ -115,6 +115,8 @@ impl Endpoint {
             let mut lease = self.pool.lease(connection, slot);
             match exchange(lease.connection(), request, *now, *limit).await {
                 Ok(head) => return Ok(head.into_response(lease)),
+                // The deadline of the request may pass before the next connection is open.
+                Err(AttemptError::NotSent(_)) if !was_sent && !is_repeated => request.body_mut().set_not_sent(),
                 Err(AttemptError::NotSent(_)) => {}
                 Err(AttemptError::Unanswered(_)) => {
                     is_repeated = true;

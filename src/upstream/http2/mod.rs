@@ -87,7 +87,12 @@ impl Http2 {
             };
             match exchange::exchange(&mut stream_slot, request, dialer.scheme(), limit).await {
                 Ok(head) => return Ok(head.into_response(stream_slot, slot, &self.0)),
-                Err(AttemptError::NotSent(error)) => last_error = Some(error),
+                Err(AttemptError::NotSent(error)) => {
+                    last_error = Some(error);
+                    if !was_sent && !is_repeated {
+                        request.body_mut().set_not_sent(); // the deadline may pass before the next connection is open
+                    }
+                }
                 Err(AttemptError::Unanswered(error)) if was_sent || is_repeated => {
                     return Err(AttemptError::Reset(error));
                 }
