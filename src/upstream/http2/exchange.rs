@@ -142,7 +142,7 @@ impl PendingResponse<'_> {
         };
         if is_refused(&error) {
             let target_error = TargetError::refused(&error);
-            let is_complete = self.request.body_mut().rewind();
+            let is_complete = !self.request.body().has_informational() && self.request.body_mut().rewind();
             return if is_complete { AttemptError::NotSent(target_error) } else { AttemptError::Broken(target_error) };
         }
         let target_error = TargetError::stream(&error);
