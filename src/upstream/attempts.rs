@@ -18,6 +18,7 @@ use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
 use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo, reduce_grpc_timeout};
+use crate::metrics::AttemptOutcome;
 use crate::random::random;
 
 /// The longest pause before a request is sent to the same target again. If the target's `Retry-After` is longer, the
@@ -31,6 +32,8 @@ type Rest<'e> = (&'e [Arc<Entry>], Selection<'e>, Option<&'e Entry>, Option<Box<
 /// An attempt that failed, and after which the request may be sent again.
 struct FailedAttempt {
     on: RetryOn,
+    /// Whether the target refused the request (HTTP/2).
+    is_refused: bool,
     /// The error of the request if it is not sent again.
     error: UpstreamError,
     /// The response, if its status is the failure. Boxed, because it is rare.
@@ -123,7 +126,12 @@ impl Upstream {
                     None => return Ok(response),
                     Some(on) => {
                         sent = Some(UpstreamError::Broken);
-                        FailedAttempt { on, error: UpstreamError::Broken, response: Some(Box::new(response)) }
+                        FailedAttempt {
+                            on,
+                            is_refused: false,
+                            error: UpstreamError::Broken,
+                            response: Some(Box::new(response)),
+                        }
                     }
                 },
                 Err(error) => FailedAttempt::new(error, &mut sent, request)?,
@@ -133,11 +141,12 @@ impl Upstream {
                 return failed.give_up(NotRetried::NoTarget);
             };
             let pause = failed.pause(&target, request);
-            if let Err(reason) = self.take_retry(&mut retries, failed.on, &target, pause, now) {
+            if let Err(reason) = self.take_retry(&mut retries, &failed, &target, pause, now) {
                 return failed.give_up(reason);
             }
             retries.restore(request);
             drop(failed); // frees the connection
+            let slot = slot.filter(|_| pause.is_none()); // other requests use the connection during the pause
             if let Some(pause) = pause {
                 sleep(pause).await;
             }
@@ -161,7 +170,7 @@ impl Upstream {
     fn take_retry(
         &self,
         retries: &mut Retries<'_>,
-        on: RetryOn,
+        failed: &FailedAttempt,
         target: &Selected<'_>,
         pause: Option<Duration>,
         now: Instant,
@@ -169,9 +178,10 @@ impl Upstream {
         if pause.is_some_and(|pause| pause > MAX_PAUSE) {
             return Err(NotRetried::NoTarget);
         }
-        let taken = retries.take(Failure { on, is_same_target: target.is_repeated }, now);
+        let failure = Failure { on: failed.on, adds_load: target.is_repeated || failed.is_refused };
+        let taken = retries.take(failure, now);
         match taken {
-            Ok(()) => self.metrics.retried(on.cause()),
+            Ok(()) => self.metrics.retried(failed.on.cause()),
             Err(NotRetried::Budget) => self.metrics.retry_budget_exhausted(),
             Err(_) => {}
         }
@@ -231,7 +241,8 @@ impl FailedAttempt {
                     request.body_mut().set_not_sent();
                 }
                 let on = if error.phase == "send" { RetryOn::Unsent } else { RetryOn::Connect };
-                return Ok(Self { on, error: sent.unwrap_or(UpstreamError::Unreachable), response: None });
+                let is_refused = error.outcome == AttemptOutcome::Refused;
+                return Ok(Self { on, is_refused, error: sent.unwrap_or(UpstreamError::Unreachable), response: None });
             }
             AttemptError::Unanswered(_) | AttemptError::Reset(_) => {
                 *sent = Some(UpstreamError::Broken);
@@ -250,7 +261,7 @@ impl FailedAttempt {
             }
             AttemptError::Failed(error) => return Err(error.into()),
         };
-        Ok(Self { on, error: sent.unwrap_or(UpstreamError::Broken), response: None })
+        Ok(Self { on, is_refused: false, error: sent.unwrap_or(UpstreamError::Broken), response: None })
     }
 
     /// Returns the pause before the next attempt: none at another target.

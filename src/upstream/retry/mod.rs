@@ -73,8 +73,9 @@ pub(super) struct Retries<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) on: RetryOn,
-    /// Whether the next target has already failed to serve this request.
-    pub(super) is_same_target: bool,
+    /// Whether the next attempt adds load to targets that fail: it is at the same target, or a target refused the request
+    /// because it has too many.
+    pub(super) adds_load: bool,
 }
 
 impl<'s> Retries<'s> {
@@ -100,12 +101,11 @@ impl<'s> Retries<'s> {
     /// The request is not sent again.
     pub(super) fn take(&mut self, failure: Failure, now: tokio::time::Instant) -> Result<(), NotRetried> {
         let settings = self.settings.filter(|settings| settings.on.contains(&failure.on)).ok_or(NotRetried::Off)?;
-        // Each other target gets a request that no target has received: this adds no load to an outage.
-        if !failure.is_same_target && matches!(failure.on, RetryOn::Connect | RetryOn::Unsent) {
+        if !failure.adds_load && matches!(failure.on, RetryOn::Connect | RetryOn::Unsent) {
             return Ok(());
         }
         self.left = self.left.checked_sub(1).ok_or(NotRetried::Attempts)?;
-        if self.budget.try_take(now, settings.budget_percent) { Ok(()) } else { Err(NotRetried::Budget) }
+        if self.budget.try_take(now, settings.budget_percent.into()) { Ok(()) } else { Err(NotRetried::Budget) }
     }
 
     /// Restores the fields of the request after a response.
@@ -158,4 +158,26 @@ pub(super) fn may_repeat(request: &mut Request<RequestBody>) -> bool {
 
 fn is_upgrade(request: &Request<RequestBody>) -> bool {
     request.extensions().get::<Upgrade>().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn only_attempts_that_add_no_load_are_free() {
+        let (settings, now) = (RetrySettings::default(), Instant::now());
+        let budget = RetryBudget::new(now);
+        let mut retries = Retries::new(Some(&settings), &budget, None);
+        let failure = |on, adds_load| Failure { on, adds_load };
+        for _ in 0..3 {
+            assert_eq!(retries.take(failure(RetryOn::Connect, false), now), Ok(()));
+            assert_eq!(retries.take(failure(RetryOn::Unsent, false), now), Ok(()));
+        }
+        assert_eq!(retries.take(failure(RetryOn::Unsent, true), now), Ok(()));
+        assert_eq!(retries.take(failure(RetryOn::Reset, false), now), Err(NotRetried::Attempts));
+        assert_eq!(retries.take(failure(RetryOn::Unavailable, false), now), Err(NotRetried::Off));
+    }
 }
