@@ -3,6 +3,7 @@
 use http::HeaderName;
 
 use super::Checked;
+use super::percent::percent;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
@@ -44,17 +45,8 @@ pub(super) fn eject(
         Some(ValueOrMap::Value(EjectMode::Off)) => Ok(None),
         Some(ValueOrMap::Map(map)) => {
             let after = map.after.number(default.after, problems);
-            let most = most(&map.most, default.most, problems);
+            let most = percent(&map.most, default.most, problems);
             Ok(Some(Eject { after: after?, time: map.r#for.duration(default.time), most: most? }))
         }
     }
-}
-
-fn most(written: &Located<String>, default: u8, problems: &mut Problems) -> Checked<u8> {
-    let Some(text) = written.optional(problems)? else { return Ok(default) };
-    let percent = text.strip_suffix('%').and_then(|number| number.parse().ok()).filter(|percent| *percent <= 100);
-    percent.ok_or_else(|| {
-        let message = format!("`most` must be from 0% to 100%, not {}", quote(text));
-        written.report(message, "write `50%` for half of the targets", problems)
-    })
 }

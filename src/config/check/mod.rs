@@ -17,6 +17,7 @@ mod listen_tls;
 mod matcher;
 mod metrics;
 mod names;
+mod percent;
 mod quota;
 mod quota_path;
 mod reach;

@@ -1,6 +1,7 @@
 //! The retries of an upstream.
 
 use super::Checked;
+use super::percent::percent;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
@@ -21,13 +22,7 @@ pub(super) fn retry(
         Some(list) => list.iter().map(|written| retry_on(written, problems)).collect::<Checked<_>>(),
         None => Ok(default.on),
     };
-    let budget_percent = match written.budget.optional(problems)? {
-        Some(text) => percent(text).ok_or_else(|| {
-            let message = format!("{} is not a share", quote(text));
-            written.budget.report(message, "use a whole number from 0% to 100%, such as `20%`", problems)
-        }),
-        None => Ok(default.budget_percent),
-    };
+    let budget_percent = percent(&written.budget, default.budget_percent, problems);
     Ok(Some(RetrySettings {
         attempts: written.attempts.number(default.attempts, problems)?,
         on: on?,
@@ -43,10 +38,4 @@ fn retry_on(written: &Located<String>, problems: &mut Problems) -> Checked<Retry
         let message = format!("{} is not a failure after which requests are sent again", quote(text));
         written.report(message, format!("use {}", names.join(", ")), problems)
     })
-}
-
-/// Parses a whole number of percent.
-fn percent(text: &str) -> Option<u32> {
-    let digits = text.strip_suffix('%').filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
-    digits.parse().ok().filter(|percent| *percent <= 100)
 }

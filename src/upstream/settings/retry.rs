@@ -12,7 +12,7 @@ pub struct RetrySettings {
     /// The failures after which a request is sent again.
     pub on: Vec<RetryOn>,
     /// The highest share of retries, in percent of the requests.
-    pub budget_percent: u32,
+    pub budget_percent: u8,
     /// The longest body that is kept to send it again, in bytes.
     #[serde(rename = "body_bytes")]
     pub body: usize,
