@@ -38,9 +38,10 @@ fn upstream(
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
-    let targets = written.targets.required(problems)?.iter();
-    let targets: Vec<_> = targets.map(|written| weighted_target(written.required(problems)?, problems)).collect();
+    let listed = written.targets.required(problems)?;
+    let targets: Vec<_> = listed.iter().map(|written| weighted_target(written.required(problems)?, problems)).collect();
     let (targets, weights) = targets.into_iter().collect::<Checked<(Vec<_>, Vec<_>)>>()?;
+    reject_repeated(listed, &targets, problems)?;
     let tls = upstream_tls::tls(&written.tls, &targets, files, problems)?;
     let health = health::health(&written.health, problems)?;
     let (balance, eject) = (balance::balance(&written.balance, problems), balance::eject(&written.eject, problems));
@@ -60,6 +61,18 @@ fn upstream(
         queue_timeout: written.queue_timeout.duration(default.queue_timeout),
         ..default
     })
+}
+
+/// Rejects a target that is listed twice: its state, such as its health, would be one.
+fn reject_repeated(listed: &[Located<file::Target>], targets: &[Target], problems: &mut Problems) -> Checked<()> {
+    let mut result = Ok(());
+    for (position, (written, target)) in listed.iter().zip(targets).enumerate() {
+        if targets[..position].contains(target) {
+            let message = format!("{} is listed twice", quote(&target.to_string()));
+            result = Err(written.report(message, "list it once, with a higher `weight`", problems));
+        }
+    }
+    result
 }
 
 fn timeouts(written: &Located<file::Timeouts>, problems: &mut Problems) -> Checked<Timeouts> {
