@@ -4,6 +4,7 @@
 
 #![expect(unused_qualifications, reason = "utoipa generates them")]
 
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::Json;
@@ -112,10 +113,11 @@ pub(super) async fn drain(
             target.state.drain_until(Some(until));
         }
         let in_flight = targets.iter().map(|target| target.state.in_flight()).sum();
-        // Logs the end of the drain, unless an operator has changed it.
+        // Logs the end of the drain, unless an operator has changed it, or the target was removed.
+        let drained: Vec<_> = targets.iter().map(|target| Arc::downgrade(&target.state)).collect();
         tokio::spawn(async move {
             sleep_until(until).await;
-            targets.iter().for_each(|target| target.state.end_drain(until));
+            drained.iter().filter_map(Weak::upgrade).for_each(|target| target.end_drain(until));
         });
         Ok(in_flight)
     });

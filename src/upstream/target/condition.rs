@@ -46,7 +46,7 @@ pub(crate) enum TargetCondition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::upstream) enum Availability {
     Usable,
-    /// The time of the ejection is over: one request may probe the target.
+    /// The ejection has lasted its time: one request may probe the target.
     ProbeDue,
     /// The target is ejected. Requests use it only if no target is usable.
     LastResort,
@@ -116,6 +116,11 @@ impl Conditions {
         let mut details = self.details.lock();
         self.set(DRAINING, until.is_some());
         std::mem::replace(&mut details.drain_until, until) != until
+    }
+
+    /// Returns until when the target drains.
+    pub(super) fn drain(&self) -> Option<Instant> {
+        self.details.lock().drain_until
     }
 
     /// Returns `true` if the target drains until this time.

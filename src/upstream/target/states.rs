@@ -41,10 +41,14 @@ impl TargetStates {
             return state;
         }
         states.retain(|_, state| state.strong_count() > 0);
+        // A drain of a host name is also one of addresses that DNS adds later.
+        let same = states.iter().filter(|(other, _)| (&other.upstream, &*other.target) == (upstream, target));
+        let drain = same.filter_map(|(_, state)| state.upgrade()?.conditions.drain()).max();
         let state = Arc::new(TargetState::new(name.clone(), metrics.clone()));
         if is_new {
             state.conditions.set_new(Instant::now());
         }
+        state.conditions.drain_until(drain);
         states.insert(name, Arc::downgrade(&state));
         state
     }

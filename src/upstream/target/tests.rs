@@ -85,3 +85,19 @@ async fn drain_ends_at_its_time_unless_it_was_changed() {
     assert!(logged_by(|| state.end_drain(second)).is_empty());
     assert_eq!(state.condition(begin), TargetCondition::Usable);
 }
+
+#[tokio::test(start_paused = true)]
+async fn drain_applies_to_addresses_that_are_added_later() {
+    let (states, metrics, until) = (TargetStates::default(), Metrics::new(), Instant::now() + HALF);
+    let metrics = metrics.target("api", "http://a");
+    let state = |upstream: &str, port| {
+        let address = Some(([127, 0, 0, 1], port).into());
+        states.get_or_create(&upstream.into(), "http://a", address, &metrics, false)
+    };
+    let first = state("api", 1);
+    first.drain_until(Some(until));
+    assert_eq!(state("api", 2).condition(Instant::now()), TargetCondition::Draining { until });
+    assert_eq!(state("other", 2).condition(Instant::now()), TargetCondition::Usable);
+    advance(HALF).await;
+    assert_eq!(state("api", 2).condition(Instant::now()), TargetCondition::Usable);
+}
