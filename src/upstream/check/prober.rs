@@ -119,8 +119,7 @@ impl Probers {
         for (_, prober) in ended {
             // After a reload, another prober may check the same target.
             if !self.0.values().any(|other| Arc::ptr_eq(&other.target, &prober.target)) {
-                prober.target.checks().reset();
-                prober.target.set_failed_by_checks(false, "not checked");
+                prober.target.forget_checks();
             }
         }
     }

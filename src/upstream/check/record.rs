@@ -63,7 +63,7 @@ impl CheckRecord {
     }
 
     /// Forgets the outcome, because the target is no longer checked.
-    pub(super) fn reset(&self) {
+    pub(in crate::upstream) fn reset(&self) {
         let Recorded { outcome, report } = &mut *self.0.lock();
         *outcome = CheckOutcome::default();
         report.last = None;

@@ -153,6 +153,12 @@ impl TargetState {
         }
     }
 
+    /// Forgets the results of the active checks, because the target is not checked any more.
+    pub(super) fn forget_checks(&self) {
+        self.checks.reset();
+        self.conditions.set_failed(false, Instant::now());
+    }
+
     /// Sends no new requests to the target until this time. `None` ends the drain.
     pub(crate) fn drain_until(&self, until: Option<Instant>) {
         if self.conditions.drain_until(until) {
