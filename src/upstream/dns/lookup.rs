@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::{join, try_join_all};
+use futures_util::future::{join, join_all};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup as DnsLookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 use super::DnsName;
-use super::state::{Answer, Host, LookupError};
+use super::state::{Answer, Family, Host, LookupError, Missing};
 
 const HOSTS_FILE: &str = "/etc/hosts";
 const RESOLVER_FILE: &str = "/etc/resolv.conf";
@@ -63,7 +63,10 @@ struct Sources {
     resolver_file: Option<(SystemTime, u64)>,
 }
 
-type Found<T> = Result<(Vec<T>, Duration), LookupError>;
+type Found<T> = Result<(T, Duration), LookupError>;
+
+/// The addresses of a host, and the family whose query failed.
+type HostAddresses = (Vec<IpAddr>, Option<Family>);
 
 // === impl Lookup ===
 
@@ -86,8 +89,9 @@ impl Lookup {
         let answer = async {
             match name {
                 DnsName::Host(host, port) => {
-                    let (addresses, ttl) = client.addresses(&parse(host)?).await?;
-                    Ok(Answer { hosts: vec![Host::new(&addresses, *port, 1)], ttl })
+                    let ((addresses, failed), ttl) = client.addresses(&parse(host)?).await?;
+                    let missing = failed.map_or(Missing::Nothing, Missing::Family);
+                    Ok(Answer { hosts: vec![Host::new(&addresses, *port, 1)], ttl, missing })
                 }
                 DnsName::Service(service) => client.service(&parse(service)?).await,
             }
@@ -144,18 +148,18 @@ impl Client {
     }
 
     /// Looks up the addresses of a host.
-    async fn addresses(&self, host: &Name) -> Found<IpAddr> {
+    async fn addresses(&self, host: &Name) -> Found<HostAddresses> {
         let in_file = |kind| self.hosts.lookup_static_host(&Query::query(host.clone(), kind));
         let in_file = [in_file(RecordType::AAAA), in_file(RecordType::A)];
         let listed: Vec<_> = in_file.iter().flatten().flat_map(DnsLookup::answers).collect();
         if !listed.is_empty() {
             let addresses = listed.iter().filter_map(|record| record.data.ip_addr()).collect();
-            return Ok((addresses, Duration::from_secs(MAX_TTL.into())));
+            return Ok(((addresses, None), Duration::from_secs(MAX_TTL.into())));
         }
         self.search(host, |name| async move {
             let (ipv4, ipv6) = join(self.records(&name, RecordType::A), self.records(&name, RecordType::AAAA)).await;
-            let (records, ttl) = merged(ipv4, ipv6)?;
-            Ok((records.iter().filter_map(RData::ip_addr).collect(), ttl))
+            let ((records, failed), ttl) = merged(ipv4, ipv6)?;
+            Ok(((records.iter().filter_map(RData::ip_addr).collect(), failed), ttl))
         })
         .await
     }
@@ -166,21 +170,29 @@ impl Client {
         let priority = records.iter().map(|record| record.priority).min();
         // The target `.` means that the service does not exist (RFC 2782).
         records.retain(|record| Some(record.priority) == priority && !record.target.is_root());
+        // Sorted, because servers rotate their records: of too many, the same ones are used each time.
+        records.sort_by(|one, other| (&one.target, one.port).cmp(&(&other.target, other.port)));
         records.truncate(MAX_SERVICES);
-        let host = async |record: SRV| match self.addresses(&record.target).await {
-            Ok((addresses, ttl)) => Ok(Some((Host::new(&addresses, record.port, record.weight.into()), ttl))),
-            Err(LookupError::Absent) => Ok(None),
-            Err(failed) => Err(failed),
-        };
-        let found: Vec<_> = try_join_all(records.into_iter().map(host)).await?.into_iter().flatten().collect();
-        let ttl = found.iter().map(|(_, ttl)| *ttl).fold(ttl, Duration::min);
-        match found.is_empty() {
-            true => Err(LookupError::Absent),
-            false => Ok(Answer { hosts: found.into_iter().map(|(host, _)| host).collect(), ttl }),
+        let found = join_all(records.iter().map(|record| self.addresses(&record.target))).await;
+        let mut answer = Answer { hosts: Vec::new(), ttl, missing: Missing::Nothing };
+        let mut error = LookupError::Absent;
+        for (record, found) in records.iter().zip(found) {
+            match found {
+                Ok(((addresses, failed), ttl)) => {
+                    answer.hosts.push(Host::new(&addresses, record.port, record.weight.into()));
+                    answer.ttl = answer.ttl.min(ttl);
+                    if let (Some(family), Missing::Nothing) = (failed, answer.missing) {
+                        answer.missing = Missing::Family(family);
+                    }
+                }
+                Err(LookupError::Absent) => {}
+                Err(failed) => (answer.missing, error) = (Missing::Host, failed),
+            }
         }
+        if answer.hosts.is_empty() { Err(error) } else { Ok(answer) }
     }
 
-    async fn services(&self, name: &Name) -> Found<SRV> {
+    async fn services(&self, name: &Name) -> Found<Vec<SRV>> {
         let (records, ttl) = self.records(name, RecordType::SRV).await?;
         let services = records.into_iter().filter_map(|record| match record {
             RData::SRV(service) => Some(service),
@@ -189,22 +201,20 @@ impl Client {
         Ok((services.collect(), ttl))
     }
 
-    /// Looks up a name with each suffix of the search list, until one has records. A failure counts more than an absent
-    /// name, because the name may have records.
+    /// Looks up a name with each suffix of the search list, until one has records. Ends with a failure: the name may have
+    /// records, and a later one could belong to another service.
     async fn search<T, F: Future<Output = Found<T>>>(&self, name: &Name, look_up: impl Fn(Name) -> F) -> Found<T> {
-        let mut result = Err(LookupError::Absent);
         for candidate in candidates(name, &self.search, self.min_dots) {
             match look_up(candidate).await {
                 Err(LookupError::Absent) => {}
-                Err(failed) => result = Err(failed),
-                found => return found,
+                found_or_failed => return found_or_failed,
             }
         }
-        result
+        Err(LookupError::Absent)
     }
 
     /// Queries a server for the records of a name.
-    async fn records(&self, name: &Name, kind: RecordType) -> Found<RData> {
+    async fn records(&self, name: &Name, kind: RecordType) -> Found<Vec<RData>> {
         let resolver = self.resolver.as_ref().map_err(|error| LookupError::Failed(error.clone()))?;
         let lookup = resolver.lookup(name.clone(), kind).await.map_err(|error| lookup_error(&error))?;
         let ttl = lookup.valid_until().saturating_duration_since(Instant::now().into_std());
@@ -263,15 +273,17 @@ fn candidates(name: &Name, search: &[Name], min_dots: usize) -> Vec<Name> {
     }
 }
 
-/// Merges the records of both families. A failure in one family does not matter if the other family has records.
-fn merged(ipv4: Found<RData>, ipv6: Found<RData>) -> Found<RData> {
+/// Merges the records of both families. Returns the family that failed, if the other family has records.
+fn merged(ipv4: Found<Vec<RData>>, ipv6: Found<Vec<RData>>) -> Found<(Vec<RData>, Option<Family>)> {
+    let failed = |error, family| (error != LookupError::Absent).then_some(family);
     match (ipv4, ipv6) {
         (Ok((mut records, ttl)), Ok((others, other_ttl))) => {
             records.extend(others);
-            Ok((records, ttl.min(other_ttl)))
+            Ok(((records, None), ttl.min(other_ttl)))
         }
-        (Ok(found), Err(_)) | (Err(_), Ok(found)) => Ok(found),
-        (Err(LookupError::Absent), error) | (error, Err(_)) => error,
+        (Ok((records, ttl)), Err(error)) => Ok(((records, failed(error, Family::Ipv6)), ttl)),
+        (Err(error), Ok((records, ttl))) => Ok(((records, failed(error, Family::Ipv4)), ttl)),
+        (Err(LookupError::Absent), Err(error)) | (Err(error), Err(_)) => Err(error),
     }
 }
 
@@ -312,14 +324,17 @@ mod tests {
 
     #[test]
     fn failure_of_a_family_counts_only_without_records() {
-        let found = || Ok((vec![RData::A(A::new(10, 0, 0, 1))], Duration::from_secs(9)));
-        let (absent, failed) = (|| Err(LookupError::Absent), || Err(LookupError::Failed("SERVFAIL".into())));
-        assert_eq!(merged(found(), failed()), found());
-        assert_eq!(merged(failed(), found()), found());
-        assert_eq!(merged(absent(), found()), found());
-        assert_eq!(merged(absent(), failed()), failed());
-        assert_eq!(merged(failed(), absent()), failed());
-        assert_eq!(merged(absent(), absent()), absent());
+        let (records, ttl) = (vec![RData::A(A::new(10, 0, 0, 1))], Duration::from_secs(9));
+        let found = || Ok((records.clone(), ttl));
+        let without = |family| Ok(((records.clone(), family), ttl));
+        let failure = LookupError::Failed("SERVFAIL".into());
+        let (absent, failed) = (|| Err(LookupError::Absent), || Err(failure.clone()));
+        assert_eq!(merged(found(), failed()), without(Some(Family::Ipv6)));
+        assert_eq!(merged(failed(), found()), without(Some(Family::Ipv4)));
+        assert_eq!(merged(absent(), found()), without(None));
+        assert_eq!(merged(absent(), failed()), Err(failure.clone()));
+        assert_eq!(merged(failed(), absent()), Err(failure.clone()));
+        assert_eq!(merged(absent(), absent()), Err(LookupError::Absent));
     }
 
     #[tokio::test]

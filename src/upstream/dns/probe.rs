@@ -61,12 +61,13 @@ async fn connect_to_first(addresses: &[SocketAddr]) -> Option<Family> {
 mod tests {
     use tokio::net::TcpListener;
 
+    use super::super::state::Missing;
     use super::*;
     use crate::upstream::dns::state::Host;
 
     fn answer(ipv6: &[SocketAddr], ipv4: &[SocketAddr]) -> Answer {
         let host = Host { ipv4: ipv4.to_vec(), ipv6: ipv6.to_vec(), weight: 1 };
-        Answer { hosts: vec![host], ttl: LIMIT }
+        Answer { hosts: vec![host], ttl: LIMIT, missing: Missing::default() }
     }
 
     async fn closed_address() -> SocketAddr {

@@ -2,7 +2,7 @@
 //! and passes the time.
 //!
 //! * An answer is used for its TTL, at least 1 s and at most 30 s: some servers send TTLs of 0 s or 600 s.
-//! * While no server answers, the known addresses stay in use.
+//! * While no server answers, or a part of the answer is missing, the known addresses stay in use.
 //! * If the name does not exist, the known addresses stay in use for 30 s, because a restarting service can disappear
 //!   from DNS for a moment. Then they are removed.
 //! * If no address accepts connections, the name is resolved again at once, but at most once a second.
@@ -50,6 +50,18 @@ pub(super) struct Host {
 pub(super) struct Answer {
     pub(super) hosts: Vec<Host>,
     pub(super) ttl: Duration,
+    pub(super) missing: Missing,
+}
+
+/// What an answer lacks, because a query failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Missing {
+    #[default]
+    Nothing,
+    /// The addresses of a family.
+    Family(Family),
+    /// The addresses of a host of a service.
+    Host,
 }
 
 /// The reason why a name has no answer.
@@ -136,6 +148,9 @@ impl NameState {
 
     /// Uses an answer. `probed` is the family that has accepted a connection, if connections were opened.
     pub(super) fn record_answer(&mut self, answer: &Answer, probed: Option<Family>, now: Instant) {
+        if self.lacks_known(answer) {
+            return self.record_error(&LookupError::Failed("a part of the answer is missing".to_owned()), now);
+        }
         self.family = probed.or(self.family);
         let must_probe_again = self.family.is_none() && self.must_probe(answer);
         let mut addresses: Vec<_> = answer.hosts.iter().flat_map(|host| host.addresses(self.family)).collect();
@@ -167,6 +182,16 @@ impl NameState {
             }
         }
         self.schedule(next, now);
+    }
+
+    /// Returns `true` if the answer may lack addresses that are in use and reachable.
+    fn lacks_known(&self, answer: &Answer) -> bool {
+        let is_relevant = match answer.missing {
+            Missing::Nothing => false,
+            Missing::Family(family) => self.family == Some(family),
+            Missing::Host => true,
+        };
+        is_relevant && !self.addresses.is_empty() && !self.is_unreachable()
     }
 
     fn is_unreachable(&self) -> bool {

@@ -52,7 +52,7 @@ fn host(addresses: &[&str]) -> Host {
 }
 
 fn answer(addresses: &[&str], ttl: u64) -> Answer {
-    Answer { hosts: vec![host(addresses)], ttl: Duration::from_secs(ttl) }
+    Answer { hosts: vec![host(addresses)], ttl: Duration::from_secs(ttl), missing: Missing::Nothing }
 }
 
 fn failed() -> Result<Answer, LookupError> {
@@ -198,7 +198,7 @@ fn hosts_of_a_service_have_weights_and_families() {
     let mut name = Name::new();
     let first = Host { weight: 3, ..host(&["10.0.0.1:81", "[2001:db8::1]:81"]) };
     let second = Host { weight: 0, ..host(&["[2001:db8::2]:82"]) };
-    let service = Answer { hosts: vec![second, first], ttl: SECOND };
+    let service = Answer { hosts: vec![second, first], ttl: SECOND, missing: Missing::Nothing };
     name.state.record_answer(&service, Some(Family::Ipv4), name.now);
     let shown: Vec<_> = name.state.addresses().iter().map(|a| format!("{} {}", a.address, a.weight)).collect();
     assert_eq!(shown, ["10.0.0.1:81 3", "[2001:db8::2]:82 1"]);
@@ -214,4 +214,30 @@ fn number_of_addresses_is_bounded() {
     // Repeated addresses count once.
     name.resolve(Ok(answer(&["10.0.0.1:80", "10.0.0.1:80"], 5)));
     assert_eq!(name.addresses(), ["10.0.0.1:80"]);
+}
+
+#[test]
+fn answer_without_the_used_family_changes_nothing() {
+    let mut name = Name::new();
+    let both = answer(&["10.0.0.1:80", "[2001:db8::1]:80"], 5);
+    name.state.start(name.now);
+    name.state.record_answer(&both, Some(Family::Ipv6), name.now);
+    let lost = |family| Answer { missing: Missing::Family(family), ..answer(&["10.0.0.1:80"], 5) };
+    name.resolve(Ok(lost(Family::Ipv6)));
+    assert_eq!(name.addresses(), ["[2001:db8::1]:80"]);
+    name.connect_fails("[2001:db8::1]:80");
+    name.resolve(Ok(lost(Family::Ipv6)));
+    assert_eq!(name.addresses(), ["10.0.0.1:80"], "the known address is not reachable");
+}
+
+#[test]
+fn answer_without_a_host_is_used_only_at_the_start() {
+    let mut name = Name::new();
+    let partial = |addresses: &[&str]| Ok(Answer { missing: Missing::Host, ..answer(addresses, 5) });
+    name.resolve(partial(&["10.0.0.1:80"]));
+    assert_eq!(name.addresses(), ["10.0.0.1:80"]);
+    name.resolve(partial(&["10.0.0.2:80"]));
+    assert_eq!(name.addresses(), ["10.0.0.1:80"]);
+    name.resolve(Ok(answer(&["10.0.0.2:80"], 5)));
+    assert_eq!(name.addresses(), ["10.0.0.2:80"]);
 }
