@@ -103,13 +103,13 @@ impl Running {
         let config = Arc::new(config);
         let workers = self.workers.len();
         let new_stores = self.open_stores(&config)?;
-        let upstreams = self.upstreams.replaced(&self.config.upstreams, &config.upstreams, &self.metrics);
         let plan = self.listeners.plan(&config, workers)?;
         let served = plan.distribute(workers)?;
         let access_log = self.open_access_log(&config)?;
 
         // From here on, nothing can fail.
-        upstreams.resolver().set_servers(&config.dns_servers);
+        self.upstreams.resolver().set_servers(&config.dns_servers); // before new names are resolved
+        let upstreams = self.upstreams.replaced(&self.config.upstreams, &config.upstreams, &self.metrics);
         upstreams.resolver().wait_for_names();
         let has_new_stores = new_stores.is_some();
         if let Some(stores) = new_stores {
