@@ -113,8 +113,8 @@ impl EntryFactory {
         target: &Target,
         addresses: &[ResolvedAddress],
     ) -> Vec<Arc<Entry>> {
-        // The first answer for the only target makes no slow start: no other target takes the requests.
-        let is_new = before.iter().any(|entry| entry.address.is_some() || self.targets[entry.position].0 != *target);
+        // The first answer for a name makes no slow start: at the start of the gateway, all targets are new.
+        let is_new = before.iter().any(|entry| entry.address.is_some() && self.targets[entry.position].0 == *target);
         let resolved = |position| {
             let entry = |known: Option<ResolvedAddress>| {
                 let (address, weight) = (known.map(|known| known.address), known.map_or(1, |known| known.weight));
