@@ -69,7 +69,7 @@ fn anchor(heading: &str) -> String {
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/metrics.md", "docs/rules.md"];
 
 /// The most words in all pages that are written by hand.
-const MAX_WORDS: usize = 30_000;
+const MAX_WORDS: usize = 29_900;
 
 /// Readers do not find a fact in pages that are too long. They look up the generated pages by key, command or metric.
 #[test]
