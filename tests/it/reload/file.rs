@@ -187,7 +187,7 @@ async fn last_of_a_hundred_changes_wins() {
 #[tokio::test]
 async fn invalid_file_changes_nothing_and_is_reported() {
     let mut watched = Watched::with_file("invalid");
-    let before = watched.config().await;
+    let before = watched.until("the hash", |config| config["hash"].is_string()).await;
     assert_eq!(before["errors"], serde_json::json!([]));
     assert_eq!(before["hash"], blake3::hash(rules(1).as_bytes()).to_hex().as_str());
     watched.write(&rules(0));
