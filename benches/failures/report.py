@@ -35,8 +35,8 @@ class Cell:
     def __str__(self) -> str:
         if self.missing:
             return self.missing
-        recovered = "not" if self.recovered is None else f"{self.recovered:.1f} s"
-        return f"{self.failed} · {self.p99 * 1000:,.0f} ms · {recovered}"
+        recovered = "not" if self.recovered is None else f"{self.recovered:.1f}"
+        return f"{self.failed:,} / {self.p99 * 1000:,.0f} / {recovered}"
 
 
 def cell_of(results: list[Result], fault_at: float, seconds: float) -> Cell:
@@ -67,7 +67,7 @@ def is_failed(result: Result) -> bool:
 
 
 def table(faults: list[Fault], proxies: list[Proxy], cells: dict[str, list[Cell]]) -> str:
-    lines = ["| one of three upstreams | " + " | ".join(proxy.title for proxy in proxies) + " |"]
+    lines = ["| failed requests / p99 in ms / seconds to recovery | " + " | ".join(proxy.title for proxy in proxies) + " |"]
     lines.append("|---" * (len(proxies) + 1) + "|")
     lines += [f"| {fault.title} | " + " | ".join(map(str, cells[fault.name])) + " |" for fault in faults]
     return "\n".join(lines)
@@ -75,11 +75,12 @@ def table(faults: list[Fault], proxies: list[Proxy], cells: dict[str, list[Cell]
 
 def conditions(machine: Machine, before: CpuTimes, seconds: float) -> str:
     others = CpuTimes.now().others_since(before) / (machine.cores * seconds)
-    names = ("tidegate", "nginx", "haproxy", "Envoy")
+    names = ("nginx", "haproxy", "Envoy")
     versions = ", ".join(f"{name} {machine.versions[name]}" for name in names if name in machine.versions)
+    busy = f", {others:.0%} of the CPU time used by other programs" if others >= 0.005 else ""
     return (
-        f"{RATE:,} requests/s on {CONNECTIONS} connections; {machine.processor}, {machine.cores} cores, "
-        f"{others:.0%} of the CPU time used by other programs; {versions}; {machine.date}."
+        f"{RATE:,} requests/s on {CONNECTIONS} connections; {machine.processor}, {machine.cores} cores{busy}; "
+        f"{versions}; {machine.date}."
     )
 
 
