@@ -191,8 +191,8 @@ fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
 }
 
-/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete. The fields are
-/// added to the empty `fields` and share `bytes`.
+/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete; then `fields` is
+/// unchanged. The fields of the head replace the content of `fields`, and share `bytes`.
 ///
 /// # Errors
 /// The head is malformed or ambiguous.
@@ -209,6 +209,7 @@ pub(crate) fn read_response(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Opt
     }
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let (mut framing_fields, mut persistence) = (FramingFields::default(), Persistence::new(version));
+    fields.clear();
     for line in parsed.headers.iter() {
         let (name, value) = field(bytes, line)?;
         framing_fields.record(&name, &value)?;

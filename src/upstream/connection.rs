@@ -95,17 +95,7 @@ impl Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    /// Waits for the first byte of a response.
-    pub(super) fn poll_first_byte(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.unread.is_empty() {
-            if ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? == 0 {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Reads the head of a response. Puts its fields into `fields`, which must be empty.
+    /// Reads the head of a response. Its fields replace the content of `fields` as soon as the head is complete.
     pub(super) fn poll_head(
         &mut self,
         fields: &mut HeaderMap,

@@ -134,8 +134,8 @@ struct PendingResponse<'a> {
     request: &'a mut Request<RequestBody>,
     /// `None` once the whole request is sent.
     upload: &'a mut Option<Upload>,
-    /// Whether a response has begun. The request's fields are gone then: its header map holds the fields of the
-    /// response.
+    /// Whether the head of a response was complete. The request's fields are gone then: its header map holds the fields
+    /// of the response.
     has_begun: bool,
 }
 
@@ -178,15 +178,12 @@ impl PendingResponse<'_> {
         connection: &mut Connection,
         cx: &mut Context<'_>,
     ) -> Poll<Result<ParsedResponse, AttemptError>> {
-        if !self.has_begun {
-            ready!(connection.poll_first_byte(cx)).map_err(|error| self.unanswered(connection, &error))?;
-            self.has_begun = true; // from here on, the request is not sent again
-            self.request.headers_mut().clear();
-        }
-        let request = &mut self.request;
         loop {
-            let response = ready!(connection.poll_head(request.headers_mut(), cx))
-                .map_err(|error| AttemptError::Broken(TargetError::response(&error)))?;
+            let response = match ready!(connection.poll_head(self.request.headers_mut(), cx)) {
+                Ok(response) => response,
+                Err(error) => return Poll::Ready(Err(self.headless(connection, &error))),
+            };
+            self.has_begun = true; // from here on, the request is not sent again
             let status = response.line.status;
             if !status.is_informational() || status == StatusCode::SWITCHING_PROTOCOLS {
                 return Poll::Ready(Ok(response));
@@ -194,21 +191,24 @@ impl PendingResponse<'_> {
             // An informational response has no body (RFC 9110 section 15.2). If it announces one, the following bytes
             // are ambiguous.
             let is_valid = !response.framing_fields.announces_body();
-            let fields = take(request.headers_mut());
+            let fields = take(self.request.headers_mut());
             let informational = response.line.into_response(fields, Extensions::new(), ());
-            request.body_mut().on_informational(informational, is_valid)?;
+            self.request.body_mut().on_informational(informational, is_valid)?;
         }
     }
 
-    /// Returns the error of a connection that ended before the first byte of a response. A reused connection was most
-    /// likely closed before the request arrived. So an idempotent request may be sent again (RFC 9110 section 9.2.2,
-    /// RFC 9112 section 9.3.1).
-    fn unanswered(&mut self, connection: &Connection, error: &io::Error) -> AttemptError {
+    /// Returns the error of a connection without the head of a final response. If it ended before a complete head, an
+    /// idempotent request may be sent again (RFC 9110 section 9.2.2). If it is reused and ended before the first byte,
+    /// it was most likely closed before the request arrived (RFC 9112 section 9.3.1).
+    fn headless(&mut self, connection: &Connection, error: &io::Error) -> AttemptError {
+        let is_malformed = error.kind() == io::ErrorKind::InvalidData;
         let error = TargetError::response(error);
-        match may_repeat(self.request) {
-            true if connection.is_reused => AttemptError::Unanswered(error),
-            true => AttemptError::Reset(error),
-            false => AttemptError::Broken(error),
+        if is_malformed || self.has_begun || !may_repeat(self.request) {
+            return AttemptError::Broken(error);
+        }
+        match connection.is_reused && !connection.has_unread_bytes() {
+            true => AttemptError::Unanswered(error),
+            false => AttemptError::Reset(error),
         }
     }
 }

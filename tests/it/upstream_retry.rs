@@ -61,11 +61,11 @@ async fn retries(gateway: &TestGateway, cause: &str) -> u64 {
 
 #[tokio::test]
 async fn idempotent_request_is_sent_again_after_a_reset() {
-    for method in ["GET", "PUT", "DELETE"] {
-        let origin = fails_first("").await;
+    for (method, start) in [("GET", ""), ("PUT", ""), ("DELETE", ""), ("GET", "HTTP/1.1 200 OK\r\nX: ")] {
+        let origin = fails_first(start).await;
         let gateway = gateway(&origin, "");
         let response = ask(&gateway, &request(method, "X-Own: yes\r\n", b"")).await;
-        assert_eq!((response.status(), origin.connections()), (200, 2), "{method}");
+        assert_eq!((response.status(), origin.connections()), (200, 2), "{method} {start}");
         let requests = origin.requests();
         assert_eq!((&requests[0].start, &requests[0].fields), (&requests[1].start, &requests[1].fields));
         assert_eq!(retries(&gateway, "reset").await, 1);
@@ -82,7 +82,8 @@ async fn requests_that_are_not_sent_again_get_the_reason() {
         ("GET", "", "", "retry: { on: [connect, timeout] }", "`retry` does not name this failure"),
         ("GET", websocket, "", "", "it offers an upgrade"),
         ("GET", "", "HTTP/1.1 103 Early Hints\r\n\r\n", "", "a response had begun"),
-        ("GET", "", "HTTP/1.1 2", "", "a response had begun"),
+        ("GET", "", "HTTP/1.1 2 OK\r\n\r\n", "", "a response had begun"),
+        ("POST", "", "HTTP/1.1 2", "", "the method is not idempotent"),
     ];
     for (method, fields, start, upstream, reason) in cases {
         let origin = fails_first(start).await;
@@ -113,19 +114,22 @@ async fn post_is_sent_to_another_target_if_no_connection_opens() {
 
 #[tokio::test]
 async fn request_without_a_response_in_time_is_sent_again() {
-    let origin = Origin::start(|mut conn: OriginConnection| async move {
-        while conn.request().await.is_some() {
-            if conn.index == 0 {
-                _ = conn.raw.closed().await;
-                return;
+    for start in ["", "HTTP/1.1 200 OK\r\nContent-Le"] {
+        let origin = Origin::start(move |mut conn: OriginConnection| async move {
+            while conn.request().await.is_some() {
+                if conn.index == 0 {
+                    conn.raw.send(start).await;
+                    _ = conn.raw.closed().await;
+                    return;
+                }
+                conn.raw.send(OK).await;
             }
-            conn.raw.send(OK).await;
-        }
-    })
-    .await;
-    let gateway = gateway(&origin, "timeouts: { response: 100ms }");
-    assert_eq!((ask(&gateway, &request("GET", "", b"")).await.status(), origin.connections()), (200, 2));
-    assert_eq!(retries(&gateway, "timeout").await, 1);
+        })
+        .await;
+        let gateway = gateway(&origin, "timeouts: { response: 100ms }");
+        assert_eq!((ask(&gateway, &request("GET", "", b"")).await.status(), origin.connections()), (200, 2));
+        assert_eq!(retries(&gateway, "timeout").await, 1);
+    }
 }
 
 #[tokio::test]
@@ -184,7 +188,7 @@ async fn status_is_retried_only_if_it_is_listed() {
     for (upstream, method, status, requests) in [
         ("retry: { on: [503] }", "GET", 200, 2),
         ("retry: { on: [503] }", "POST", 503, 1),
-        ("retry: { on: [502, 504] }", "GET", 503, 1),
+        ("retry: { on: [500, 502, 504] }", "GET", 503, 1),
         ("", "GET", 503, 1),
     ] {
         let origin = unavailable_once("").await;
@@ -197,7 +201,7 @@ async fn status_is_retried_only_if_it_is_listed() {
 }
 
 #[tokio::test]
-async fn request_whose_body_is_being_sent_is_not_retried_after_a_status() {
+async fn status_causes_no_retry_while_the_body_is_being_sent() {
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         let head = conn.head().await.expect("a head");
         conn.raw.send(if conn.index == 0 { UNAVAILABLE } else { OK }).await;

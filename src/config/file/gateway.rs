@@ -360,7 +360,7 @@ shape! {
         attempts: u64 = Whole(1, 10), Default("1");
         /// The failures after which a request is sent again: `connect` (no connection), `unsent` (no part was sent, or
         /// the target reported that it did not process it), `reset` (the connection was closed before the response),
-        /// `timeout` (no response within `timeouts.response`), and the statuses `502`, `503`, `504`.
+        /// `timeout` (no response within `timeouts.response`), and the statuses `500`, `502`, `503`, `504`.
         on: Vec<Located<String>> = List(&Address), Default("[connect, unsent, reset, timeout]");
         /// The highest share of retries among the requests of the last ten seconds; ten in each second are always
         /// allowed.

@@ -120,6 +120,7 @@ impl RetryOn {
     /// Returns the status of the response, if the failure is a response.
     fn status(self) -> Option<StatusCode> {
         match self {
+            Self::InternalError => Some(StatusCode::INTERNAL_SERVER_ERROR),
             Self::BadGateway => Some(StatusCode::BAD_GATEWAY),
             Self::Unavailable => Some(StatusCode::SERVICE_UNAVAILABLE),
             Self::GatewayTimeout => Some(StatusCode::GATEWAY_TIMEOUT),
@@ -134,7 +135,7 @@ impl RetryOn {
             Self::Unsent => RetryCause::Unsent,
             Self::Reset => RetryCause::Reset,
             Self::Timeout => RetryCause::Timeout,
-            Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => RetryCause::Status,
+            Self::InternalError | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => RetryCause::Status,
         }
     }
 }

@@ -29,6 +29,8 @@ words! {
         Reset = "reset",
         /// The response did not begin in time.
         Timeout = "timeout",
+        /// The response has the status 500.
+        InternalError = "500",
         /// The response has the status 502.
         BadGateway = "502",
         /// The response has the status 503.
