@@ -106,6 +106,7 @@ mod upgrade;
 mod upstream_balance;
 mod upstream_checks;
 mod upstream_failures;
+mod upstream_restarts;
 mod upstream_retry;
 mod waiting;
 mod windows_redis;

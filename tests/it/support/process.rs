@@ -86,6 +86,11 @@ impl Program {
         (program, first_line, address, admin)
     }
 
+    /// Returns the number of open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors").count()
+    }
+
     /// Sets the limit of file descriptors; `None` allows no further ones. Returns the former limit.
     pub fn limit_descriptors(&self, limit: Option<u64>) -> u64 {
         let open = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("descriptors");
