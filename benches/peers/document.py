@@ -53,7 +53,7 @@ DETAILS = """\
   `X-Forwarded-For` and `X-Forwarded-Proto` to the upstream. Each is configured as its documentation recommends; the
   tables link the files.
 * Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx that sends 100
-  bytes.
+  bytes. Tidegate balances its requests between two addresses of this nginx, with health checks and ejection.
 * CPU is the user and system time of all threads and processes of the gateway, from `/proc/PID/stat`. It includes the
   gateway's Redis and its rate limit service, if it uses them.
 * Before the measurement, each gateway must respond as expected and keep the connection open. A single error or

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import tempfile
@@ -25,12 +26,15 @@ class Stage:
         self.processes: list[Process] = []
         self.configs = 0
         self.upstream = 0
+        self.targets = ""
 
     def __enter__(self) -> Stage:
         try:
             make_certificate(self.tools.openssl, self.folder)
             (self.folder / "bodies").mkdir()
             self.upstream = free_port()
+            addresses = [f"http://127.0.0.{number}:{self.upstream}" for number in (1, 2)]
+            self.targets = f"{json.dumps(addresses)}, health: {{ path: /, interval: 1s }}"
             config = self.config("upstream.conf", PORT=self.upstream)
             self.start("upstream", self.nginx(config), self.upstream)
         except BaseException:
@@ -48,6 +52,7 @@ class Stage:
     def config(self, template: str, **values: object) -> Path:
         """Writes a file of `config/`, or of another folder, with its `@NAMES@` replaced, and returns its path."""
         values.setdefault("UPSTREAM", self.upstream)
+        values.setdefault("TARGETS", self.targets)
         values.update(FOLDER=self.folder, CONFIG=CONFIG)
         text = (CONFIG / template).read_text()
         for name, value in values.items():
@@ -77,12 +82,14 @@ class Stage:
 
     @contextmanager
     def upstream_at(self, port: int) -> Iterator[None]:
-        """Sets the upstream of all programs that are started within the context."""
-        before, self.upstream = self.upstream, port
+        """Sets the upstream of all programs that are started within the context. It may stop at times, so it has no health
+        checks."""
+        before = self.upstream, self.targets
+        self.upstream, self.targets = port, f'["http://127.0.0.1:{port}"]'
         try:
             yield
         finally:
-            self.upstream = before
+            self.upstream, self.targets = before
 
     def stop_from(self, first: int) -> None:
         while len(self.processes) > first:
