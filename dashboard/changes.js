@@ -188,7 +188,7 @@ function audit() {
       { head: 'Action', cell: text((row) => row.action) },
       { head: 'Target', cell: text((row) => [row.target, row.client].filter(Boolean).map(clientName).join(', ')) },
       { head: 'Reason', cell: text((row) => row.reason ?? '–') },
-      { head: 'Outcome', cell: text((row) => row.outcome) },
+      { head: 'Outcome', cell: text((row) => (row.shared ? row.outcome : `${row.outcome}, on this gateway only`)) },
     ],
     rows: () => found.map((row, index) => ({ ...row, key: `${row.time} ${found.length - index}` })),
     empty: () => problem,

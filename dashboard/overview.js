@@ -30,7 +30,7 @@ export function overview() {
         ['HTTP/1', () => count(model.connections.http1)],
         ['HTTP/2', () => count(model.connections.http2)],
         ['Refused by a connection limit', () => count(model.connections.refused)],
-        ['Ended by a bound or the protocol', () => count(model.connections.rejected)],
+        ['Ended by a bound, the protocol or a ban', () => count(model.connections.rejected)],
       ])),
       section('Rule file', ruleFile())),
     section('Upstreams', upstreams()),

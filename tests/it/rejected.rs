@@ -59,6 +59,8 @@ async fn rejected_clients_are_listed_with_their_lines() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn top_names_clients_and_the_line_of_their_limit() {
     let admin = Admin::with_tokens("");
+    let (_, text, _) = admin.run(&["top"], None).await;
+    assert_eq!(text, "no client was rejected in the last 15 minutes\n");
     assert_eq!(reject(&admin, "secret-1", 5).await, 3);
     reject(&admin, "", 3).await;
     let (_, limits) = admin.api("GET", "limits", "").await;

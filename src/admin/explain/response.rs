@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::super::{Active, overrides};
@@ -101,7 +102,7 @@ pub(super) struct ExplainedLimit {
     /// The override that bans the client, or changes the limit for it.
     #[serde(rename = "override")]
     #[schema(value_type = Option<Object>)]
-    in_force: Option<serde_json::Value>,
+    in_force: Option<Value>,
 }
 
 /// The effect of a limit on the request.
@@ -233,11 +234,7 @@ impl Explained {
                 },
                 _ => "does not count the request".to_owned(),
             };
-            let by = limit.in_force.as_ref().map(|one| (one["id"].as_str(), one["action"].as_str()));
-            let by = match by {
-                Some((Some(id), Some(action))) => format!(" (override {id}: {action})"),
-                _ => String::new(),
-            };
+            let by = limit.in_force.as_ref().map(describe_override).unwrap_or_default();
             _ = writeln!(text, "  {number}. {}: {state}{by}", limit.limit); // writing to a String cannot fail
         }
         text
@@ -286,6 +283,14 @@ impl ExplainedLimit {
 
 fn is_exemption(in_force: Option<&Override>) -> bool {
     in_force.is_some_and(|one| one.action == Action::Exempt)
+}
+
+/// Describes an override as the API shows it, with the rate that it changes.
+fn describe_override(one: &Value) -> String {
+    let (Some(id), Some(action)) = (one["id"].as_str(), one["action"].as_str()) else { return String::new() };
+    let change = ["rate", "multiply"].iter().find(|key| !one[**key].is_null());
+    let change = change.map(|key| format!(" {key} {}", one[*key])).unwrap_or_default();
+    format!(" (override {id}: {action}{change})")
 }
 
 fn describe_ban(ban: &Override) -> String {

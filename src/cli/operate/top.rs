@@ -37,6 +37,10 @@ pub(in crate::cli) fn top(args: &TopArgs, out: &mut impl Write, errors: &mut imp
         }
         let heads = ["CLIENT", "COUNT", "ERROR", "LIMIT", "LINE", "SINCE", "LAST"];
         let clients = clients.as_array().map(Vec::as_slice).unwrap_or_default();
+        if clients.is_empty() {
+            writeln!(out, "no client was rejected in the last {} minutes", args.minutes)?;
+            return Ok(0);
+        }
         out.write_all(columns(heads, clients.iter().map(row)).as_bytes())?;
         Ok(0)
     })

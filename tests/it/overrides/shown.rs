@@ -55,6 +55,8 @@ async fn explanation_shows_exemptions_and_adjustments() {
     let shown = ["admitted", "check", "remaining"].map(|key| limit[key].clone());
     assert_eq!((admitted, shown), (json!(true), [json!(true), json!("charge"), json!(2)]), "{limit}");
     assert_eq!(limit["override"]["id"], adjusted);
+    let text = explain(&admin, json!({ "X-Key": "k" })).await["text"].as_str().expect("a text").to_owned();
+    assert!(text.contains(&format!("(override {adjusted}: adjust multiply 2)")), "{text}");
     assert_eq!(statuses(&admin, "k", 3).await, [200, 200, 429]);
     assert_eq!(explain_key(&admin).await.0, json!(false));
 
