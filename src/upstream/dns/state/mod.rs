@@ -53,7 +53,7 @@ pub(super) struct Answer {
     pub(super) missing: Missing,
 }
 
-/// What an answer lacks, because a query failed.
+/// The parts that are missing in an answer because a query failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Missing {
     #[default]
