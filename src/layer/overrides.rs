@@ -199,10 +199,10 @@ impl PreparedOverrides {
         facts: &Facts<'_>,
         store: &Store,
     ) -> Result<Charges<'r>, LocalResponse> {
-        let (now, mut found) = (store.now(), OverrideMatches::default());
+        let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
-            self.find_address(address, route, now, &mut found);
-            reject_banned(&found, now)?;
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
         }
         let mut charges = if found.is_empty() {
             rules.charges(route, facts)?
@@ -212,9 +212,9 @@ impl PreparedOverrides {
         if self.index.has_hashes() {
             for one in charges.iter() {
                 let Some(hash) = hash(store, one.charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, &route.name, &one.limit.name, now, &mut found);
+                self.index.find_client(hash, &route.name, &one.limit.name, || store.now(), &mut found);
             }
-            reject_banned(&found, now)?;
+            reject_banned(&found, store)?;
         }
         if !found.is_empty() {
             charges.retain(|limit| !is_exempt(&found, route, limit));
@@ -236,19 +236,19 @@ impl PreparedOverrides {
         facts: &Facts<'_>,
         store: &Store,
     ) -> Result<Vec<(&'r Limit, Charge)>, LocalResponse> {
-        let (now, mut found) = (store.now(), OverrideMatches::default());
+        let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
-            self.find_address(address, route, now, &mut found);
-            reject_banned(&found, now)?;
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
         }
         let mut charges = rules.visible_charges(route, facts, |limit| !is_exempt(&found, route, limit))?;
         if self.index.has_hashes() {
             // Of all limits: a ban of a client of a shadow limit rejects requests, too.
             for (limit, client) in rules.clients(route, facts) {
                 let Some(hash) = hash(store, Some(&client)) else { continue };
-                self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
+                self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
             }
-            reject_banned(&found, now)?;
+            reject_banned(&found, store)?;
         }
         charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
         for (limit, charge) in &mut charges {
@@ -269,9 +269,9 @@ impl PreparedOverrides {
         checks: &[(&Limit, LimitCheck)],
         store: &Store,
     ) -> RequestOverrides {
-        let (now, mut found) = (store.now(), OverrideMatches::default());
+        let mut found = OverrideMatches::default();
         if let Some(address) = rules.client_address(facts) {
-            self.find_address(address, route, now, &mut found);
+            self.find_address(address, route, store, &mut found);
         }
         let is_denied = checks
             .iter()
@@ -280,7 +280,7 @@ impl PreparedOverrides {
             for (limit, check) in checks {
                 let LimitCheck::Charge(charge) = check else { continue };
                 let Some(hash) = hash(store, charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
+                self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
             }
         }
         let ban = found.ban();
@@ -295,9 +295,9 @@ impl PreparedOverrides {
     }
 
     /// Adds the overrides of an address to the matches of a request for this route.
-    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, now: Timestamp, found: &mut OverrideMatches<'i>) {
+    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, store: &Store, found: &mut OverrideMatches<'i>) {
         let has_limit = |name: &str| route.limits.iter().any(|limit| limit.name == name);
-        self.index.find_address(address, &route.name, has_limit, now, found);
+        self.index.find_address(address, &route.name, has_limit, || store.now(), found);
     }
 
     /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
@@ -308,12 +308,12 @@ impl PreparedOverrides {
         client: &ClientId,
         store: &Store,
     ) -> Option<(Override, Arc<Limiter>)> {
-        let (now, mut found) = (store.now(), OverrideMatches::default());
+        let mut found = OverrideMatches::default();
         if let ClientId::Address(network) = client {
-            self.find_address(network.addr(), route, now, &mut found);
+            self.find_address(network.addr(), route, store, &mut found);
         }
         if let Some(hash) = hash(store, Some(client)) {
-            self.index.find_client(hash, &route.name, &limit.name, now, &mut found);
+            self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
         }
         let one = found.ban().or_else(|| found.effect_on(&route.name, &limit.name))?;
         Some((one.clone(), self.adjusted(limit, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
@@ -338,8 +338,8 @@ fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool 
     found.effect_on(&route.name, &limit.name).is_some_and(|one| one.action == Action::Exempt)
 }
 
-fn reject_banned(found: &OverrideMatches<'_>, now: Timestamp) -> Result<(), LocalResponse> {
+fn reject_banned(found: &OverrideMatches<'_>, store: &Store) -> Result<(), LocalResponse> {
     let Some(ban) = found.ban() else { return Ok(()) };
-    let left = Wait::Millis(ban.until.millis_since(now));
+    let left = Wait::Millis(ban.until.millis_since(store.now()));
     Err(LocalResponse::Banned { retry_after: headers::retry_after(left).unwrap_or(1) })
 }

@@ -1,5 +1,6 @@
 //! Finds the overrides that concern a request: a lookup for each prefix length of the networks, and one for each client.
 
+use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,7 +56,7 @@ impl OverrideIndex {
         address: IpAddr,
         route: &str,
         has_limit: impl Fn(&str) -> bool,
-        now: Timestamp,
+        now: impl Fn() -> Timestamp,
         found: &mut OverrideMatches<'i>,
     ) {
         for networks in self.networks.iter().filter(|networks| networks.is_ipv4 == address.is_ipv4()) {
@@ -65,7 +66,7 @@ impl OverrideIndex {
                 Scope::Route(name) => name == route,
                 Scope::Limit { route: name, limit } => name == route && has_limit(limit),
             };
-            found.add(networks.by_network.get(&network.trunc()), in_scope, now);
+            found.add(networks.by_network.get(&network.trunc()), in_scope, &now);
         }
     }
 
@@ -75,7 +76,7 @@ impl OverrideIndex {
         hash: u128,
         route: &str,
         limit: &str,
-        now: Timestamp,
+        now: impl Fn() -> Timestamp,
         found: &mut OverrideMatches<'i>,
     ) {
         found.add(self.hashes.get(&hash), |scope| scope.contains_limit(route, limit), now);
@@ -93,9 +94,16 @@ impl OverrideIndex {
 }
 
 impl<'i> OverrideMatches<'i> {
-    fn add(&mut self, with_target: Option<&'i Vec<Arc<Override>>>, in_scope: impl Fn(&Scope) -> bool, now: Timestamp) {
-        let known = with_target.into_iter().flatten();
-        self.0.extend(known.map(|one| &**one).filter(|one| one.is_in_force(now) && in_scope(&one.scope)));
+    /// Adds the overrides of a target that are in force. Reads the time only if there are any.
+    fn add(
+        &mut self,
+        with_target: Option<&'i Vec<Arc<Override>>>,
+        in_scope: impl Fn(&Scope) -> bool,
+        now: impl Fn() -> Timestamp,
+    ) {
+        let Some(known) = with_target else { return };
+        let now = now();
+        self.0.extend(known.iter().map(|one| &**one).filter(|one| one.is_in_force(now) && in_scope(&one.scope)));
     }
 
     /// Returns `true` if no override concerns the request.

@@ -103,9 +103,9 @@ fn precedes(one: &Override, other: &Override) -> bool {
 
 fn found<'i>(index: &'i OverrideIndex, sent: &Sent, now: Timestamp) -> OverrideMatches<'i> {
     let mut found = OverrideMatches::default();
-    index.find_address(sent.address, sent.route, |limit| LIMITS.contains(&limit), now, &mut found);
+    index.find_address(sent.address, sent.route, |limit| LIMITS.contains(&limit), || now, &mut found);
     for (limit, hash) in &sent.clients {
-        index.find_client(*hash, sent.route, limit, now, &mut found);
+        index.find_client(*hash, sent.route, limit, || now, &mut found);
     }
     found
 }
