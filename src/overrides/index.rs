@@ -1,6 +1,5 @@
 //! Finds the overrides that concern a request: a lookup for each prefix length of the networks, and one for each client.
 
-use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::Arc;
