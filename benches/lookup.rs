@@ -94,8 +94,10 @@ fn look_up(routes: &Routes, (host, path): &(String, String)) -> Option<usize> {
         headers: &headers,
         peer: Some(peer),
         peer_is_client: false,
+        peer_is_trusted: false,
         tls: None,
         key: None,
+        identity: None,
     };
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)
 }

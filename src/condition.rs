@@ -125,7 +125,7 @@ mod tests {
                 sent.iter().map(|sent| (HeaderName::from_static("x"), HeaderValue::from_static(sent))).collect();
             let peer = std::net::Ipv4Addr::LOCALHOST.into();
             let facts =
-                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, tls: None, key: None };
+                Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, key: None, identity: None };
             let search = routes.search(&facts);
             let found = routes.find(&facts);
             prop_assert_eq!(search.found.map(|route| &route.name), found.map(|(_, route)| &route.name));

@@ -104,8 +104,10 @@ mod tests {
             headers: &headers,
             peer: Some(peer),
             peer_is_client: false,
+            peer_is_trusted: false,
             tls: None,
             key: None,
+            identity: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)
     }

@@ -151,6 +151,7 @@ mod client;
 mod condition;
 mod cost;
 mod facts;
+mod identity;
 #[cfg(feature = "gateway")]
 mod overrides;
 mod path;

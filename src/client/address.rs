@@ -156,8 +156,10 @@ mod tests {
             headers,
             peer: Some(peer.to_canonical()),
             peer_is_client: false,
+            peer_is_trusted: false,
             tls: None,
             key: None,
+            identity: None,
         }
     }
 

@@ -15,8 +15,10 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         headers,
         peer: Some(peer),
         peer_is_client: false,
+        peer_is_trusted: false,
         tls: None,
         key: None,
+        identity: None,
     }
 }
 

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Uri, Version};
 
 pub(crate) use self::method::is_common;
+use crate::identity::{Identity, IdentityValue};
 use crate::path::{self, EncodedSlash, Path};
 use crate::sanitize::BadField;
 
@@ -33,10 +34,14 @@ pub struct Facts<'a> {
     pub peer: Option<IpAddr>,
     /// Whether the peer counts as the client, even if it is a trusted proxy: its forwarded fields are not trusted.
     pub peer_is_client: bool,
+    /// Whether the peer is a trusted proxy whose fields are trusted.
+    pub peer_is_trusted: bool,
     /// The TLS identity of the peer. `None` for a plaintext connection, or if unknown.
     pub tls: Option<&'a TlsPeer>,
     /// The client key that the service has put into the request's extensions, if there is one.
     pub key: Option<&'a str>,
+    /// The verified identities, as soon as the route is known.
+    pub identity: Option<&'a Identity>,
 }
 
 /// The names in the certificate of a TLS peer. Both are `None` without a certificate.
@@ -143,9 +148,16 @@ impl<'a> Facts<'a> {
             headers,
             peer,
             peer_is_client: false,
+            peer_is_trusted: false,
             tls: None,
             key: None,
+            identity: None,
         })
+    }
+
+    /// Returns a value of the request's identity.
+    pub(crate) fn identity_value(&self, value: &IdentityValue) -> Option<Cow<'_, str>> {
+        value.read(self.identity, self.peer_is_trusted.then_some(self.headers))
     }
 
     /// Returns `true` if the query consists of visible ASCII characters.

@@ -52,6 +52,7 @@ impl LayerState {
             facts.tls = peer::tls(request.extensions());
             facts.key = peer::client_key(request.extensions());
             facts.peer_is_client = peer_is_client;
+            facts.peer_is_trusted = trusted_peer;
             if screened.is_none() && facts.is_for_server() {
                 return Err(LocalResponse::Options); // 204
             }

@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "condition",
             "cost",
             "facts",
+            "identity",
             "overrides",
             "path",
             "policy",

@@ -1,0 +1,119 @@
+//! The verified identities of a request: an API key, the claims of a token. Rules read values of them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName};
+use serde_json::{Map, Value};
+
+/// The verified identities of one request.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The entry of the API key that the request contains.
+    pub key: Option<Arc<ApiKey>>,
+    /// The claims of the token that the request contains.
+    pub token: Option<Arc<Claims>>,
+}
+
+/// The entry of an API key in the file of keys.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApiKey {
+    /// The public name of the key's owner. Never the key itself.
+    pub id: Box<str>,
+    /// The tier of the owner.
+    pub tier: Option<Box<str>>,
+    /// Further values.
+    pub attributes: BTreeMap<Box<str>, Box<str>>,
+}
+
+/// The claims of a verified token (RFC 7519 section 4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims(pub(crate) Map<String, Value>);
+
+/// Where a rule reads a value of the request's identity.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum IdentityValue {
+    /// A claim of the token: `jwt:CLAIM`.
+    Claim(Box<str>),
+    /// The id of the API key's owner: `key:id`.
+    KeyId,
+    /// The tier of the API key's owner: `key:tier`.
+    KeyTier,
+    /// Another value of the API key: `key:ATTRIBUTE`.
+    KeyAttribute(Box<str>),
+    /// A header field of a trusted proxy: `header:NAME`.
+    Header(HeaderName),
+}
+
+// === impl Claims ===
+
+impl Claims {
+    /// Returns a claim as text. `None` if it is missing, or neither a text, a number nor a truth value.
+    pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
+        match self.0.get(name)? {
+            Value::String(text) => Some(Cow::Borrowed(text)),
+            Value::Number(number) => Some(Cow::Owned(number.to_string())),
+            Value::Bool(flag) => Some(Cow::Borrowed(if *flag { "true" } else { "false" })),
+            Value::Null | Value::Array(_) | Value::Object(_) => None,
+        }
+    }
+}
+
+// === impl IdentityValue ===
+
+impl IdentityValue {
+    /// Parses the form of the rule file. Returns `None` for another form.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (kind, name) = text.split_once(':')?;
+        match (kind, name) {
+            (_, "") => None,
+            ("jwt", claim) => Some(Self::Claim(claim.into())),
+            ("key", "id") => Some(Self::KeyId),
+            ("key", "tier") => Some(Self::KeyTier),
+            ("key", attribute) => Some(Self::KeyAttribute(attribute.into())),
+            ("header", name) => Some(Self::Header(name.parse().ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Returns the value for a request with this identity and these header fields, which are `None` if the peer is not
+    /// trusted. Returns `None` if the request has no such value.
+    pub fn read<'f>(&self, identity: Option<&'f Identity>, fields: Option<&'f HeaderMap>) -> Option<Cow<'f, str>> {
+        let key = || identity?.key.as_deref();
+        match self {
+            Self::Claim(name) => identity?.token.as_deref()?.text(name),
+            Self::KeyId => Some(Cow::Borrowed(&key()?.id)),
+            Self::KeyTier => Some(Cow::Borrowed(key()?.tier.as_deref()?)),
+            Self::KeyAttribute(name) => Some(Cow::Borrowed(key()?.attributes.get(name)?)),
+            Self::Header(name) => {
+                let mut values = fields?.get_all(name).iter();
+                let value = values.next().filter(|_| values.next().is_none())?;
+                Some(Cow::Borrowed(value.to_str().ok()?.trim()))
+            }
+        }
+    }
+
+    /// Returns `true` if the value comes from a token.
+    pub fn reads_token(&self) -> bool {
+        matches!(self, Self::Claim(_))
+    }
+
+    /// Returns `true` if the value comes from an API key.
+    pub fn reads_key(&self) -> bool {
+        matches!(self, Self::KeyId | Self::KeyTier | Self::KeyAttribute(_))
+    }
+}
+
+impl fmt::Display for IdentityValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(name) => write!(f, "jwt:{name}"),
+            Self::KeyId => f.write_str("key:id"),
+            Self::KeyTier => f.write_str("key:tier"),
+            Self::KeyAttribute(name) => write!(f, "key:{name}"),
+            Self::Header(name) => write!(f, "header:{name}"),
+        }
+    }
+}
