@@ -56,7 +56,7 @@ class Contestant:
     expected status under load. `clients` is the number of clients that the requests name in `X-Client`, or 0 without
     this field. With `http2`, the load is h2load instead of wrk. With `tls`, the requests are sent over TLS. With
     `handshakes_only`, the load is TLS handshakes without requests. With `large`, requests or responses have larger
-    bodies. With `new_connections`, each request has its own connection."""
+    bodies. With `new_connections`, each request has its own connection. `fields` are header fields of each request."""
 
     name: str
     packages: tuple[str, ...]
@@ -69,10 +69,12 @@ class Contestant:
     handshakes_only: bool = False
     large: LargeBody | None = None
     new_connections: bool = False
+    target: str = "/"
+    fields: tuple[tuple[str, str], ...] = ()
 
     @property
     def path(self) -> str:
-        return self.large.path if self.large else "/"
+        return self.large.path if self.large else self.target
 
     def missing(self, stage: Stage) -> str | None:
         """Returns the reason why the contestant cannot start, if there is one."""
@@ -112,6 +114,7 @@ class Contestant:
 def request(connection: http.client.HTTPConnection, contestant: Contestant) -> tuple[int, bytes]:
     is_upload = contestant.large and contestant.large.is_upload
     body = bytes(contestant.large.size) if contestant.large and is_upload else None
-    connection.request("POST" if is_upload else "GET", contestant.path, body, {"X-Client": "client-000001"})
+    fields = {"X-Client": "client-000001", **dict(contestant.fields)}
+    connection.request("POST" if is_upload else "GET", contestant.path, body, fields)
     response = connection.getresponse()
     return response.status, response.read()

@@ -67,6 +67,8 @@ def load(tools: Tools, contestant: Contestant, running: Running, seconds: float)
 def wrk(tools: Tools, contestant: Contestant, port: int, seconds: float) -> dict[str, int]:
     connections = contestant.large.connections if contestant.large else CONNECTIONS
     command: Command = [tools.wrk, "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", TIMEOUT]
+    for name, value in contestant.fields:
+        command += ["-H", f"{name}: {value}"]
     scheme = "https" if contestant.tls else "http"
     upload = contestant.large.size if contestant.large and contestant.large.is_upload else 0
     command += ["-s", SCRIPT, f"{scheme}://127.0.0.1:{port}{contestant.path}", "--"]
