@@ -6,18 +6,19 @@
 -- ARGV  `admit`; the limiters, as words that each end with a space: for each its algorithm, the algorithm's arguments,
 --       and the number of its buckets; the requests, packed little-endian, with consecutive equal requests as one run:
 --       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
---       (u16), whether it is a shadow (u8), and the requested permits (u32); random bytes for shared limits; now (ms;
---       omitted: the server's TIME)
+--       (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is only checked), and the requested permits (u32); random
+--       bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
 --       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
 --       (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless it was granted
 --       without a delay, the delay or the wait (i64, ms; -1: never, 0: ask again immediately). No decisions if a limit needs
 --       other calendar boundaries, namely those around now. Or the error of a limit that cannot be evaluated
 --
--- Invariant: a rejected request and a request that cannot be evaluated change no bucket, and a shadow changes only its own
--- bucket. TIME is read once, and every bucket is read and written at most twice per call. The script writes nothing until
--- it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys` and `args` (their numbers),
--- `serial` if no two requests that are granted at the same time get equal decisions, and the functions
+-- Invariant: a rejected request and a request that cannot be evaluated change no bucket, a shadow changes only its own
+-- bucket, and a check takes no permits. TIME is read once, and every bucket is read and written at most twice per call.
+-- The script writes nothing until it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys`
+-- and `args` (their numbers), `serial` if no two requests that are granted at the same time get equal decisions, and the
+-- functions
 --   limiter(words, now)          the data that all buckets of a limiter share; `unknown` if no given window contains now
 --   open(limiter, key, now)      the stored bucket; with `failure`, an error that ends the call
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
@@ -49,7 +50,9 @@ end
 -- at most once per bucket. Then the current request: its limits and their decisions. These are parallel lists, allocated
 -- once; each call overwrites them.
 local algorithm_of, limiters, keys, buckets, call_time = {}, {}, {}, {}, nil
-local numbers, shadows, requested, granted, waits = {}, {}, {}, {}, {}
+local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
+-- From this flag on, a bucket is only checked. Odd flags are those of shadows.
+local CHECKS_ONLY = 2
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -63,7 +66,7 @@ local function equal_grants(count, limits)
   if count == 1 then return 1 end
   for i = 1, limits do
     local algorithm, permits = algorithm_of[numbers[i]], requested[i]
-    if granted[i] and permits > 0 then
+    if granted[i] and permits > 0 and flags[i] < CHECKS_ONLY then
       local equal = algorithm.serial and 1 or math.floor(algorithm.status(buckets[numbers[i]]) / permits)
       if equal < count then count = equal end
     end
@@ -75,7 +78,7 @@ end
 local function check(i)
   local is_granted, wait, delay = algorithm_of[numbers[i]].check(open(numbers[i]), requested[i])
   granted[i], waits[i] = is_granted, delay or not is_granted and wait
-  return is_granted or shadows[i] == 1
+  return is_granted or flags[i] % 2 == 1
 end
 
 -- Tries grant() on a bucket that the call has not opened. Returns status(), or nothing.
@@ -92,7 +95,7 @@ end
 local function decide(count, limits, decisions)
   local all, unopened, decided, early_remaining, early_reset = true, nil, count, nil, nil
   for i = 1, limits do
-    if buckets[numbers[i]] == nil then unopened = i end
+    if buckets[numbers[i]] == nil and flags[i] < CHECKS_ONLY then unopened = i end
   end
   for i = 1, limits do
     granted[i], waits[i] = false, false
@@ -113,7 +116,7 @@ local function decide(count, limits, decisions)
     if bucket then
       if not (all and is_granted) then
         bucket.added = bucket.added or false
-      elseif permits > 0 then
+      elseif permits > 0 and flags[i] < CHECKS_ONLY then
         algorithm.charge(bucket, decided * permits)
       end
       outcome = not is_granted and 0 or wait and 2 or 1
@@ -130,14 +133,14 @@ end
 local function decide_all(requests)
   local at, decisions = 1, { to_bytes('<I8', call_time), nil, nil, nil }
   while at <= #requests do
-    local left, limits, number, shadow, permits
-    left, limits, number, shadow, permits, at = from_bytes('<I4BI2BI4', requests, at)
-    numbers[1], shadows[1], requested[1] = number, shadow, permits
+    local left, limits, number, flag, permits
+    left, limits, number, flag, permits, at = from_bytes('<I4BI2BI4', requests, at)
+    numbers[1], flags[1], requested[1] = number, flag, permits
     for i = 2, limits do
-      numbers[i], shadows[i], requested[i], at = from_bytes('<I2BI4', requests, at)
+      numbers[i], flags[i], requested[i], at = from_bytes('<I2BI4', requests, at)
     end
     local remaining, reset
-    if limits == 1 then remaining, reset = grant(number, left * permits) end
+    if limits == 1 and flag < CHECKS_ONLY then remaining, reset = grant(number, left * permits) end
     if remaining then
       decisions[#decisions + 1] = to_bytes('<I4BI4I6', left, 1, remaining, reset)
     else

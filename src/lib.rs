@@ -161,6 +161,7 @@ mod route;
 mod rule;
 mod rules;
 mod sanitize;
+mod status_range;
 mod upgrade;
 // 2 machinery
 #[cfg(feature = "gateway")]

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use serde::Serialize;
 
 use crate::client::ClientSource;
 use crate::cost::Cost;
 use crate::json;
 use crate::limit::{Limiter, Mode};
+use crate::status_range::StatusRange;
 use crate::words::words;
 
 /// One entry of a route's `limits:`.
@@ -31,6 +33,9 @@ pub struct Limit {
     /// How long rejected requests may wait for permits. `None` rejects them immediately.
     #[serde(skip)]
     pub wait_policy: Option<WaitPolicy>,
+    /// The responses for which a request is charged. `None` charges every request.
+    #[serde(flatten)]
+    pub charge_on: Option<Box<ChargeOn>>,
     /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
     /// live limits.
     pub shadow: bool,
@@ -47,6 +52,16 @@ pub struct LimitLocation {
     pub file: Arc<str>,
     /// The line where the entry starts, starting at 1.
     pub line: usize,
+}
+
+/// The responses for which a limit charges requests. Other requests only have to find enough permits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChargeOn {
+    /// The statuses of these responses.
+    #[serde(rename = "charge_on", serialize_with = "json::texts")]
+    pub statuses: Vec<StatusRange>,
+    /// Whether requests are charged before they are forwarded, and refunded after other responses.
+    pub reserve: bool,
 }
 
 /// How long rejected requests may wait for permits, and how many may wait.
@@ -82,6 +97,13 @@ words! {
     }
 }
 
+impl ChargeOn {
+    /// Returns `true` if a response with this status charges its request.
+    pub(crate) fn includes(&self, status: StatusCode) -> bool {
+        self.statuses.iter().any(|range| range.contains(status.as_u16()))
+    }
+}
+
 impl WaitPolicy {
     /// The default maximum number of waiting requests.
     pub const DEFAULT_QUEUE: usize = 100;
@@ -98,6 +120,7 @@ impl Limit {
             on_missing_client: OnMissingClient::default(),
             on_store_failure: OnStoreFailure::default(),
             wait_policy: None,
+            charge_on: None,
             shadow: false,
             location: LimitLocation::default(),
         }

@@ -90,6 +90,8 @@ pub(crate) struct CompiledRoute {
     upstreams: Box<[Arc<Upstream>]>,
     /// The waiting times, if a limit of the route lets requests wait.
     pub(crate) waits: Option<WaitMetrics>,
+    /// Whether a limit is charged by the outcome of its requests (`charge_on`).
+    pub(crate) charges_outcomes: bool,
     /// The `RateLimit-Policy` field.
     pub(crate) policy: Option<Policy>,
     /// The members of the `RateLimit` field.
@@ -327,6 +329,7 @@ impl CompiledRoute {
             #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,
+            charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
         }

@@ -30,7 +30,10 @@ impl Subject {
         let store = ReplayStore::open(&StoreSettings::Redis(settings))?;
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
-        Ok(Self::Shared { store, charge: Charge { limiter, client: None, permits: 1, shadow: false } })
+        Ok(Self::Shared {
+            store,
+            charge: Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false },
+        })
     }
 
     /// Creates a Redisson client. Like the store it uses an async runtime: a Redis that sleeps less between two calls

@@ -120,6 +120,7 @@ impl LoadTask {
             client: (limiter.mode == Mode::PerClient).then(address),
             permits: 1,
             shadow: false,
+            checks_only: false,
         };
         self.limiters.iter().map(charge).collect()
     }

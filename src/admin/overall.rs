@@ -42,7 +42,16 @@ impl OverallPermits {
         let limits = config.rules.routes.iter().flat_map(|route| &route.limits).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
         let charge = |(position, limit): (usize, &crate::rule::Limit)| {
-            (position, Charge { limiter: limit.limiter.clone(), client: None, permits: 1, shadow: limit.shadow })
+            (
+                position,
+                Charge {
+                    limiter: limit.limiter.clone(),
+                    client: None,
+                    permits: 1,
+                    shadow: limit.shadow,
+                    checks_only: false,
+                },
+            )
         };
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))
     }

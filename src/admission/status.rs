@@ -70,6 +70,13 @@ impl LimitStatus {
         self.decisions.get(index)?.as_ref()
     }
 
+    /// Replaces the decision of the limit at this position.
+    pub(super) fn set_decision(&mut self, index: usize, decision: Decision) {
+        if let Some(said) = self.decisions.get_mut(index) {
+            *said = Some(decision);
+        }
+    }
+
     /// Returns `true` if this limit refused the request.
     pub(crate) fn refused(&self, one: &LimitCharge<'_>) -> bool {
         self.decision(one.index).is_some_and(|decision| !decision.granted)

@@ -9,7 +9,7 @@ use crate::facts::Facts;
 use crate::limit::{Algorithm, Charge, ClientId, Mode, Wait};
 use crate::policy::Policy;
 use crate::route::Route;
-use crate::rule::Limit;
+use crate::rule::{ChargeOn, Limit};
 use crate::rules::{LimitCheck, MissingInput};
 
 /// Writes all limits, and the rate limit headers of the response.
@@ -77,10 +77,20 @@ pub(crate) fn reason_of_check(limit: &Limit, check: &LimitCheck) -> Option<Strin
 
 fn describe_check(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>) -> String {
     match check {
-        LimitCheck::Charge(charge) => format!("{} from {}", cost(limit, charge, facts), bucket(limit, charge)),
+        LimitCheck::Charge(charge) => {
+            let (cost, bucket) = (cost(limit, charge, facts), bucket(limit, charge));
+            let condition = limit.charge_on.as_deref().map(describe_outcome).unwrap_or_default();
+            format!("{cost} from {bucket}{condition}")
+        }
         LimitCheck::Skip(cause) => format!("does not count the request, because {}", describe_missing(limit, cause)),
         LimitCheck::Deny(cause) => format!("rejects the request, because {}", describe_missing(limit, cause)),
     }
+}
+
+fn describe_outcome(on: &ChargeOn) -> String {
+    let statuses: Vec<_> = on.statuses.iter().map(ToString::to_string).collect();
+    let refund = if on.reserve { ", refunded" } else { "" };
+    format!("{refund} {} the response has status {}", if on.reserve { "unless" } else { "if" }, statuses.join(" or "))
 }
 
 fn cost(limit: &Limit, charge: &Charge, facts: &Facts<'_>) -> String {

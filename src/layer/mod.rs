@@ -311,9 +311,9 @@ where
         // Not a separate async function: its future would store the request a second time.
         boxed(|| async move {
             let active = state.active.load_full(); // one snapshot for the whole request
-            let (rules, store) = (&*active.rules, state.store(&active));
-            let mut guard = RequestGuard::new(&state.metrics, rules, request.extensions_mut().remove::<ReportHandle>());
-            let receipt = match state.decide(&active, store, &mut request, &mut guard.record).await {
+            let report = request.extensions_mut().remove::<ReportHandle>();
+            let mut guard = RequestGuard::new(&state.metrics, &active.rules, state.store(&active), report);
+            let receipt = match state.decide(&active, guard.store, &mut request, &mut guard.record).await {
                 Ok(receipt) => receipt,
                 Err(local_response) => {
                     let route = guard.record.route.map(|(route, _)| &*route.name);
@@ -326,11 +326,11 @@ where
             // own.
             let response = inner.call(request);
             let serve = async {
-                let response = response.await?;
-                if response.extensions().get::<NotSent>().is_some() {
-                    Box::pin(receipt.give_back(store)).await; // boxed, as it is rare and large
+                let mut response = response.await;
+                if guard.needs_settlement(&response) {
+                    response = Box::pin(guard.settle(receipt, response)).await; // boxed, as it is rare and large
                 }
-                Ok(response.map(Either::Left))
+                response.map(|response| response.map(Either::Left))
             };
             let mut result = serve.await;
             match &mut result {

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http::{HeaderValue, Response, StatusCode};
 
+use super::NotSent;
 use super::request_id::X_REQUEST_ID;
-use crate::admission::{Admitted, Denial, denying};
+use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::facts::Facts;
 use crate::headers;
@@ -80,8 +81,8 @@ pub(super) struct RequestRecord<'r> {
     at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::LegacyFields>,
-    /// The policy of the client, if an override changes a rate.
-    changed_policy: Option<HeaderValue>,
+    /// The policy of the client, if an override changes a rate. Boxed, since that is rare.
+    changed_policy: Option<Box<HeaderValue>>,
     /// Whether to record the client and the limit, which only the report needs.
     is_reported: bool,
     client: Option<IpAddr>,
@@ -101,6 +102,7 @@ pub(super) struct RequestRecord<'r> {
 pub(super) struct RequestGuard<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,
+    pub(super) store: &'r Store,
     pub(super) record: RequestRecord<'r>,
     /// The handle for the report, if the request has one.
     report: Option<ReportHandle>,
@@ -119,9 +121,30 @@ impl ReportHandle {
 // === impl RequestGuard ===
 
 impl<'r> RequestGuard<'r> {
-    pub(super) fn new(metrics: &'r Metrics, rules: &'r RuleSet, report: Option<ReportHandle>) -> Self {
+    pub(super) fn new(
+        metrics: &'r Metrics,
+        rules: &'r RuleSet,
+        store: &'r Store,
+        report: Option<ReportHandle>,
+    ) -> Self {
         let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
-        Self { metrics, rules, record, report, is_finished: false }
+        Self { metrics, rules, store, record, report, is_finished: false }
+    }
+
+    /// Returns `true` if the charges of an admitted request depend on its response.
+    pub(super) fn needs_settlement<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
+        self.record.is_charged_by_outcome() || !was_sent(response)
+    }
+
+    /// Settles the charges of an admitted request. An error of the inner service counts as a response with 500.
+    pub(super) async fn settle<B, E>(
+        &mut self,
+        receipt: Receipt,
+        response: Result<Response<B>, E>,
+    ) -> Result<Response<B>, E> {
+        let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
+        self.record.settle(receipt, self.store, status, was_sent(&response)).await;
+        response
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.
@@ -175,6 +198,11 @@ impl Drop for RequestGuard<'_> {
             self.record_end(panics);
         }
     }
+}
+
+/// Returns `false` if the request caused no work.
+fn was_sent<B, E>(response: &Result<Response<B>, E>) -> bool {
+    response.as_ref().map_or(true, |response| response.extensions().get::<NotSent>().is_none())
 }
 
 // === impl RequestRecord ===
@@ -232,13 +260,34 @@ impl<'r> RequestRecord<'r> {
         }
         let status = status.filter(|status| status.fallback_cause.is_none());
         self.at = status.map(|status| status.now);
-        let (Some((route, compiled)), Some(status)) = (self.route, status) else { return };
+        if let Some(status) = status {
+            self.record_fields(charges, status);
+        }
+    }
+
+    /// Returns `true` if a limit of the route is charged by the outcome of its requests.
+    fn is_charged_by_outcome(&self) -> bool {
+        self.route.is_some_and(|(_, compiled)| compiled.charges_outcomes)
+    }
+
+    /// Settles the charges of an admitted request with the status of its response.
+    async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
+        let Some((route, _)) = self.route else { return receipt.give_back(store).await };
+        let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
+        if self.at.is_some() {
+            self.record_fields(&charges, &status);
+        }
+    }
+
+    /// Records the rate limit fields of the response.
+    fn record_fields(&mut self, charges: &Charges<'_>, status: &LimitStatus) {
+        let Some((route, compiled)) = self.route else { return };
         self.rate_limit = compiled.members.rate_limit(status);
         let changed = charges.changed_limits();
         let limits = changed.as_deref().unwrap_or(&route.limits);
         self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten();
         let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
-        self.changed_policy = policy.map(|policy| policy.at(status.now));
+        self.changed_policy = policy.map(|policy| Box::new(policy.at(status.now)));
     }
 
     /// Records and counts the ban, if it is why the request is rejected.
@@ -270,7 +319,7 @@ impl<'r> RequestRecord<'r> {
         if let Some(rate_limit) = self.rate_limit.take() {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = || policy.map(|policy| policy.at(self.at.unwrap_or_default()));
-            let policy = self.changed_policy.take().or_else(policy);
+            let policy = self.changed_policy.take().map(|policy| *policy).or_else(policy);
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
         if let Some(id) = self.request_id.take() {

@@ -107,6 +107,8 @@ pub struct Charge {
     /// Whether the limit is a shadow, which rejects no request. Its charge is made if its bucket grants it and all live
     /// charges are made.
     pub shadow: bool,
+    /// Whether the bucket only has to have the permits: no permits are taken, so the decision reports all that remain.
+    pub checks_only: bool,
 }
 
 /// A charge that was made, with the time of the decision or of the assigned time slot.
@@ -207,6 +209,12 @@ impl Limiter {
 // === impl Decision ===
 
 impl Charge {
+    /// Returns the permits that the charge takes if it is granted.
+    #[inline]
+    pub(crate) fn taken(&self) -> u32 {
+        if self.checks_only { 0 } else { self.permits }
+    }
+
     /// Returns the identity of the bucket.
     pub(crate) fn bucket_id(&self) -> BucketId {
         (self.limiter.name.clone(), self.client.clone())
@@ -304,7 +312,7 @@ impl Outcome {
     /// Returns the charges that were made. `charges` are the charges of this outcome.
     pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
-        let made = asked.filter(|(charge, decision)| decision.granted && charge.permits > 0);
+        let made = asked.filter(|(charge, decision)| decision.granted && charge.taken() > 0);
         let granted = |(charge, decision): (Charge, &Decision)| Granted {
             charge: charge.on_shard(decision.shard),
             at: self.now.plus_millis(decision.ahead + decision.delay),

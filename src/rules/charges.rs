@@ -121,6 +121,11 @@ impl<'r> Charges<'r> {
         &self.positions
     }
 
+    /// Joins what [`into_parts`](Self::into_parts) has split.
+    pub(crate) fn from_parts(limits: &'r [Limit], positions: Positions, charges: Vec<Charge>) -> Self {
+        Self { limits, positions, charges }
+    }
+
     /// Splits the list into the positions of the limits and the charges.
     pub(crate) fn into_parts(self) -> (Positions, Vec<Charge>) {
         (self.positions, self.charges)

@@ -192,6 +192,7 @@ impl Rules {
                 client,
                 permits,
                 shadow: limit.shadow,
+                checks_only: limit.charge_on.as_ref().is_some_and(|on| !on.reserve),
             }),
             Err(cause) => LimitCheck::Deny(MissingInput::Cost(cause)),
         }
@@ -216,7 +217,10 @@ impl Rules {
                 Err(_) if !may_reject(limit) => continue,
                 Err(cause) => return Err(LimitRejection { limit: &limit.name, cause: MissingInput::Client(cause) }),
             };
-            charges.push((limit, Charge { limiter: Arc::clone(&limit.limiter), client, permits: 1, shadow: false }));
+            charges.push((
+                limit,
+                Charge { limiter: Arc::clone(&limit.limiter), client, permits: 1, shadow: false, checks_only: false },
+            ));
         }
         Ok(charges)
     }

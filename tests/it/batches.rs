@@ -76,12 +76,12 @@ fn quotas() -> Vec<Quota> {
     examples(4).map(|algorithm| quota(5, algorithm)).chain([quota(700, Algorithm::TokenBucket)]).collect()
 }
 
-/// The charges of one request: the buckets, the clients, the permits, and whether they are shadows.
-type Asks = Vec<(usize, u8, u32, bool)>;
+/// The charges of one request: the buckets, the clients, the permits, and whether they are shadows and only checked.
+type Asks = Vec<(usize, u8, u32, bool, bool)>;
 
 fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
-    let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15));
+    let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15), prop::bool::weighted(0.15));
     prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
         asks.sort_by_key(|(bucket, ..)| *bucket);
         asks.dedup_by_key(|(bucket, ..)| *bucket);
@@ -107,8 +107,9 @@ fn concurrent_requests_are_decided_like_sequential_ones() {
         let (name, mut now) = (fresh_name(), START);
         for (passes, requests) in rounds {
             now = now.saturating_add_signed(passes);
-            let charge = |&(bucket, client, permits, shadow): &(usize, u8, u32, bool)| Charge {
+            let charge = |&(bucket, client, permits, shadow, checks_only): &(usize, u8, u32, bool, bool)| Charge {
                 shadow,
+                checks_only,
                 ..charge_of(&format!("{name}:{bucket}"), Some(&[client]), quotas[bucket], permits)
             };
             let requests: Vec<Vec<Charge>> = requests.iter().map(|asks| asks.iter().map(charge).collect()).collect();
@@ -170,7 +171,7 @@ fn clients_share_calls_of_at_most_64_buckets() {
     let total = Arc::clone(&overall("all", 700, 60_000, 1).limiter);
     let request = |client: u32| {
         let own = per_client("own", &client.to_be_bytes(), 1, 60_000, 1);
-        vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false }, own]
+        vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false, checks_only: false }, own]
     };
     let requests: Vec<_> = (0..1_000).map(request).collect();
     let answers = together(&runtime, &redis, &requests);

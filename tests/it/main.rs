@@ -11,6 +11,7 @@ mod admin_state;
 mod attacks;
 mod audit;
 mod batches;
+mod charge_on;
 mod check;
 mod checker;
 mod checker_losses;

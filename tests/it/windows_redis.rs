@@ -21,6 +21,7 @@ fn charge(algorithm: Algorithm, interval: u64, rate: u64) -> Charge {
         client: None,
         permits: 1,
         shadow: false,
+        checks_only: false,
     }
 }
 

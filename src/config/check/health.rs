@@ -6,7 +6,8 @@ use super::Checked;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
-use crate::upstream::settings::{HealthRequest, HealthSettings, StatusRange};
+use crate::status_range::StatusRange;
+use crate::upstream::settings::{HealthRequest, HealthSettings};
 
 /// The statuses that pass by default.
 const DEFAULT_EXPECT: StatusRange = StatusRange { first: 200, last: 399 };
@@ -50,7 +51,15 @@ fn expect(health: &file::Health, problems: &mut Problems) -> Checked<Vec<StatusR
     if health.expect.optional(problems)?.is_none() {
         return Ok(vec![DEFAULT_EXPECT]);
     }
-    let ranges: Vec<_> = health.expect.items().iter().map(|written| status_range(written, problems)).collect();
+    status_ranges(&health.expect, problems)
+}
+
+/// Converts a list of statuses and ranges.
+pub(super) fn status_ranges(
+    written: &Located<Vec<Located<String>>>,
+    problems: &mut Problems,
+) -> Checked<Vec<StatusRange>> {
+    let ranges: Vec<_> = written.items().iter().map(|written| status_range(written, problems)).collect();
     ranges.into_iter().collect()
 }
 

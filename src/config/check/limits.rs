@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::charge_on::charge_on;
 use super::matcher::header_name;
 use super::names::duplicates;
 use super::quota::quota;
@@ -57,6 +58,7 @@ fn limit(
     let sharing = redisson::sharing(written, problems);
     let quota = sharing.and_then(|sharing| quota(written, sharing, located.location, problems));
     let wait_policy = wait_policy(written, problems);
+    let charge_on = charge_on(written, problems);
     let on_missing_client = written.on_missing_client.optional(problems);
     let on_store_failure = on_store_failure(written, problems);
     let shadow = written.shadow.optional(problems);
@@ -73,6 +75,7 @@ fn limit(
         on_missing_client: on_missing_client?.copied().unwrap_or_default(),
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
+        charge_on: charge_on?,
         shadow: shadow?.copied().unwrap_or_default(),
         location: LimitLocation { file: problems.file_of(located.location), line: located.location.line },
     })

@@ -6,6 +6,7 @@ mod access_log;
 mod admin;
 mod balance;
 mod candidate;
+mod charge_on;
 mod cluster;
 mod cost;
 mod dns;

@@ -87,6 +87,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         on_missing_client => "on_missing_client",
         on_store_failure => "on_store_failure",
         wait_policy => "max_wait",
+        charge_on => "charge_on",
         shadow => "shadow",
         location => "",
     });

@@ -2,7 +2,8 @@
 
 use super::HOUR;
 use crate::config::keys::Kind::{
-    self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Text, Whole, Word,
+    self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
+    Word,
 };
 use crate::config::keys::{Key, Presence, Shape, shape};
 use crate::config::located::{Located, ValueOrMap};
@@ -139,6 +140,13 @@ shape! {
         /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
         /// default is the interval.
         max_wait: Millis = Duration(1, HOUR), Optional;
+        /// Charges a request only if its response has one of these statuses, such as `[401, 403]` or `500-599`. Other
+        /// requests only have to find enough permits. Not with `max_wait`, and not for `leaky_bucket`
+        /// ([algorithms.md](algorithms.md#charge-by-outcome)).
+        charge_on: Vec<Located<String>> = OneOrMany(&Statuses), Optional;
+        /// Charges a request before it is forwarded, and refunds it after a response with another status. So concurrent
+        /// requests cannot exceed the rate. Only with `charge_on`.
+        reserve: bool = Flag, Default("false");
         /// How to decide while the store is unreachable. For a limit with `adopt` the default is `allow`, because its
         /// rate is unknown then.
         on_store_failure: OnStoreFailure = Word(OnStoreFailure::WORDS), Default("local");

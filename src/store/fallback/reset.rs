@@ -73,7 +73,13 @@ impl Fallback {
         match &reset.client {
             None => _ = self.buckets.reset_all(limiter),
             Some(client) => {
-                let charge = Charge { limiter: Arc::clone(limiter), client: client.clone(), permits: 0, shadow: false };
+                let charge = Charge {
+                    limiter: Arc::clone(limiter),
+                    client: client.clone(),
+                    permits: 0,
+                    shadow: false,
+                    checks_only: false,
+                };
                 self.reset(&charge, secret);
             }
         }

@@ -16,7 +16,8 @@ impl Memory {
     /// Removes all buckets of a limit, with the grants of its overflow bucket. Returns the number of removed buckets. Locks
     /// one shard after the other.
     pub(in crate::store) fn reset_all(&self, limiter: &Arc<Limiter>) -> usize {
-        let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
+        let charge =
+            Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
         if limiter.mode == Mode::Overall {
             return self.reset(&charge).into();
         }

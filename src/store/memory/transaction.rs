@@ -60,7 +60,8 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// moves existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
-            let (made, shard) = (granted && decision.granted, shard(self.locked, lookup));
+            let made = granted && decision.granted && !lookup.charge.checks_only;
+            let shard = shard(self.locked, lookup);
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if made => {
                     *decision = overflow.charge(limit_capacity, lookup, now);
@@ -79,7 +80,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
             let Location::New { table } = lookup.location else { continue };
             let shard = shard(self.locked, lookup);
-            if granted && decision.granted {
+            if granted && decision.granted && !lookup.charge.checks_only {
                 *decision = shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
             } else {
                 shard.release(table, capacity);

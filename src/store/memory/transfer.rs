@@ -62,7 +62,8 @@ impl Memory {
         if owner.is_overall() != (limiter.mode == Mode::Overall) || state.full_at(&limiter.quota) <= now {
             return false;
         }
-        let charge = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
+        let charge =
+            Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
         let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
         self.shards[lookup.shard()].lock().insert(&mut lookup, &state, &self.capacity, &self.hasher)
     }

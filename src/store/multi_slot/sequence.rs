@@ -88,7 +88,7 @@ impl SequenceState {
         }
         for (decision, charge) in self.decisions.iter_mut().zip(charges) {
             if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
-                decision.remaining = decision.remaining.saturating_add(charge.permits);
+                decision.remaining = decision.remaining.saturating_add(charge.taken());
                 decision.delay = 0;
             }
         }

@@ -337,6 +337,7 @@ mod tests {
             client: None,
             permits: 1,
             shadow: false,
+            checks_only: false,
         }
     }
 

@@ -48,7 +48,8 @@ impl Redis {
         let mut removed = 0;
         // The mode of an adopted limiter may be known only to the store.
         if limiter.mode == Mode::Overall || is_shared(limiter) {
-            let whole = Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false };
+            let whole =
+                Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
             for bucket in whole.on_all_buckets() {
                 removed += self.reset(&bucket).await?.min(1);
             }

@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use super::grpc;
 use crate::upstream::body::RequestBody;
 use crate::upstream::response_body::ResponseBody;
-use crate::upstream::settings::{HealthRequest, StatusRange};
+use crate::upstream::settings::HealthRequest;
 
 const CHECK_USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health");
 
@@ -46,7 +46,7 @@ pub(super) async fn check(settings: &HealthRequest, response: Response<ResponseB
     let text = format!("status {status}");
     match settings {
         HealthRequest::Http { expect, .. } => {
-            let is_expected = expect.iter().any(|StatusRange { first, last }| (*first..=*last).contains(&status));
+            let is_expected = expect.iter().any(|range| range.contains(status));
             if is_expected { Ok(text) } else { Err(text) }
         }
         HealthRequest::Grpc { .. } if status != 200 => Err(text),

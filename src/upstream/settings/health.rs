@@ -1,12 +1,12 @@
 //! The settings of active health checks.
 
-use std::fmt;
 use std::time::Duration;
 
 use http::uri::PathAndQuery;
 use serde::Serialize;
 
 use crate::json;
+use crate::status_range::StatusRange;
 
 /// Active health checks of the targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -46,15 +46,6 @@ pub enum HealthRequest {
     },
 }
 
-/// A range of status codes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusRange {
-    /// The lowest code.
-    pub first: u16,
-    /// The highest code.
-    pub last: u16,
-}
-
 impl HealthSettings {
     /// The default `interval`.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
@@ -64,12 +55,4 @@ impl HealthSettings {
     pub const DEFAULT_RISE: u32 = 2;
     /// The default `fall`.
     pub const DEFAULT_FALL: u32 = 3;
-}
-
-/// Writes the range as in the rule file.
-impl fmt::Display for StatusRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { first, last } = self;
-        if first == last { write!(f, "{first}") } else { write!(f, "{first}-{last}") }
-    }
 }

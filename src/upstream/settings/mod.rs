@@ -17,7 +17,7 @@ mod timeouts;
 
 pub use balance::{Balance, BalanceMethod, HashKey};
 pub use eject::{Eject, EjectMode};
-pub use health::{HealthRequest, HealthSettings, StatusRange};
+pub use health::{HealthRequest, HealthSettings};
 pub use retry::{RetryMode, RetryOn, RetrySettings};
 pub use timeouts::Timeouts;
 

@@ -35,6 +35,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "rule",
             "rules",
             "sanitize",
+            "status_range",
             "upgrade",
         ],
         "properties and cost of a request: no IO",

@@ -209,7 +209,13 @@ async fn send_payment(
 }
 
 fn charge(debt: &Debt) -> Charge {
-    Charge { limiter: Arc::clone(&debt.limiter), client: debt.client.clone(), permits: 0, shadow: false }
+    Charge {
+        limiter: Arc::clone(&debt.limiter),
+        client: debt.client.clone(),
+        permits: 0,
+        shadow: false,
+        checks_only: false,
+    }
 }
 
 /// Encodes the number of grants, and for each its permits and its age in milliseconds.

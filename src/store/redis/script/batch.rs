@@ -165,7 +165,8 @@ impl Batch {
             let known = self.buckets.len();
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            self.limits.push(RequestedCharge { bucket, shadow: charge.shadow, permits: charge.permits });
+            let Charge { shadow, checks_only, permits, .. } = *charge;
+            self.limits.push(RequestedCharge { bucket, shadow, checks_only, permits });
         }
         let (before, charges) = self.limits.split_at(begin);
         match self.runs.last_mut() {
@@ -229,7 +230,7 @@ impl Batch {
             bytes.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
             for one in charges {
                 bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
-                bytes.push(u8::from(one.shadow));
+                bytes.push(u8::from(one.shadow) | u8::from(one.checks_only) << 1);
                 bytes.extend(one.permits.to_le_bytes());
             }
         }

@@ -30,6 +30,7 @@ pub(crate) struct BucketIndex {
 pub(crate) struct RequestedCharge {
     pub(crate) bucket: BucketIndex,
     pub(crate) shadow: bool,
+    pub(crate) checks_only: bool,
     pub(crate) permits: u32,
 }
 
@@ -145,6 +146,13 @@ impl LimiterBuckets {
     }
 }
 
+impl RequestedCharge {
+    /// See [`Charge::taken`].
+    pub(crate) fn taken(&self) -> u32 {
+        if self.checks_only { 0 } else { self.permits }
+    }
+}
+
 impl BucketIndex {
     /// Returns the number of the bucket, given the number of each limiter's first bucket.
     pub(crate) fn number(self, first_numbers: &[usize]) -> usize {
@@ -160,7 +168,7 @@ mod tests {
 
     fn charge(limiter: &Arc<Limiter>, client: &str) -> Charge {
         let client = Some(ClientId::Value(client.as_bytes().into()));
-        Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false }
+        Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false, checks_only: false }
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl OutcomeRun {
         let mut decisions = self.decisions.clone();
         if self.granted && after > 0 {
             let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(one, _)| one.granted);
-            granted.for_each(|(decision, charges)| decision.remaining += after * charges.permits);
+            granted.for_each(|(decision, charges)| decision.remaining += after * charges.taken());
         }
         decisions
     }

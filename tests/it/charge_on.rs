@@ -1,0 +1,237 @@
+//! Limits that are charged by the status of the response (`charge_on`), with and without `reserve`, on both stores.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use http::{Request, Response, StatusCode};
+use tidegate::{Config, NotSent, Peer, RateLimitLayer, Store};
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+use tower::{Layer, ServiceExt, service_fn};
+
+use crate::support::gateway::TestGateway;
+use crate::support::redis::RedisServer;
+
+/// A service behind a layer. It responds with the status in the field `want`, as soon as it has a permit of `go`.
+struct Service {
+    layer: RateLimitLayer,
+    go: Arc<Semaphore>,
+    arrived: UnboundedSender<()>,
+}
+
+impl Service {
+    /// Starts a service whose responses wait until `go` has permits.
+    fn held(store: Store, limits: &str) -> (Self, UnboundedReceiver<()>) {
+        static ROUTES: AtomicU32 = AtomicU32::new(0);
+        let route = ROUTES.fetch_add(1, Ordering::Relaxed);
+        let rules = format!("routes: [{{ name: r{route}, match: {{}}, limits: [{limits}] }}]");
+        let config = Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}"));
+        let layer = RateLimitLayer::builder().store(store).from_config(&config).expect("a layer");
+        let (arrived, arrivals) = unbounded_channel();
+        (Self { layer, go: Arc::new(Semaphore::new(0)), arrived }, arrivals)
+    }
+
+    fn start(store: Store, limits: &str) -> Self {
+        let (service, _) = Self::held(store, limits);
+        service.go.add_permits(1_000);
+        service
+    }
+
+    fn spawn(&self, status: &str) -> JoinHandle<Response<()>> {
+        let request = Request::get("/").header("host", "a").header("want", status);
+        let request = request.extension(Peer([127, 0, 0, 1].into())).body(()).expect("a request");
+        let (go, arrived) = (Arc::clone(&self.go), self.arrived.clone());
+        let service = self.layer.layer(service_fn(move |request: Request<()>| {
+            let (go, arrived) = (Arc::clone(&go), arrived.clone());
+            async move {
+                _ = arrived.send(());
+                go.acquire().await.expect("open").forget();
+                let want = request.headers()["want"].to_str().expect("a status");
+                let mut response = Response::builder().status(want.trim_end_matches('!'));
+                if want.ends_with('!') {
+                    response = response.extension(NotSent);
+                }
+                Ok::<_, Infallible>(response.body(()).expect("a response"))
+            }
+        }));
+        tokio::spawn(async move { service.oneshot(request).await.expect("infallible").map(|_| ()) })
+    }
+
+    /// Sends a request. Returns the status and the remaining permits of the response.
+    async fn ask(&self, status: &str) -> (u16, String) {
+        let response = self.spawn(status).await.expect("a response");
+        (response.status().as_u16(), remaining(&response))
+    }
+}
+
+/// Returns the value of `r` in the field `RateLimit`.
+fn remaining(response: &Response<()>) -> String {
+    let field = response.headers().get("ratelimit").map_or("", |value| value.to_str().expect("text"));
+    let after = field.split_once("r=").map_or("", |(_, after)| after);
+    after.split(';').next().unwrap_or_default().to_owned()
+}
+
+/// Returns the stores to test: in memory, and in Redis.
+fn stores() -> (Vec<Store>, Option<RedisServer>) {
+    let redis = RedisServer::start();
+    let stores = redis.iter().map(RedisServer::store).chain([Store::memory()]).collect();
+    (stores, redis)
+}
+
+const LOGINS: &str = "{ name: l, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h, charge_on: [401, 500-599] }";
+const RESERVED: &str =
+    "{ name: l, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h, charge_on: 401, reserve: true }";
+
+#[tokio::test]
+async fn only_included_statuses_are_charged() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        for limit in [LOGINS, RESERVED] {
+            let service = Service::start(store.clone(), limit);
+            for _ in 0..5 {
+                assert_eq!(service.ask("200").await, (200, "2".to_owned()), "{limit}");
+            }
+            assert_eq!(service.ask("401").await, (401, "1".to_owned()));
+            assert_eq!(service.ask("404").await, (404, "1".to_owned()));
+            assert_eq!(service.ask("401").await, (401, "0".to_owned()));
+            for _ in 0..3 {
+                assert_eq!(service.ask("200").await, (429, "0".to_owned()));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_algorithm_charges_by_outcome() {
+    let (stores, _redis) = stores();
+    let algorithms = ["token_bucket", "gcra", "fixed_window", "sliding_window"];
+    for store in stores {
+        for algorithm in algorithms {
+            let limit = LOGINS.replace("rate: 2", &format!("rate: 2, algorithm: {algorithm}"));
+            let service = Service::start(store.clone(), &limit);
+            let statuses = ["200", "401", "200", "500", "200"];
+            let mut answers = Vec::new();
+            for status in statuses {
+                answers.push(service.ask(status).await.0);
+            }
+            assert_eq!(answers, [200, 401, 200, 500, 429], "{limit}");
+        }
+    }
+}
+
+/// Requests in flight pass the check before any of them is charged. The bucket is never charged above its rate.
+#[tokio::test]
+async fn concurrent_attempts_never_exceed_the_rate_in_the_bucket() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let limit = LOGINS.replace("rate: 2", "rate: 3, permits: 2");
+        let (service, mut arrivals) = Service::held(store, &limit);
+        let asked: Vec<_> = (0..5).map(|_| service.spawn("401")).collect();
+        for _ in 0..5 {
+            arrivals.recv().await.expect("a request");
+        }
+        service.go.add_permits(5);
+        let mut left = Vec::new();
+        for asked in asked {
+            left.push(remaining(&asked.await.expect("a response")));
+        }
+        left.sort();
+        assert_eq!(left, ["0", "0", "0", "0", "1"]);
+        assert_eq!(service.ask("200").await, (429, "0".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn reserve_admits_no_attempt_above_the_rate() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let (service, mut arrivals) = Service::held(store, RESERVED);
+        let mut asked = Vec::new();
+        for _ in 0..2 {
+            asked.push(service.spawn("200"));
+            arrivals.recv().await.expect("a request");
+        }
+        assert_eq!(service.ask("401").await, (429, "0".to_owned()));
+        service.go.add_permits(2);
+        for asked in asked {
+            assert_eq!(asked.await.expect("a response").status(), StatusCode::OK);
+        }
+        service.go.add_permits(1);
+        assert_eq!(service.ask("401").await, (401, "1".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn client_that_leaves_is_charged_only_with_reserve() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        for (limit, left) in [(LOGINS, "2"), (RESERVED, "1")] {
+            let (service, mut arrivals) = Service::held(store.clone(), limit);
+            let gone = service.spawn("401");
+            arrivals.recv().await.expect("a request");
+            gone.abort();
+            assert!(gone.await.is_err_and(|error| error.is_cancelled()));
+            service.go.add_permits(1);
+            assert_eq!(service.ask("200").await, (200, left.to_owned()), "{limit}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn shadow_counts_outcomes_and_rejects_nothing() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let live = "{ name: all, mode: PER_CLIENT, client: ip, rate: 9, interval: 1h }";
+        let service = Service::start(store, &format!("{}, {live}", LOGINS.replace("rate: 2", "rate: 1, shadow: true")));
+        for left in ["8", "7", "6"] {
+            assert_eq!(service.ask("401").await, (401, left.to_owned()));
+        }
+    }
+}
+
+/// A response of the gateway itself counts like the response of an upstream, also if no upstream received the request:
+/// then only the other limits refund it.
+#[tokio::test]
+async fn unsent_request_is_charged_by_its_status_only() {
+    let (stores, _redis) = stores();
+    for store in stores {
+        let other = "{ name: all, mode: PER_CLIENT, client: host, rate: 1, interval: 1h }";
+        let service = Service::start(store, &format!("{LOGINS}, {other}"));
+        for answer in ["502!", "502!"] {
+            assert_eq!(service.ask(answer).await.0, 502);
+        }
+        assert_eq!(service.ask("200").await, (429, "0".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn unreachable_upstream_counts_as_502() {
+    let upstream = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
+    let gateway = TestGateway::start(&format!(
+        "upstreams: {{ api: {{ targets: 'http://{upstream}', retry: off, eject: off }} }}\n\
+         routes: [{{ name: all, match: {{}}, upstream: api, limits: [{}] }}]",
+        LOGINS.replace("401, ", ""),
+    ));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(gateway.get("/", "").await.status());
+    }
+    assert_eq!(statuses, [502, 502, 429]);
+}
+
+/// While Redis is unreachable, the gateway's share of the limit is checked and charged.
+#[tokio::test]
+async fn local_share_is_charged_by_outcome_during_an_outage() {
+    let Some(redis) = RedisServer::start() else { return };
+    let url = redis.url();
+    drop(redis);
+    let store = Store::redis(&url).expect("a store");
+    let service = Service::start(store, LOGINS);
+    let mut statuses = Vec::new();
+    for status in ["200", "401", "200", "401", "200"] {
+        statuses.push(service.ask(status).await.0);
+    }
+    assert_eq!(statuses, [200, 401, 200, 401, 429]);
+}
