@@ -275,7 +275,8 @@ end
 --   format (1 byte, 1), a time (6, ms), the permits in use at that time (6), parts of a permit in use (5), the number of
 --   parts that make a permit (5): this is `interval`, so that `rate` parts return in a millisecond
 -- A bucket has `date`, the stored time, if it exists, and `used` and `parts`, which are in use now. All numbers are integers
--- below 2^53, which a double represents exactly: a rate is never multiplied by an interval.
+-- below 2^53, which a double represents exactly: a rate is never multiplied by an interval. In gcra_warm_up it also has
+-- `heat`, in parts, which is stored after the other fields: whole permits (6) and parts (5); `text` is the stored string.
 local fractions = {}
 
 local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
@@ -315,15 +316,16 @@ function fractions.millis_for(bucket, permits)
   return math.min(millis + math.ceil((rest + bucket.parts) / limiter.rate), MAX_WAIT)
 end
 
--- Reads a bucket and computes its permits in use at `now`. An invalid value counts as a missing one.
-function fractions.open(limiter, key, now)
-  local bucket = { key = KEYS[key], limiter = limiter, date = nil, used = 0, parts = 0, added = nil }
+-- Reads a bucket and computes its permits in use at `now`. `more` bytes follow the fractions. An invalid value counts as a
+-- missing one.
+function fractions.open(limiter, key, now, more)
+  local bucket = { key = KEYS[key], limiter = limiter, date = nil, used = 0, parts = 0, added = nil, heat = nil, text = nil }
   local value = try('GET', bucket.key)
-  if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES or string.byte(value) ~= 1 then return bucket end
+  if type(value) ~= 'string' or #value ~= FRACTIONS_BYTES + (more or 0) or string.byte(value) ~= 1 then return bucket end
   local _, date, used, parts, interval = from_bytes(FRACTIONS, value)
   if parts >= interval then return bucket end
   local whole, rest = fractions.multiply_divide(parts, limiter.interval, interval)
-  bucket.date, bucket.used, bucket.parts = date, used, whole + (rest > 0 and 1 or 0)
+  bucket.date, bucket.used, bucket.parts, bucket.text = date, used, whole + (rest > 0 and 1 or 0), more and value
   fractions.lower(bucket, fractions.returned(limiter, now - date))
   return bucket
 end
@@ -333,15 +335,19 @@ function fractions.charge(bucket, permits)
   bucket.used, bucket.added = bucket.used + permits, true
 end
 
--- Returns the time to live of a bucket: until it is full, plus one second.
+-- Returns the time to live of a bucket: until it is full and without heat, plus one second.
 local function keep(bucket)
-  return fractions.millis_for(bucket, bucket.used) + 1000
+  local heat = bucket.heat and math.ceil(bucket.heat / bucket.limiter.interval) or 0
+  return fractions.millis_for(bucket, bucket.used + heat) + 1000
 end
 
--- Writes the permits and parts in use.
+-- Writes the permits and parts in use, and the heat if there is one.
 function fractions.save(bucket)
   local limiter = bucket.limiter
   local value = to_bytes(FRACTIONS, 1, limiter.now, bucket.used, bucket.parts, limiter.interval)
+  if bucket.heat then
+    value = value .. to_bytes('>I6I5', math.floor(bucket.heat / limiter.interval), bucket.heat % limiter.interval)
+  end
   call('SET', bucket.key, value, 'PX', text(keep(bucket)))
 end
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{Config, Listen};
+use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Matcher, Route};
@@ -131,7 +132,11 @@ fn show_limit(limit: &Limit) -> Value {
         "adopt": quota.is_adopted(),
         "algorithm": quota.algorithm().name(),
         "burst": match quota.algorithm() {
-            Algorithm::Gcra { burst } => Some(burst),
+            Algorithm::Gcra { burst } | Algorithm::GcraWarmUp(WarmUp { burst, .. }) => Some(burst),
+            _ => None,
+        },
+        "warm_up_ms": match quota.algorithm() {
+            Algorithm::GcraWarmUp(WarmUp { millis, .. }) => Some(millis),
             _ => None,
         },
         "max_wait_ms": waits.map(|(max_wait, _)| max_wait),

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::calendar::{Calendar, Unit};
+use super::gcra::warm_up::{self, MAX_WARM_UP, MIN_WARM_UP, WarmUp};
 use super::leaky_bucket::Queue;
 use super::redisson::Sharing;
 use super::{BucketState, MAX_RATE, Quota, QuotaError, Wait, leaky_bucket, sliding_window};
@@ -37,6 +38,9 @@ pub enum Algorithm {
         /// The capacity: 1 to [`MAX_RATE`].
         burst: u32,
     },
+    /// As [`Gcra`](Self::Gcra); after idle time the rate rises from a third to the full rate: [`warm_up`]. In the rule
+    /// file, it is `gcra` with `warm_up`.
+    GcraWarmUp(WarmUp),
     /// Requests wait for evenly spaced time slots: [`leaky_bucket`].
     LeakyBucket(Queue),
     /// As [`TokenBucket`](Self::TokenBucket), shared with Redisson clients: [`redisson`](super::redisson). In the rule
@@ -62,16 +66,18 @@ struct Bounds {
     retention: u64,
 }
 
-/// Returns an example of each algorithm of the rule file, for tests and benchmarks. `permits` is the burst, and the
+/// Returns an example of each variant of the rule file's algorithms, for tests and benchmarks. `permits` is the burst, and the
 /// length of the queue.
 pub fn examples(permits: u32) -> impl Iterator<Item = Algorithm> {
-    AlgorithmName::ALL.iter().map(move |name| match name {
+    let of_name = move |name: &AlgorithmName| match name {
         AlgorithmName::TokenBucket => Algorithm::TokenBucket,
         AlgorithmName::Gcra => Algorithm::Gcra { burst: permits },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(Queue { length: permits, max_wait: 600_000 }),
         AlgorithmName::FixedWindow => Algorithm::FixedWindow(Calendar::utc(Unit::Minute)),
         AlgorithmName::SlidingWindow => Algorithm::SlidingWindow { segments: 6 },
-    })
+    };
+    let warm_up = Algorithm::GcraWarmUp(WarmUp { burst: permits, millis: 30_000 });
+    AlgorithmName::ALL.iter().map(of_name).chain([warm_up])
 }
 
 impl Algorithm {
@@ -104,6 +110,9 @@ impl Algorithm {
                 AlgorithmName::SlidingWindow,
                 "a permit becomes available again one interval after the end of its segment",
             ),
+            Self::GcraWarmUp(_) => {
+                return ("gcra_warm_up", "as gcra; after idle time the rate rises from a third to the full rate");
+            }
             Self::Redisson(_) => return ("redisson", "as token_bucket, shared with Redisson"),
         };
         (name.name(), guarantee)
@@ -127,8 +136,13 @@ impl Algorithm {
             Self::SlidingWindow { segments } if !(1..=sliding_window::MAX_SEGMENTS).contains(&segments) => {
                 Err(QuotaError::Segments(segments))
             }
+            Self::GcraWarmUp(WarmUp { burst, .. }) if !(1..=MAX_RATE).contains(&burst) => Err(QuotaError::Burst(burst)),
+            Self::GcraWarmUp(WarmUp { millis, .. }) if !(MIN_WARM_UP..=MAX_WARM_UP).contains(&millis) => {
+                Err(QuotaError::WarmUp(millis))
+            }
             Self::TokenBucket
             | Self::Gcra { .. }
+            | Self::GcraWarmUp(_)
             | Self::LeakyBucket(_)
             | Self::SlidingWindow { .. }
             | Self::FixedWindow(_)
@@ -141,7 +155,7 @@ impl Quota {
     /// Returns the maximal number of permits in use, which is also the maximum for a single request.
     pub const fn capacity(&self) -> u32 {
         match self.algorithm {
-            Algorithm::Gcra { burst } => burst,
+            Algorithm::Gcra { burst } | Algorithm::GcraWarmUp(WarmUp { burst, .. }) => burst,
             Algorithm::TokenBucket
             | Algorithm::LeakyBucket(_)
             | Algorithm::SlidingWindow { .. }
@@ -171,6 +185,10 @@ impl Quota {
                 let refill = one_by_one(burst);
                 Bounds { worst_case: rate + u64::from(burst), refill, retention: refill.max(interval) }
             }
+            Algorithm::GcraWarmUp(WarmUp { burst, .. }) => {
+                let [refill, retention] = warm_up::refill(self);
+                Bounds { worst_case: rate + u64::from(burst), refill, retention: retention.max(interval) }
+            }
             Algorithm::LeakyBucket(queue) => {
                 let retention = one_by_one(queue.length.saturating_add(1)).max(interval);
                 Bounds { refill: one_by_one(self.full()), retention, ..window }
@@ -195,6 +213,9 @@ impl Quota {
         let permits = |before: u32| permits(before).clamp(1, MAX_RATE);
         let algorithm = match self.algorithm {
             Algorithm::Gcra { burst } => Algorithm::Gcra { burst: permits(burst) },
+            Algorithm::GcraWarmUp(warm_up) => {
+                Algorithm::GcraWarmUp(WarmUp { burst: permits(warm_up.burst), ..warm_up })
+            }
             Algorithm::LeakyBucket(Queue { length, max_wait }) => {
                 Algorithm::LeakyBucket(Queue { length: queue(length), max_wait })
             }
@@ -322,6 +343,7 @@ mod tests {
             r#"{"leaky_bucket":{"length":12,"max_wait":600000}}"#,
             r#"{"fixed_window":{"unit":"minute","zone":"UTC"}}"#,
             r#"{"sliding_window":{"segments":6}}"#,
+            r#"{"gcra_warm_up":{"burst":12,"millis":30000}}"#,
         ];
         let written = examples(12).map(|algorithm| serde_json::to_string(&algorithm).expect("a text"));
         assert_eq!(written.collect::<Vec<_>>(), texts);

@@ -177,6 +177,9 @@ pub enum QuotaError {
     /// A zero burst grants no permit, and sums of larger bursts are not exact.
     #[error("burst must be between 1 and {MAX_RATE}, not {0}")]
     Burst(u32),
+    /// The warm-up is too short or too long to be computed exactly.
+    #[error("warm_up must be between 1 s and 1 h, not {0} ms")]
+    WarmUp(u64),
     /// There are no segments, or too many for one decision.
     #[error("segments must be between 1 and {max}, not {0}", max = sliding_window::MAX_SEGMENTS)]
     Segments(u32),

@@ -1,5 +1,6 @@
 //! The state of a bucket of any algorithm.
 
+use super::gcra::warm_up;
 #[cfg(feature = "gateway")]
 use super::numbers::{MAX_NUMBERS, Numbers};
 use super::packed::Packed;
@@ -98,6 +99,8 @@ states! {
     TokenBucket(token_bucket): Algorithm::TokenBucket | Algorithm::Redisson(_),
     /// The permits in use of a bucket that refills continuously.
     Gcra(gcra): Algorithm::Gcra { .. },
+    /// The permits in use and the heat of such a bucket.
+    GcraWarmUp(warm_up): Algorithm::GcraWarmUp(_),
     /// The permits that wait for their time slots.
     LeakyBucket(leaky_bucket): Algorithm::LeakyBucket(_),
     /// Counters of segments.
@@ -203,7 +206,9 @@ mod tests {
             let quota = Quota::new(10, 86_400_000, algorithm).expect("a quota");
             let mut state = BucketState::EMPTY;
             state.charge(&quota, 1, Timestamp::from_millis(1_700_000_000_000));
-            assert!(matches!(state.0, Repr::Packed(Packed::Once { .. })), "{state:?}");
+            // The heat of a warm-up does not fit.
+            let is_packed = matches!(state.0, Repr::Packed(Packed::Once { .. }));
+            assert_eq!(is_packed, !matches!(algorithm, Algorithm::GcraWarmUp(_)), "{state:?}");
         }
     }
 
@@ -222,6 +227,7 @@ mod tests {
     fn numbers_of_no_bucket_are_rejected() {
         let now = Timestamp::from_millis(1_700_000_000_000);
         let (bucket, gcra) = (Algorithm::TokenBucket, Algorithm::Gcra { burst: 10 });
+        let warm_up = Algorithm::GcraWarmUp(warm_up::WarmUp { burst: 10, millis: 1_000 });
         let fixed = Algorithm::FixedWindow(Calendar::utc(Unit::Minute));
         for (algorithm, numbers) in [
             (bucket, &[1_000][..]),                           // no time after the interval
@@ -231,6 +237,9 @@ mod tests {
             (gcra, &[0, 0, 1, 0]),                            // parts of nothing
             (gcra, &[0, 1_000, 1, 1_000]),                    // parts of more than a permit
             (gcra, &[0, 1_000, 1, 0, 1]),                     // one number too many
+            (warm_up, &[0, 1_000, 1, 0]),                     // no heat
+            (warm_up, &[0, 1_000, 1, 0, 0, 1_000]),           // heat of more than a permit
+            (warm_up, &[0, 0, 0, 0, 1, 0]),                   // heat of nothing
             (Algorithm::SlidingWindow { segments: 4 }, &[5]), // a counter without permits
             (fixed, &[i64::MIN, i64::MAX]),                   // too many permits
             (fixed, &[0; MAX_NUMBERS + 1]),

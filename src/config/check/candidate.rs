@@ -53,7 +53,8 @@ fn check_capacity<T>(cost: &Cost, limiter: &Limiter, written: &Located<T>, probl
     if max_cost <= quota.capacity() {
         return Ok(());
     }
-    let key = if matches!(quota.algorithm(), Algorithm::Gcra { .. }) { "burst" } else { "rate" };
+    let has_burst = matches!(quota.algorithm(), Algorithm::Gcra { .. } | Algorithm::GcraWarmUp(_));
+    let key = if has_burst { "burst" } else { "rate" };
     let capacity = quota.capacity();
     let message = format!("the candidate's `{key}` is {capacity}{each}, below the {max_cost} that a request may cost");
     Err(written.report(message, format!("raise the candidate's `{key}`, or lower the cost"), problems))

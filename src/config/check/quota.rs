@@ -3,6 +3,7 @@
 use super::{Checked, convert, parsed, redisson, windows};
 use crate::config::file;
 use crate::config::problem::{Location, Problems, quote};
+use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, Quota};
@@ -19,7 +20,7 @@ pub(super) fn quota(
     }
     let name = written.algorithm.optional(problems)?.copied().unwrap_or_default();
     reject_other_keys(written, name, problems);
-    let burst = written.burst.optional(problems);
+    let (burst, warm_up) = (written.burst.optional(problems), written.warm_up.optional(problems));
     let windows = match name {
         AlgorithmName::SlidingWindow => Some(windows::sliding(written, problems)?),
         AlgorithmName::FixedWindow => Some(windows::fixed(written, location, problems)?),
@@ -28,8 +29,12 @@ pub(super) fn quota(
     let rate = *written.rate.required(problems)?;
     let interval = windows::length(&written.interval, windows.as_ref(), name, problems)?;
     let burst = convert(burst?.copied().unwrap_or(rate), written.burst.location, problems)?;
+    let warm_up = warm_up?.map(|warm_up| warm_up.0);
     let algorithm = match name {
-        AlgorithmName::Gcra => Algorithm::Gcra { burst },
+        AlgorithmName::Gcra => match warm_up {
+            Some(millis) => Algorithm::GcraWarmUp(WarmUp { burst, millis }),
+            None => Algorithm::Gcra { burst },
+        },
         AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(queue(written, rate, interval, problems)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket,
         AlgorithmName::SlidingWindow | AlgorithmName::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
@@ -41,6 +46,7 @@ pub(super) fn quota(
 fn reject_other_keys(written: &file::Limit, algorithm: AlgorithmName, problems: &mut Problems) {
     let own_keys = [
         ("burst", written.burst.key, AlgorithmName::Gcra),
+        ("warm_up", written.warm_up.key, AlgorithmName::Gcra),
         ("segments", written.segments.key, AlgorithmName::SlidingWindow),
         ("timezone", written.timezone.key, AlgorithmName::FixedWindow),
     ];

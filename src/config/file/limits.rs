@@ -8,6 +8,7 @@ use crate::config::keys::Kind::{
 use crate::config::keys::{Key, Presence, Shape, shape};
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Interval, Millis};
+use crate::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
 use crate::policy::RateLimitFields;
@@ -121,6 +122,9 @@ shape! {
         algorithm: AlgorithmName = Word(AlgorithmName::WORDS), Default("token_bucket");
         /// Permits in a full bucket; only for `gcra`. By default, the rate.
         burst: u64 = Whole(1, MAX_PERMITS), Optional;
+        /// After idle time, the rate rises from a third to the full rate within this time; only for `gcra`. By default, it
+        /// does not fall.
+        warm_up: Millis = Duration(MIN_WARM_UP, MAX_WARM_UP), Optional;
         /// The highest number of waiting requests. For `leaky_bucket` the default is the rate; with `max_wait` it is
         /// 100.
         queue: u64 = Whole(1, MAX_QUEUE), Optional;
@@ -194,5 +198,5 @@ pub(crate) static CANDIDATE: Shape = Shape {
             description: "The interval of the rate.",
         },
     ],
-    shared_keys: Some((&LIMIT, &["algorithm", "burst", "queue", "max_wait", "segments", "timezone"])),
+    shared_keys: Some((&LIMIT, &["algorithm", "burst", "warm_up", "queue", "max_wait", "segments", "timezone"])),
 };

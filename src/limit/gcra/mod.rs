@@ -19,6 +19,8 @@
 //!
 //! `lua/gcra.lua` is a translation of this file.
 
+pub mod warm_up;
+
 #[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
@@ -120,11 +122,17 @@ impl State {
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+        Self::read(&mut numbers).filter(|_| numbers.is_empty())
+    }
+
+    /// Reads a bucket; other numbers may follow.
+    #[cfg(feature = "gateway")]
+    fn read(numbers: &mut Numbers<'_>) -> Option<Self> {
         let (at, interval, whole, parts) = (numbers.time()?, numbers.amount()?, numbers.amount()?, numbers.amount()?);
         let is_unused = (interval, whole, parts) == (0, 0, 0);
         let is_sound = is_unused || ((1..=super::MAX_INTERVAL).contains(&interval) && parts < interval);
         let used = u128::from(whole) * u128::from(interval) + u128::from(parts);
-        (is_sound && numbers.is_empty()).then_some(Self { at, used, interval })
+        is_sound.then_some(Self { at, used, interval })
     }
 
     /// Returns the permits in use at `now`, in parts of this quota.

@@ -86,7 +86,9 @@ fn three_handovers_grant_one_share_of_each_limit() {
             let name = &limiters[index / 3].name;
             // One is forwarded at once, and others wait behind it.
             let share = if name.ends_with("leaky_bucket") { share + 1 } else { share };
-            assert!((share / 2..=share).contains(grants), "{name} of {number_of_gateways}: {grants}");
+            // A permit of a cold bucket stays in use up to three times as long.
+            let least = if name.ends_with("warm_up") { share / 6 } else { share / 2 };
+            assert!((least..=share).contains(grants), "{name} of {number_of_gateways}: {grants}");
         }
         assert_eq!(fallback(stores.last().expect("a store")).gateways(), number_of_gateways);
     }

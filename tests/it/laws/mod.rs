@@ -1,6 +1,7 @@
 //! The guarantees of the algorithms in the embedded store and in a real Redis, and that both stores decide equally.
 
 mod gcra;
+mod gcra_warm_up;
 mod leaky_bucket;
 mod shards;
 mod token_bucket;
@@ -16,14 +17,15 @@ use crate::support::{charge_of, overall, per_client, replay_memory};
 
 pub const START: u64 = 1_700_000_000_000;
 
-/// Returns the algorithms of the rule file, except those in `laws_windows`.
+/// Returns the algorithms of the rule file and their variants, except those in `laws_windows`.
 fn subjects() -> impl Iterator<Item = Subject> {
-    AlgorithmName::ALL.iter().filter_map(|name| match name {
+    let of_name = |name: &AlgorithmName| match name {
         AlgorithmName::TokenBucket => Some(token_bucket::SUBJECT),
         AlgorithmName::Gcra => Some(gcra::SUBJECT),
         AlgorithmName::LeakyBucket => Some(leaky_bucket::SUBJECT),
         AlgorithmName::FixedWindow | AlgorithmName::SlidingWindow => None,
-    })
+    };
+    AlgorithmName::ALL.iter().filter_map(of_name).chain([gcra_warm_up::SUBJECT])
 }
 
 /// An algorithm: the generator of its quotas, and its guarantee.

@@ -3,11 +3,15 @@
 use itoa::Integer;
 
 use crate::clock::Timestamp;
+use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, Limiter, Mode};
 
 /// The Lua file of the limiters that are shared with Redisson.
 const REDISSON: &str = include_str!("../../../../lua/redisson.lua");
+
+/// The Lua file of `gcra` with a warm-up.
+const GCRA_WARM_UP: &str = include_str!("../../../../lua/gcra_warm_up.lua");
 
 /// Arguments of the script, each with a trailing space.
 pub(super) struct ScriptArgs(pub(super) String);
@@ -21,7 +25,7 @@ pub(super) fn lua_files() -> impl Iterator<Item = &'static str> {
         AlgorithmName::FixedWindow => include_str!("../../../../lua/fixed_window.lua"),
         AlgorithmName::SlidingWindow => include_str!("../../../../lua/sliding_window.lua"),
     };
-    AlgorithmName::ALL.iter().map(file).chain([REDISSON])
+    AlgorithmName::ALL.iter().map(file).chain([GCRA_WARM_UP, REDISSON])
 }
 
 /// Returns the part of a key that separates the buckets of different algorithms. Empty for `token_bucket`.
@@ -29,6 +33,7 @@ pub(super) const fn key_suffix(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::TokenBucket | Algorithm::Redisson(_) => "",
         Algorithm::Gcra { .. } => ":gcra",
+        Algorithm::GcraWarmUp(_) => ":warm",
         Algorithm::LeakyBucket(_) => ":slots",
         Algorithm::SlidingWindow { .. } => ":segments",
         Algorithm::FixedWindow(_) => ":window",
@@ -53,6 +58,9 @@ impl ScriptArgs {
         match quota.algorithm() {
             Algorithm::TokenBucket => self.number(rate).number(interval),
             Algorithm::Gcra { burst } => self.number(rate).number(interval).number(burst),
+            Algorithm::GcraWarmUp(WarmUp { burst, millis }) => {
+                self.number(rate).number(interval).number(burst).number(millis)
+            }
             Algorithm::LeakyBucket(queue) => {
                 self.number(rate).number(interval).number(queue.length).number(queue.max_wait)
             }
