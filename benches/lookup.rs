@@ -60,6 +60,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
             upgrades: Upgrades::default(),
             rate_limit_headers: RateLimitHeaders::default(),
             quota: None,
+            cors: None,
             upstream: None,
         })
     };

@@ -195,6 +195,12 @@ impl RuleSet {
         Some((route, self.compiled.get(position)?))
     }
 
+    /// Returns the route that answers this preflight, if the request is one.
+    pub(crate) fn find_preflight(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
+        let (position, route) = self.rules.routes.find_preflight(facts)?;
+        Some((route, self.compiled.get(position)?))
+    }
+
     /// See [`Rules::visible_charges`].
     pub(crate) fn visible_charges<'r>(
         &self,

@@ -11,7 +11,7 @@ use crate::config::{Config, Listen};
 use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
-use crate::route::{Matcher, Route};
+use crate::route::{Cors, Matcher, Route};
 use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules};
 use crate::store::Store;
@@ -92,6 +92,7 @@ fn show_route(route: &Route) -> Value {
         "max_body_bytes": route.max_body,
         "upgrades": show_upgrades(&route.upgrades),
         "quota": route.quota.as_ref().map(ToString::to_string),
+        "cors": route.cors.as_deref().map(show_cors),
         "headers": show_headers(route.rate_limit_headers),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     })
@@ -100,6 +101,17 @@ fn show_route(route: &Route) -> Value {
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
     let names = protocols.iter().map(|name| String::from_utf8_lossy(name.as_bytes()));
     extend(json!(limits), json!({ "protocols": names.collect::<Vec<_>>() }))
+}
+
+fn show_cors(cors: &Cors) -> Value {
+    json!({
+        "origins": cors.origins.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "methods": cors.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
+        "headers": cors.headers.iter().map(http::HeaderName::as_str).collect::<Vec<_>>(),
+        "expose": String::from_utf8_lossy(cors.expose.as_bytes()),
+        "credentials": cors.credentials,
+        "max_age": cors.max_age,
+    })
 }
 
 fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {

@@ -37,7 +37,7 @@ impl LayerState {
             let peer_is_client = is_proxy && peer::is_client(request.extensions());
             let trusted_peer = is_proxy && !peer_is_client;
             if rules.assigns_request_ids() {
-                record.request_id = Some(Box::new(request_id::request_id(request.headers(), trusted_peer)));
+                record.record_id(request_id::request_id(request.headers(), trusted_peer));
             }
             let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
             // The kinds of fields are only of use if the layer changes requests.
@@ -57,8 +57,13 @@ impl LayerState {
                 return Err(LocalResponse::Options); // 204
             }
             record.record_facts(rules, &facts);
+            if let Some((route, compiled)) = rules.find_preflight(&facts) {
+                record.record_route(route, compiled);
+                return Err(record.answer_preflight(route, &facts)); // 204, 403
+            }
             if let Some((route, compiled)) = rules.find_quota(&facts) {
                 record.record_route(route, compiled);
+                record.record_origin(route, &facts);
                 let client = rules.client_network(&facts, trusted_peer);
                 // Boxed, so that other requests do not pay for its memory.
                 let response = Box::pin(self.quotas.respond((active, store), route, &facts, client)).await;
@@ -80,6 +85,7 @@ impl LayerState {
                 return Ok(Receipt::default());
             };
             record.record_route(route, compiled);
+            record.record_origin(route, &facts);
             let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
             let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
             if upgrade.is_none() && is_tunnel(request) {
@@ -159,8 +165,8 @@ fn prepare_for_service<B>(
     record: &RequestRecord<'_>,
 ) {
     request.extensions_mut().insert(context);
-    if let Some(id) = &record.request_id {
-        request.headers_mut().insert(X_REQUEST_ID, (**id).clone());
+    if let Some(id) = record.request_id() {
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
     }
     if let Some(target) = target {
         *request.uri_mut() = target;

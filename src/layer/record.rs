@@ -12,11 +12,10 @@ use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::facts::Facts;
 use crate::headers;
-#[cfg(feature = "gateway")]
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
-use crate::route::Route;
+use crate::route::{CorsRequest, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
@@ -93,8 +92,16 @@ pub(super) struct RequestRecord<'r> {
     wait: Option<Duration>,
     #[cfg(feature = "otlp")]
     matched: Option<Duration>,
-    /// Boxed, since requests have no id by default.
-    pub(super) request_id: Option<Box<HeaderValue>>,
+    /// Boxed, since most requests have none of it.
+    extra: Option<Box<Extra>>,
+}
+
+/// The data that only some requests have.
+#[derive(Default)]
+struct Extra {
+    request_id: Option<HeaderValue>,
+    /// The CORS fields of a request to a route with `cors`.
+    cors: Option<CorsRequest>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -172,7 +179,7 @@ impl<'r> RequestGuard<'r> {
             let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
-            let (limit, request_id) = (self.record.limit.take(), self.record.request_id.as_deref().cloned());
+            let (limit, request_id) = (self.record.limit.take(), self.record.request_id().cloned());
             let report = RequestReport {
                 route,
                 outcome,
@@ -220,6 +227,31 @@ impl<'r> RequestRecord<'r> {
         if self.is_reported {
             self.matched = Some(self.stopwatch.elapsed());
         }
+    }
+
+    /// Records the id of the request.
+    pub(super) fn record_id(&mut self, id: HeaderValue) {
+        self.extra.get_or_insert_default().request_id = Some(id);
+    }
+
+    /// Returns the id of the request, if it has one.
+    pub(super) fn request_id(&self) -> Option<&HeaderValue> {
+        self.extra.as_ref()?.request_id.as_ref()
+    }
+
+    /// Records the origin of a request to a route with `cors`.
+    pub(super) fn record_origin(&mut self, route: &Route, facts: &Facts<'_>) {
+        if route.cors.is_some() {
+            self.extra.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
+        }
+    }
+
+    /// Records a preflight and returns the response to it.
+    pub(super) fn answer_preflight(&mut self, route: &Route, facts: &Facts<'_>) -> LocalResponse {
+        self.record_origin(route, facts);
+        let request = self.extra.as_ref().and_then(|extra| extra.cors.as_ref());
+        let is_allowed = route.cors.as_ref().zip(request).is_some_and(|(cors, request)| cors.allows(request));
+        if is_allowed { LocalResponse::Preflight } else { LocalResponse::OriginNotAllowed }
     }
 
     /// Records that the limits are going to be evaluated.
@@ -322,8 +354,14 @@ impl<'r> RequestRecord<'r> {
             let policy = self.changed_policy.take().map(|policy| *policy).or_else(policy);
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
-        if let Some(id) = self.request_id.take() {
-            response.headers_mut().insert(X_REQUEST_ID, *id);
+        let Extra { request_id, cors } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        if let Some(id) = request_id {
+            response.headers_mut().insert(X_REQUEST_ID, id);
+        }
+        if let (Some((route, _)), Some(request)) = (self.route, cors)
+            && let Some(cors) = &route.cors
+        {
+            cors.add_fields(response.headers_mut(), &request);
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());

@@ -47,6 +47,10 @@ pub(crate) enum LocalResponse {
     HostMismatch,
     /// 204: `OPTIONS *` asks for the options of the whole server, which has no options.
     Options,
+    /// 204: a preflight of a browser, which the route allows.
+    Preflight,
+    /// 403: a preflight from an origin that the route does not allow.
+    OriginNotAllowed,
     /// 200: the state of the client's own limits, as JSON.
     Quota(Vec<u8>),
     /// 405: a method other than GET and HEAD for a quota.
@@ -143,7 +147,7 @@ impl LocalResponse {
         let headers = response.headers_mut();
         *headers = fields;
         match self {
-            Self::Options => {}
+            Self::Options | Self::Preflight => {}
             Self::Quota(_) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -173,7 +177,7 @@ impl LocalResponse {
     /// Returns the status and the problem details as JSON.
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         match self {
-            Self::Options => return (StatusCode::NO_CONTENT, Vec::new()),
+            Self::Options | Self::Preflight => return (StatusCode::NO_CONTENT, Vec::new()),
             Self::Quota(limits) => return (StatusCode::OK, limits.clone()),
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
@@ -203,7 +207,8 @@ impl LocalResponse {
             Self::BadCost { limit, cause } => {
                 (StatusCode::BAD_REQUEST, format!("the cost of the request for `{limit}` {cause}").into())
             }
-            Self::Options => (StatusCode::NO_CONTENT, "".into()),
+            Self::Options | Self::Preflight => (StatusCode::NO_CONTENT, "".into()),
+            Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "pages of this origin may not use this resource".into()),
             Self::Quota(_) => (StatusCode::OK, "".into()),
             Self::QuotaMethod => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),

@@ -26,6 +26,11 @@ impl Matcher {
         self.unmet(facts).is_none()
     }
 
+    /// Returns `true` if a request with this method meets the condition of methods.
+    pub(crate) fn matches_method(&self, method: &Method) -> bool {
+        self.methods.is_empty() || self.methods.contains(method)
+    }
+
     /// Returns `true` if this matcher matches all requests that `other` matches. Then a later route with `other` is
     /// never reached.
     pub fn covers(&self, other: &Matcher) -> bool {

@@ -1,5 +1,6 @@
 //! Routes: the first route that matches a request, from top to bottom, defines its limits.
 
+mod cors;
 mod matcher;
 mod pattern;
 mod quotas;
@@ -11,6 +12,8 @@ use http::{HeaderName, Method, header};
 
 use http::header::CONTENT_LENGTH;
 
+pub use self::cors::{Cors, OriginPattern};
+pub(crate) use self::cors::{CorsRequest, requested_method};
 pub use self::matcher::Matcher;
 pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
@@ -28,6 +31,8 @@ pub struct Routes {
     table: Table,
     /// The routes with a quota, by its path.
     quotas: Quotas,
+    /// Whether a route has `cors`.
+    has_cors: bool,
     /// Whether each route has further conditions. So most lookups need not read the route itself.
     conditional: Vec<bool>,
     /// The unregistered methods that routes name.
@@ -53,6 +58,8 @@ pub struct Route {
     pub rate_limit_headers: RateLimitHeaders,
     /// The path where clients read their own limits.
     pub quota: Option<PathPattern>,
+    /// The cross-origin access of browsers, if there is any.
+    pub cors: Option<Box<Cors>>,
     /// The name of the upstream; `None` in a Tower layer.
     pub upstream: Option<Arc<str>>,
 }
@@ -97,7 +104,8 @@ impl Routes {
         let fields =
             unique(asked().flat_map(|asked| &asked.headers).map(|(name, _)| name).filter(|name| !is_list(name)));
         let quotas = Quotas::new(&list);
-        Self { list, table, quotas, conditional, methods, fields }
+        let has_cors = list.iter().any(|route| route.cors.is_some());
+        Self { list, has_cors, table, quotas, conditional, methods, fields }
     }
 
     /// Rejects requests that an upstream could assign to another route.
@@ -126,6 +134,28 @@ impl Routes {
         };
         let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
         Some((position, self.list.get(position)?))
+    }
+
+    /// Returns the route that answers this preflight, with its position: the first route that matches the request which
+    /// the browser is going to send, if the route has `cors`. A preflight has no header fields of that request, so a
+    /// route with `cors` matches with any.
+    pub(crate) fn find_preflight(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
+        if !self.has_cors {
+            return None;
+        }
+        let method = requested_method(facts.method, facts.headers)?;
+        let asked = Facts { method: &method, ..facts.clone() };
+        let (position, route) = self.find_quota(&asked).or_else(|| {
+            let meets_other_conditions = |position: usize| {
+                self.list.get(position).is_some_and(|route| match route.cors {
+                    Some(_) => route.matcher.matches_method(&method),
+                    None => route.matcher.unmet_method_or_header(&asked).is_none(),
+                })
+            };
+            let position = self.table.find(&asked.host, asked.path.matched(), meets_other_conditions)?;
+            Some((position, self.list.get(position)?))
+        })?;
+        route.cors.as_ref().map(|_| (position, route))
     }
 
     /// Returns the route whose quota a request asks for, with its position.

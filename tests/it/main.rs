@@ -18,6 +18,7 @@ mod checker_losses;
 mod cluster;
 mod compose;
 mod corpora;
+mod cors;
 mod dashboard;
 mod descriptors;
 mod diff;

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
+import threading
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 from scene import TOKEN, Scene
 from webdriver import free_port, wait_until
@@ -350,3 +353,64 @@ def policy(scene: Scene) -> None:
       const image = new Image(); image.src = 'http://localhost:1/x.png';"""
     expect("violations", scene.browser.run_async(script), ["img-src", "script-src-elem"])
     expect("the script", scene.browser.run("return window.injected ?? null"), None)
+
+
+CORS_RULES = """
+listen: 127.0.0.1:0
+admin: { address: "127.0.0.1:0", tokens: { file: tokens } }
+requests: { request_id: true }
+upstreams: { app: { targets: ["builtin:echo"] } }
+routes:
+  - name: api
+    match: { path: /** }
+    upstream: app
+    cors: { origins: ["http://127.0.0.1:@PAGE@"], credentials: true }
+    limits:
+      - { name: per-ip, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }
+"""
+
+
+@check("a page of another origin reads status, Retry-After and the body of a 429, and no other page does")
+def other_origin(scene: Scene) -> None:
+    fetch = """
+      const done = arguments[arguments.length - 1];
+      fetch(arguments[0], { credentials: 'include', headers: { 'x-key': 'one' } })
+        .then(async (response) => done([
+          response.status,
+          ...['retry-after', 'ratelimit', 'ratelimit-policy'].map((name) => response.headers.get(name)),
+          (response.headers.get('x-request-id') || '').length > 0,
+          response.status === 429 ? (await response.json())['violated-policies'] : null,
+        ]))
+        .catch((error) => done(String(error)));"""
+    with page_server() as page, page_server() as other:
+        gateway = scene.start_gateway("cors", CORS_RULES.replace("@PAGE@", str(page)))
+        scene.browser.open(f"http://127.0.0.1:{page}/")
+        first, second = (scene.browser.run_async(fetch, gateway.url + "/a") for _ in range(2))
+        expect("the first response", first, [200, None, '"per-ip";r=0;t=3600', '"per-ip";q=1;w=3600', True, None])
+        expect("the status and the body", [second[0], second[5]], [429, ["per-ip"]])
+        expect("Retry-After", 3590 <= int(second[1]) <= 3600, True)
+        expect("the other fields", second[3:5], ['"per-ip";q=1;w=3600', True])
+        scene.browser.open(f"http://127.0.0.1:{other}/")
+        expect("another page", scene.browser.run_async(fetch, gateway.url + "/a"), "TypeError: Failed to fetch")
+
+
+@contextmanager
+def page_server() -> Iterator[int]:
+    """Serves an empty page. Returns the port."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield server.server_address[1]
+    finally:
+        server.shutdown()
+        server.server_close()

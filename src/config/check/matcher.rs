@@ -65,7 +65,7 @@ fn pattern<P>(
 
 /// Parses a method. Custom methods are allowed, but a method that resembles a standard one is probably a typo. Methods
 /// are case-sensitive.
-fn method(written: &Located<String>, problems: &mut Problems) -> Checked<Method> {
+pub(super) fn method(written: &Located<String>, problems: &mut Problems) -> Checked<Method> {
     const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     let text = written.required(problems)?.as_str();
     let similar = COMMON.into_iter().find(|common| {

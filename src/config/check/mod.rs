@@ -8,6 +8,7 @@ mod balance;
 mod candidate;
 mod charge_on;
 mod cluster;
+mod cors;
 mod cost;
 mod dns;
 mod fields;

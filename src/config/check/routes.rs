@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::matcher::matcher;
 use super::names::duplicates;
-use super::{Checked, limits, quota_path, reach, spread, upgrades};
+use super::{Checked, cors, limits, quota_path, reach, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::{Problems, quote, quote_all};
@@ -74,6 +74,7 @@ fn route(
     let rate_limit_headers = rate_limit_headers(written, problems);
     let upgrades = upgrades::upgrades(written, problems);
     let quota = quota_path::quota_path(written, problems);
+    let cors = cors::cors(written, problems);
     let limits = limits.inspect(|limits| quota_path::check_limits(written, limits, problems));
     let name = Arc::from(written.name.required(problems)?.as_str());
     let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
@@ -85,6 +86,7 @@ fn route(
         upgrades: upgrades?,
         rate_limit_headers: rate_limit_headers?,
         quota: quota?,
+        cors: cors?,
         upstream: upstream?,
     })
 }

@@ -71,6 +71,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         quota => "quota",
         rate_limit_headers => "headers",
         upstream => "upstream",
+        cors => "cors",
     });
     if old.limits.iter().map(|limit| &limit.name).ne(new.limits.iter().map(|limit| &limit.name)) {
         keys.push("limits");

@@ -1,6 +1,6 @@
 //! The keys of clients, requests, routes and limits.
 
-use super::HOUR;
+use super::{CORS, Cors, HOUR};
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
     Word,
@@ -70,6 +70,8 @@ shape! {
         /// with the header fields of `match`. It takes precedence over all routes
         /// ([http.md](http.md#quota-of-a-client)).
         quota: String = Text, Optional;
+        /// The pages of other origins that may use the route in browsers.
+        cors: Cors = Map(&CORS), Optional;
         /// The response fields that report the remaining permits to clients.
         headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
     }

@@ -2,9 +2,11 @@
 //!
 //! Defaults are applied later, in [`check`](super::check).
 
+mod cors;
 mod gateway;
 mod limits;
 
+pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, EJECT, Eject, FILE, File, HASH_BALANCE,
     HEALTH, HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry,
@@ -20,7 +22,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 30] = [
+pub(crate) static SHAPES: [&Shape; 31] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -46,6 +48,7 @@ pub(crate) static SHAPES: [&Shape; 30] = [
     &TARGET,
     &ROUTE,
     &UPGRADES,
+    &CORS,
     &MATCH,
     &LIMIT,
     &PERMITS,

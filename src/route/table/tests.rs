@@ -22,6 +22,7 @@ fn routes(matchers: Vec<Matcher>) -> Routes {
             upgrades: Upgrades::default(),
             rate_limit_headers,
             quota: None,
+            cors: None,
             upstream,
         }
     };

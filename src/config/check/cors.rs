@@ -1,0 +1,61 @@
+//! Cross-origin access to a route.
+
+use http::HeaderValue;
+
+use super::Checked;
+use super::matcher::{header_name, method};
+use crate::config::file;
+use crate::config::located::Located;
+use crate::config::problem::{Problems, quote};
+use crate::route::{Cors, OriginPattern};
+
+pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Option<Box<Cors>>> {
+    let Some(written) = route.cors.optional(problems)? else { return Ok(None) };
+    let origins = each(&written.origins, origin, problems);
+    let methods = each(&written.methods, method, problems);
+    let headers = each(&written.headers, field, problems);
+    let exposed = each(&written.expose, field, problems);
+    let credentials = written.credentials.optional(problems);
+    let max_age = written.max_age.optional(problems);
+    written.origins.required(problems)?;
+    let (origins, credentials) = (origins?, credentials?.copied().unwrap_or_default());
+    if credentials && origins.contains(&OriginPattern::Any) {
+        let message = "`credentials` with the origin `*` would let any page act as the user";
+        return Err(written.credentials.report(message, "list the origins", problems));
+    }
+    let exposed = exposed?;
+    let names: Vec<&str> = Cors::EXPOSED.into_iter().chain(exposed.iter().map(http::HeaderName::as_str)).collect();
+    Ok(Some(Box::new(Cors {
+        origins,
+        methods: methods?,
+        headers: headers?,
+        expose: HeaderValue::try_from(names.join(", ")).map_err(|_| problems.reported(written.expose.location))?,
+        credentials,
+        max_age: max_age?.map(|max_age| max_age.0 / 1_000),
+    })))
+}
+
+/// Converts each item of a list.
+fn each<T>(
+    list: &Located<Vec<Located<String>>>,
+    convert: impl Fn(&Located<String>, &mut Problems) -> Checked<T>,
+    problems: &mut Problems,
+) -> Checked<Vec<T>> {
+    let written = list.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    let converted: Vec<_> = written.iter().map(|item| convert(item, problems)).collect();
+    converted.into_iter().collect()
+}
+
+fn origin(written: &Located<String>, problems: &mut Problems) -> Checked<OriginPattern> {
+    let text = written.required(problems)?;
+    OriginPattern::parse(text).ok_or_else(|| {
+        let message = format!("{} is not an origin as browsers send it", quote(text));
+        let help =
+            "write scheme and host in lower case, without a path and without the usual port: `https://app.example.com`";
+        written.report(message, help, problems)
+    })
+}
+
+fn field(written: &Located<String>, problems: &mut Problems) -> Checked<http::HeaderName> {
+    header_name(written.required(problems)?, written.location, problems)
+}
