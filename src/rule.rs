@@ -1,4 +1,4 @@
-//! A limit of a route: the client that it counts, the cost of a request, and the fallbacks if one of them is unknown.
+//! A limit of one or several routes: the client that it counts, the cost of a request, and the fallbacks if one of them is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::limit::{Limiter, Mode};
 use crate::status_range::StatusRange;
 use crate::words::words;
 
-/// One entry of a route's `limits:`.
+/// One entry of `limits:`, of a route or of the rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Limit {
-    /// The name in the rule file, metrics, headers and logs. Unique within the route.
+    /// The name in the rule file, metrics, headers and logs. Unique within the route, or within the shared limits.
     pub name: String,
     /// The buckets that the limit takes permits from.
     #[serde(skip)]
@@ -39,10 +39,15 @@ pub struct Limit {
     /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
     /// live limits.
     pub shadow: bool,
+    /// Whether the limit is one of the top-level `limits`, so that several routes may use it.
+    pub shared: bool,
     /// The entry in the rule file.
     #[serde(skip)]
     pub location: LimitLocation,
 }
+
+/// The name for operators of the route that shared limits belong to. No route can have this name.
+pub(crate) const SHARED_ROUTE: &str = "@";
 
 /// The position of a limit in the rule file, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -122,8 +127,14 @@ impl Limit {
             wait_policy: None,
             charge_on: None,
             shadow: false,
+            shared: false,
             location: LimitLocation::default(),
         }
+    }
+
+    /// Returns the name of the route that the limit belongs to: `@` for a shared limit, otherwise the route with this name.
+    pub(crate) fn owner<'n>(&self, route: &'n str) -> &'n str {
+        if self.shared { SHARED_ROUTE } else { route }
     }
 
     /// Returns whether the limit has one bucket or one for each client.

@@ -148,9 +148,9 @@ impl RuleSet {
         self.rules.requests.request_id
     }
 
-    /// Returns the limiters of all limits of all routes.
+    /// Returns the limiters of all limits.
     pub(crate) fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
-        self.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| &limit.limiter)
+        self.rules.limits().map(|(_, limit)| &limit.limiter)
     }
 
     /// Reads the facts of a request. Handlers check the host themselves.
@@ -240,10 +240,10 @@ impl RuleSet {
         self.rules.routes.iter().find(|route| *route.name == *name)
     }
 
-    /// Returns all limits, each with its route.
+    /// See [`Rules::limits`].
     #[cfg(feature = "gateway")]
-    pub(crate) fn limits(&self) -> impl Iterator<Item = (&Route, &Limit)> {
-        self.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)))
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        self.rules.limits()
     }
 
     /// See [`Rules::charges_if`].
@@ -317,7 +317,7 @@ impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let responses = metrics.route(&route.name);
         let limits = route.limits.iter().map(|limit| {
-            let counters = metrics.limit(&route.name, &limit.name);
+            let counters = metrics.limit(if limit.shared { "" } else { &route.name }, &limit.name);
             counters.set_retention(limit.limiter.quota.retention_millis());
             counters
         });
@@ -331,7 +331,7 @@ impl CompiledRoute {
             metrics: responses,
             limits,
             #[cfg(feature = "gateway")]
-            limit_ids: route.limits.iter().map(|limit| LimitId::new(&route.name, &limit.name)).collect(),
+            limit_ids: route.limits.iter().map(|limit| LimitId::new(limit.owner(&route.name), &limit.name)).collect(),
             #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,

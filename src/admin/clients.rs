@@ -22,7 +22,7 @@ use crate::rule::Limit;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(super) struct LimitPath {
-    /// The name of the route.
+    /// The name of the route; `@` for a shared limit.
     #[param(example = "rest")]
     pub(super) route: String,
     /// The name of the limit.
@@ -188,10 +188,10 @@ fn reason(query: &Parameters) -> Result<Option<String>, Problem> {
 
 impl Active {
     pub(super) fn limit(&self, route: &str, limit: &str) -> Result<&Limit, Problem> {
-        let mut routes = self.config.rules.routes.iter();
-        let found = routes.find(|other| *other.name == *route);
-        let found = found.and_then(|route| route.limits.iter().find(|other| other.name == limit));
-        found.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "no limit has this route and name"))
+        let found = self.config.rules.limits().find(|(owner, other)| *owner == route && other.name == limit);
+        found
+            .map(|(_, limit)| limit)
+            .ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, "no limit has this route and name"))
     }
 
     /// Returns a charge of one permit for the client that the parameters name.

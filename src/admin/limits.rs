@@ -10,10 +10,10 @@ use crate::rejected::LimitId;
 use crate::rule::Limit;
 use crate::store::{Store, Usage};
 
-/// Returns one entry for each limit of each route, in the order of the rule file.
+/// Returns one entry for each limit, in the order in which the routes use them.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
-    let limits = config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)));
-    limits.map(|(route, limit)| show_limit(&route.name, limit, store.usage(&limit.limiter))).collect()
+    let limits = config.rules.limits();
+    limits.map(|(route, limit)| show_limit(route, limit, store.usage(&limit.limiter))).collect()
 }
 
 /// Returns one entry. `buckets` is null for limits in Redis, `rate` and `interval_ms` are null if only Redis knows them.
@@ -35,8 +35,7 @@ fn show_limit(route: &str, limit: &Limit, usage: Option<Usage>) -> Value {
     })
 }
 
-/// Returns the limits of all routes with the names of their routes.
+/// Returns all limits with the names of their routes.
 pub(super) fn by_id(config: &Config) -> HashMap<LimitId, (&str, &Limit)> {
-    let limits = config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)));
-    limits.map(|(route, limit)| (LimitId::new(&route.name, &limit.name), (&*route.name, limit))).collect()
+    config.rules.limits().map(|(route, limit)| (LimitId::new(route, &limit.name), (route, limit))).collect()
 }

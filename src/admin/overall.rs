@@ -39,7 +39,7 @@ struct Permits {
 
 impl OverallPermits {
     pub(super) fn new(config: &Config, store: Store) -> Self {
-        let limits = config.rules.routes.iter().flat_map(|route| &route.limits).enumerate();
+        let limits = config.rules.limits().map(|(_, limit)| limit).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
         let charge = |(position, limit): (usize, &crate::rule::Limit)| {
             (

@@ -86,7 +86,7 @@ pub(super) async fn status(State(admin): State<Admin>) -> Json<GatewayState> {
     let answer = active.probe.ask().await;
     let store = store_state(&admin, &active, &answer);
     let readiness = readiness(&admin, &active, store.up);
-    let limits = active.config.rules.routes.iter().map(|route| route.limits.len()).sum();
+    let limits = active.config.rules.limits().count();
     let (open, [http1, http2]) = admin.metrics.open_connections();
     Json(GatewayState {
         version: env!("CARGO_PKG_VERSION"),

@@ -26,6 +26,9 @@ pub(super) fn limits(
     writeln!(f, "limits: all live limits are charged, or none")?;
     for (number, (limit, check)) in (1..).zip(checks) {
         write!(f, "  {number}. {}", quote(&limit.name))?;
+        if limit.shared {
+            write!(f, " (shared)")?;
+        }
         if limit.shadow {
             write!(f, " (shadow)")?;
         }

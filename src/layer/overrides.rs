@@ -11,7 +11,7 @@ use crate::facts::Facts;
 use crate::headers;
 use crate::limit::{Charge, ClientId, Limiter, Wait};
 use crate::local_response::LocalResponse;
-use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatches};
+use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatches, Scope};
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{Charges, LimitCheck};
@@ -103,7 +103,7 @@ impl KnownOverrides {
         let mut adjusted = AdjustedLimiters::new();
         for one in self.overrides.iter().filter(|one| one.action == Action::Adjust) {
             for (route, limit) in rules.limits() {
-                if one.scope.contains_limit(&route.name, &limit.name) && limit.limiter.is_adjustable() {
+                if one.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
                     let key = key(&limit.limiter, one.adjustment);
                     adjusted.entry(key).or_insert_with(|| match before.and_then(|before| before.adjusted.get(&key)) {
                         Some(same) => same.share(),
@@ -127,8 +127,8 @@ impl RateLimitLayer {
     /// Returns the override that concerns this client of a limit, and the limiter with its rate.
     pub(crate) fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<(Override, Arc<Limiter>)> {
         let active = self.state.active.load();
-        let place = active.rules.limits().find(|(found, one)| *found.name == *route && one.name == limit)?;
-        active.overrides.as_ref()?.of_client(place, client, self.state.store(&active))
+        let place = active.rules.limits().find(|(owner, one)| *owner == route && one.name == limit)?;
+        active.overrides.as_ref()?.of_client(&active.rules, place, client, self.state.store(&active))
     }
 
     /// Returns the overrides that concern a request on this route. `checks` are the checks of the route's limits.
@@ -212,13 +212,13 @@ impl PreparedOverrides {
         if self.index.has_hashes() {
             for one in charges.iter() {
                 let Some(hash) = hash(store, one.charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, &route.name, &one.limit.name, || store.now(), &mut found);
+                self.index.find_client(hash, one.limit.owner(&route.name), &one.limit.name, now, &mut found);
             }
             reject_banned(&found, store)?;
         }
         if !found.is_empty() {
             charges.retain(|limit| !is_exempt(&found, route, limit));
-            charges.replace_limiters(|limit| self.adjusted(limit, found.effect_on(&route.name, &limit.name)?));
+            charges.replace_limiters(|limit| self.adjusted(limit, effect_on(&found, route, limit)?));
         }
         Ok(charges)
     }
@@ -246,13 +246,13 @@ impl PreparedOverrides {
             // Of all limits: a ban of a client of a shadow limit rejects requests, too.
             for (limit, client) in rules.clients(route, facts) {
                 let Some(hash) = hash(store, Some(&client)) else { continue };
-                self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, now, &mut found);
             }
             reject_banned(&found, store)?;
         }
         charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
         for (limit, charge) in &mut charges {
-            let one = found.effect_on(&route.name, &limit.name);
+            let one = effect_on(&found, route, limit);
             if let Some(limiter) = one.and_then(|one| self.adjusted(limit, one)) {
                 charge.limiter = limiter;
             }
@@ -280,12 +280,12 @@ impl PreparedOverrides {
             for (limit, check) in checks {
                 let LimitCheck::Charge(charge) = check else { continue };
                 let Some(hash) = hash(store, charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, now, &mut found);
             }
         }
         let ban = found.ban();
         let of_limit = |(limit, _): &(&Limit, LimitCheck)| {
-            let one = ban.or_else(|| found.effect_on(&route.name, &limit.name))?;
+            let one = ban.or_else(|| effect_on(&found, route, limit))?;
             let own = route.limits.iter().find(|own| own.name == limit.name);
             let limiter = own.and_then(|own| self.adjusted(own, one));
             let is_effective = one.action != Action::Adjust || limiter.is_some();
@@ -295,27 +295,31 @@ impl PreparedOverrides {
     }
 
     /// Adds the overrides of an address to the matches of a request for this route.
-    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, store: &Store, found: &mut OverrideMatches<'i>) {
-        let has_limit = |name: &str| route.limits.iter().any(|limit| limit.name == name);
-        self.index.find_address(address, &route.name, has_limit, || store.now(), found);
+    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, now: Timestamp, found: &mut OverrideMatches<'i>) {
+        self.index.find_address(address, |scope| concerns(scope, route), now, found);
     }
 
     /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
     /// the override. Overrides of networks count only if the limit identifies the client by its address.
     fn of_client(
         &self,
-        (route, limit): (&Route, &Limit),
+        rules: &RuleSet,
+        (owner, limit): (&str, &Limit),
         client: &ClientId,
         store: &Store,
     ) -> Option<(Override, Arc<Limiter>)> {
         let mut found = OverrideMatches::default();
         if let ClientId::Address(network) = client {
-            self.find_address(network.addr(), route, store, &mut found);
+            let in_scope = |scope: &Scope| match rules.route(owner) {
+                Some(route) => concerns(scope, route),
+                None => scope.contains_limit(owner, &limit.name),
+            };
+            self.index.find_address(network.addr(), in_scope, now, &mut found);
         }
         if let Some(hash) = hash(store, Some(client)) {
-            self.index.find_client(hash, &route.name, &limit.name, || store.now(), &mut found);
+            self.index.find_client(hash, owner, &limit.name, now, &mut found);
         }
-        let one = found.ban().or_else(|| found.effect_on(&route.name, &limit.name))?;
+        let one = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
         Some((one.clone(), self.adjusted(limit, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
     }
 
@@ -334,8 +338,23 @@ fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
     }
 }
 
+/// Returns `true` if an override with this scope concerns requests for this route.
+fn concerns(scope: &Scope, route: &Route) -> bool {
+    let is_in_scope = |limit: &Limit| scope.contains_limit(limit.owner(&route.name), &limit.name);
+    match scope {
+        Scope::All => true,
+        Scope::Route(name) if *name == *route.name => true,
+        Scope::Route(_) | Scope::Limit { .. } => route.limits.iter().any(is_in_scope),
+    }
+}
+
+/// Returns the override that changes a limit of this route.
+fn effect_on<'i>(found: &OverrideMatches<'i>, route: &Route, limit: &Limit) -> Option<&'i Override> {
+    found.effect_on(limit.owner(&route.name), &limit.name)
+}
+
 fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool {
-    found.effect_on(&route.name, &limit.name).is_some_and(|one| one.action == Action::Exempt)
+    effect_on(found, route, limit).is_some_and(|one| one.action == Action::Exempt)
 }
 
 fn reject_banned(found: &OverrideMatches<'_>, store: &Store) -> Result<(), LocalResponse> {

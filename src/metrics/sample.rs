@@ -81,7 +81,9 @@ impl Sample {
         self.routes.entry(name.to_owned()).or_default()
     }
 
+    /// Returns the values of a limit. The metrics of a shared limit have no route.
     pub(super) fn limit(&mut self, route: &str, name: &str) -> &mut LimitSample {
+        let route = if route.is_empty() { "@" } else { route };
         self.limits.entry((route.to_owned(), name.to_owned())).or_default()
     }
 

@@ -48,24 +48,17 @@ impl OverrideIndex {
         !self.hashes.is_empty()
     }
 
-    /// Adds the overrides of an address to the matches of a request for this route. `has_limit` returns `true` for the
-    /// names of the route's limits.
+    /// Adds the overrides of an address to the matches of a request, if their scopes match `in_scope`.
     pub(crate) fn find_address<'i>(
         &'i self,
         address: IpAddr,
-        route: &str,
-        has_limit: impl Fn(&str) -> bool,
-        now: impl Fn() -> Timestamp,
+        in_scope: impl Fn(&Scope) -> bool,
+        now: Timestamp,
         found: &mut OverrideMatches<'i>,
     ) {
         for networks in self.networks.iter().filter(|networks| networks.is_ipv4 == address.is_ipv4()) {
             let Ok(network) = IpNet::new(address, networks.prefix_len) else { continue };
-            let in_scope = |scope: &Scope| match scope {
-                Scope::All => true,
-                Scope::Route(name) => name == route,
-                Scope::Limit { route: name, limit } => name == route && has_limit(limit),
-            };
-            found.add(networks.by_network.get(&network.trunc()), in_scope, &now);
+            found.add(networks.by_network.get(&network.trunc()), &in_scope, now);
         }
     }
 

@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub(crate) enum Scope {
     /// The limits of all routes: null.
     All,
-    /// The limits of a route: `ROUTE`.
+    /// The own limits of a route: `ROUTE`; `@` for all shared limits.
     Route(String),
     /// One limit: `ROUTE/LIMIT`.
     Limit {
-        /// The name of the route.
+        /// The name of the route; `@` for a shared limit.
         route: String,
         /// The name of the limit.
         limit: String,

@@ -103,7 +103,12 @@ fn precedes(one: &Override, other: &Override) -> bool {
 
 fn found<'i>(index: &'i OverrideIndex, sent: &Sent, now: Timestamp) -> OverrideMatches<'i> {
     let mut found = OverrideMatches::default();
-    index.find_address(sent.address, sent.route, |limit| LIMITS.contains(&limit), || now, &mut found);
+    let in_scope = |scope: &Scope| match scope {
+        Scope::All => true,
+        Scope::Route(name) => name == sent.route,
+        Scope::Limit { route, limit } => route == sent.route && LIMITS.contains(&limit.as_str()),
+    };
+    index.find_address(sent.address, in_scope, now, &mut found);
     for (limit, hash) in &sent.clients {
         index.find_client(*hash, sent.route, limit, || now, &mut found);
     }

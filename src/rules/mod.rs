@@ -97,6 +97,14 @@ impl Rules {
         fields
     }
 
+    /// Returns each limit once, with the name of its route: `@` for a shared limit.
+    pub(crate) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
+        let mut seen = HashSet::new();
+        let limits = self.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (&*route.name, limit)));
+        let once = limits.filter(move |(_, limit)| !limit.shared || seen.insert(limit.name.as_str()));
+        once.map(|(route, limit)| (limit.owner(route), limit))
+    }
+
     /// Reads the facts of a request.
     ///
     /// # Errors

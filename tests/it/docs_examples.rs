@@ -50,7 +50,9 @@ fn complete(fragment: &str) -> String {
     let route = "routes:\n  - name: example\n    match: { path: /** }\n    upstream: api\n";
     let body = match fragment.trim_start() {
         limits if limits.starts_with("- {") => format!("{route}    limits:\n{}", indent(fragment, 6)),
-        limits if limits.starts_with("limits:") => format!("{route}{}", indent(fragment, 4)),
+        limits if limits.starts_with("limits:") && !limits.contains("routes:") => {
+            format!("{route}{}", indent(fragment, 4))
+        }
         _ => indent(fragment, 0),
     };
     let has = |key: &str| body.lines().any(|line| line.starts_with(key));

@@ -90,6 +90,7 @@ mod replaced_rules;
 mod request_id;
 mod resets;
 mod sentinel;
+mod shared_limits;
 mod slots;
 mod spellings;
 mod starvation;

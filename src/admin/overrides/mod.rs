@@ -16,6 +16,7 @@ use super::problem::Problem;
 use super::{Active, Admin};
 use crate::layer::KnownOverrides;
 use crate::overrides::{Override, Scope};
+use crate::rule::SHARED_ROUTE;
 use crate::store::{MAX_OVERRIDES, PutOverride, Store};
 
 /// Returns the overrides that are in force on this gateway.
@@ -173,7 +174,8 @@ impl Active {
         match scope {
             Scope::All => Ok(()),
             Scope::Route(name) => {
-                let is_known = self.config.rules.routes.iter().any(|route| *route.name == **name);
+                let is_known =
+                    name == SHARED_ROUTE || self.config.rules.routes.iter().any(|route| *route.name == **name);
                 if is_known { Ok(()) } else { Err(Problem::new(StatusCode::NOT_FOUND, "no route has this name")) }
             }
             Scope::Limit { route, limit } => self.limit(route, limit).map(|_| ()),

@@ -4,6 +4,7 @@ use http::HeaderName;
 
 use super::Checked;
 use super::matcher::header_name;
+use super::written_limits::all_limits;
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::{Located, ValueOrMap};
@@ -79,9 +80,9 @@ impl FieldCheck<'_> {
             for (name, value) in headers.into_iter().flatten() {
                 self.check_name(name, value.key_location(), problems);
             }
-            for limit in route.limits.items().iter().filter_map(Located::get) {
-                self.check_limit(limit, problems);
-            }
+        }
+        for limit in all_limits(file) {
+            self.check_limit(limit, problems);
         }
     }
 

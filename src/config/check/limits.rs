@@ -1,19 +1,17 @@
-//! The limits of a route.
+//! A limit of a route, or a shared limit.
 
 use std::sync::Arc;
 
 use super::charge_on::charge_on;
 use super::matcher::header_name;
-use super::names::duplicates;
 use super::quota::quota;
 use super::{Checked, candidate, cost, redisson, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::file;
 use crate::config::located::Located;
-use crate::config::problem::{Problems, quote};
+use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::{AlgorithmName, Limiter, Mode};
-use crate::route::Route;
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
@@ -21,54 +19,47 @@ const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `coo
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
-/// Converts the limits of a route. `prefix` is that of limiter names.
-pub(super) fn limits(route: &file::Route, prefix: &str, problems: &mut Problems) -> Checked<Vec<Limit>> {
-    let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
-    duplicates(written.iter().filter_map(|limit| Some(&limit.get()?.name)), "limit", problems);
-    // If the name of the route has an error, the limits are only checked and not used.
-    let group = format!("{{{prefix}tidegate:{}}}", route.name.get().map(String::as_str).unwrap_or_default());
-    let mut limits = Vec::with_capacity(written.len());
-    for located in written {
-        let Ok(keys) = located.required(problems) else {
-            limits.push(Err(problems.reported(located.location)));
-            continue;
-        };
-        let limit = limit(keys, located, &group, problems);
-        let other_names = written.iter().filter_map(|limit| limit.get()?.name.get()).map(String::as_str);
-        let candidate = candidate::candidate(keys, &limit, other_names, problems);
-        limits.push(limit);
-        limits.extend(candidate.transpose());
-    }
-    if limits.len() > Route::MAX_LIMITS {
-        let (max, count) = (Route::MAX_LIMITS, limits.len());
-        let message = format!("a route has at most {max} limits, candidates included, not {count}");
-        return Err(route.limits.report(message, "remove limits, or distribute them over several routes", problems));
-    }
-    limits.into_iter().collect()
+/// A limit in the rule file, and the start of its limiter's name.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenLimit<'f> {
+    pub(super) keys: &'f file::Limit,
+    /// The location of the entry.
+    pub(super) location: Location,
+    pub(super) name: Checked<&'f str>,
+    /// The hash tag of the route, or of the shared limit.
+    pub(super) group: &'f str,
+    pub(super) shared: bool,
 }
 
-fn limit(
-    written: &file::Limit,
-    located: &Located<file::Limit>,
-    group: &str,
+/// Converts a limit and its candidate. `other_names` are the names of the limits of its route.
+pub(super) fn with_candidate<'f>(
+    written: WrittenLimit<'f>,
+    other_names: impl Iterator<Item = &'f str>,
     problems: &mut Problems,
-) -> Checked<Limit> {
+) -> Vec<Checked<Limit>> {
+    let limit = limit(written, problems);
+    let candidate = candidate::candidate(written.keys, &limit, other_names, problems);
+    [limit].into_iter().chain(candidate.transpose()).collect()
+}
+
+fn limit(limit: WrittenLimit<'_>, problems: &mut Problems) -> Checked<Limit> {
+    let WrittenLimit { keys: written, location, name, group, shared } = limit;
     let permits = cost::cost(written, problems);
     let client = client(written, problems);
     let sharing = redisson::sharing(written, problems);
-    let quota = sharing.and_then(|sharing| quota(written, sharing, located.location, problems));
+    let quota = sharing.and_then(|sharing| quota(written, sharing, location, problems));
     let wait_policy = wait_policy(written, problems);
     let charge_on = charge_on(written, problems);
     let on_missing_client = written.on_missing_client.optional(problems);
     let on_store_failure = on_store_failure(written, problems);
     let shadow = written.shadow.optional(problems);
-    let name = written.name.required(problems)?;
+    let name = name?;
     let mode = redisson::mode(written, sharing?, problems)?;
     let quota = quota?;
     let spread = spread::spread(written, mode, &quota, problems);
     let key = written.key.get().cloned().unwrap_or_else(|| format!("{group}:{name}"));
     Ok(Limit {
-        name: name.clone(),
+        name: name.to_owned(),
         limiter: Arc::new(spread?.apply(Limiter::new(key, mode, quota))),
         client: client?,
         permits: permits?,
@@ -77,7 +68,8 @@ fn limit(
         wait_policy: wait_policy?,
         charge_on: charge_on?,
         shadow: shadow?.copied().unwrap_or_default(),
-        location: LimitLocation { file: problems.file_of(located.location), line: located.location.line },
+        shared,
+        location: LimitLocation { file: problems.file_of(location), line: location.line },
     })
 }
 
@@ -111,9 +103,12 @@ fn wait_policy(written: &file::Limit, problems: &mut Problems) -> Checked<Option
 }
 
 /// Rejects `client: extension` in the gateway, where no code could set the key.
-pub(super) fn reject_extension(route: &file::Route, problems: &mut Problems) -> Checked<()> {
+pub(super) fn reject_extension<'f>(
+    limits: impl Iterator<Item = &'f file::Limit>,
+    problems: &mut Problems,
+) -> Checked<()> {
     let mut checked = Ok(());
-    for limit in route.limits.items().iter().filter_map(Located::get) {
+    for limit in limits {
         let is_extension = |client: &&Located<String>| client.get().is_some_and(|client| client == "extension");
         for client in limit.client.items().iter().filter(is_extension) {
             let message = "`extension` works only in a layer, where the program sets the key of each request";

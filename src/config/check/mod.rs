@@ -26,8 +26,10 @@ mod reach;
 mod redisson;
 mod requests;
 mod retry;
+mod route_limits;
 mod routes;
 mod sentinel;
+mod shared_limits;
 mod spread;
 mod store;
 mod tls;
@@ -35,6 +37,7 @@ mod upgrades;
 mod upstream_tls;
 mod upstreams;
 mod windows;
+mod written_limits;
 
 use std::fmt::Display;
 

@@ -7,15 +7,20 @@ use crate::config::problem::{Location, Problems, quote};
 
 /// Reports names that occur more than once.
 pub(super) fn duplicates<'f>(names: impl Iterator<Item = &'f Located<String>>, what: &str, problems: &mut Problems) {
+    let names = names.filter_map(|written| Some((written.get()?.as_str(), written.location)));
+    duplicates_at(names, what, problems);
+}
+
+/// Reports names at these locations that occur more than once.
+pub(super) fn duplicates_at<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
     let mut seen: HashMap<&str, Location> = HashMap::new();
-    for written in names {
-        let Some(name) = written.get() else { continue };
-        match seen.get(name.as_str()) {
+    for (name, location) in names {
+        match seen.get(name) {
             Some(first) => {
-                let message = format!("{what} {} is already {}", quote(name), problems.place(*first, written.location));
-                written.report(message, format!("give each {what} its own name"), problems);
+                let message = format!("{what} {} is already {}", quote(name), problems.place(*first, location));
+                problems.add(location, message, format!("give each {what} its own name"));
             }
-            None => drop(seen.insert(name, written.location)),
+            None => drop(seen.insert(name, location)),
         }
     }
 }

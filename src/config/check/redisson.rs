@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::written_limits::{all_limits, limits_of};
 use super::{Checked, windows};
 use crate::config::file::{self, File};
 use crate::config::located::Located;
@@ -64,12 +65,11 @@ pub(super) fn quota(
 pub(super) fn check(file: &File, store: &Checked<StoreSettings>, problems: &mut Problems) {
     let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
     for route in file.routes.items().iter().filter_map(Located::get) {
-        let limits = || route.limits.items().iter().filter_map(Located::get);
-        reject_duplicate_keys(limits(), problems);
-        for limit in limits().filter(|limit| in_memory && limit.adopt.get() == Some(&true)) {
-            let help = "use the Redis of the Java services: `store: redis://...`";
-            limit.adopt.report("`adopt` needs a Redis store, not `memory`", help, problems);
-        }
+        reject_duplicate_keys(limits_of(file, route), problems);
+    }
+    for limit in all_limits(file).filter(|limit| in_memory && limit.adopt.get() == Some(&true)) {
+        let help = "use the Redis of the Java services: `store: redis://...`";
+        limit.adopt.report("`adopt` needs a Redis store, not `memory`", help, problems);
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::matcher::matcher;
 use super::names::duplicates;
-use super::{Checked, cors, limits, quota_path, reach, spread, upgrades};
+use super::shared_limits::SharedLimits;
+use super::written_limits::own_limits;
+use super::{Checked, cors, limits, quota_path, reach, route_limits, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::{Problems, quote, quote_all};
@@ -28,6 +30,7 @@ pub(super) struct RouteContext<'f> {
 
 pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Routes> {
     let all = file.routes.required(problems)?;
+    let shared = SharedLimits::new(file, context.purpose, (context.prefix, context.is_cluster), problems);
     duplicates(all.iter().filter_map(|route| Some(&route.get()?.name)), "route", problems);
     let mut routes = Vec::with_capacity(all.len());
     let mut matchers = Vec::with_capacity(all.len());
@@ -42,13 +45,13 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let upstream = upstream(written, file, context, problems);
-        let limits = limits::limits(written, context.prefix, problems);
+        let limits = route_limits::limits(written, &shared, context.prefix, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
-            Purpose::Gateway => limits::reject_extension(written, problems).and(limits),
+            Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
         };
-        let limits =
-            limits.map(|limits| if context.is_cluster { spread::apply_default(limits, written) } else { limits });
+        let limits = limits
+            .map(|limits| if context.is_cluster { spread::apply_default_to_own(limits, written) } else { limits });
         let mut route = route(written, matcher, upstream, limits, problems);
         if let Ok(route) = &mut route
             && !carries_upgrades(file, route)

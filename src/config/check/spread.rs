@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Checked;
+use super::written_limits::own_limits;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
@@ -12,17 +13,25 @@ use crate::rule::Limit;
 /// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;
 
-/// Partitions the limits of a route by default, if all of them are PER_CLIENT with the same client. They share their
+/// Partitions the own limits of a route by default, if all of them are PER_CLIENT with the same client. They share their
 /// partitions, so a single script call still decides all of them.
-pub(super) fn apply_default(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
-    let is_written =
-        written.limits.items().iter().filter_map(Located::get).any(|limit| limit.partitions.get().is_some());
+pub(super) fn apply_default_to_own(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
+    if own_limits(written).any(|limit| limit.partitions.get().is_some()) {
+        return limits;
+    }
+    let own = apply_default(limits.iter().filter(|limit| !limit.shared).cloned().collect());
+    let mut own = own.into_iter();
+    limits.into_iter().map(|limit| if limit.shared { limit } else { own.next().unwrap_or(limit) }).collect()
+}
+
+/// Partitions limits with the same hash tag, if all of them are PER_CLIENT with the same client.
+pub(super) fn apply_default(limits: Vec<Limit>) -> Vec<Limit> {
     let first = limits.first().map(|first| first.client.clone());
     let can_be_partitioned = |limit: &Limit| {
         let is_own = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
         limit.mode() == Mode::PerClient && is_own && Some(&limit.client) == first.as_ref()
     };
-    if is_written || !limits.iter().all(can_be_partitioned) {
+    if !limits.iter().all(can_be_partitioned) {
         return limits;
     }
     let partition = |limit: Limit| {

@@ -73,7 +73,8 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         upstream => "upstream",
         cors => "cors",
     });
-    if old.limits.iter().map(|limit| &limit.name).ne(new.limits.iter().map(|limit| &limit.name)) {
+    let name = |limit: &Limit| (limit.shared, limit.name.clone());
+    if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {
         keys.push("limits");
     }
     keys
@@ -90,6 +91,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         wait_policy => "max_wait",
         charge_on => "charge_on",
         shadow => "shadow",
+        shared => "",
         location => "",
     });
     let (Limiter { name, mode, quota, spread }, new) = (&*old.limiter, &*new.limiter);

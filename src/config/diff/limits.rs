@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::{ChangeKind, keys};
 use crate::config::Config;
 use crate::limit::Mode;
-use crate::route::Route;
 use crate::rule::Limit;
 
 /// A limit that is added, removed or changed.
@@ -49,10 +48,10 @@ pub(crate) enum PermitsInUse {
 pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
     let has_same_store = old.store.keeps_buckets_in(&new.store);
     let mut left: BTreeMap<(&str, &str), &Limit> =
-        limits(old).map(|(route, limit)| ((&*route.name, &*limit.name), limit)).collect();
+        old.rules.limits().map(|(route, limit)| ((route, &*limit.name), limit)).collect();
     let mut changes = Vec::new();
-    for (route, limit) in limits(new) {
-        let before = left.remove(&(&*route.name, &*limit.name));
+    for (route, limit) in new.rules.limits() {
+        let before = left.remove(&(route, &*limit.name));
         let mut keys = before.map_or_else(Vec::new, |before| keys::limit(before, limit));
         if before.is_some() && !has_same_store {
             keys.push("store");
@@ -60,9 +59,9 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
         if before.is_some() && keys.is_empty() {
             continue;
         }
-        let is_kept = has_same_store && limits(old).any(|(_, before)| has_same_buckets(before, limit));
+        let is_kept = has_same_store && old.rules.limits().any(|(_, before)| has_same_buckets(before, limit));
         changes.push(LimitChange {
-            route: route.name.to_string(),
+            route: route.to_owned(),
             limit: limit.name.clone(),
             change: if before.is_some() { ChangeKind::Changed } else { ChangeKind::Added },
             keys,
@@ -71,9 +70,9 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
             permits: Some(if is_kept { PermitsInUse::Kept } else { PermitsInUse::Empty }),
         });
     }
-    let removed = limits(old).filter(|(route, limit)| left.contains_key(&(&*route.name, &*limit.name)));
+    let removed = old.rules.limits().filter(|(route, limit)| left.contains_key(&(*route, &*limit.name)));
     changes.extend(removed.map(|(route, limit)| LimitChange {
-        route: route.name.to_string(),
+        route: route.to_owned(),
         limit: limit.name.clone(),
         change: ChangeKind::Removed,
         keys: Vec::new(),
@@ -82,10 +81,6 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
         permits: None,
     }));
     changes
-}
-
-fn limits(config: &Config) -> impl Iterator<Item = (&Route, &Limit)> {
-    config.rules.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (route, limit)))
 }
 
 /// Returns `true` if two limits take permits from the same buckets. Another key, mode, client or algorithm is another

@@ -120,6 +120,24 @@ fn other_settings_are_named_without_values() {
 }
 
 #[test]
+fn shared_limit_is_one_difference_and_keeps_its_permits() {
+    let shared = |text: &str, rate: u32| {
+        let limits =
+            format!("limits: {{ daily: {{ mode: PER_CLIENT, client: ip, rate: {rate}, interval: 1d }} }}\nroutes:");
+        parse(&text.replace("routes:", &limits).replace("limits: [{", "limits: [daily, {"))
+    };
+    let both = BASE.replace("name: rest, match: { path: /** }", "name: rest, match: { path: /** }, limits: [daily]");
+    let diff = |old: &Config, new: &Config| ConfigDiff::new(old, new).lines();
+    let expected =
+        "limit @/daily: changed (rate), 9 per 1d (token_bucket) -> 5 per 1d (token_bucket), permits in use are kept";
+    assert_eq!(diff(&shared(&both, 9), &shared(&both, 5)), [expected]);
+    // The route `rest` uses the limit, too: the limit itself has not changed.
+    assert_eq!(diff(&shared(BASE, 9), &shared(&both, 9)), ["route rest: changed (limits)"]);
+    let removed = ["route login: changed (limits)", "limit @/daily: removed, 9 per 1d (token_bucket)"];
+    assert_eq!(diff(&shared(BASE, 9), &parse(BASE)), removed);
+}
+
+#[test]
 fn moved_limit_is_no_difference() {
     let moved = format!("# A comment\n{BASE}");
     let (old, new) = (parse(BASE), parse(&moved));

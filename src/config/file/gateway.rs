@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{CLIENTS, Clients, REQUESTS, ROUTE, Requests, Route};
+use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route};
 use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
 use crate::config::dashboard::DashboardMode;
@@ -48,6 +48,9 @@ shape! {
         dns: Dns = Map(&DNS), Optional;
         /// The servers that requests are forwarded to, by name.
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
+        /// Shared limits, by name. All routes that name a shared limit use the same buckets. In metrics its `route` is
+        /// empty; the admin API and the commands use the route `@`, as in `@/daily`.
+        limits: BTreeMap<String, Located<Limit>> = Named(&Map(&LIMIT)), Optional;
         /// The routes with their upstreams and limits. The first route that matches a request applies.
         routes: Vec<Located<Route>> = Many(&Map(&ROUTE)), Required("routes: [{ name: all, match: { path: /** } }]");
     }

@@ -59,8 +59,9 @@ shape! {
         r#match: Match = Map(&MATCH), Required("match: { path: /** }");
         /// The name of the upstream to forward to. Required for the gateway, not for a layer.
         upstream: String = Text, Optional;
-        /// The limits of the route; a request is charged to all of them or to none. At most 100, candidates included.
-        limits: Vec<Located<Limit>> = List(&Map(&LIMIT)), Default("[]");
+        /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
+        /// At most 100, candidates included.
+        limits: Vec<Located<NamedLimit>> = List(&OrMap(&Text, &LIMIT)), Default("[]");
         /// The largest request body.
         max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
@@ -108,8 +109,9 @@ shape! {
 shape! {
     /// A rate limit; [algorithms.md](algorithms.md) describes the guarantees of each algorithm.
     LIMIT: Limit = "a limit" {
-        /// The name of the limit in metrics, logs, keys and response fields.
-        name: String = Name, Required("name: per-client");
+        /// The name of the limit in metrics, logs, keys and response fields. Required in a route; the name of a shared
+        /// limit is its key.
+        name: String = Name, Optional;
         /// Whether all clients share one bucket. Required unless `adopt` is set.
         mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
@@ -181,6 +183,9 @@ shape! {
         max: u64 = Whole(1, MAX_PERMITS), Optional;
     }
 }
+
+/// An item of `limits`: the name of a shared limit, or an own limit.
+pub(crate) type NamedLimit = ValueOrMap<String, Box<Limit>>;
 
 /// The quota keys of a limit. To put a candidate into force, move its keys into the limit.
 pub(crate) static CANDIDATE: Shape = Shape {

@@ -1,0 +1,58 @@
+//! The limits of a route: its own limits, and the shared limits that it names.
+
+use super::Checked;
+use super::limits::{WrittenLimit, with_candidate};
+use super::names::duplicates_at;
+use super::shared_limits::SharedLimits;
+use crate::config::file;
+use crate::config::located::ValueOrMap;
+use crate::config::problem::Problems;
+use crate::route::Route;
+use crate::rule::Limit;
+
+/// Converts the limits of a route. `prefix` is that of limiter names.
+pub(super) fn limits(
+    route: &file::Route,
+    shared: &SharedLimits<'_>,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Checked<Vec<Limit>> {
+    let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    let names = written.iter().filter_map(|limit| match limit.get()? {
+        ValueOrMap::Value(name) => Some((name.as_str(), limit.location)),
+        ValueOrMap::Map(keys) => Some((keys.name.get()?.as_str(), keys.name.location)),
+    });
+    duplicates_at(names.clone(), "limit", problems);
+    // If the name of the route has an error, the limits are only checked and not used.
+    let group = format!("{{{prefix}tidegate:{}}}", route.name.get().map(String::as_str).unwrap_or_default());
+    let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(written.len());
+    for located in written {
+        match located.required(problems) {
+            Ok(ValueOrMap::Value(name)) => match shared.get(name, located, problems) {
+                Ok(shared) => limits.extend(shared.into_iter().map(Ok)),
+                Err(reported) => limits.push(Err(reported)),
+            },
+            Ok(ValueOrMap::Map(keys)) => {
+                let name = own_name(keys, problems);
+                let own = WrittenLimit { keys, location: located.location, name, group: &group, shared: false };
+                limits.extend(with_candidate(own, names.clone().map(|(name, _)| name), problems));
+            }
+            Err(reported) => limits.push(Err(reported)),
+        }
+    }
+    if limits.len() > Route::MAX_LIMITS {
+        let (max, count) = (Route::MAX_LIMITS, limits.len());
+        let message = format!("a route has at most {max} limits, candidates included, not {count}");
+        return Err(route.limits.report(message, "remove limits, or distribute them over several routes", problems));
+    }
+    limits.into_iter().collect()
+}
+
+/// Returns the name of a limit of a route.
+fn own_name<'f>(keys: &'f file::Limit, problems: &mut Problems) -> Checked<&'f str> {
+    if !keys.name.is_present() {
+        let message = "a limit needs `name`".to_owned();
+        return Err(problems.add_missing(keys.name.location, "name", message, "for example `name: per-client`"));
+    }
+    keys.name.required(problems).map(String::as_str)
+}
