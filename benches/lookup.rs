@@ -61,6 +61,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
             rate_limit_headers: RateLimitHeaders::default(),
             quota: None,
             cors: None,
+            authorize: None,
             upstream: None,
         })
     };

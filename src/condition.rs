@@ -118,7 +118,7 @@ mod tests {
             let route = |(index, matcher): (usize, Matcher)| {
                 let (limits, rate_limit_headers, upstream) = (Vec::new(), crate::policy::RateLimitHeaders::default(), None);
                 let upgrades = crate::upgrade::Upgrades::default();
-                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, quota: None, cors: None, rate_limit_headers, upstream }
+                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, quota: None, cors: None, authorize: None, rate_limit_headers, upstream }
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, Method, Request, Uri};
 use ipnet::IpNet;
 #[cfg(feature = "gateway")]
 use tokio::time::Instant;
@@ -166,6 +166,17 @@ impl RuleSet {
             NextHop::Handler => (method_for_handler(request), HostRequirement::Optional),
         };
         self.rules.read(method, uri, host, request.headers(), peer)
+    }
+
+    /// Reads the facts of an original request, which a proxy has described in the fields of a request with these facts.
+    pub(crate) fn read_original<'a>(
+        &self,
+        method: &'a Method,
+        uri: &'a Uri,
+        host: HostRequirement,
+        facts: &Facts<'a>,
+    ) -> Result<Facts<'a>, BadRequest> {
+        self.rules.read(method, uri, host, facts.headers, facts.peer)
     }
 
     /// Reads the facts of a request without normalizing its path and query. Uses only the fields that rules may read.

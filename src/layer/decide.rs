@@ -11,8 +11,9 @@ use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::local_response::LocalResponse;
+use crate::route::Route;
 use crate::rules::Charges;
-use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
+use crate::ruleset::{CompiledRoute, ForwardContext, RequestOrigin, RuleSet};
 use crate::sanitize::{FieldKinds, RequestContext};
 use crate::store::Store;
 use crate::upgrade::{Offer, is_tunnel};
@@ -86,6 +87,12 @@ impl LayerState {
             };
             record.record_route(route, compiled);
             record.record_origin(route, &facts);
+            if let Some(authorize) = route.authorize {
+                record.record_authorize(authorize);
+                // Boxed, so that other requests do not pay for its memory.
+                let authorized = Box::pin(self.authorize((active, store), authorize, &facts, record)).await;
+                return Err(authorized.unwrap_or_else(|rejection| rejection));
+            }
             let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
             let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
             if upgrade.is_none() && is_tunnel(request) {
@@ -98,23 +105,10 @@ impl LayerState {
             if facts.peer.is_none() {
                 self.missing_peer_warning.log_once(&route.limits);
             }
-            let charges = active.charges(store, route, &facts);
-            #[cfg(feature = "gateway")]
-            let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
-            let charges = charges?; // 400, 403
+            let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
             record.start_decision(&charges, store);
             let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
-            compiled.count(&charges, &admitted, |_one| {
-                #[cfg(feature = "gateway")]
-                if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_one.index)) {
-                    rejected.record(self.worker.unwrap_or(0), limit, _one.charge.client.as_ref(), store);
-                }
-            });
-            if let Some(error) = store_failure(&admitted) {
-                self.metrics.store_failed(error.cause());
-            }
-            record.record_client_key(&charges, store);
-            record.record_decision(&charges, &admitted);
+            self.record_admitted(&charges, &admitted, (compiled, store), record);
             let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
             let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
             let forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
@@ -122,6 +116,43 @@ impl LayerState {
             prepare_for_service(request, forward_context, target, record);
             Ok(Receipt::new(charges, status))
         }
+    }
+
+    /// Returns the charges of a request to this route.
+    pub(super) fn charges<'r>(
+        &self,
+        (active, store): (&'r Active, &Store),
+        route: &'r Route,
+        facts: &Facts<'_>,
+        record: &mut RequestRecord<'_>,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        let charges = active.charges(store, route, facts);
+        #[cfg(feature = "gateway")]
+        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
+        #[cfg(not(feature = "gateway"))]
+        let _ = record;
+        charges
+    }
+
+    /// Counts and records the decision about a request.
+    pub(super) fn record_admitted(
+        &self,
+        charges: &Charges<'_>,
+        admitted: &Result<Admitted, Denial>,
+        (compiled, store): (&CompiledRoute, &Store),
+        record: &mut RequestRecord<'_>,
+    ) {
+        compiled.count(charges, admitted, |_one| {
+            #[cfg(feature = "gateway")]
+            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_one.index)) {
+                rejected.record(self.worker.unwrap_or(0), limit, _one.charge.client.as_ref(), store);
+            }
+        });
+        if let Some(error) = store_failure(admitted) {
+            self.metrics.store_failed(error.cause());
+        }
+        record.record_client_key(charges, store);
+        record.record_decision(charges, admitted);
     }
 
     fn sanitize(
@@ -146,7 +177,7 @@ impl LayerState {
 }
 
 /// Returns the reason for a rejection by limits or the store.
-fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
+pub(super) fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
         Denial::Limited { status, wait } => {

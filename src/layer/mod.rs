@@ -35,6 +35,7 @@
 //! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
 mod active;
+mod authorize;
 mod builder;
 mod decide;
 #[cfg(feature = "gateway")]
@@ -55,6 +56,7 @@ use std::task::{Context, Poll};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
 use parking_lot::Mutex;
@@ -316,6 +318,10 @@ where
             let receipt = match state.decide(&active, guard.store, &mut request, &mut guard.record).await {
                 Ok(receipt) => receipt,
                 Err(local_response) => {
+                    if guard.record.is_authorization() {
+                        // A proxy reads the status, and the error of a gRPC call has the status 200.
+                        request.headers_mut().remove(CONTENT_TYPE);
+                    }
                     let route = guard.record.route.map(|(route, _)| &*route.name);
                     let mut response = state.reject(local_response, &mut request, route).map(Either::Right);
                     guard.finish(&mut response);

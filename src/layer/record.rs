@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::NotSent;
 use super::request_id::X_REQUEST_ID;
@@ -15,10 +15,13 @@ use crate::headers;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
-use crate::route::{CorsRequest, Route};
+use crate::route::{Authorize, CorsRequest, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
+
+/// The status of a rejection that nginx gets as a 403.
+const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// The result of a request, for access logs.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +105,8 @@ struct Extra {
     request_id: Option<HeaderValue>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
+    /// How a proxy is answered that asks for an authorization.
+    authorize: Option<Authorize>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -156,6 +161,7 @@ impl<'r> RequestGuard<'r> {
 
     /// Ends the request with a response, to which the rate limit fields are added.
     pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
+        self.record.change_status(response);
         self.record_end(Some(response.status()));
         self.record.add_fields(response);
     }
@@ -237,6 +243,29 @@ impl<'r> RequestRecord<'r> {
     /// Returns the id of the request, if it has one.
     pub(super) fn request_id(&self) -> Option<&HeaderValue> {
         self.extra.as_ref()?.request_id.as_ref()
+    }
+
+    /// Records that a proxy asks for an authorization.
+    pub(super) fn record_authorize(&mut self, authorize: Authorize) {
+        self.extra.get_or_insert_default().authorize = Some(authorize);
+    }
+
+    /// Returns `true` if a proxy asks for an authorization.
+    pub(super) fn is_authorization(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.authorize.is_some())
+    }
+
+    /// Changes the status of a response to nginx, which turns statuses other than 200, 401 and 403 into 500.
+    fn change_status<B>(&self, response: &mut Response<B>) {
+        let Some(Authorize { nginx: true, .. }) = self.extra.as_ref().and_then(|extra| extra.authorize) else { return };
+        let status = response.status();
+        if status.is_success() {
+            return;
+        }
+        response.headers_mut().insert(X_TIDEGATE_STATUS, status.as_u16().into());
+        if status != StatusCode::UNAUTHORIZED {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        }
     }
 
     /// Records the origin of a request to a route with `cors`.
@@ -354,7 +383,7 @@ impl<'r> RequestRecord<'r> {
             let policy = self.changed_policy.take().map(|policy| *policy).or_else(policy);
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
-        let Extra { request_id, cors } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        let Extra { request_id, cors, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
         if let Some(id) = request_id {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }

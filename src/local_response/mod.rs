@@ -17,6 +17,7 @@ use crate::client::ClientError;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::reason;
+use crate::route::OriginalRequestError;
 use crate::rules::{LimitRejection, MissingInput};
 use crate::sanitize::BadField;
 
@@ -51,6 +52,12 @@ pub(crate) enum LocalResponse {
     Preflight,
     /// 403: a preflight from an origin that the route does not allow.
     OriginNotAllowed,
+    /// 200: a proxy may let its request pass.
+    Authorized,
+    /// 403: a peer that is no trusted proxy asks for an authorization.
+    UntrustedProxy,
+    /// 400: the request that a proxy asks about is unknown.
+    BadOriginal(OriginalRequestError),
     /// 200: the state of the client's own limits, as JSON.
     Quota(Vec<u8>),
     /// 405: a method other than GET and HEAD for a quota.
@@ -147,7 +154,7 @@ impl LocalResponse {
         let headers = response.headers_mut();
         *headers = fields;
         match self {
-            Self::Options | Self::Preflight => {}
+            Self::Options | Self::Preflight | Self::Authorized => {}
             Self::Quota(_) => {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
                 headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -178,6 +185,7 @@ impl LocalResponse {
     fn problem(&self) -> (StatusCode, Vec<u8>) {
         match self {
             Self::Options | Self::Preflight => return (StatusCode::NO_CONTENT, Vec::new()),
+            Self::Authorized => return (StatusCode::OK, Vec::new()),
             Self::Quota(limits) => return (StatusCode::OK, limits.clone()),
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
@@ -209,7 +217,9 @@ impl LocalResponse {
             }
             Self::Options | Self::Preflight => (StatusCode::NO_CONTENT, "".into()),
             Self::OriginNotAllowed => (StatusCode::FORBIDDEN, "pages of this origin may not use this resource".into()),
-            Self::Quota(_) => (StatusCode::OK, "".into()),
+            Self::Quota(_) | Self::Authorized => (StatusCode::OK, "".into()),
+            Self::UntrustedProxy => (StatusCode::FORBIDDEN, "only trusted proxies can ask for authorizations".into()),
+            Self::BadOriginal(cause) => (StatusCode::BAD_REQUEST, cause.detail().into()),
             Self::QuotaMethod => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::UnknownScheme => {

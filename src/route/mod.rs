@@ -1,5 +1,6 @@
 //! Routes: the first route that matches a request, from top to bottom, defines its limits.
 
+mod authorize;
 mod cors;
 mod matcher;
 mod pattern;
@@ -12,6 +13,8 @@ use http::{HeaderName, Method, header};
 
 use http::header::CONTENT_LENGTH;
 
+pub use self::authorize::Authorize;
+pub(crate) use self::authorize::{OriginalRequest, OriginalRequestError};
 pub use self::cors::{Cors, OriginPattern};
 pub(crate) use self::cors::{CorsRequest, requested_method};
 pub use self::matcher::Matcher;
@@ -60,7 +63,9 @@ pub struct Route {
     pub quota: Option<PathPattern>,
     /// The cross-origin access of browsers, if there is any.
     pub cors: Option<Box<Cors>>,
-    /// The name of the upstream; `None` in a Tower layer.
+    /// Evaluates the original requests of proxies, and forwards nothing.
+    pub authorize: Option<Authorize>,
+    /// The name of the upstream; `None` in a Tower layer, and with `authorize`.
     pub upstream: Option<Arc<str>>,
 }
 

@@ -107,6 +107,11 @@ impl fmt::Display for HostPattern {
 // === impl PathPattern ===
 
 impl PathPattern {
+    /// Returns the number of segments in front of `/**`, if the pattern ends with it.
+    pub(crate) fn segments_before_rest(&self) -> Option<usize> {
+        self.rest.then_some(self.segments.len())
+    }
+
     /// Parses a pattern such as `/login`, `/users/{id}/posts` or `/static/**`.
     ///
     /// # Errors

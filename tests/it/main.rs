@@ -10,6 +10,7 @@ mod admin_listener;
 mod admin_state;
 mod attacks;
 mod audit;
+mod authorize;
 mod batches;
 mod charge_on;
 mod check;

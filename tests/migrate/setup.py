@@ -36,7 +36,7 @@ class Programs:
 
 
 class Upstream(BaseHTTPRequestHandler):
-    """Responds with 200 to every GET."""
+    """Responds with 200 to every GET and POST."""
 
     protocol_version = "HTTP/1.1"
 
@@ -44,6 +44,10 @@ class Upstream(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.do_GET()
 
     def log_message(self, *_: object) -> None:
         """Keeps the output of the test readable."""

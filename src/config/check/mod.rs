@@ -4,6 +4,7 @@
 
 mod access_log;
 mod admin;
+mod authorize;
 mod balance;
 mod candidate;
 mod charge_on;

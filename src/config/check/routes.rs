@@ -6,7 +6,7 @@ use super::matcher::matcher;
 use super::names::duplicates;
 use super::shared_limits::SharedLimits;
 use super::written_limits::own_limits;
-use super::{Checked, cors, limits, quota_path, reach, route_limits, spread, upgrades};
+use super::{Checked, authorize, cors, limits, quota_path, reach, route_limits, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::{Problems, quote, quote_all};
@@ -44,7 +44,10 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
         if let (Ok(matcher), Some(name)) = (&matcher, written.name.get()) {
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
-        let upstream = upstream(written, file, context, problems);
+        let upstream = match written.authorize.is_present() {
+            true => Ok(None),
+            false => upstream(written, file, context, problems),
+        };
         let limits = route_limits::limits(written, &shared, context.prefix, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
@@ -59,6 +62,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
             route.upgrades.protocols.clear();
         }
         quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
+        authorize::check_proxies(written, file, problems);
         routes.push(route);
     }
     // A request for a quota is answered before the routes are tried.
@@ -78,6 +82,7 @@ fn route(
     let upgrades = upgrades::upgrades(written, problems);
     let quota = quota_path::quota_path(written, problems);
     let cors = cors::cors(written, problems);
+    let authorize = authorize::authorize(written, matcher.as_ref().ok(), problems);
     let limits = limits.inspect(|limits| quota_path::check_limits(written, limits, problems));
     let name = Arc::from(written.name.required(problems)?.as_str());
     let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
@@ -90,6 +95,7 @@ fn route(
         rate_limit_headers: rate_limit_headers?,
         quota: quota?,
         cors: cors?,
+        authorize: authorize?,
         upstream: upstream?,
     })
 }

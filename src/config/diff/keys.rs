@@ -72,6 +72,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         rate_limit_headers => "headers",
         upstream => "upstream",
         cors => "cors",
+        authorize => "authorize",
     });
     let name = |limit: &Limit| (limit.shared, limit.name.clone());
     if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {

@@ -2,7 +2,7 @@
 
 use super::HOUR;
 use crate::config::keys::Kind::{Duration, Flag, List, Text};
-use crate::config::keys::{Presence, shape};
+use crate::config::keys::shape;
 use crate::config::located::Located;
 use crate::config::units::Millis;
 

@@ -1,6 +1,6 @@
 //! The keys of clients, requests, routes and limits.
 
-use super::{CORS, Cors, HOUR};
+use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
     Word,
@@ -57,7 +57,7 @@ shape! {
         name: String = Name, Required("name: all");
         /// The requests that the route applies to.
         r#match: Match = Map(&MATCH), Required("match: { path: /** }");
-        /// The name of the upstream to forward to. Required for the gateway, not for a layer.
+        /// The name of the upstream to forward to. Required for the gateway without `authorize`, not for a layer.
         upstream: String = Text, Optional;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// At most 100, candidates included.
@@ -71,6 +71,8 @@ shape! {
         /// with the header fields of `match`. It takes precedence over all routes
         /// ([http.md](http.md#quota-of-a-client)).
         quota: String = Text, Optional;
+        /// Evaluates requests for a proxy instead of forwarding them. Not with `upstream`.
+        authorize: Authorize = Map(&AUTHORIZE), Optional;
         /// The pages of other origins that may use the route in browsers.
         cors: Cors = Map(&CORS), Optional;
         /// The response fields that report the remaining permits to clients.

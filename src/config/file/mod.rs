@@ -2,10 +2,12 @@
 //!
 //! Defaults are applied later, in [`check`](super::check).
 
+mod authorize;
 mod cors;
 mod gateway;
 mod limits;
 
+pub(crate) use self::authorize::{AUTHORIZE, Authorize};
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, EJECT, Eject, FILE, File, HASH_BALANCE,
@@ -22,7 +24,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 31] = [
+pub(crate) static SHAPES: [&Shape; 32] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -49,6 +51,7 @@ pub(crate) static SHAPES: [&Shape; 31] = [
     &ROUTE,
     &UPGRADES,
     &CORS,
+    &AUTHORIZE,
     &MATCH,
     &LIMIT,
     &PERMITS,

@@ -23,6 +23,7 @@ fn routes(matchers: Vec<Matcher>) -> Routes {
             rate_limit_headers,
             quota: None,
             cors: None,
+            authorize: None,
             upstream,
         }
     };

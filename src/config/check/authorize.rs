@@ -1,0 +1,31 @@
+//! Routes that evaluate requests for proxies.
+
+use super::Checked;
+use crate::config::file::{self, File};
+use crate::config::problem::{Problems, quote};
+use crate::route::{Authorize, Matcher, PathPattern};
+
+pub(super) fn authorize(
+    route: &file::Route,
+    matcher: Option<&Matcher>,
+    problems: &mut Problems,
+) -> Checked<Option<Authorize>> {
+    let Some(written) = route.authorize.optional(problems)? else { return Ok(None) };
+    let keys = [("upstream", route.upstream.key), ("limits", route.limits.key), ("quota", route.quota.key)];
+    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+        let message = format!("{} has no effect with `authorize`", quote(key));
+        problems.add(location, message, "leave it out: the limits of the original request's route apply");
+    }
+    let nginx = written.nginx.optional(problems)?.copied().unwrap_or_default();
+    let path = matcher.and_then(|matcher| matcher.path.as_ref());
+    Ok(Some(Authorize { nginx, prefix: path.and_then(PathPattern::segments_before_rest) }))
+}
+
+/// Reports an `authorize` route without trusted proxies, which would reject all requests.
+pub(super) fn check_proxies(route: &file::Route, file: &File, problems: &mut Problems) {
+    let has_proxies = file.clients.get().is_some_and(|clients| !clients.trusted_proxies.items().is_empty());
+    if let Some(location) = route.authorize.key.filter(|_| !has_proxies) {
+        let message = "`authorize` needs the networks of the proxies that may ask";
+        problems.add(location, message, "add them to `trusted_proxies` in `clients`");
+    }
+}

@@ -1,0 +1,14 @@
+//! The keys of routes that evaluate requests for proxies.
+
+use crate::config::keys::Kind::Flag;
+use crate::config::keys::shape;
+
+shape! {
+    /// Tells a trusted proxy whether a request may pass ([authorize.md](authorize.md)). A path that ends with `/**`
+    /// contains the original path, as Envoy sends it.
+    AUTHORIZE: Authorize = "`authorize`" {
+        /// Whether rejections have the status 403, with the actual status in `X-Tidegate-Status`. nginx turns other
+        /// statuses into 500.
+        nginx: bool = Flag, Default("false");
+    }
+}

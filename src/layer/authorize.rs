@@ -1,0 +1,49 @@
+//! `authorize`: a proxy asks whether its request may pass. The limits of the original request are charged, and nothing is
+//! forwarded.
+
+use super::LayerState;
+use super::active::Active;
+use super::record::RequestRecord;
+use crate::admission::admit;
+use crate::facts::{Facts, HostRequirement};
+use crate::local_response::LocalResponse;
+use crate::route::{Authorize, OriginalRequest, OriginalRequestError};
+use crate::store::Store;
+
+impl LayerState {
+    /// Evaluates the original request that these facts name, and returns the response for the proxy.
+    ///
+    /// # Errors
+    /// The original request is rejected, or it is unknown.
+    pub(super) async fn authorize<'r>(
+        &self,
+        (active, store): (&'r Active, &Store),
+        authorize: Authorize,
+        facts: &Facts<'_>,
+        record: &mut RequestRecord<'r>,
+    ) -> Result<LocalResponse, LocalResponse> {
+        if !facts.peer_is_trusted {
+            return Err(LocalResponse::UntrustedProxy);
+        }
+        let original = OriginalRequest::read(authorize, facts).map_err(LocalResponse::BadOriginal)?;
+        let rules = &*active.rules;
+        let read = rules.read_original(&original.method, &original.uri, HostRequirement::Optional, facts)?;
+        // The certificate of the connection is the certificate of the proxy.
+        let facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
+        record.record_facts(rules, &facts);
+        // A proxy has its own routes: without a route here, no limit applies.
+        let Some((route, compiled)) = rules.find(&facts) else { return Ok(LocalResponse::Authorized) };
+        if route.authorize.is_some() {
+            return Err(LocalResponse::BadOriginal(OriginalRequestError::Recursive));
+        }
+        record.record_route(route, compiled);
+        let charges = self.charges((active, store), route, &facts, record)?;
+        record.start_decision(&charges, store);
+        let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
+        self.record_admitted(&charges, &admitted, (compiled, store), record);
+        match admitted {
+            Ok(_) => Ok(LocalResponse::Authorized),
+            Err(denial) => Err(super::decide::local_response(&charges, denial)),
+        }
+    }
+}
