@@ -63,17 +63,22 @@ function warm.charge(bucket, permits)
   bucket.heat, bucket.added = heat, true
 end
 
--- Gives back the permits that have not returned since they were granted, with their extra at the present heat. If the clock
+-- Gives back the permits that have not returned since they were granted, with at most the extra that was paid. If the clock
 -- went back, their number is unknown: gives back nothing.
 function warm.give_back(limiter, key, granted, at, now)
   local bucket = warm.open(limiter, key, now)
   if at > now or not bucket.date then return end
-  local lower = math.max(0, bucket.heat - granted * limiter.interval)
-  local paid = bucket.heat < limiter.max_heat and extra(limiter, lower, bucket.heat) or 0
   local returned, returned_parts = fractions.returned(limiter, now - at)
+  local own = granted * limiter.interval
+  -- The heat after the grant, or more: since then, the bucket has cooled down by the returned permits at most.
+  local paid = 0
+  if returned * limiter.interval < limiter.max_heat then
+    local heat = bucket.heat + returned * limiter.interval + returned_parts
+    if heat < limiter.max_heat then paid = extra(limiter, math.max(0, heat - own), heat) end
+  end
   if (granted - returned) * limiter.interval + paid - returned_parts <= 0 then return end
   fractions.lower(bucket, granted - returned, paid - returned_parts)
-  bucket.heat = lower
+  bucket.heat = math.max(0, bucket.heat - own)
   fractions.save(bucket)
 end
 

@@ -17,8 +17,8 @@
 //!
 //! **Changed quotas** and **clock jumps.** As with `gcra`; while time repeats, the heat does not fall.
 //!
-//! **Giving back.** The permits that have not returned are given back with their extra at the present heat, which is at
-//! most the extra that was paid. The bucket cools down by the given permits.
+//! **Giving back.** The permits that have not returned are given back with their extra, computed so that it is at most the
+//! extra that was paid. The bucket cools down by the given permits.
 //!
 //! `lua/gcra_warm_up.lua` is a translation of this file.
 
@@ -94,10 +94,15 @@ impl State {
     /// since then, nothing is given back.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
         let (prices, heat, own) = (Prices::new(quota), self.heat_at(quota, now), parts(permits, quota));
-        let lower = heat.saturating_sub(u64::try_from(own).unwrap_or(u64::MAX));
-        // At its upper bound the heat does not show how much of it came from this request.
-        let extra = if heat < prices.max_heat { prices.extra(lower, heat) } else { 0 };
-        let left = (own + u128::from(extra)).saturating_sub(returned(granted_at, now, quota));
+        let own_heat = u64::try_from(own).unwrap_or(u64::MAX);
+        let lower = heat.saturating_sub(own_heat);
+        let returned = returned(granted_at, now, quota);
+        // The heat after the grant, or more: since then, the bucket has cooled down by the returned permits at most. At its
+        // upper bound, the heat does not show how much of it came from this request.
+        let heat_then = heat.saturating_add(u64::try_from(returned).unwrap_or(u64::MAX));
+        let is_known = heat_then < prices.max_heat;
+        let extra = if is_known { prices.extra(heat_then.saturating_sub(own_heat), heat_then) } else { 0 };
+        let left = (own + u128::from(extra)).saturating_sub(returned);
         if granted_at <= now && left > 0 {
             self.advance(quota, now);
             self.bucket.used = self.bucket.used.saturating_sub(left);
