@@ -12,9 +12,7 @@ use criterion::Criterion;
 use http::{HeaderMap, Method};
 use tidegate::internals::Facts;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::policy::RateLimitHeaders;
 use tidegate::internals::route::{HostPattern, Matcher, PathPattern, Route, Routes};
-use tidegate::internals::upgrade::Upgrades;
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
@@ -51,19 +49,7 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
         };
         let host = (number % 4 == 3).then(|| HostPattern::parse(&host)).transpose()?;
         let matcher = Matcher { host, path: Some(PathPattern::parse(&path)?), ..Matcher::default() };
-        let (name, limits) = (number.to_string().into(), Vec::new());
-        Ok(Route {
-            name,
-            matcher,
-            limits,
-            max_body: 0,
-            upgrades: Upgrades::default(),
-            rate_limit_headers: RateLimitHeaders::default(),
-            quota: None,
-            cors: None,
-            authorize: None,
-            upstream: None,
-        })
+        Ok(Route::new(number.to_string().into(), matcher))
     };
     Ok(Routes::new((0..size).map(route).collect::<Result<_, _>>()?))
 }

@@ -116,9 +116,7 @@ mod tests {
             sent in prop::option::of(prop::sample::select(vec!["1", "2"])),
         ) {
             let route = |(index, matcher): (usize, Matcher)| {
-                let (limits, rate_limit_headers, upstream) = (Vec::new(), crate::policy::RateLimitHeaders::default(), None);
-                let upgrades = crate::upgrade::Upgrades::default();
-                Route { name: index.to_string().into(), matcher, limits, max_body: 0, upgrades, quota: None, cors: None, authorize: None, rate_limit_headers, upstream }
+                Route::new(index.to_string().into(), matcher)
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =

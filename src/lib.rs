@@ -162,6 +162,7 @@ mod rule;
 mod rules;
 mod sanitize;
 mod status_range;
+mod template;
 mod upgrade;
 // 2 machinery
 #[cfg(feature = "gateway")]

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderMap, Method, Request, Uri};
 use ipnet::IpNet;
@@ -19,7 +20,7 @@ use crate::path::{self, Readings};
 use crate::policy::Policy;
 #[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
-use crate::route::Route;
+use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
 use crate::rule::Limit;
 use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
@@ -36,7 +37,7 @@ pub(crate) struct RuleSet {
     compiled: Vec<CompiledRoute>,
     /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
-    /// Whether an upstream has a `total` timeout.
+    /// Whether a route has a `timeout`, or an upstream a `total` timeout.
     #[cfg(feature = "gateway")]
     has_total_timeouts: bool,
 }
@@ -64,6 +65,12 @@ pub(crate) struct ForwardContext {
     pub(crate) kinds: FieldKinds,
     /// The filter for trailers; `None` if the request has none.
     pub(crate) field_filter: Option<Arc<FieldFilter>>,
+    /// The changes of the header fields, with the values of their templates. Boxed, since few routes have any.
+    pub(crate) fields: Option<Box<(Arc<FieldChanges>, RenderedValues)>>,
+    /// The changes of the host.
+    pub(crate) rewrite: Option<Arc<Rewrite>>,
+    /// The longest time until the end of the response.
+    pub(crate) timeout: Option<Duration>,
     /// The protocol to offer the upstream. Boxed, since few requests have one.
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
@@ -120,8 +127,9 @@ impl RuleSet {
     #[cfg(feature = "gateway")]
     pub(crate) fn with_upstreams(mut self, upstreams: &[Upstreams]) -> Self {
         for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
-            let of_worker = |upstreams: &Upstreams| upstreams.get(route.upstream.as_deref()?).cloned();
+            let of_worker = |upstreams: &Upstreams| upstreams.get(route.action.upstream()?).cloned();
             compiled.upstreams = upstreams.iter().filter_map(of_worker).collect();
+            self.has_total_timeouts |= route.timeout.is_some();
             self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
         }
         self
@@ -298,6 +306,9 @@ impl RuleSet {
             over_tls: facts.tls.is_some(),
             client: self.client_network(facts, context.trusted),
             max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
+            fields: None,
+            rewrite: route.and_then(|(route, _)| route.rewrite.clone()),
+            timeout: route.and_then(|(route, _)| route.timeout),
             upgrade,
         }
     }

@@ -18,6 +18,8 @@ use crate::store::Store;
 use crate::store::settings::{RedisTls, StoreSettings};
 use crate::upgrade::Upgrades;
 
+mod action;
+
 /// Returns the whole configuration.
 pub(super) fn show(config: &Config, store: &Store) -> Value {
     let addresses = &config.rules.addresses;
@@ -85,10 +87,9 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
 }
 
 fn show_route(route: &Route) -> Value {
-    json!({
+    let keys = json!({
         "name": *route.name,
         "match": show_match(&route.matcher),
-        "upstream": route.upstream.as_deref(),
         "max_body_bytes": route.max_body,
         "upgrades": show_upgrades(&route.upgrades),
         "quota": route.quota.as_ref().map(ToString::to_string),
@@ -96,7 +97,8 @@ fn show_route(route: &Route) -> Value {
         "cors": route.cors.as_deref().map(show_cors),
         "headers": show_headers(route.rate_limit_headers),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
-    })
+    });
+    extend(keys, action::show(route))
 }
 
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {

@@ -1,6 +1,7 @@
 //! Explains how the rules apply to a request, and why. `tidegate explain` and the admin API use it. It needs the rule
 //! file and the request only, without a store or a connection.
 
+mod action;
 mod limits;
 mod request;
 mod text;
@@ -11,6 +12,7 @@ use std::net::IpAddr;
 use http::header::{HeaderMap, HeaderName};
 use http::{Method, Uri, Version};
 
+pub(crate) use self::action::{describe_action, forwarded_path};
 pub(crate) use self::limits::reason_of_check;
 pub(crate) use self::request::{field, method, target};
 use crate::client::AddressTrace;
@@ -53,6 +55,8 @@ pub(crate) struct Explanation<'r> {
     pub(crate) search: Search<'r>,
     /// The check of each limit of the route. Empty without a route.
     pub(crate) checks: Vec<(&'r Limit, LimitCheck)>,
+    /// The changes of the request and the response, one in a line.
+    pub(crate) changes: Vec<String>,
     /// The time for which calendar windows are computed.
     now: Timestamp,
 }
@@ -107,7 +111,8 @@ impl<'r> Explanation<'r> {
         let search = rules.routes.search(facts);
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
         let checks = limits.iter().map(|limit| (limit, rules.check_limit(limit, facts))).collect();
-        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, checks, now }
+        let changes = search.found.map(|route| action::changes(route, rules, facts)).unwrap_or_default();
+        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, checks, changes, now }
     }
 
     pub(crate) fn route(&self) -> Option<&'r Route> {

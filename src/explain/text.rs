@@ -3,12 +3,14 @@
 use std::fmt;
 
 use super::Explanation;
+use super::action::{describe_action, forwarded_path};
 use super::limits::limits;
 use crate::client::{AddressTrace, TraceEnd};
 use crate::clock::Timestamp;
 use crate::condition::Condition;
 use crate::config::quote;
 use crate::limit::{Charge, Wait};
+use crate::route::Action;
 use crate::rule::Limit;
 use crate::rules::LimitCheck;
 
@@ -33,8 +35,9 @@ impl Explanation<'_> {
         writeln!(f, "  host  {}", if facts.host.is_empty() { "none" } else { &facts.host })?;
         let (matched, whole) = (facts.path.matched(), facts.path.normalized());
         write!(f, "  path  {matched}")?;
-        if matched != whole {
-            write!(f, ", forwarded as {whole}")?;
+        let forwarded = forwarded_path(self.route(), facts);
+        if matched != forwarded {
+            write!(f, ", forwarded as {forwarded}")?;
         }
         if self.sent.path() != whole {
             write!(f, ", sent as {}", self.sent.path())?;
@@ -51,17 +54,16 @@ impl Explanation<'_> {
 
     fn matched_route(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(route) = self.route() else { return writeln!(f, "no route\n") };
-        write!(f, "route {}", quote(&route.name))?;
-        match &route.upstream {
-            Some(upstream) => writeln!(f, ", to upstream {}", quote(upstream))?,
-            None => writeln!(f, ", to the inner service")?,
-        }
+        writeln!(f, "route {}, {}", quote(&route.name), describe_action(route))?;
         let mut conditions = route.matcher.conditions().peekable();
         if conditions.peek().is_none() {
             writeln!(f, "  matches every request")?;
         }
         for condition in conditions {
             writeln!(f, "  {condition} matches")?;
+        }
+        for change in &self.changes {
+            writeln!(f, "  {change}")?;
         }
         writeln!(f)
     }
@@ -98,15 +100,21 @@ impl Explanation<'_> {
         if let Some((status, reason)) = self.rejection() {
             return writeln!(f, "answered with {status}: {reason}");
         }
+        let action = match self.route() {
+            Some(route) if !matches!(route.action, Action::Forward(_)) => describe_action(route),
+            _ => "forwarded".to_owned(),
+        };
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(limit, charge)| is_never_granted(limit, charge, self.now)) {
             Some((limit, _)) => {
                 writeln!(f, "answered with 429, always: {} never has enough permits", quote(&limit.name))
             }
             None if live().next().is_some() => {
-                writeln!(f, "forwarded if every live limit grants it, otherwise answered with 429")
+                let rejected =
+                    self.route().and_then(|route| route.reject.as_ref()).map_or(429, |one| one.status.as_u16());
+                writeln!(f, "{action} if every live limit grants it, otherwise answered with {rejected}")
             }
-            None => writeln!(f, "forwarded: no live limit counts it"),
+            None => writeln!(f, "{action}: no live limit counts it"),
         }?;
         if *self.facts.method == http::Method::TRACE {
             writeln!(f, "TRACE is not forwarded: answered with 501 instead")?;

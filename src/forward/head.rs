@@ -9,8 +9,9 @@ use super::{ForwardPeer, fields};
 use crate::facts::BadRequest;
 use crate::http1;
 use crate::local_response::LocalResponse;
+use crate::route::HostRewrite;
 use crate::sanitize::{FieldFilter, FieldKind, FieldKinds, hop_by_hop, trailers};
-use crate::upstream::{RequestBody, ResponseBody};
+use crate::upstream::{RequestBody, ResponseBody, SendTargetHost};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 
@@ -71,6 +72,19 @@ pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_
     // The extensions describe the client's connection.
     request.extensions_mut().clear();
     Ok(())
+}
+
+/// Replaces the host that the upstream receives. `default` is the authority of its first target.
+pub(crate) fn rewrite_host(request: &mut Request<RequestBody>, host: &HostRewrite, default: &HeaderValue) {
+    let host = match host {
+        HostRewrite::Keep => return,
+        HostRewrite::Fixed(host) => host,
+        HostRewrite::Upstream => {
+            request.extensions_mut().insert(SendTargetHost);
+            default
+        }
+    };
+    request.headers_mut().insert(header::HOST, host.clone());
 }
 
 /// Returns the length of a body, if its framing defines it.

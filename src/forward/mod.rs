@@ -95,11 +95,14 @@ impl Forward {
             max_body,
             kinds,
             field_filter,
+            fields,
+            rewrite,
+            timeout,
             upgrade,
             ..
         } = context;
         let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
-        let total = upstream.total_timeout();
+        let total = upstream.total_timeout().into_iter().chain(timeout).min();
         let may_have_deadline = total.is_some() || call.is_some();
         let received = may_have_deadline.then(|| request.extensions_mut().remove::<Received>()).flatten();
         if let Some(response) = max_forwards::respond(request) {
@@ -118,6 +121,13 @@ impl Forward {
             ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), default_host: upstream.default_host() },
         )
         .map_err(|response| local_response(response, call))?;
+        if let Some(rewrite) = rewrite {
+            head::rewrite_host(request, &rewrite.host, upstream.default_host());
+        }
+        if let Some(fields) = fields {
+            let (changes, rendered) = *fields;
+            changes.apply(request.headers_mut(), rendered);
+        }
         request.body_mut().filter_trailers(field_filter);
         request.body_mut().limit(max_body).map_err(|TooLong| local_response(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));

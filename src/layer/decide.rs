@@ -6,15 +6,15 @@ use super::active::Active;
 use super::builder::Unmatched;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-use super::{LayerState, peer, request_id, route_lookup};
+use super::{LayerState, action, peer, request_id, route_lookup};
 use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_failure};
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
 use crate::local_response::LocalResponse;
-use crate::route::Route;
+use crate::route::{Rewrite, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, ForwardContext, RequestOrigin, RuleSet};
-use crate::sanitize::{FieldKinds, RequestContext};
+use crate::sanitize::{FieldKinds, NextHop, RequestContext};
 use crate::store::Store;
 use crate::upgrade::{Offer, is_tunnel};
 
@@ -81,7 +81,7 @@ impl LayerState {
                 let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
                 let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
                 let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
-                let target = self.target(request.uri(), &facts)?;
+                let target = self.target(request.uri(), &facts, None)?;
                 prepare_for_service(request, forward_context, target, record);
                 return Ok(Receipt::default());
             };
@@ -109,10 +109,32 @@ impl LayerState {
             record.start_decision(&charges, store);
             let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
             self.record_admitted(&charges, &admitted, (compiled, store), record);
-            let Admitted { permit, status, .. } = admitted.map_err(|denial| local_response(&charges, denial))?; // 429, 503
+            let Admitted { permit, status, .. } = match admitted {
+                Ok(admitted) => admitted,
+                Err(denial) => {
+                    let response = local_response(&charges, denial); // 429, 503
+                    if self.options.on_reject.is_some() {
+                        return Err(response);
+                    }
+                    let values = || action::values(rules, route, &facts, record);
+                    return Err(action::reject(route, (request.method(), facts.headers), response, values));
+                }
+            };
+            if let Some(response) = action::respond(route, || action::values(rules, route, &facts, record)) {
+                if record.is_charged_by_outcome() {
+                    let receipt = Receipt::new(charges, status);
+                    Box::pin(record.settle(receipt, store, response.status(), true)).await; // boxed, as it is rare
+                }
+                return Err(response);
+            }
             let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
-            let forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
-            let target = self.target(request.uri(), &facts)?;
+            let mut forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
+            if let Some(changes) = &route.request_headers {
+                let rendered = changes.render(&action::values(rules, route, &facts, record));
+                forward_context.fields = Some(Box::new((changes.clone(), rendered)));
+            }
+            let rewrite = route.rewrite.as_deref().filter(|_| self.options.next == NextHop::Origin);
+            let target = self.target(request.uri(), &facts, rewrite)?;
             prepare_for_service(request, forward_context, target, record);
             Ok(Receipt::new(charges, status))
         }
@@ -171,8 +193,8 @@ impl LayerState {
     }
 
     /// Returns the new target of the request, or `None` if it does not change.
-    fn target(&self, uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
-        if self.options.changes_requests() { normal_target(uri, facts) } else { Ok(None) }
+    fn target(&self, uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
+        if self.options.changes_requests() { normal_target(uri, facts, rewrite) } else { Ok(None) }
     }
 }
 
@@ -204,10 +226,11 @@ fn prepare_for_service<B>(
     }
 }
 
-/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched. Returns
-/// `None` if the path is normal already.
-fn normal_target(uri: &Uri, facts: &Facts<'_>) -> Result<Option<Uri>, LocalResponse> {
-    let path = facts.path.normalized();
+/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched, or with
+/// the rewritten path. Returns `None` if the path does not change.
+fn normal_target(uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
+    let rewritten = rewrite.and_then(|rewrite| rewrite.path(&facts.path));
+    let path = rewritten.as_deref().unwrap_or(facts.path.normalized());
     if uri.path() == path {
         return Ok(None);
     }

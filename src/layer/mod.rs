@@ -34,6 +34,7 @@
 //! the request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host
 //! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
+mod action;
 mod active;
 mod authorize;
 mod builder;

@@ -19,6 +19,7 @@ use crate::route::{Authorize, CorsRequest, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
+use crate::template::Values;
 
 /// The status of a rejection that nginx gets as a 403.
 const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
@@ -327,12 +328,12 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Returns `true` if a limit of the route is charged by the outcome of its requests.
-    fn is_charged_by_outcome(&self) -> bool {
+    pub(super) fn is_charged_by_outcome(&self) -> bool {
         self.route.is_some_and(|(_, compiled)| compiled.charges_outcomes)
     }
 
     /// Settles the charges of an admitted request with the status of its response.
-    async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
+    pub(super) async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
         let Some((route, _)) = self.route else { return receipt.give_back(store).await };
         let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
         if self.at.is_some() {
@@ -377,6 +378,13 @@ impl<'r> RequestRecord<'r> {
 
     /// Adds the rate limit fields and the id to the response.
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
+        if let Some((route, _)) = self.route
+            && let Some(changes) = &route.response_headers
+        {
+            let request_id = self.request_id().and_then(|id| id.to_str().ok());
+            let values = Values { route: &route.name, request_id, ..Values::default() };
+            changes.apply(response.headers_mut(), changes.render(&values));
+        }
         if let Some(rate_limit) = self.rate_limit.take() {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = || policy.map(|policy| policy.at(self.at.unwrap_or_default()));

@@ -47,8 +47,8 @@ impl RejectHook {
         Self(Arc::new(move |rejection| hook(rejection).map(|body| Full::new(body.into()))))
     }
 
-    /// Calls the hook. Returns `None` for gRPC calls, which need the layer's own response, and for a 204 to `OPTIONS
-    /// *`.
+    /// Calls the hook. Returns `None` for gRPC calls, which need the layer's own response, for a 204 to `OPTIONS *`,
+    /// and for responses of the rule file.
     pub(super) fn response<B>(
         &self,
         local_response: &LocalResponse,
@@ -56,7 +56,8 @@ impl RejectHook {
         route: Option<&str>,
     ) -> Option<Response<Full<Bytes>>> {
         let (status, detail) = local_response.status_and_detail();
-        if status.is_success() || GrpcCall::detect(request.method(), request.headers()).is_some() {
+        let is_configured = matches!(local_response, LocalResponse::Configured(_));
+        if is_configured || status.is_success() || GrpcCall::detect(request.method(), request.headers()).is_some() {
             return None;
         }
         let seconds = local_response.retry_after();

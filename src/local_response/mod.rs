@@ -1,5 +1,6 @@
 //! Responses that the gateway or the layer makes itself, as problem details (RFC 9457) or as gRPC errors.
 
+mod configured;
 mod grpc;
 mod limited;
 
@@ -11,6 +12,7 @@ use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
+pub(crate) use self::configured::ConfiguredResponse;
 pub(crate) use self::grpc::GrpcCall;
 pub(crate) use self::limited::ViolatedLimits;
 use crate::client::ClientError;
@@ -60,6 +62,8 @@ pub(crate) enum LocalResponse {
     BadOriginal(OriginalRequestError),
     /// 200: the state of the client's own limits, as JSON.
     Quota(Vec<u8>),
+    /// The response of the rule file. Boxed, because it is large.
+    Configured(Box<ConfiguredResponse>),
     /// 405: a method other than GET and HEAD for a quota.
     QuotaMethod,
     /// 403: an operator has banned the client.
@@ -145,6 +149,9 @@ impl LocalResponse {
     /// allocation of the fields.
     pub(crate) fn into_response_for(self, call: Option<GrpcCall>, mut fields: HeaderMap) -> Response<Full<Bytes>> {
         fields.clear();
+        if let Self::Configured(response) = self {
+            return response.into_response(fields);
+        }
         if let Some(call) = call {
             return grpc::response(&self, call, fields);
         }
@@ -220,6 +227,7 @@ impl LocalResponse {
             Self::Quota(_) | Self::Authorized => (StatusCode::OK, "".into()),
             Self::UntrustedProxy => (StatusCode::FORBIDDEN, "only trusted proxies can ask for authorizations".into()),
             Self::BadOriginal(cause) => (StatusCode::BAD_REQUEST, cause.detail().into()),
+            Self::Configured(response) => (response.status(), "the rule file configures this response".into()),
             Self::QuotaMethod => (StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are supported".into()),
             Self::Malformed => (StatusCode::BAD_REQUEST, "the request is malformed".into()),
             Self::UnknownScheme => {

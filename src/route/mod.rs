@@ -1,29 +1,39 @@
 //! Routes: the first route that matches a request, from top to bottom, defines its limits.
 
+mod action;
 mod authorize;
 mod cors;
+mod fields;
 mod matcher;
 mod pattern;
 mod quotas;
+mod rewrite;
 mod table;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, Method, header};
 
 use http::header::CONTENT_LENGTH;
 
+pub use self::action::{Action, FixedResponse, Redirect, Rejection};
 pub use self::authorize::Authorize;
 pub(crate) use self::authorize::{OriginalRequest, OriginalRequestError};
 pub use self::cors::{Cors, OriginPattern};
 pub(crate) use self::cors::{CorsRequest, requested_method};
+pub(crate) use self::fields::RenderedValues;
+pub use self::fields::{FieldChanges, FieldValue};
 pub use self::matcher::Matcher;
 pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
+pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
 use crate::facts::{BadRequest, Facts, is_common};
+use crate::identity::IdentityValue;
 use crate::policy::RateLimitHeaders;
 use crate::rule::Limit;
+use crate::template::Template;
 use crate::upgrade::Upgrades;
 
 /// The routes of a rule file, in their order.
@@ -65,8 +75,18 @@ pub struct Route {
     pub cors: Option<Box<Cors>>,
     /// Evaluates the original requests of proxies, and forwards nothing.
     pub authorize: Option<Authorize>,
-    /// The name of the upstream; `None` in a Tower layer, and with `authorize`.
-    pub upstream: Option<Arc<str>>,
+    /// The action for admitted requests.
+    pub action: Action,
+    /// The changes of the path and the host that the upstream receives.
+    pub rewrite: Option<Arc<Rewrite>>,
+    /// The changes of the header fields that the upstream receives.
+    pub request_headers: Option<Arc<FieldChanges>>,
+    /// The changes of the header fields of all responses.
+    pub response_headers: Option<Box<FieldChanges>>,
+    /// The longest time from the receipt of a request until the end of its response.
+    pub timeout: Option<Duration>,
+    /// The response to requests that the limits reject.
+    pub reject: Option<Box<Rejection>>,
 }
 
 // === impl Route ===
@@ -77,6 +97,38 @@ impl Route {
 
     /// The maximal number of limits, including candidates; the store counts them in a byte.
     pub const MAX_LIMITS: usize = 100;
+
+    /// Creates a route without limits that forwards to the inner service.
+    pub fn new(name: Arc<str>, matcher: Matcher) -> Self {
+        Self {
+            name,
+            matcher,
+            limits: Vec::new(),
+            max_body: Self::DEFAULT_MAX_BODY,
+            upgrades: Upgrades::default(),
+            rate_limit_headers: RateLimitHeaders::default(),
+            quota: None,
+            cors: None,
+            authorize: None,
+            action: Action::Forward(None),
+            rewrite: None,
+            request_headers: None,
+            response_headers: None,
+            timeout: None,
+            reject: None,
+        }
+    }
+
+    /// Returns the values of identities that templates of the route read.
+    pub fn template_values(&self) -> impl Iterator<Item = &IdentityValue> {
+        let location = match &self.action {
+            Action::Redirect(redirect) => Some(&redirect.to),
+            Action::Forward(_) | Action::Respond(_) => None,
+        };
+        let fields = self.request_headers.iter().flat_map(|changes| changes.templates());
+        let body = self.reject.as_ref().map(|reject| &reject.body);
+        location.into_iter().chain(fields).chain(body).flat_map(Template::identity_values)
+    }
 
     /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read.
     pub(crate) fn is_too_long(&self, facts: &Facts<'_>) -> bool {

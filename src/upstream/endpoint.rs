@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::Request;
+use http::{Request, header};
 use http_body::Body;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -27,6 +27,10 @@ use crate::upgrade::Upgrade;
 
 /// How many idle connections may turn out to be closed before a new one is opened.
 const MAX_STALE_CONNECTIONS: usize = 3;
+
+/// Marks a request, in its extensions, whose `Host` is the authority of the target that receives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendTargetHost;
 
 /// A target that is reached over the network.
 #[derive(Debug)]
@@ -97,6 +101,9 @@ impl Endpoint {
         limit: &Duration,
         was_sent: bool,
     ) -> Result<HeadlessResponse, AttemptError> {
+        if request.extensions().get::<SendTargetHost>().is_some() {
+            request.headers_mut().insert(header::HOST, self.dialer.host().clone());
+        }
         // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
         let mut protocol = *self.protocol.lock();
         if protocol != Protocol::Http1 && self.is_negotiated && is_upgrade(request) {

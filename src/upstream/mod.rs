@@ -64,6 +64,7 @@ pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use check::{CheckReport, LastCheck, run_checks};
 use dns::ResolvedAddress;
 pub(crate) use dns::{NameTasks, Resolver};
+pub(crate) use endpoint::SendTargetHost;
 pub(crate) use grpc_timeout::{CallDeadline, Received, grpc_timeout, has_grpc_timeout, reduce_grpc_timeout};
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub use response_body::ResponseBody;

@@ -5,6 +5,7 @@
 
 mod access_formats;
 mod access_log;
+mod actions;
 mod admin_api;
 mod admin_listener;
 mod admin_state;

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::super::{Active, overrides};
 use super::Charges;
 use crate::client::{AddressTrace, TraceEnd};
-use crate::explain::{EarlyAnswer, Explanation, reason_of_check};
+use crate::explain::{EarlyAnswer, Explanation, describe_action, forwarded_path, reason_of_check};
 use crate::layer::RateLimitLayer;
 use crate::limit::{Charge, Inspection, Wait};
 use crate::overrides::{Action, Override};
@@ -70,6 +70,10 @@ pub(super) struct ClientAddress {
 pub(super) struct MatchedRoute {
     pub(super) name: String,
     upstream: Option<String>,
+    /// The action for admitted requests.
+    action: String,
+    /// The changes of the request and the response.
+    changes: Vec<String>,
     conditions: Vec<String>,
 }
 
@@ -165,13 +169,15 @@ impl Explained {
                 method: facts.method.to_string(),
                 host: facts.host.to_string(),
                 path: facts.path.matched().to_owned(),
-                forwarded_path: facts.path.normalized().to_owned(),
+                forwarded_path: forwarded_path(explanation.route(), facts).into_owned(),
                 removed: explanation.removed.iter().map(ToString::to_string).collect(),
             }),
             client: explanation.trace.as_ref().map(ClientAddress::new),
             route: explanation.route().map(|route| MatchedRoute {
                 name: route.name.to_string(),
-                upstream: route.upstream.as_deref().map(str::to_owned),
+                upstream: route.action.upstream().map(|name| name.to_string()),
+                action: describe_action(route),
+                changes: explanation.changes.clone(),
                 conditions: route.matcher.conditions().map(|condition| condition.to_string()).collect(),
             }),
             other_routes: others

@@ -11,7 +11,13 @@ pub(super) fn authorize(
     problems: &mut Problems,
 ) -> Checked<Option<Authorize>> {
     let Some(written) = route.authorize.optional(problems)? else { return Ok(None) };
-    let keys = [("upstream", route.upstream.key), ("limits", route.limits.key), ("quota", route.quota.key)];
+    let keys = [
+        ("upstream", route.upstream.key),
+        ("redirect", route.redirect.key),
+        ("respond", route.respond.key),
+        ("limits", route.limits.key),
+        ("quota", route.quota.key),
+    ];
     for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
         let message = format!("{} has no effect with `authorize`", quote(key));
         problems.add(location, message, "leave it out: the limits of the original request's route apply");

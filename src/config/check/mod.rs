@@ -3,6 +3,7 @@
 //! Each part is checked even if others have errors. A part with an error becomes [`Reported`].
 
 mod access_log;
+mod action;
 mod admin;
 mod authorize;
 mod balance;
@@ -12,6 +13,7 @@ mod cluster;
 mod cors;
 mod cost;
 mod dns;
+mod field_changes;
 mod fields;
 mod health;
 mod limits;
@@ -27,12 +29,14 @@ mod reach;
 mod redisson;
 mod requests;
 mod retry;
+mod rewrite;
 mod route_limits;
 mod routes;
 mod sentinel;
 mod shared_limits;
 mod spread;
 mod store;
+mod templates;
 mod tls;
 mod upgrades;
 mod upstream_tls;

@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
+use super::field_changes::{Message, field_changes};
 use super::matcher::matcher;
 use super::names::duplicates;
 use super::shared_limits::SharedLimits;
+use super::templates::Variables;
 use super::written_limits::own_limits;
-use super::{Checked, authorize, cors, limits, quota_path, reach, route_limits, spread, upgrades};
+use super::{Checked, action, authorize, cors, limits, quota_path, reach, rewrite, route_limits, spread, upgrades};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
-use crate::config::problem::{Problems, quote, quote_all};
-use crate::config::suggest::nearest;
+use crate::config::problem::Problems;
+use crate::config::units::Millis;
 use crate::policy::{RateLimitFields, RateLimitHeaders};
-use crate::route::{Matcher, Route, Routes};
+use crate::route::{Action, Matcher, Route, Routes};
 use crate::rules::Requests;
 use crate::upstream::settings::Protocol;
 
@@ -44,10 +46,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
         if let (Ok(matcher), Some(name)) = (&matcher, written.name.get()) {
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
-        let upstream = match written.authorize.is_present() {
-            true => Ok(None),
-            false => upstream(written, file, context, problems),
-        };
+        let action = action::action(written, file, context, problems);
         let limits = route_limits::limits(written, &shared, context.prefix, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
@@ -55,7 +54,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
         };
         let limits = limits
             .map(|limits| if context.is_cluster { spread::apply_default_to_own(limits, written) } else { limits });
-        let mut route = route(written, matcher, upstream, limits, problems);
+        let mut route = route(written, context, (matcher, action, limits), problems);
         if let Ok(route) = &mut route
             && !carries_upgrades(file, route)
         {
@@ -73,9 +72,8 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
 
 fn route(
     written: &file::Route,
-    matcher: Checked<Matcher>,
-    upstream: Checked<Option<Arc<str>>>,
-    limits: Checked<Vec<crate::rule::Limit>>,
+    context: RouteContext<'_>,
+    (matcher, action, limits): (Checked<Matcher>, Checked<Action>, Checked<Vec<crate::rule::Limit>>),
     problems: &mut Problems,
 ) -> Checked<Route> {
     let rate_limit_headers = rate_limit_headers(written, problems);
@@ -84,6 +82,11 @@ fn route(
     let cors = cors::cors(written, problems);
     let authorize = authorize::authorize(written, matcher.as_ref().ok(), problems);
     let limits = limits.inspect(|limits| quota_path::check_limits(written, limits, problems));
+    let rewrite = rewrite::check_keys(written, problems).and(rewrite::rewrite(&written.rewrite, problems));
+    let request = field_changes(&written.request_headers, Message::Request, Variables::request(context), problems);
+    let response = field_changes(&written.response_headers, Message::Response, Variables::response(context), problems);
+    let reject = rewrite::reject(&written.reject, context, problems);
+    let timeout = written.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
     let name = Arc::from(written.name.required(problems)?.as_str());
     let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
     Ok(Route {
@@ -96,13 +99,18 @@ fn route(
         quota: quota?,
         cors: cors?,
         authorize: authorize?,
-        upstream: upstream?,
+        action: action?,
+        rewrite: rewrite?.map(Arc::new),
+        request_headers: request?.map(Arc::new),
+        response_headers: response?.map(Box::new),
+        timeout: timeout?,
+        reject: reject?,
     })
 }
 
 /// Returns `false` if the route's upstream always uses HTTP/2, which has no `Upgrade`.
 fn carries_upgrades(file: &File, route: &Route) -> bool {
-    let upstream = route.upstream.as_deref().and_then(|name| file.upstreams.get()?.get(name)?.get());
+    let upstream = route.action.upstream().and_then(|name| file.upstreams.get()?.get(&**name)?.get());
     upstream.is_none_or(|upstream| upstream.protocol.get() != Some(&Protocol::Http2))
 }
 
@@ -112,32 +120,4 @@ fn rate_limit_headers(written: &file::Route, problems: &mut Problems) -> Checked
     let fields: Vec<_> = fields.iter().map(|field| field.required(problems)).collect::<Checked<_>>()?;
     let has = |field| fields.contains(&&field);
     Ok(RateLimitHeaders { ietf: has(RateLimitFields::Ietf), legacy: has(RateLimitFields::Legacy) })
-}
-
-fn upstream(
-    written: &file::Route,
-    file: &File,
-    context: RouteContext<'_>,
-    problems: &mut Problems,
-) -> Checked<Option<Arc<str>>> {
-    let Some(name) = written.upstream.optional(problems)? else {
-        return match context.purpose {
-            Purpose::Layer => Ok(None),
-            Purpose::Gateway => {
-                let help = "add `upstream: NAME` with a name from `upstreams`";
-                let message = "a route of a gateway needs `upstream`".to_owned();
-                Err(problems.add_missing(written.upstream.location, "upstream", message, help))
-            }
-        };
-    };
-    let declared = file.upstreams.get().into_iter().flatten().map(|(name, _)| name.as_str());
-    if declared.clone().any(|declared| declared == name) {
-        return Ok(Some(Arc::from(name.as_str())));
-    }
-    let help = match (nearest(name, declared.clone()), declared.clone().next()) {
-        (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, Some(_)) => format!("the upstreams are {}", quote_all(declared.take(10))),
-        (None, None) => "add it to `upstreams`".to_owned(),
-    };
-    Err(written.upstream.report(format!("unknown upstream {}", quote(name)), help, problems))
 }

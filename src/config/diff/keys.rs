@@ -3,7 +3,7 @@
 
 use crate::config::{Config, Listen};
 use crate::limit::{Limiter, Spread};
-use crate::route::Route;
+use crate::route::{Action, Route};
 use crate::rule::Limit;
 use crate::rules::Rules;
 use crate::upstream::settings::UpstreamSettings;
@@ -70,10 +70,23 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         upgrades => "upgrades",
         quota => "quota",
         rate_limit_headers => "headers",
-        upstream => "upstream",
         cors => "cors",
         authorize => "authorize",
+        action => "",
+        rewrite => "rewrite",
+        request_headers => "request_headers",
+        response_headers => "response_headers",
+        timeout => "timeout",
+        reject => "reject",
     });
+    let actions: [(&'static str, fn(&Action) -> bool); 3] = [
+        ("upstream", |action| matches!(action, Action::Forward(_))),
+        ("redirect", |action| matches!(action, Action::Redirect(_))),
+        ("respond", |action| matches!(action, Action::Respond(_))),
+    ];
+    let differs =
+        |is_key: fn(&Action) -> bool| old.action != new.action && (is_key(&old.action) || is_key(&new.action));
+    keys.extend(actions.into_iter().filter(|(_, is_key)| differs(*is_key)).map(|(key, _)| key));
     let name = |limit: &Limit| (limit.shared, limit.name.clone());
     if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {
         keys.push("limits");

@@ -1,5 +1,8 @@
 //! The keys of clients, requests, routes and limits.
 
+use super::actions::{
+    FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
+};
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
@@ -57,8 +60,24 @@ shape! {
         name: String = Name, Required("name: all");
         /// The requests that the route applies to.
         r#match: Match = Map(&MATCH), Required("match: { path: /** }");
-        /// The name of the upstream to forward to. Required for the gateway without `authorize`, not for a layer.
+        /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
+        /// without them, a layer calls its inner service.
         upstream: String = Text, Optional;
+        /// Sends clients to another URL.
+        redirect: Redirect = Map(&REDIRECT), Optional;
+        /// Responds without an upstream.
+        respond: Respond = Map(&RESPOND), Optional;
+        /// Changes the path and the host that the upstream receives. A layer ignores this key and the next two.
+        rewrite: Rewrite = Map(&REWRITE), Optional;
+        /// Changes the header fields that the upstream receives.
+        request_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        /// The longest time from the receipt of a request until the end of its response. The upstream's
+        /// `timeouts.total` applies if it is shorter.
+        timeout: Millis = Duration(1, 24 * HOUR), Optional;
+        /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
+        response_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        /// The response to requests that the limits reject.
+        reject: Reject = Map(&REJECT), Optional;
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// At most 100, candidates included.
         limits: Vec<Located<NamedLimit>> = List(&OrMap(&Text, &LIMIT)), Default("[]");

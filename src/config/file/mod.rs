@@ -2,11 +2,15 @@
 //!
 //! Defaults are applied later, in [`check`](super::check).
 
+mod actions;
 mod authorize;
 mod cors;
 mod gateway;
 mod limits;
 
+pub(crate) use self::actions::{
+    FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
+};
 pub(crate) use self::authorize::{AUTHORIZE, Authorize};
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
@@ -24,7 +28,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 32] = [
+pub(crate) static SHAPES: [&Shape; 37] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -49,6 +53,11 @@ pub(crate) static SHAPES: [&Shape; 32] = [
     &HEALTH,
     &TARGET,
     &ROUTE,
+    &REDIRECT,
+    &RESPOND,
+    &REWRITE,
+    &FIELD_CHANGES,
+    &REJECT,
     &UPGRADES,
     &CORS,
     &AUTHORIZE,

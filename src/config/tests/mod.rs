@@ -128,7 +128,7 @@ fn routes_and_limits_are_read() {
     let config = parse(FULL);
     let routes: Vec<_> = config.rules.routes.iter().collect();
     let [login, rest] = routes.as_slice() else { panic!("{routes:?}") };
-    assert_eq!((&*rest.name, rest.limits.len(), rest.upstream.as_deref()), ("rest", 0, Some("api")));
+    assert_eq!((&*rest.name, rest.limits.len(), rest.action.upstream().map(|name| &**name)), ("rest", 0, Some("api")));
     assert_eq!(login.matcher.host, Some(HostPattern::Suffix(".example.com".into())));
     assert_eq!(login.matcher.path, PathPattern::parse("/login/{id}").ok());
     assert_eq!(login.matcher.methods, [Method::POST, Method::from_bytes(b"PURGE").expect("a method")]);
@@ -248,7 +248,7 @@ fn layer_needs_neither_listen_nor_upstreams() {
     let text =
         "routes:\n  - { name: a, match: { path: /a }, limits: [{ name: b, mode: OVERALL, rate: 1, interval: 1s }] }";
     let config = Config::parse(text).expect("a rule file for a layer");
-    assert!(config.listen.is_empty() && config.rules.routes.iter().all(|route| route.upstream.is_none()));
+    assert!(config.listen.is_empty() && config.rules.routes.iter().all(|route| route.action.upstream().is_none()));
     let limiter = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.name.as_str());
     assert_eq!(limiter.collect::<Vec<_>>(), ["{tidegate:a}:b"]);
     let errors = Config::parse_for_gateway(text).expect_err("errors").to_string();

@@ -5,29 +5,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::facts::Facts;
-use crate::policy::RateLimitHeaders;
 use crate::route::{PathPattern, Route, Routes};
-use crate::upgrade::Upgrades;
 
 const FIELD: HeaderName = HeaderName::from_static("x");
 
 fn routes(matchers: Vec<Matcher>) -> Routes {
-    let route = |matcher| {
-        let (limits, rate_limit_headers, upstream) = (Vec::new(), RateLimitHeaders::default(), None);
-        Route {
-            name: "route".into(),
-            matcher,
-            limits,
-            max_body: 0,
-            upgrades: Upgrades::default(),
-            rate_limit_headers,
-            quota: None,
-            cors: None,
-            authorize: None,
-            upstream,
-        }
-    };
-    Routes::new(matchers.into_iter().map(route).collect())
+    Routes::new(matchers.into_iter().map(|matcher| Route::new("route".into(), matcher)).collect())
 }
 
 fn on(host: &str, path: &str) -> Matcher {

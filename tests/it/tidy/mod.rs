@@ -36,6 +36,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "rules",
             "sanitize",
             "status_range",
+            "template",
             "upgrade",
         ],
         "properties and cost of a request: no IO",

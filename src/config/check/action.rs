@@ -1,0 +1,151 @@
+//! The action of a route: `upstream`, `redirect` or `respond`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use super::routes::RouteContext;
+use super::templates::{self, Variables};
+use super::{Checked, field_changes};
+use crate::config::Purpose;
+use crate::config::file::{self, File};
+use crate::config::located::Located;
+use crate::config::problem::{Problems, quote, quote_all};
+use crate::config::suggest::nearest;
+use crate::route::{Action, FixedResponse, Redirect};
+use crate::template::Escape;
+
+/// The largest body of a response.
+const MAX_BODY: usize = 64 << 10;
+
+pub(super) fn action(
+    written: &file::Route,
+    file: &File,
+    context: RouteContext<'_>,
+    problems: &mut Problems,
+) -> Checked<Action> {
+    if written.authorize.is_present() {
+        return Ok(Action::Forward(None));
+    }
+    let keys =
+        [("upstream", written.upstream.key), ("redirect", written.redirect.key), ("respond", written.respond.key)];
+    let mut present = keys.iter().filter_map(|(name, key)| Some((*name, (*key)?)));
+    let (first, second) = (present.next(), present.next());
+    if let (Some((first, _)), Some((second, location))) = (first, second) {
+        let message = format!("a route has either {} or {}, not both", quote(first), quote(second));
+        return Err(problems.add(location, message, "remove one of them"));
+    }
+    match first {
+        Some(("redirect", _)) => {
+            Ok(Action::Redirect(Box::new(redirect(written.redirect.required(problems)?, context, problems)?)))
+        }
+        Some(("respond", _)) => Ok(Action::Respond(Box::new(respond(written.respond.required(problems)?, problems)?))),
+        Some(_) => upstream(&written.upstream, file, problems).map(|name| Action::Forward(Some(name))),
+        None => match context.purpose {
+            Purpose::Layer => Ok(Action::Forward(None)),
+            Purpose::Gateway => {
+                let help = "add `upstream: NAME` with a name from `upstreams`, or `redirect`, `respond` or `authorize`";
+                let message = "a route of a gateway needs `upstream`".to_owned();
+                Err(problems.add_missing(written.upstream.location, "upstream", message, help))
+            }
+        },
+    }
+}
+
+fn upstream(written: &Located<String>, file: &File, problems: &mut Problems) -> Checked<Arc<str>> {
+    let name = written.required(problems)?;
+    let declared = file.upstreams.get().into_iter().flatten().map(|(name, _)| name.as_str());
+    if declared.clone().any(|declared| declared == name) {
+        return Ok(Arc::from(name.as_str()));
+    }
+    let help = match (nearest(name, declared.clone()), declared.clone().next()) {
+        (Some(near), _) => format!("did you mean {}?", quote(near)),
+        (None, Some(_)) => format!("the upstreams are {}", quote_all(declared.take(10))),
+        (None, None) => "add it to `upstreams`".to_owned(),
+    };
+    Err(written.report(format!("unknown upstream {}", quote(name)), help, problems))
+}
+
+fn redirect(written: &file::Redirect, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Redirect> {
+    let to = templates::template(&written.to, Escape::Url, Variables::request(context), problems);
+    let to = to.and_then(|to| match (Redirect::has_safe_authority(&to), is_url(&to.to_string())) {
+        (true, true) => Ok(to),
+        (true, false) => {
+            let message = format!("{} is not a URL", quote(&to.to_string()));
+            Err(written.to.report(message, "percent-encode spaces and other special characters", problems))
+        }
+        (false, _) => {
+            let message = format!("{} does not name a server that is fixed", quote(&to.to_string()));
+            let help =
+                "start with `https://NAME`, `https://{host}`, `/` or `{path}`, and put `{path}` or `/` after the name";
+            Err(written.to.report(message, help, problems))
+        }
+    });
+    let status = match written.status.optional(problems)?.copied() {
+        None => Ok(StatusCode::TEMPORARY_REDIRECT),
+        Some(code @ (301..=303 | 307 | 308)) => status(code, &written.status, problems),
+        Some(code) => {
+            let message = format!("{code} is not the status of a redirect");
+            Err(written.status.report(message, "use 301, 302, 303, 307 or 308", problems))
+        }
+    };
+    Ok(Redirect { to: to?, status: status? })
+}
+
+/// Returns `true` if the text has only characters of URLs.
+fn is_url(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() && !b"\"<>\\^`|".contains(&byte))
+}
+
+fn respond(written: &file::Respond, problems: &mut Problems) -> Checked<FixedResponse> {
+    let code = written.status.optional(problems)?.copied().unwrap_or(200);
+    let status = status(code, &written.status, problems);
+    let body = written.body.optional(problems)?.map(String::as_str).unwrap_or_default();
+    if body.len() > MAX_BODY {
+        let message = format!("the body has {} bytes, more than 64 KiB", body.len());
+        return Err(written.body.report(message, "serve large documents from an upstream", problems));
+    }
+    if !body.is_empty() && matches!(code, 204 | 205 | 304) {
+        let message = format!("a response with status {code} has no body");
+        return Err(written.body.report(message, "remove `body`, or use another status", problems));
+    }
+    let content_type = content_type(&written.content_type, "text/plain; charset=utf-8", problems);
+    let headers = headers(&written.headers, problems);
+    Ok(FixedResponse {
+        status: status?,
+        content_type: Some(content_type?).filter(|_| !body.is_empty()),
+        body: Bytes::copy_from_slice(body.as_bytes()),
+        headers: headers?,
+    })
+}
+
+fn headers(written: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems) -> Checked<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in written.optional(problems)?.into_iter().flatten() {
+        let name = field_changes::name(name, value.key_location(), field_changes::Message::Response, problems)?;
+        headers.insert(name, field_changes::value(value, problems)?);
+    }
+    Ok(headers)
+}
+
+pub(super) fn content_type(
+    written: &Located<String>,
+    default: &'static str,
+    problems: &mut Problems,
+) -> Checked<HeaderValue> {
+    match written.optional(problems)? {
+        None => Ok(HeaderValue::from_static(default)),
+        Some(text) if !text.contains('/') => {
+            let message = format!("{} is not a content type", quote(text));
+            Err(written.report(message, "for example `application/json`", problems))
+        }
+        Some(_) => field_changes::value(written, problems),
+    }
+}
+
+/// Converts a status whose range was validated.
+pub(super) fn status(code: u64, written: &Located<u64>, problems: &mut Problems) -> Checked<StatusCode> {
+    let status = u16::try_from(code).ok().and_then(|code| StatusCode::from_u16(code).ok());
+    status.ok_or_else(|| problems.reported(written.location))
+}

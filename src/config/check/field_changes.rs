@@ -1,0 +1,78 @@
+//! `request_headers` and `response_headers`: changes of header fields.
+
+use http::{HeaderName, HeaderValue};
+
+use super::matcher::header_name;
+use super::templates::{self, Variables};
+use super::{Checked, parsed};
+use crate::config::file;
+use crate::config::located::Located;
+use crate::config::problem::{Location, Problems, quote};
+use crate::route::{FieldChanges, FieldValue};
+use crate::sanitize::hop_by_hop::is_hop_by_hop;
+use crate::template::Escape;
+
+/// The message whose fields are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    Request,
+    Response,
+}
+
+pub(super) fn field_changes(
+    written: &Located<file::FieldChanges>,
+    message: Message,
+    variables: Variables,
+    problems: &mut Problems,
+) -> Checked<Option<FieldChanges>> {
+    let Some(written) = written.optional(problems)? else { return Ok(None) };
+    let remove: Vec<_> = (written.remove.items().iter())
+        .map(|written| name(written.required(problems)?, written.location, message, problems))
+        .collect();
+    let values = |written: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems| {
+        let pairs = written.optional(problems)?.into_iter().flatten();
+        let pairs: Vec<_> = pairs
+            .map(|(key, value)| {
+                let name = name(key, value.key_location(), message, problems);
+                let value = field_value(value, variables, problems);
+                Ok((name?, value?))
+            })
+            .collect();
+        pairs.into_iter().collect::<Checked<Vec<_>>>()
+    };
+    let (set, add) = (values(&written.set, problems), values(&written.add, problems));
+    Ok(Some(FieldChanges { remove: remove.into_iter().collect::<Checked<_>>()?, set: set?, add: add? }))
+}
+
+/// Parses the name of a field that rules may change.
+pub(super) fn name(text: &str, location: Location, message: Message, problems: &mut Problems) -> Checked<HeaderName> {
+    let name = header_name(text, location, problems)?;
+    let help = match (message, name.as_str()) {
+        (Message::Request, "host") => "use `rewrite: { host: NAME }`",
+        (Message::Request, "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" | "expect") => {
+            "leave it out: the gateway sets it for each request"
+        }
+        (_, "content-length" | "trailer") => "leave it out: the gateway frames messages",
+        _ if is_hop_by_hop(&name) => "leave it out: the field concerns one connection only",
+        _ => return Ok(name),
+    };
+    Err(problems.add(location, format!("{} must not be changed", quote(text)), help))
+}
+
+fn field_value(written: &Located<String>, variables: Variables, problems: &mut Problems) -> Checked<FieldValue> {
+    let fixed = value(written, problems)?;
+    let template = templates::template(written, Escape::Field, variables, problems)?;
+    let has_variables = template.variables().next().is_some();
+    Ok(match has_variables {
+        true => FieldValue::Template(template),
+        // The text of the template has no escaped braces.
+        false => FieldValue::Fixed(HeaderValue::from_str(template.to_string().trim()).unwrap_or(fixed)),
+    })
+}
+
+/// Parses the value of a field.
+pub(super) fn value(written: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
+    let text = written.required(problems)?.trim();
+    let value = HeaderValue::from_str(text).map_err(|_| format!("{} is not a header field value", quote(text)));
+    parsed(value, "remove the control characters", written.location, problems)
+}

@@ -1,0 +1,69 @@
+//! Changes of header fields: `request_headers` and `response_headers`.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use crate::template::{Template, Values};
+
+/// The changes of the header fields of a message, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldChanges {
+    /// The fields to remove.
+    pub remove: Vec<HeaderName>,
+    /// The fields to replace.
+    pub set: Vec<(HeaderName, FieldValue)>,
+    /// The fields to add to fields of the same name.
+    pub add: Vec<(HeaderName, FieldValue)>,
+}
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldValue {
+    /// The same value for each request.
+    Fixed(HeaderValue),
+    /// A text with variables. The field is absent if a value is missing or cannot be part of a field.
+    Template(Template),
+}
+
+/// The values of the templates for one request, in the order of the fields. `None` omits the field.
+pub(crate) type RenderedValues = Vec<Option<HeaderValue>>;
+
+impl FieldChanges {
+    /// Returns the templates, in the order of the fields.
+    pub fn templates(&self) -> impl Iterator<Item = &Template> {
+        self.set.iter().chain(&self.add).filter_map(|(_, value)| match value {
+            FieldValue::Template(template) => Some(template),
+            FieldValue::Fixed(_) => None,
+        })
+    }
+
+    /// Computes the values of the templates. Without templates, does not allocate.
+    pub(crate) fn render(&self, values: &Values<'_>) -> RenderedValues {
+        let value =
+            |template: &Template| HeaderValue::from_maybe_shared(bytes::Bytes::from(template.render(values)?)).ok();
+        self.templates().map(value).collect()
+    }
+
+    /// Changes the fields.
+    pub(crate) fn apply(&self, headers: &mut HeaderMap, rendered: RenderedValues) {
+        let mut rendered = rendered.into_iter();
+        let mut value = |value: &FieldValue| match value {
+            FieldValue::Fixed(value) => Some(value.clone()),
+            FieldValue::Template(_) => rendered.next().flatten(),
+        };
+        for name in &self.remove {
+            headers.remove(name);
+        }
+        for (name, written) in &self.set {
+            match value(written) {
+                Some(value) => _ = headers.insert(name, value),
+                // The client must not choose the value instead.
+                None => _ = headers.remove(name),
+            }
+        }
+        for (name, written) in &self.add {
+            if let Some(value) = value(written) {
+                headers.append(name, value);
+            }
+        }
+    }
+}

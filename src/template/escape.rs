@@ -1,0 +1,130 @@
+//! Escapes values for the place that a text goes to.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use super::Variable;
+
+/// The place that a text goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Escape {
+    /// The value of a header field. Without one of its values, the field is absent.
+    Field,
+    /// A URL.
+    Url,
+    /// A JSON document: values stand in quotes, and `{retry_after}` is a number or `null`.
+    Json,
+    /// An HTML or XML document.
+    Html,
+    /// A plain text.
+    Text,
+}
+
+/// The longest header field value and URL, in bytes.
+const MAX_FIELD: usize = 8 << 10;
+/// The longest body, in bytes.
+const MAX_BODY: usize = 64 << 10;
+
+impl Escape {
+    /// Returns the escapes of a body with this content type. Returns `None` if no escapes are known for it.
+    pub(crate) fn of_content_type(content_type: &str) -> Option<Self> {
+        let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let has_suffix = |suffix: &str| essence.ends_with(suffix);
+        match essence.as_str() {
+            "text/plain" => Some(Self::Text),
+            _ if essence == "application/json" || has_suffix("+json") => Some(Self::Json),
+            "text/html" | "text/xml" | "application/xml" => Some(Self::Html),
+            _ if has_suffix("+xml") => Some(Self::Html),
+            _ => None,
+        }
+    }
+
+    pub(super) fn max_length(self) -> usize {
+        match self {
+            Self::Field | Self::Url => MAX_FIELD,
+            Self::Json | Self::Html | Self::Text => MAX_BODY,
+        }
+    }
+
+    /// Returns `false` if the whole text cannot be used: recipients trim header fields, and would see another value.
+    pub(super) fn is_valid(self, text: &str) -> bool {
+        self != Self::Field || !(text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']))
+    }
+
+    /// Appends the escaped value of a variable. Returns `None` if it cannot be a part of the text.
+    pub(super) fn push(self, variable: &Variable, value: Option<Cow<'_, str>>, text: &mut String) -> Option<()> {
+        let Some(value) = value else {
+            match (self, variable) {
+                // `https://` and a path would name another server.
+                (Self::Field, _) | (Self::Url, Variable::Host) => return None,
+                (Self::Json, Variable::RetryAfter) => text.push_str("null"),
+                _ => {}
+            }
+            return Some(());
+        };
+        match (self, variable) {
+            (Self::Field, _) if value.is_empty() || value.chars().any(char::is_control) => return None,
+            (Self::Field | Self::Text, _) => text.push_str(&value),
+            (Self::Url, Variable::Path) => {
+                // Exactly one slash: after `//`, the path would name another authority.
+                text.push('/');
+                push_url(value.trim_start_matches(['/', '\\']), is_in_path, text);
+            }
+            (Self::Url, Variable::Query) => push_url(&value, is_in_query, text),
+            (Self::Url, Variable::Host) => push_url(&value, is_in_host, text),
+            (Self::Url, _) => push_url(&value, is_unreserved, text),
+            (Self::Json, _) => push_json(&value, text),
+            (Self::Html, _) => push_html(&value, text),
+        }
+        Some(())
+    }
+}
+
+/// Returns `true` for unreserved characters (RFC 3986 section 2.3).
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn is_in_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
+}
+
+/// A path has percent-encoded characters already.
+fn is_in_path(byte: u8) -> bool {
+    is_unreserved(byte) || b"!$&'()*+,;=:@/%".contains(&byte)
+}
+
+fn is_in_query(byte: u8) -> bool {
+    is_in_path(byte) || byte == b'?'
+}
+
+/// Appends a value, and percent-encodes all bytes other than those for which `is_kept` returns `true`.
+fn push_url(value: &str, is_kept: impl Fn(u8) -> bool, text: &mut String) {
+    for byte in value.bytes() {
+        if is_kept(byte) {
+            text.push(char::from(byte));
+        } else {
+            _ = write!(text, "%{byte:02X}"); // writing to a String cannot fail
+        }
+    }
+}
+
+/// Appends the content of a JSON string (RFC 8259 section 7).
+fn push_json(value: &str, text: &mut String) {
+    // The serialization of a string cannot fail.
+    let quoted = serde_json::to_string(value).unwrap_or_default();
+    text.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
+}
+
+fn push_html(value: &str, text: &mut String) {
+    for letter in value.chars() {
+        match letter {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            '"' => text.push_str("&quot;"),
+            '\'' => text.push_str("&#39;"),
+            letter => text.push(letter),
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The values of variables for one request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use super::Variable;
+use crate::facts::Facts;
+
+/// The values of variables for one request. Parts that are unknown have no values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Values<'v> {
+    pub(crate) route: &'v str,
+    pub(crate) request_id: Option<&'v str>,
+    /// The client's address.
+    pub(crate) client: Option<IpAddr>,
+    pub(crate) facts: Option<&'v Facts<'v>>,
+    /// The seconds of `Retry-After`.
+    pub(crate) retry_after: Option<u64>,
+    /// The first limit that rejected the request.
+    pub(crate) limit: Option<&'v str>,
+}
+
+impl Values<'_> {
+    /// Returns the value of a variable, or `None` if the request has none.
+    pub(super) fn get(&self, variable: &Variable) -> Option<Cow<'_, str>> {
+        match variable {
+            Variable::ClientIp => self.client.map(|address| address.to_string().into()),
+            Variable::RequestId => self.request_id.map(Cow::Borrowed),
+            Variable::Path => self.facts.map(|facts| facts.path.normalized().into()),
+            Variable::Query => Some(self.facts?.query.map_or(Cow::Borrowed(""), |query| format!("?{query}").into())),
+            Variable::Host => Some(self.facts?.host.as_ref().into()).filter(|host: &Cow<'_, str>| !host.is_empty()),
+            Variable::Route => Some(self.route.into()),
+            Variable::RetryAfter => self.retry_after.map(|seconds| seconds.to_string().into()),
+            Variable::Limit => self.limit.map(Cow::Borrowed),
+            Variable::Identity(value) => self.facts?.identity_value(value),
+        }
+    }
+}
