@@ -56,7 +56,7 @@ pub(crate) enum LocalResponse {
     OriginNotAllowed,
     /// 200: a proxy may let its request pass.
     Authorized,
-    /// 403: a peer that is no trusted proxy asks for an authorization.
+    /// 403: a peer other than a trusted proxy asks for an authorization.
     UntrustedProxy,
     /// 400: the request that a proxy asks about is unknown.
     BadOriginal(OriginalRequestError),

@@ -4,8 +4,8 @@ use crate::config::keys::Kind::Flag;
 use crate::config::keys::shape;
 
 shape! {
-    /// Tells a trusted proxy whether a request may pass ([authorize.md](authorize.md)). A path that ends with `/**`
-    /// contains the original path, as Envoy sends it.
+    /// Evaluates the requests of trusted proxies, which forward them ([authorize.md](authorize.md)). A path that ends
+    /// with `/**` contains the original path, as Envoy sends it.
     AUTHORIZE: Authorize = "`authorize`" {
         /// Whether rejections have the status 403, with the actual status in `X-Tidegate-Status`. nginx turns other
         /// statuses into 500.
