@@ -121,10 +121,6 @@ impl LayerState {
                 }
             };
             if let Some(response) = action::respond(route, || action::values(rules, route, &facts, record)) {
-                if record.is_charged_by_outcome() {
-                    let receipt = Receipt::new(charges, status);
-                    Box::pin(record.settle(receipt, store, response.status(), true)).await; // boxed, as it is rare
-                }
                 return Err(response);
             }
             let origin = RequestOrigin { facts: &facts, context, worker: self.worker };

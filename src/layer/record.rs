@@ -328,12 +328,12 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Returns `true` if a limit of the route is charged by the outcome of its requests.
-    pub(super) fn is_charged_by_outcome(&self) -> bool {
+    fn is_charged_by_outcome(&self) -> bool {
         self.route.is_some_and(|(_, compiled)| compiled.charges_outcomes)
     }
 
     /// Settles the charges of an admitted request with the status of its response.
-    pub(super) async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
+    async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
         let Some((route, _)) = self.route else { return receipt.give_back(store).await };
         let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
         if self.at.is_some() {

@@ -87,6 +87,12 @@ fn route(
     let response = field_changes(&written.response_headers, Message::Response, Variables::response(context), problems);
     let reject = rewrite::reject(&written.reject, context, problems);
     let timeout = written.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
+    if let (Ok(Action::Redirect(_) | Action::Respond(_)), Ok(limits)) = (&action, &limits)
+        && limits.iter().any(|limit| limit.charge_on.is_some())
+    {
+        let message = "`charge_on` has no effect without `upstream`: the status is always the same";
+        problems.add(written.limits.location, message, "remove `charge_on`");
+    }
     let name = Arc::from(written.name.required(problems)?.as_str());
     let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
     Ok(Route {
