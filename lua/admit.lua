@@ -51,7 +51,7 @@ end
 -- once; each call overwrites them.
 local algorithm_of, limiters, keys, buckets, call_time = {}, {}, {}, {}, nil
 local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
--- From this flag on, a bucket is only checked. Odd flags are those of shadows.
+-- From this flag on, a bucket is only checked. Shadows have odd flags.
 local CHECKS_ONLY = 2
 
 -- Opens the bucket with this number, unless it is open.

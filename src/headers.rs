@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::admission::LimitStatus;
+use crate::concurrency::Concurrency;
 use crate::limit::{Decision, Wait};
 use crate::rule::Limit;
 
@@ -86,6 +87,13 @@ pub(crate) fn append(headers: &mut HeaderMap, policy: Option<HeaderValue>, rate_
         headers.append(POLICY, policy);
         headers.append(RATE_LIMIT, rate_limit);
     }
+}
+
+/// Adds `RateLimit-Policy` and `RateLimit` of the requests in flight of a client, of which `remaining` more can be taken.
+pub(crate) fn append_in_flight(headers: &mut HeaderMap, per_client: u32, remaining: u32) {
+    let policy = format!("\"{}\";q={per_client};qu=\"concurrent-requests\"", Concurrency::POLICY);
+    let rate_limit = format!("\"{}\";r={remaining}", Concurrency::POLICY);
+    append(headers, HeaderValue::try_from(policy).ok(), HeaderValue::try_from(rate_limit).ok());
 }
 
 /// Returns the value of `Retry-After`: whole seconds, rounded up, at least 1. Returns `None` if no wait helps.

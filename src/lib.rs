@@ -148,6 +148,7 @@ mod timer;
 mod words;
 // 1 vocabulary
 mod client;
+mod concurrency;
 mod condition;
 mod cost;
 mod facts;

@@ -10,12 +10,11 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
+use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
-#[cfg(feature = "gateway")]
-use crate::limit::ClientId;
-use crate::limit::{Charge, Limiter};
-use crate::metrics::{LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
+use crate::limit::{Charge, ClientId, Limiter};
+use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
 use crate::policy::Policy;
 #[cfg(feature = "gateway")]
@@ -97,6 +96,8 @@ pub(crate) struct CompiledRoute {
     upstreams: Box<[Arc<Upstream>]>,
     /// The waiting times, if a limit of the route lets requests wait.
     pub(crate) waits: Option<WaitMetrics>,
+    /// The requests in flight, if the route bounds them.
+    in_flight: Option<InFlightMetrics>,
     /// Whether a limit is charged by the outcome of its requests (`charge_on`).
     pub(crate) charges_outcomes: bool,
     /// The `RateLimit-Policy` field.
@@ -313,6 +314,11 @@ impl RuleSet {
         }
     }
 
+    /// See [`Rules::client_in_flight`].
+    pub(crate) fn client_in_flight(&self, concurrency: &Concurrency, facts: &Facts<'_>) -> Option<ClientId> {
+        self.rules.client_in_flight(concurrency, facts)
+    }
+
     /// Returns the client's address: the nearest hop that is not a trusted proxy.
     pub(crate) fn client_address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         self.rules.addresses.address(facts)
@@ -357,10 +363,22 @@ impl CompiledRoute {
             #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,
+            in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(&route.name)),
             charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
         }
+    }
+
+    /// Returns the metrics of requests in flight, if the route bounds them.
+    pub(crate) fn in_flight(&self) -> Option<&InFlightMetrics> {
+        self.in_flight.as_ref()
+    }
+
+    /// Returns the longest time from the receipt of a request until the end of its response.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn total_timeout(&self) -> Option<Duration> {
+        self.upstreams.first()?.total_timeout()
     }
 
     /// Returns the identity of the limit at this position.

@@ -95,6 +95,7 @@ fn show_route(route: &Route) -> Value {
         "quota": route.quota.as_ref().map(ToString::to_string),
         "authorize": route.authorize.map(|authorize| json!({ "nginx": authorize.nginx })),
         "cors": route.cors.as_deref().map(show_cors),
+        "concurrency": route.concurrency,
         "headers": show_headers(route.rate_limit_headers),
         "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
     });

@@ -6,11 +6,13 @@
 //! and retries when its permits have returned. It is charged when it is admitted; a request whose client disconnects
 //! before is not charged.
 
+mod concurrency;
 mod queue;
 mod receipt;
 mod status;
 mod waiting;
 
+pub(crate) use self::concurrency::{Newcomer, RequestInFlight};
 pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;

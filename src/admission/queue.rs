@@ -70,6 +70,11 @@ impl WaitQueues {
         !state.queues.is_empty() && state.queues.contains_key(&charge.bucket_id())
     }
 
+    /// Returns `true` if a request waits in this queue.
+    pub(crate) fn is_queued(&self, bucket: &BucketId) -> bool {
+        self.state.lock().queues.contains_key(bucket)
+    }
+
     /// Creates a ticket that is in no queue yet.
     pub(crate) fn ticket(&self) -> Ticket<'_> {
         let mut state = self.state.lock();
@@ -87,6 +92,11 @@ impl Ticket<'_> {
             QueueKind::Own => charge.bucket_id(),
             QueueKind::Overflow => overflow_bucket(charge),
         };
+        self.join_queue(bucket, limit)
+    }
+
+    /// Joins the queue of a bucket, of at most `limit` requests, in the order of ticket numbers.
+    pub(crate) fn join_queue(&mut self, bucket: BucketId, limit: usize) -> Result<(), QueueFull> {
         if self.buckets.contains(&bucket) {
             return Ok(());
         }
@@ -101,6 +111,14 @@ impl Ticket<'_> {
         queue.insert(self.number, Arc::clone(&self.notify));
         self.buckets.push(bucket);
         Ok(())
+    }
+
+    /// Leaves the queue of a bucket.
+    pub(crate) fn leave_queue(&mut self, bucket: &BucketId) {
+        if let Some(position) = self.buckets.iter().position(|joined| joined == bucket) {
+            self.queues.state.lock().leave(bucket, self.number);
+            self.buckets.swap_remove(position);
+        }
     }
 
     /// Returns `true` if the ticket is in a queue for this charge.
@@ -125,13 +143,18 @@ impl Ticket<'_> {
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
         let mut state = self.queues.state.lock();
-        for bucket in &self.buckets {
-            let Some(queue) = state.queues.get_mut(bucket) else { continue };
-            queue.remove(&self.number);
-            match queue.first_key_value() {
-                Some((_, next)) => next.notify_one(),
-                None => _ = state.queues.remove(bucket),
-            }
+        self.buckets.iter().for_each(|bucket| state.leave(bucket, self.number));
+    }
+}
+
+impl Queues {
+    /// Removes a ticket from a queue, and wakes the next one.
+    fn leave(&mut self, bucket: &BucketId, number: u64) {
+        let Some(queue) = self.queues.get_mut(bucket) else { return };
+        queue.remove(&number);
+        match queue.first_key_value() {
+            Some((_, next)) => next.notify_one(),
+            None => _ = self.queues.remove(bucket),
         }
     }
 }

@@ -7,8 +7,9 @@ use super::action::{describe_action, forwarded_path};
 use super::limits::limits;
 use crate::client::{AddressTrace, TraceEnd};
 use crate::clock::Timestamp;
+use crate::concurrency::Concurrency;
 use crate::condition::Condition;
-use crate::config::quote;
+use crate::config::{Millis, quote};
 use crate::limit::{Charge, Wait};
 use crate::route::Action;
 use crate::rule::Limit;
@@ -21,6 +22,9 @@ impl fmt::Display for Explanation<'_> {
         self.other_routes(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
+            if let Some(concurrency) = &route.concurrency {
+                describe_concurrency(concurrency, f)?;
+            }
             limits(route, &self.checks, self.facts, self.now, f)?;
         }
         self.result(f)
@@ -120,6 +124,23 @@ impl Explanation<'_> {
             writeln!(f, "TRACE is not forwarded: answered with 501 instead")?;
         }
         Ok(())
+    }
+}
+
+fn describe_concurrency(concurrency: &Concurrency, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "requests in flight")?;
+    if let Some(max) = concurrency.max {
+        writeln!(f, "  at most {max} of the route")?;
+    }
+    if let Some(per_client) = concurrency.per_client {
+        writeln!(f, "  at most {per_client} of each {}", quote(&concurrency.client.to_string()))?;
+    }
+    match concurrency.queue {
+        0 => writeln!(f, "  further requests are rejected immediately\n"),
+        queue => {
+            let max_wait = u64::try_from(concurrency.max_wait.as_millis()).unwrap_or(u64::MAX);
+            writeln!(f, "  in each gateway, up to {queue} further requests wait for up to {}\n", Millis::show(max_wait))
+        }
     }
 }
 

@@ -106,6 +106,10 @@ impl LayerState {
                 self.missing_peer_warning.log_once(&route.limits);
             }
             let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
+            if let Some(concurrency) = &route.concurrency {
+                // Boxed, so that other routes do not pay for its memory.
+                Box::pin(self.take_slot(rules, store, &facts, (compiled, concurrency), record)).await?; // 429, 503
+            }
             record.start_decision(&charges, store);
             let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
             self.record_admitted(&charges, &admitted, (compiled, store), record);

@@ -37,7 +37,9 @@
 mod action;
 mod active;
 mod authorize;
+mod body;
 mod builder;
+mod concurrency;
 mod decide;
 #[cfg(feature = "gateway")]
 mod overrides;
@@ -65,6 +67,7 @@ use tower::{Layer, Service};
 
 use self::active::Active;
 pub(crate) use self::active::Stores;
+use self::body::ServedBody;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
 #[cfg(feature = "gateway")]
@@ -111,7 +114,7 @@ pub struct RateLimited<S> {
 }
 
 /// The response body of [`RateLimited`]: the body of the inner service, or the body of a rejection.
-pub type RateLimitedBody<B> = Either<B, Full<Bytes>>;
+pub type RateLimitedBody<B> = Either<ServedBody<B>, Full<Bytes>>;
 
 /// Marks a response, in its extensions, to a request that caused no work. The layer refunds the permits of the request.
 ///
@@ -337,7 +340,7 @@ where
                 if guard.needs_settlement(&response) {
                     response = Box::pin(guard.settle(receipt, response)).await; // boxed, as it is rare and large
                 }
-                response.map(|response| response.map(Either::Left))
+                response.map(|response| guard.hold_slot(response).map(Either::Left))
             };
             let mut result = serve.await;
             match &mut result {

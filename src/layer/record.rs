@@ -7,9 +7,11 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::NotSent;
+use super::body::{ClientInFlight, ServedBody};
 use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
 use crate::clock::{Stopwatch, Timestamp};
+use crate::concurrency::Concurrency;
 use crate::facts::Facts;
 use crate::headers;
 use crate::local_response::LocalResponse;
@@ -108,6 +110,8 @@ struct Extra {
     cors: Option<CorsRequest>,
     /// How a proxy is answered that asks for an authorization.
     authorize: Option<Authorize>,
+    /// The slot of a request to a route with `concurrency`.
+    in_flight: Option<ClientInFlight>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -158,6 +162,12 @@ impl<'r> RequestGuard<'r> {
         let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
         self.record.settle(receipt, self.store, status, was_sent(&response)).await;
         response
+    }
+
+    /// Adds the slot of the request to the response, which holds it until its body has ended.
+    pub(super) fn hold_slot<B>(&mut self, response: Response<B>) -> Response<ServedBody<B>> {
+        let in_flight = self.record.extra.as_mut().and_then(|extra| extra.in_flight.as_mut()?.slot.take());
+        response.map(|body| ServedBody::new(body, in_flight))
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.
@@ -284,6 +294,23 @@ impl<'r> RequestRecord<'r> {
         if is_allowed { LocalResponse::Preflight } else { LocalResponse::OriginNotAllowed }
     }
 
+    /// Returns the time since the request was received.
+    #[cfg(feature = "gateway")]
+    pub(super) fn elapsed(&self) -> Duration {
+        self.stopwatch.elapsed()
+    }
+
+    /// Records the slot of the request, or its rejection without a slot. Returns `true` if it has a slot.
+    pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) -> bool {
+        let is_taken = in_flight.slot.is_some();
+        if !is_taken {
+            self.outcome = RequestOutcome::Limited;
+            self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
+        }
+        self.extra.get_or_insert_default().in_flight = Some(in_flight);
+        is_taken
+    }
+
     /// Records that the limits are going to be evaluated.
     pub(super) fn start_decision(&mut self, charges: &Charges<'_>, store: &Store) {
         if !charges.is_empty() {
@@ -391,7 +418,7 @@ impl<'r> RequestRecord<'r> {
             let policy = self.changed_policy.take().map(|policy| *policy).or_else(policy);
             headers::append(response.headers_mut(), policy, Some(rate_limit));
         }
-        let Extra { request_id, cors, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        let Extra { request_id, cors, in_flight, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
         if let Some(id) = request_id {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }
@@ -399,6 +426,12 @@ impl<'r> RequestRecord<'r> {
             && let Some(cors) = &route.cors
         {
             cors.add_fields(response.headers_mut(), &request);
+        }
+        if let Some(in_flight) = in_flight
+            && let Some((per_client, remaining)) = in_flight.quota
+            && self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf)
+        {
+            headers::append_in_flight(response.headers_mut(), per_client, remaining);
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());

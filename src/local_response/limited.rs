@@ -1,9 +1,17 @@
 //! The body of a 429 response. Its JSON is written by hand, because under attack it is the most frequent response.
 
+use crate::concurrency::Concurrency;
+
 const BEFORE: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":""#,
 );
+
+/// The `detail` of a request that the bound of its client rejects.
+pub(super) const CLIENT_BUSY: &str = "the client has too many requests in flight";
+
+/// The `detail` of a request that the bound of its route rejects.
+pub(super) const ROUTE_BUSY: &str = "too many requests are in flight";
 
 /// The names of the limits that rejected a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +25,25 @@ pub(super) fn body(violated: &ViolatedLimits, retry_after: Option<u64>) -> Vec<u
     let mut digits = itoa::Buffer::new();
     let [first, number, last] = detail(retry_after, &mut digits);
     [BEFORE, first, number, last, r#"","violated-policies":["#, &violated.members, "]}\n"].concat().into_bytes()
+}
+
+/// Returns the problem details of a request that `concurrency` rejects, and a newline for terminals.
+pub(super) fn busy_body(by_client: bool) -> Vec<u8> {
+    let (kind, title, status, detail) = match by_client {
+        true => {
+            ("quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded", "429", CLIENT_BUSY)
+        }
+        false => {
+            let title = "Request cannot be satisfied due to temporary server capacity constraints";
+            ("temporary-reduced-capacity", title, "503", ROUTE_BUSY)
+        }
+    };
+    format!(
+        "{{\"type\":\"https://iana.org/assignments/http-problem-types#{kind}\",\"title\":\"{title}\",\
+         \"status\":{status},\"detail\":\"{detail}\",\"violated-policies\":[\"{}\"]}}\n",
+        Concurrency::POLICY
+    )
+    .into_bytes()
 }
 
 /// Returns the text of `detail` in three parts.

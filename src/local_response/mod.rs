@@ -16,6 +16,7 @@ pub(crate) use self::configured::ConfiguredResponse;
 pub(crate) use self::grpc::GrpcCall;
 pub(crate) use self::limited::ViolatedLimits;
 use crate::client::ClientError;
+use crate::concurrency::Concurrency;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
 use crate::reason;
@@ -88,6 +89,11 @@ pub(crate) enum LocalResponse {
         violated: ViolatedLimits,
         /// Whole seconds until a retry can be admitted. `None` if no retry can be.
         retry_after: Option<u64>,
+    },
+    /// 429 or 503: the client or the route has as many requests in flight as `concurrency` allows.
+    Busy {
+        /// Whether the bound of the client is reached.
+        by_client: bool,
     },
     /// 431: more than `max_fields` header fields, or more than `max_field_bytes` of them.
     HeadersTooLarge,
@@ -197,6 +203,7 @@ impl LocalResponse {
             Self::Limited { violated, retry_after } => {
                 return (StatusCode::TOO_MANY_REQUESTS, limited::body(violated, *retry_after));
             }
+            Self::Busy { by_client } => return (self.status(), limited::busy_body(*by_client)),
             _ => {}
         }
         let (status, detail) = self.status_and_detail();
@@ -254,6 +261,8 @@ impl LocalResponse {
             Self::Limited { retry_after, .. } => {
                 (StatusCode::TOO_MANY_REQUESTS, limited::detail(*retry_after, &mut itoa::Buffer::new()).concat().into())
             }
+            Self::Busy { by_client: true } => (StatusCode::TOO_MANY_REQUESTS, limited::CLIENT_BUSY.into()),
+            Self::Busy { by_client: false } => (StatusCode::SERVICE_UNAVAILABLE, limited::ROUTE_BUSY.into()),
             Self::StoreFailed => (StatusCode::SERVICE_UNAVAILABLE, "quotas cannot be checked at present".into()),
             Self::UpstreamUnreachable => (StatusCode::BAD_GATEWAY, "the upstream cannot be reached".into()),
             Self::UpstreamDown => (StatusCode::SERVICE_UNAVAILABLE, "no target of the upstream is usable".into()),
@@ -276,7 +285,8 @@ impl LocalResponse {
             Self::Limited { retry_after, .. } => *retry_after,
             #[cfg(feature = "gateway")]
             Self::Banned { retry_after } => Some(*retry_after),
-            Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown => Some(1),
+            // A guess: it is unknown when a request ends.
+            Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown | Self::Busy { .. } => Some(1),
             _ => None,
         }
     }
@@ -287,6 +297,7 @@ impl LocalResponse {
     pub(crate) fn violated(&self) -> Vec<String> {
         match self {
             Self::Limited { violated, .. } => violated.names(),
+            Self::Busy { .. } => vec![Concurrency::POLICY.to_owned()],
             _ => Vec::new(),
         }
     }

@@ -11,6 +11,7 @@ mod dns;
 mod family;
 mod gauge;
 mod histogram;
+mod in_flight;
 mod limits;
 mod nodes;
 mod process;
@@ -40,6 +41,8 @@ use self::dns::DnsNames;
 pub(crate) use self::dns::{DnsNameMetrics, DnsOutcome};
 pub(crate) use self::gauge::GaugeGuard;
 use self::histogram::Histogram;
+use self::in_flight::InFlight;
+pub(crate) use self::in_flight::InFlightMetrics;
 pub(crate) use self::limits::LimitMetrics;
 use self::limits::Limits;
 pub(crate) use self::nodes::{NodeMetrics, NodeSeries};
@@ -74,6 +77,7 @@ pub struct Metrics {
     routes: Routes,
     limits: Limits,
     waits: Waits,
+    in_flight: InFlight,
     connections: Connections,
     config: Reloads,
     upstreams: Upstreams,
@@ -100,6 +104,7 @@ impl Metrics {
             routes: Routes::new(&durations),
             limits: Limits::default(),
             waits: Waits::new(&durations),
+            in_flight: InFlight::default(),
             connections: Connections::default(),
             config: Reloads::default(),
             upstreams: Upstreams::new(&durations),
@@ -129,6 +134,7 @@ impl Metrics {
         self.routes.describe(catalog);
         self.limits.describe(catalog);
         self.waits.describe(catalog);
+        self.in_flight.describe(catalog);
         catalog.section("The store");
         self.store.describe(catalog);
         catalog.section("Upstreams");

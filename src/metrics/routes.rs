@@ -88,11 +88,12 @@ impl Metrics {
         let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
         let Routes { requests, responses } = &self.routes;
         let (all, all_responses, removed) = (requests.clone(), responses.clone(), route.to_owned());
-        let all_waits = self.waits.clone();
+        let (all_waits, all_in_flight) = (self.waits.clone(), self.in_flight.clone());
         let _user = self.users.add((route.to_owned(), None), move || {
             STATUSES.iter().for_each(|status| all.remove(&labels(&removed, status)));
             all_responses.remove(&removed);
             all_waits.remove(&removed);
+            all_in_flight.remove(&removed);
         });
         let [c1, c2, c3, c4, c5, abandoned] = STATUSES.map(|status| requests.get_or_create(&labels(route, status)));
         RouteMetrics { responses: responses.route(route), classes: [c1, c2, c3, c4, c5], abandoned, _user }

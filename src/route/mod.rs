@@ -29,6 +29,7 @@ pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
 pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
+use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, is_common};
 use crate::identity::IdentityValue;
 use crate::policy::RateLimitHeaders;
@@ -73,6 +74,8 @@ pub struct Route {
     pub quota: Option<PathPattern>,
     /// The cross-origin access of browsers, if there is any.
     pub cors: Option<Box<Cors>>,
+    /// The bound on requests in flight.
+    pub concurrency: Option<Box<Concurrency>>,
     /// Evaluates the original requests of proxies, and forwards nothing.
     pub authorize: Option<Authorize>,
     /// The action for admitted requests.
@@ -115,6 +118,7 @@ impl Route {
             request_headers: None,
             response_headers: None,
             timeout: None,
+            concurrency: None,
             reject: None,
         }
     }

@@ -15,6 +15,7 @@ pub use self::charges::{Charges, LimitCharge};
 #[cfg(feature = "gateway")]
 pub(crate) use self::named_client::NamedClientError;
 use crate::client::{AddressRules, ClientError, ClientSource};
+use crate::concurrency::Concurrency;
 use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
@@ -87,6 +88,9 @@ impl Rules {
         let mut fields = HashSet::new();
         for route in self.routes.iter() {
             fields.extend(route.matcher.headers.iter().map(|(name, _)| name.clone()));
+            if let Some(concurrency) = &route.concurrency {
+                concurrency.client.fields(&mut |name| _ = fields.insert(name.clone()));
+            }
             for limit in &route.limits {
                 limit.client.fields(&mut |name| _ = fields.insert(name.clone()));
                 if let Cost::Header(cost) = &limit.permits {
@@ -242,6 +246,14 @@ impl Rules {
     ) -> impl Iterator<Item = (&'r Limit, ClientId)> {
         let limits = route.limits.iter().filter(|limit| limit.mode() == Mode::PerClient);
         limits.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
+    }
+
+    /// Returns the client whose requests in flight are bounded: by its address if its value is missing or invalid. Returns
+    /// `None` if clients have no bound, or if the address is unknown.
+    pub(crate) fn client_in_flight(&self, concurrency: &Concurrency, facts: &Facts<'_>) -> Option<ClientId> {
+        concurrency.per_client?;
+        let by_address = |_| ClientSource::Ip.identify(facts, &self.addresses);
+        concurrency.client.identify(facts, &self.addresses).or_else(by_address).ok()
     }
 
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {

@@ -8,6 +8,7 @@ mod adopted;
 mod audit;
 mod builder;
 mod fallback;
+mod in_flight;
 mod inspection;
 mod limiters;
 mod memory;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 #[cfg(feature = "gateway")]
 pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
 pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
+pub(crate) use self::in_flight::{Full, Slot, SlotRequest};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;

@@ -17,6 +17,7 @@ pub(super) fn authorize(
         ("respond", route.respond.key),
         ("limits", route.limits.key),
         ("quota", route.quota.key),
+        ("concurrency", route.concurrency.key),
     ];
     for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
         let message = format!("{} has no effect with `authorize`", quote(key));

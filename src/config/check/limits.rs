@@ -137,7 +137,12 @@ fn client(written: &file::Limit, problems: &mut Problems) -> Checked<ClientSourc
             Some(Mode::Overall) | None => Ok(ClientSource::Ip),
         };
     };
-    let checked: Vec<_> = sources.iter().map(|written| source(written, problems)).collect();
+    self::sources(sources, problems)
+}
+
+/// Converts the sources of a client.
+pub(super) fn sources(written: &[Located<String>], problems: &mut Problems) -> Checked<ClientSource> {
+    let checked: Vec<_> = written.iter().map(|written| source(written, problems)).collect();
     let mut sources = checked.into_iter().collect::<Checked<Vec<_>>>()?;
     Ok(match sources.len() {
         1 => sources.remove(0),

@@ -10,6 +10,7 @@ mod balance;
 mod candidate;
 mod charge_on;
 mod cluster;
+mod concurrency;
 mod cors;
 mod cost;
 mod dns;

@@ -8,7 +8,9 @@ use super::names::duplicates;
 use super::shared_limits::SharedLimits;
 use super::templates::Variables;
 use super::written_limits::own_limits;
-use super::{Checked, action, authorize, cors, limits, quota_path, reach, rewrite, route_limits, spread, upgrades};
+use super::{
+    Checked, action, authorize, concurrency, cors, limits, quota_path, reach, rewrite, route_limits, spread, upgrades,
+};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::Problems;
@@ -54,7 +56,13 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
         };
         let limits = limits
             .map(|limits| if context.is_cluster { spread::apply_default_to_own(limits, written) } else { limits });
+        let concurrency = concurrency::concurrency(written, context.prefix, problems);
         let mut route = route(written, context, (matcher, action, limits), problems);
+        match (concurrency, &mut route) {
+            (Ok(concurrency), Ok(route)) => route.concurrency = concurrency,
+            (Err(reported), route) => *route = Err(reported),
+            (Ok(_), Err(_)) => {}
+        }
         if let Ok(route) = &mut route
             && !carries_upgrades(file, route)
         {
@@ -105,6 +113,7 @@ fn route(
         quota: quota?,
         cors: cors?,
         authorize: authorize?,
+        concurrency: None,
         action: action?,
         rewrite: rewrite?.map(Arc::new),
         request_headers: request?.map(Arc::new),

@@ -69,6 +69,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         max_body => "max_body",
         upgrades => "upgrades",
         quota => "quota",
+        concurrency => "concurrency",
         rate_limit_headers => "headers",
         cors => "cors",
         authorize => "authorize",

@@ -3,6 +3,7 @@
 use super::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
+use super::concurrency::{CONCURRENCY, Concurrency};
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
 use crate::config::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
@@ -81,6 +82,8 @@ shape! {
         /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
         /// At most 100, candidates included.
         limits: Vec<Located<NamedLimit>> = List(&OrMap(&Text, &LIMIT)), Default("[]");
+        /// Bounds the requests in flight.
+        concurrency: Concurrency = Map(&CONCURRENCY), Optional;
         /// The largest request body.
         max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
         /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A

@@ -4,6 +4,7 @@
 
 mod actions;
 mod authorize;
+mod concurrency;
 mod cors;
 mod gateway;
 mod limits;
@@ -12,6 +13,7 @@ pub(crate) use self::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
 pub(crate) use self::authorize::{AUTHORIZE, Authorize};
+pub(crate) use self::concurrency::CONCURRENCY;
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
     ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, EJECT, Eject, FILE, File, HASH_BALANCE,
@@ -28,7 +30,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 37] = [
+pub(crate) static SHAPES: [&Shape; 38] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -62,6 +64,7 @@ pub(crate) static SHAPES: [&Shape; 37] = [
     &CORS,
     &AUTHORIZE,
     &MATCH,
+    &CONCURRENCY,
     &LIMIT,
     &PERMITS,
     &CANDIDATE,

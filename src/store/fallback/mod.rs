@@ -124,7 +124,6 @@ impl Fallback {
     }
 
     /// Returns the number of parts into which limits are divided.
-    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
         self.shares.lock().gateways()
     }

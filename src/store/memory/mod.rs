@@ -36,6 +36,7 @@ use self::registry::Registry;
 use self::shard::{SWEEP_PAUSE, Shard};
 use self::transaction::{Lookups, Transaction, lock};
 use super::StoreError;
+use super::in_flight::InFlight;
 #[cfg(feature = "gateway")]
 use super::overrides::LocalOverrides;
 use super::settings::KeySecret;
@@ -64,6 +65,7 @@ pub struct Memory {
     /// Created at first use, unless the rule file has one.
     secret: OnceLock<KeySecret>,
     limiters: Mutex<Registry>,
+    in_flight: InFlight,
     #[cfg(feature = "gateway")]
     overrides: Mutex<LocalOverrides>,
 }
@@ -116,6 +118,7 @@ impl Memory {
             hasher: DefaultHashBuilder::default(),
             secret,
             limiters: Mutex::default(),
+            in_flight: InFlight::default(),
             #[cfg(feature = "gateway")]
             overrides: Mutex::default(),
         }
@@ -197,6 +200,11 @@ impl Memory {
         };
         let overflowing = limit_capacity.overflowing.load(Ordering::Relaxed);
         Usage { held: limit_capacity.bucket_count(), share: self.capacity.share_of(&limit_capacity), overflowing }
+    }
+
+    /// Returns the slots of all routes.
+    pub(super) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     /// Returns the limiters of the library, locked, and the time, read under the lock.

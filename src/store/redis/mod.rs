@@ -12,11 +12,13 @@
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `reset_log`, `shared` | read and remove buckets for operators, and keep their data |
+//! | `in_flight` | leases of requests in flight |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
 mod dispatch;
 mod hash_slots;
+mod in_flight;
 mod inspection;
 mod limiters;
 mod locator;
@@ -39,6 +41,7 @@ use tokio::time::Instant;
 
 use self::dispatch::{DispatcherContext, Dispatchers};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
+use self::in_flight::Leases;
 use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
 #[cfg(feature = "gateway")]
 use self::reset_log::ResetLog;
@@ -50,6 +53,7 @@ use self::topology::Topology;
 use super::StoreError;
 use super::adopted::AdoptedFailures;
 use super::fallback::Fallback;
+use super::in_flight::InFlight;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::{Clock, Timestamp};
@@ -72,6 +76,9 @@ pub struct Redis {
     reset_log: Arc<ResetLog>,
     adopted: Arc<AdoptedFailures>,
     dispatchers: Arc<Dispatchers>,
+    in_flight: Arc<InFlight>,
+    /// The leases of this worker's requests.
+    leases: Arc<Leases>,
 }
 
 impl Redis {
@@ -106,16 +113,23 @@ impl Redis {
             reset_log,
             adopted: Arc::default(),
             dispatchers,
+            in_flight: Arc::default(),
+            leases: Arc::default(),
         })
     }
 
     /// Returns a store with the same buckets and its own connections, which belong to the runtime that uses them
     /// first. So the requests of a worker never change threads.
     pub fn for_worker(&self) -> Self {
+        self.with_dispatchers(Arc::new(self.dispatchers.for_worker()))
+    }
+
+    /// Returns a store with the same buckets and these connections.
+    fn with_dispatchers(&self, dispatchers: Arc<Dispatchers>) -> Self {
         let (context, topology, secret) =
             (Arc::clone(&self.context), Arc::clone(&self.topology), Arc::clone(&self.secret));
         let (fallback, adopted) = (Arc::clone(&self.fallback), Arc::clone(&self.adopted));
-        let dispatchers = Arc::new(self.dispatchers.for_worker());
+        let in_flight = Arc::clone(&self.in_flight);
         Self {
             context,
             url: self.url.clone(),
@@ -128,6 +142,8 @@ impl Redis {
             reset_log: Arc::clone(&self.reset_log),
             adopted,
             dispatchers,
+            in_flight,
+            leases: Arc::default(),
         }
     }
 

@@ -23,6 +23,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
         "1 vocabulary",
         &[
             "client",
+            "concurrency",
             "condition",
             "cost",
             "facts",

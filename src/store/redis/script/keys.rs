@@ -121,6 +121,13 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     };
 }
 
+/// Returns the key of the leases of a client's requests in flight, given the name of the route's slots.
+pub(crate) fn in_flight_key(name: &str, client: &ClientId, secret: &KeySecret) -> String {
+    let mut key = name.to_owned();
+    write_client(client, secret, &mut key);
+    key
+}
+
 /// Returns the hash tag of a name. It determines the node of a cluster; all keys of a route share it.
 pub(crate) fn hash_tag(name: &str) -> &str {
     name.split_once('}').map_or(name, |(tag, _)| tag)

@@ -27,7 +27,8 @@ use crate::store::StoreError;
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     // Each file has its own scope: their order does not matter.
     let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
-    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS].join("\n");
+    let in_flight = format!("do\n{IN_FLIGHT}end\n");
+    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS, &in_flight].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -39,6 +40,9 @@ const SHARED: &str = include_str!("../../../../lua/shared.lua");
 
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");
+
+/// Adds an operation.
+const IN_FLIGHT: &str = include_str!("../../../../lua/in_flight.lua");
 
 /// The script, and the same code as a library.
 #[derive(Debug)]

@@ -1,0 +1,50 @@
+//! `concurrency` of a route.
+
+use std::sync::Arc;
+
+use super::limits::sources;
+use super::written_limits::own_limits;
+use super::{Checked, convert};
+use crate::client::ClientSource;
+use crate::concurrency::Concurrency;
+use crate::config::file;
+use crate::config::located::Located;
+use crate::config::problem::{Problems, quote};
+
+/// Converts `concurrency`. `prefix` is that of names in the store.
+pub(super) fn concurrency(
+    route: &file::Route,
+    prefix: &str,
+    problems: &mut Problems,
+) -> Checked<Option<Box<Concurrency>>> {
+    let Some(written) = route.concurrency.optional(problems)? else { return Ok(None) };
+    let client = written.client.optional(problems)?.map_or(Ok(ClientSource::Ip), |client| sources(client, problems));
+    let max = bound(&written.max, problems)?;
+    let per_client = bound(&written.per_client, problems)?;
+    let queue = written.queue.number(0, problems)?;
+    let max_wait = written.max_wait.optional(problems)?.map_or(Concurrency::DEFAULT_MAX_WAIT, |wait| wait.duration());
+    if max.is_none() && per_client.is_none() {
+        let help = "for example `concurrency: { max: 100 }`";
+        return Err(route.concurrency.report("`concurrency` needs `max` or `per_client`", help, problems));
+    }
+    if per_client.is_none() && written.client.is_present() {
+        let help = "add `per_client`, or leave `client` out";
+        return Err(written.client.report("`client` has no effect without `per_client`", help, problems));
+    }
+    if queue == 0 && written.max_wait.is_present() {
+        let help = "add `queue`, for example `queue: 50`";
+        return Err(written.max_wait.report("`max_wait` has no effect without `queue`", help, problems));
+    }
+    let is_taken = |limit: &&Located<String>| limit.get().is_some_and(|name| name == Concurrency::POLICY);
+    if let Some(name) = own_limits(route).map(|limit| &limit.name).find(is_taken) {
+        let message = format!("{} is the name of the route's `concurrency` in responses", quote(Concurrency::POLICY));
+        return Err(name.report(message, "rename the limit", problems));
+    }
+    let name = route.name.get().map(String::as_str).unwrap_or_default();
+    let name = Arc::from(format!("{{{prefix}tidegate:{name}}}:@in_flight"));
+    Ok(Some(Box::new(Concurrency { name, max, per_client, client: client?, queue, max_wait })))
+}
+
+fn bound(written: &Located<u64>, problems: &mut Problems) -> Checked<Option<u32>> {
+    written.optional(problems)?.map(|bound| convert(*bound, written.location, problems)).transpose()
+}

@@ -1,0 +1,46 @@
+//! Takes the slot of a request of a route with `concurrency`.
+
+use tokio::time::Instant;
+
+use super::LayerState;
+use super::body::ClientInFlight;
+use super::record::RequestRecord;
+use crate::admission::{Newcomer, RequestInFlight};
+use crate::concurrency::Concurrency;
+use crate::facts::Facts;
+use crate::local_response::LocalResponse;
+use crate::ruleset::{CompiledRoute, RuleSet};
+use crate::store::Store;
+
+impl LayerState {
+    /// Takes the slot of a request, or waits for one. Records it, and what remains for the client.
+    ///
+    /// # Errors
+    /// The response if the route or the client has too many requests in flight.
+    pub(super) async fn take_slot(
+        &self,
+        rules: &RuleSet,
+        store: &Store,
+        facts: &Facts<'_>,
+        (compiled, concurrency): (&CompiledRoute, &Concurrency),
+        record: &mut RequestRecord<'_>,
+    ) -> Result<(), LocalResponse> {
+        let Some(metrics) = compiled.in_flight() else { return Ok(()) };
+        let client = rules.client_in_flight(concurrency, facts);
+        #[cfg(feature = "gateway")]
+        let deadline = compiled.total_timeout().map(|total| Instant::now() + total.saturating_sub(record.elapsed()));
+        #[cfg(not(feature = "gateway"))]
+        let deadline: Option<Instant> = None;
+        let (queues, client) = (&*self.queues, client.as_ref());
+        let newcomer = Newcomer { store, queues, concurrency, client, metrics, deadline };
+        let taken = newcomer.take_slot().await;
+        let remaining = taken.as_ref().map_or(0, RequestInFlight::remaining);
+        let by_client = taken.as_ref().is_err_and(|full| full.client);
+        let quota = concurrency.per_client.filter(|_| client.is_some() && (taken.is_ok() || by_client));
+        let quota = quota.map(|per_client| (per_client, remaining));
+        record
+            .record_slot(ClientInFlight { slot: taken.ok().map(Box::new), quota })
+            .then_some(())
+            .ok_or(LocalResponse::Busy { by_client })
+    }
+}
