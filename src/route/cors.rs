@@ -244,9 +244,9 @@ mod tests {
         }
     }
 
-    fn request(method: Method, fields: &[(HeaderName, &'static str)]) -> CorsRequest {
+    fn request(method: &Method, fields: &[(HeaderName, &'static str)]) -> CorsRequest {
         let fields = fields.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value))).collect();
-        CorsRequest::new(&method, &fields)
+        CorsRequest::new(method, &fields)
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn wildcard_matches_hosts_below_the_domain_only() {
         let cors = cors(&["https://*.a.b"], false);
-        let allows = |origin| cors.allows(&request(Method::GET, &[(ORIGIN, origin)]));
+        let allows = |origin| cors.allows(&request(&Method::GET, &[(ORIGIN, origin)]));
         assert!(allows("https://x.a.b") && allows("https://y.x.a.b"));
         let others = [
             "https://a.b",
@@ -307,11 +307,11 @@ mod tests {
             fields.append(name, HeaderValue::from_static("*"));
         }
         let cors = cors(&["https://a.b"], true);
-        cors.add_fields(&mut fields.clone(), &request(Method::GET, &[]));
+        cors.add_fields(&mut fields.clone(), &request(&Method::GET, &[]));
         let mut refused = fields.clone();
-        cors.add_fields(&mut refused, &request(Method::GET, &[(ORIGIN, "https://c.d")]));
+        cors.add_fields(&mut refused, &request(&Method::GET, &[(ORIGIN, "https://c.d")]));
         assert_eq!((refused.len(), refused.get(VARY)), (1, Some(&HeaderValue::from_static("Origin"))));
-        cors.add_fields(&mut fields, &request(Method::GET, &[(ORIGIN, "https://a.b")]));
+        cors.add_fields(&mut fields, &request(&Method::GET, &[(ORIGIN, "https://a.b")]));
         let texts: Vec<_> = fields.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("text"))).collect();
         assert_eq!(texts.len(), 4, "{texts:?}");
         for field in [
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn preflight_allows_the_requested_method_and_fields_by_default() {
         let preflight = request(
-            Method::OPTIONS,
+            &Method::OPTIONS,
             &[
                 (ORIGIN, "https://a.b"),
                 (ACCESS_CONTROL_REQUEST_METHOD, "PUT"),
