@@ -47,6 +47,14 @@ pub enum CostError {
 }
 
 impl Cost {
+    /// Returns the largest known cost of a request.
+    pub(crate) fn max(&self) -> u32 {
+        match self {
+            Self::Fixed(permits) => *permits,
+            Self::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
+        }
+    }
+
     /// Returns the cost of a request with these facts. A request with the cost 0 takes no permits.
     ///
     /// # Errors

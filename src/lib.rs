@@ -157,6 +157,7 @@ mod identity;
 mod overrides;
 mod path;
 mod policy;
+mod rates;
 mod reason;
 mod route;
 mod rule;

@@ -8,8 +8,10 @@ use serde::Serialize;
 
 use crate::client::ClientSource;
 use crate::cost::Cost;
+use crate::facts::Facts;
 use crate::json;
 use crate::limit::{Limiter, Mode};
+use crate::rates::Rates;
 use crate::status_range::StatusRange;
 use crate::words::words;
 
@@ -21,6 +23,12 @@ pub struct Limit {
     /// The buckets that the limit takes permits from.
     #[serde(skip)]
     pub limiter: Arc<Limiter>,
+    /// The source of other rates than the limiter's. `None` if all requests have the same rate.
+    #[serde(skip)]
+    pub rates: Option<Arc<Rates>>,
+    /// The position of the limit's conditions in the rules. `None` if the limit applies to all requests of its routes.
+    #[serde(skip)]
+    pub when: Option<usize>,
     /// How a client is identified. Used only for PER_CLIENT.
     #[serde(skip)]
     pub client: ClientSource,
@@ -120,6 +128,8 @@ impl Limit {
         Self {
             name,
             limiter,
+            rates: None,
+            when: None,
             client: ClientSource::Ip,
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::default(),
@@ -135,6 +145,26 @@ impl Limit {
     /// Returns the name of the route that the limit belongs to: `@` for a shared limit, otherwise the route with this name.
     pub(crate) fn owner<'n>(&self, route: &'n str) -> &'n str {
         if self.shared { SHARED_ROUTE } else { route }
+    }
+
+    /// Returns the limiter with the rate of a request.
+    #[inline]
+    pub(crate) fn limiter_for(&self, facts: &Facts<'_>) -> Arc<Limiter> {
+        let chosen = self.rates.as_ref().and_then(|rates| rates.choose(facts).0);
+        chosen.unwrap_or_else(|| Arc::clone(&self.limiter))
+    }
+
+    /// Distributes the clients over this many partitions.
+    #[must_use]
+    pub(crate) fn partitioned(self, partitions: u32) -> Self {
+        let partition = |limiter: &Limiter| {
+            let Limiter { name, mode, quota, .. } = limiter;
+            Arc::new(Limiter::new(name.clone(), *mode, *quota).partitioned(partitions))
+        };
+        let rates = self.rates.as_ref().map(|rates| Arc::new(rates.map_limiters(partition)));
+        let limiter =
+            rates.as_ref().map_or_else(|| partition(&self.limiter), |rates| Arc::clone(rates.default_limiter()));
+        Self { limiter, rates, ..self }
     }
 
     /// Returns whether the limit has one bucket or one for each client.

@@ -403,6 +403,9 @@ impl CompiledRoute {
         let is_local = status.is_some_and(|status| status.fallback_cause.is_some());
         for one in charges.iter() {
             let Some(counter) = self.limits.get(one.index) else { continue };
+            if let Some(rates) = &one.limit.rates {
+                counter.had_unknown_tiers(rates.take_unknown());
+            }
             let decision = status.and_then(|status| status.decision(one.index));
             if decision.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();

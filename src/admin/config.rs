@@ -2,6 +2,7 @@
 //!
 //! serde writes the settings. The functions here add the values that no field of the settings contains.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -9,11 +10,12 @@ use serde_json::{Value, json};
 use crate::client::ClientSource;
 use crate::config::{Config, Listen};
 use crate::limit::gcra::warm_up::WarmUp;
-use crate::limit::{Algorithm, Mode};
+use crate::limit::{Algorithm, Limiter, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
+use crate::rates::Rates;
 use crate::route::{Cors, Matcher, Route};
 use crate::rule::Limit;
-use crate::rules::{FieldRules, Rules};
+use crate::rules::{FieldRules, Rules, When};
 use crate::store::Store;
 use crate::store::settings::{RedisTls, StoreSettings};
 use crate::upgrade::Upgrades;
@@ -39,7 +41,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
-        "routes": config.rules.routes.iter().map(show_route).collect::<Vec<_>>(),
+        "routes": config.rules.routes.iter().map(|route| show_route(route, &config.rules)).collect::<Vec<_>>(),
     })
 }
 
@@ -86,7 +88,7 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
     json!({ "ca": ca, "cert": cert, "key": key })
 }
 
-fn show_route(route: &Route) -> Value {
+fn show_route(route: &Route, rules: &Rules) -> Value {
     let keys = json!({
         "name": *route.name,
         "match": show_match(&route.matcher),
@@ -97,7 +99,7 @@ fn show_route(route: &Route) -> Value {
         "cors": route.cors.as_deref().map(show_cors),
         "concurrency": route.concurrency,
         "headers": show_headers(route.rate_limit_headers),
-        "limits": route.limits.iter().map(show_limit).collect::<Vec<_>>(),
+        "limits": route.limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
     });
     extend(keys, action::show(route))
 }
@@ -137,7 +139,21 @@ fn show_match(matcher: &Matcher) -> Value {
     })
 }
 
-fn show_limit(limit: &Limit) -> Value {
+/// Returns the source of a limit's rates: the tiers, or the largest number.
+fn show_rates(rates: &Rates) -> Value {
+    let tier = |(name, limiter): (&str, &Arc<Limiter>)| {
+        let Limiter { quota, .. } = &**limiter;
+        (name.to_owned(), json!({ "rate": quota.rate(), "interval_ms": quota.interval(), "burst": quota.capacity() }))
+    };
+    let tiers: serde_json::Map<_, _> = rates.tiers().map(tier).collect();
+    json!({ "by": rates.by.to_string(), "max": rates.max(), "tiers": tiers })
+}
+
+fn show_when(When { matcher, tiers }: &When) -> Value {
+    extend(show_match(matcher), json!({ "tier": tiers }))
+}
+
+fn show_limit(limit: &Limit, rules: &Rules) -> Value {
     let quota = &limit.limiter.quota;
     let waits = waits(limit);
     let limiter = json!({
@@ -162,6 +178,8 @@ fn show_limit(limit: &Limit) -> Value {
         "segments": segments(&quota.algorithm()),
         "calendar": calendar(&quota.algorithm()),
         "key": limit.limiter.name,
+        "rates": limit.rates.as_deref().map(show_rates),
+        "when": rules.when(limit).map(show_when),
     });
     extend(json!(limit), limiter)
 }

@@ -1,25 +1,23 @@
 //! Explains the limits of a route: what each charges the request, and when it would grant it.
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::Explanation;
 use crate::clock::Timestamp;
 use crate::config::{Millis, quote};
 use crate::cost::Cost;
 use crate::facts::Facts;
 use crate::limit::{Algorithm, Charge, ClientId, Mode, Wait};
 use crate::policy::Policy;
+use crate::rates::RateOrigin;
 use crate::route::Route;
 use crate::rule::{ChargeOn, Limit};
 use crate::rules::{LimitCheck, MissingInput};
 
 /// Writes all limits, and the rate limit headers of the response.
-pub(super) fn limits(
-    route: &Route,
-    checks: &[(&Limit, LimitCheck)],
-    facts: &Facts<'_>,
-    now: Timestamp,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
+pub(super) fn limits(explanation: &Explanation<'_>, route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let Explanation { checks, facts, now, .. } = explanation;
     if checks.is_empty() {
         return Ok(());
     }
@@ -32,14 +30,49 @@ pub(super) fn limits(
         if limit.shadow {
             write!(f, " (shadow)")?;
         }
-        writeln!(f, ": {}", describe_check(limit, check, facts))?;
-        quota(limit, check, now, f)?;
+        writeln!(f, ": {}", describe_check(explanation, limit, check))?;
+        quota(limit, check, *now, f)?;
+        rate_origin(limit, check, facts, f)?;
     }
-    response_headers(route, now, f)
+    response_headers(route, checks, *now, f)
 }
 
-fn response_headers(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let policy = Policy::new(&route.limits).map(|policy| policy.at(now));
+/// Returns the limits as the response reports them.
+fn reported_limits(checks: &[(&Limit, LimitCheck)]) -> Vec<Limit> {
+    let reported = |(limit, check): &(&Limit, LimitCheck)| match check {
+        LimitCheck::Charge(charge) => Limit { limiter: Arc::clone(&charge.limiter), ..(*limit).clone() },
+        LimitCheck::Unmet => Limit { shadow: true, ..(*limit).clone() },
+        LimitCheck::Skip(_) | LimitCheck::Deny(_) => (*limit).clone(),
+    };
+    checks.iter().map(reported).collect()
+}
+
+/// Describes where the rate of a limit comes from.
+fn rate_origin(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (Some(rates), LimitCheck::Charge(_)) = (&limit.rates, check) else { return Ok(()) };
+    let (by, origin) = (&rates.by, rates.choose(facts).1);
+    let (key, value) = match rates.tier(facts) {
+        Some(tier) => ("tier", quote(tier)),
+        None => ("rate", limit.limiter_for(facts).quota.rate().to_string()),
+    };
+    write!(f, "     {key:<14}{value}, ")?;
+    match origin {
+        RateOrigin::Value => writeln!(f, "from {by}"),
+        RateOrigin::Bounded => writeln!(f, "the `max`, because {by} is larger"),
+        RateOrigin::Missing => writeln!(f, "the default, because {by} is missing"),
+        // The value may be a secret.
+        RateOrigin::Invalid if key == "tier" => writeln!(f, "the default, because {by} is not a tier"),
+        RateOrigin::Invalid => writeln!(f, "the default, because {by} is not a number from 1"),
+    }
+}
+
+fn response_headers(
+    route: &Route,
+    checks: &[(&Limit, LimitCheck)],
+    now: Timestamp,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let policy = Policy::new(&reported_limits(checks)).map(|policy| policy.at(now));
     match &policy {
         Some(policy) if route.rate_limit_headers.ietf => {
             writeln!(f, "  response header RateLimit-Policy: {}", policy.to_str().unwrap_or_default())?;
@@ -57,7 +90,7 @@ fn response_headers(route: &Route, now: Timestamp, f: &mut fmt::Formatter<'_>) -
 }
 
 /// Describes why a limit cannot determine the client or the cost of the request.
-fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
+pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
@@ -70,23 +103,16 @@ pub(super) fn describe_denial(limit: &Limit, cause: &MissingInput) -> String {
     format!("{} cannot be evaluated: {}", quote(&limit.name), describe_missing(limit, cause))
 }
 
-/// Describes why a limit does not count the request. Returns `None` if it counts the request.
-pub(crate) fn reason_of_check(limit: &Limit, check: &LimitCheck) -> Option<String> {
-    match check {
-        LimitCheck::Charge(_) => None,
-        LimitCheck::Skip(cause) | LimitCheck::Deny(cause) => Some(describe_missing(limit, cause)),
-    }
-}
-
-fn describe_check(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>) -> String {
+fn describe_check(explanation: &Explanation<'_>, limit: &Limit, check: &LimitCheck) -> String {
+    let reason = explanation.reason_of_check(limit, check).unwrap_or_default();
     match check {
         LimitCheck::Charge(charge) => {
-            let (cost, bucket) = (cost(limit, charge, facts), bucket(limit, charge));
+            let (cost, bucket) = (cost(limit, charge, explanation.facts), bucket(limit, charge));
             let condition = limit.charge_on.as_deref().map(describe_outcome).unwrap_or_default();
             format!("{cost} from {bucket}{condition}")
         }
-        LimitCheck::Skip(cause) => format!("does not count the request, because {}", describe_missing(limit, cause)),
-        LimitCheck::Deny(cause) => format!("rejects the request, because {}", describe_missing(limit, cause)),
+        LimitCheck::Skip(_) | LimitCheck::Unmet => format!("does not count the request, because {reason}"),
+        LimitCheck::Deny(_) => format!("rejects the request, because {reason}"),
     }
 }
 
@@ -129,7 +155,11 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
 }
 
 fn quota(limit: &Limit, check: &LimitCheck, now: Timestamp, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (quota, interval) = (&limit.limiter.quota, Millis::show(limit.limiter.quota.interval()));
+    let limiter = match check {
+        LimitCheck::Charge(charge) => &charge.limiter,
+        LimitCheck::Skip(_) | LimitCheck::Unmet | LimitCheck::Deny(_) => &limit.limiter,
+    };
+    let (quota, interval) = (&limiter.quota, Millis::show(limiter.quota.interval()));
     let algorithm = quota.algorithm();
     writeln!(f, "     algorithm     {}, {} in {interval}: {}", algorithm.name(), quota.rate(), algorithm.guarantee())?;
     let scope = match limit.mode() {

@@ -13,7 +13,6 @@ use http::header::{HeaderMap, HeaderName};
 use http::{Method, Uri, Version};
 
 pub(crate) use self::action::{describe_action, forwarded_path};
-pub(crate) use self::limits::reason_of_check;
 pub(crate) use self::request::{field, method, target};
 use crate::client::AddressTrace;
 use crate::clock::Timestamp;
@@ -57,6 +56,7 @@ pub(crate) struct Explanation<'r> {
     pub(crate) checks: Vec<(&'r Limit, LimitCheck)>,
     /// The changes of the request and the response, one in a line.
     pub(crate) changes: Vec<String>,
+    rules: &'r Rules,
     /// The time for which calendar windows are computed.
     now: Timestamp,
 }
@@ -86,6 +86,7 @@ impl ExplainedRequest {
             Err(error) => return read(Err(&answer(request::status(&error), error.to_string()))),
         };
         facts.tls = Some(tls);
+        facts.peer_is_trusted = trusted;
         if facts.is_for_server() {
             return read(Err(&answer(204, "the request is about the gateway itself".to_owned())));
         }
@@ -112,11 +113,30 @@ impl<'r> Explanation<'r> {
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
         let checks = limits.iter().map(|limit| (limit, rules.check_limit(limit, facts))).collect();
         let changes = search.found.map(|route| action::changes(route, rules, facts)).unwrap_or_default();
-        Self { facts, sent, removed: Vec::new(), trace: rules.addresses.trace(facts), search, checks, changes, now }
+        Self {
+            facts,
+            sent,
+            removed: Vec::new(),
+            trace: rules.addresses.trace(facts),
+            search,
+            checks,
+            changes,
+            rules,
+            now,
+        }
     }
 
     pub(crate) fn route(&self) -> Option<&'r Route> {
         self.search.found
+    }
+
+    /// Describes why a limit does not count the request. Returns `None` if it counts the request.
+    pub(crate) fn reason_of_check(&self, limit: &Limit, check: &LimitCheck) -> Option<String> {
+        match check {
+            LimitCheck::Charge(_) => None,
+            LimitCheck::Unmet => self.rules.unmet(limit, self.facts).map(|unmet| unmet.to_string()),
+            LimitCheck::Skip(cause) | LimitCheck::Deny(cause) => Some(limits::describe_missing(limit, cause)),
+        }
     }
 
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
@@ -142,7 +162,7 @@ impl<'r> Explanation<'r> {
     pub(crate) fn denial(&self, may_reject: impl Fn(usize) -> bool) -> Option<(u16, String)> {
         let denied = self.checks.iter().enumerate().find_map(|(index, (limit, check))| match check {
             LimitCheck::Deny(cause) if may_reject(index) => Some((limit, cause)),
-            LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
+            _ => None,
         });
         let (limit, cause) = denied?;
         Some((400, limits::describe_denial(limit, cause)))

@@ -25,7 +25,7 @@ impl fmt::Display for Explanation<'_> {
             if let Some(concurrency) = &route.concurrency {
                 describe_concurrency(concurrency, f)?;
             }
-            limits(route, &self.checks, self.facts, self.now, f)?;
+            limits(self, route, f)?;
         }
         self.result(f)
     }
@@ -109,7 +109,7 @@ impl Explanation<'_> {
             _ => "forwarded".to_owned(),
         };
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
-        match live().find(|(limit, charge)| is_never_granted(limit, charge, self.now)) {
+        match live().find(|(_, charge)| is_never_granted(charge, self.now)) {
             Some((limit, _)) => {
                 writeln!(f, "answered with 429, always: {} never has enough permits", quote(&limit.name))
             }
@@ -147,12 +147,12 @@ fn describe_concurrency(concurrency: &Concurrency, f: &mut fmt::Formatter<'_>) -
 fn charged<'d>((limit, check): &'d (&Limit, LimitCheck)) -> Option<(&'d Limit, &'d Charge)> {
     match check {
         LimitCheck::Charge(charge) => Some((limit, charge)),
-        LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
+        LimitCheck::Skip(_) | LimitCheck::Unmet | LimitCheck::Deny(_) => None,
     }
 }
 
-fn is_never_granted(limit: &Limit, charge: &Charge, now: Timestamp) -> bool {
-    limit.limiter.quota.wait_when_drained(charge.permits, now) == Wait::Never
+fn is_never_granted(charge: &Charge, now: Timestamp) -> bool {
+    charge.limiter.quota.wait_when_drained(charge.permits, now) == Wait::Never
 }
 
 /// Describes where an address comes from.

@@ -104,11 +104,13 @@ impl KnownOverrides {
         for one in self.overrides.iter().filter(|one| one.action == Action::Adjust) {
             for (route, limit) in rules.limits() {
                 if one.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
-                    let key = key(&limit.limiter, one.adjustment);
-                    adjusted.entry(key).or_insert_with(|| match before.and_then(|before| before.adjusted.get(&key)) {
-                        Some(same) => same.share(),
-                        None => AdjustedLimiter::new(&limit.limiter, one.adjustment),
-                    });
+                    let tiers = limit.rates.iter().flat_map(|rates| rates.tiers()).map(|(_, limiter)| limiter);
+                    for limiter in std::iter::once(&limit.limiter).chain(tiers) {
+                        let key = key(limiter, one.adjustment);
+                        let before = before.and_then(|before| before.adjusted.get(&key));
+                        let new = || AdjustedLimiter::new(limiter, one.adjustment);
+                        adjusted.entry(key).or_insert_with(|| before.map_or_else(new, AdjustedLimiter::share));
+                    }
                 }
             }
         }
@@ -218,7 +220,7 @@ impl PreparedOverrides {
         }
         if !found.is_empty() {
             charges.retain(|limit| !is_exempt(&found, route, limit));
-            charges.replace_limiters(|limit| self.adjusted(limit, effect_on(&found, route, limit)?));
+            charges.replace_limiters(|limit, limiter| self.adjusted(limiter, effect_on(&found, route, limit)?));
         }
         Ok(charges)
     }
@@ -253,7 +255,7 @@ impl PreparedOverrides {
         charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
         for (limit, charge) in &mut charges {
             let one = effect_on(&found, route, limit);
-            if let Some(limiter) = one.and_then(|one| self.adjusted(limit, one)) {
+            if let Some(limiter) = one.and_then(|one| self.adjusted(&charge.limiter, one)) {
                 charge.limiter = limiter;
             }
         }
@@ -284,10 +286,14 @@ impl PreparedOverrides {
             }
         }
         let ban = found.ban();
-        let of_limit = |(limit, _): &(&Limit, LimitCheck)| {
+        let of_limit = |(limit, check): &(&Limit, LimitCheck)| {
             let one = ban.or_else(|| effect_on(&found, route, limit))?;
             let own = route.limits.iter().find(|own| own.name == limit.name);
-            let limiter = own.and_then(|own| self.adjusted(own, one));
+            let limiter = match check {
+                LimitCheck::Charge(charge) if limit.rates.is_some() => Some(&charge.limiter),
+                _ => own.map(|own| &own.limiter),
+            };
+            let limiter = limiter.and_then(|limiter| self.adjusted(limiter, one));
             let is_effective = one.action != Action::Adjust || limiter.is_some();
             is_effective.then(|| LimitOverride { in_force: one.clone(), limiter })
         };
@@ -320,13 +326,17 @@ impl PreparedOverrides {
             self.index.find_client(hash, owner, &limit.name, now, &mut found);
         }
         let one = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
-        Some((one.clone(), self.adjusted(limit, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
+        Some((one.clone(), self.adjusted(&limit.limiter, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
     }
 
-    /// Returns the limiter of a limit with the rate of an override, if the override changes the rate.
-    fn adjusted(&self, limit: &Limit, one: &Override) -> Option<Arc<Limiter>> {
-        let adjusted = self.adjusted.get(&key(&limit.limiter, one.adjustment))?;
-        (one.action == Action::Adjust).then(|| Arc::clone(&adjusted.limiter))
+    /// Returns the limiter of a request with the rate of an override, if the override changes the rate.
+    fn adjusted(&self, limiter: &Arc<Limiter>, one: &Override) -> Option<Arc<Limiter>> {
+        if one.action != Action::Adjust || !limiter.is_adjustable() {
+            return None;
+        }
+        // Limiters with a number of the request as their rate are not prepared.
+        let adjusted = self.adjusted.get(&key(limiter, one.adjustment)).map(|adjusted| Arc::clone(&adjusted.limiter));
+        Some(adjusted.unwrap_or_else(|| AdjustedLimiter::new(limiter, one.adjustment).limiter))
     }
 }
 

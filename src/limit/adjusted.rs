@@ -1,6 +1,8 @@
 //! Limits with another rate for some clients. The buckets are the same, so that permits in use are kept.
 
-use super::{Algorithm, Limiter, MAX_RATE, Mode, Quota, Spread};
+#[cfg(feature = "gateway")]
+use super::{Algorithm, Mode};
+use super::{Limiter, MAX_RATE, Quota, Spread};
 
 impl Quota {
     /// Returns the quota with another rate, 1 to [`MAX_RATE`]. The burst, or the length of the queue, changes in proportion.
@@ -17,6 +19,7 @@ impl Quota {
 impl Limiter {
     /// Returns `true` if a client can have another rate: each client has a bucket, and no other program reads or sets the
     /// rate in the store.
+    #[cfg(feature = "gateway")]
     pub(crate) fn is_adjustable(&self) -> bool {
         self.mode == Mode::PerClient && !matches!(self.quota.algorithm(), Algorithm::Redisson(_))
     }

@@ -1,7 +1,6 @@
 //! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and
 //! time. `lua/` contains translations for Redis; property tests check that both decide equally.
 
-#[cfg(feature = "gateway")]
 mod adjusted;
 mod algorithm;
 pub mod calendar;

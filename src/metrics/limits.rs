@@ -24,6 +24,7 @@ const LIMIT: Label = Label::Open("limit");
 pub(super) struct Limits {
     decisions: Family<DecisionLabels, Counter>,
     overflow: Family<LimitLabels, Counter>,
+    unknown_tiers: Family<LimitLabels, Counter>,
     used: Family<LimitLabels, UsedShare>,
 }
 
@@ -36,6 +37,7 @@ pub(crate) struct LimitMetrics {
     store_failed: Counter,
     /// The family of all limits, and the labels of this one. The series is only created when needed, which is rare.
     overflow: (Family<LimitLabels, Counter>, LimitLabels),
+    unknown_tiers: Family<LimitLabels, Counter>,
     used: UsedShare,
     _user: Arc<SeriesUser>,
 }
@@ -100,6 +102,14 @@ impl Limits {
             action: "clients share a bucket: use Redis, or a client key with fewer values",
         };
         catalog.add(self.overflow.clone(), overflow);
+        let unknown_tiers = Description {
+            name: "unknown_tiers",
+            labels: &[ROUTE, LIMIT],
+            unit: "requests",
+            meaning: "Requests whose tier is not in the rule file, so that the default tier of the limit applied",
+            action: "compare the tiers of keys and tokens with `tiers` in the rule file",
+        };
+        catalog.add(self.unknown_tiers.clone(), unknown_tiers);
     }
 }
 
@@ -111,18 +121,21 @@ impl Metrics {
             let LimitLabels { route, limit } = names.clone();
             DecisionLabels { route, limit, outcome }
         };
-        let Limits { decisions, overflow, used } = &self.limits;
+        let Limits { decisions, overflow, unknown_tiers, used } = &self.limits;
         let (all, all_overflow, all_used) = (decisions.clone(), overflow.clone(), used.clone());
+        let all_unknown = unknown_tiers.clone();
         let removed = names.clone();
         let _user = self.users.add((route.to_owned(), Some(limit.to_owned())), move || {
             OUTCOMES.iter().for_each(|outcome| all.remove(&labels(&removed, outcome)));
             all_overflow.remove(&removed);
+            all_unknown.remove(&removed);
             all_used.remove(&removed);
         });
         let [allowed, limited, shadow_limited, store_failed] =
             OUTCOMES.map(|outcome| decisions.get_or_create(&labels(&names, outcome)));
         let (used, overflow) = (used.get_or_create(&names), (overflow.clone(), names));
-        LimitMetrics { allowed, limited, shadow_limited, store_failed, overflow, used, _user }
+        let unknown_tiers = unknown_tiers.clone();
+        LimitMetrics { allowed, limited, shadow_limited, store_failed, overflow, unknown_tiers, used, _user }
     }
 }
 
@@ -157,6 +170,13 @@ impl LimitMetrics {
     /// Records that a decision left `remaining` of `capacity` permits of an OVERALL limit.
     pub(crate) fn used(&self, remaining: u32, capacity: u32) {
         self.used.record(remaining, capacity);
+    }
+
+    /// Counts requests with an unknown tier.
+    pub(crate) fn had_unknown_tiers(&self, requests: u64) {
+        if requests > 0 {
+            self.unknown_tiers.get_or_create(&self.overflow.1).inc_by(requests);
+        }
     }
 
     /// Counts a request that used the shared overflow bucket.

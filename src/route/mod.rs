@@ -169,6 +169,16 @@ impl Routes {
         Self { list, has_cors, table, quotas, conditional, methods, fields }
     }
 
+    /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
+    #[must_use]
+    pub fn with_conditions<'m>(mut self, conditions: impl Iterator<Item = &'m Matcher> + Clone) -> Self {
+        let methods = conditions.clone().flat_map(|asked| &asked.methods).filter(|method| !is_common(method));
+        self.methods = unique(self.methods.iter().chain(methods));
+        let fields = conditions.flat_map(|asked| &asked.headers).map(|(name, _)| name).filter(|name| !is_list(name));
+        self.fields = unique(self.fields.iter().chain(fields));
+        self
+    }
+
     /// Rejects requests that an upstream could assign to another route.
     ///
     /// # Errors

@@ -98,20 +98,27 @@ impl<'r> Charges<'r> {
 
     /// Replaces the limiter of each charge for which `change` returns another one.
     #[cfg(feature = "gateway")]
-    pub(crate) fn replace_limiters(&mut self, change: impl Fn(&Limit) -> Option<Arc<Limiter>>) {
+    pub(crate) fn replace_limiters(&mut self, change: impl Fn(&Limit, &Arc<Limiter>) -> Option<Arc<Limiter>>) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
-            if let Some(limiter) = change(&self.limits[*index]) {
+            if let Some(limiter) = change(&self.limits[*index], &charge.limiter) {
                 charge.limiter = limiter;
             }
         }
     }
 
-    /// Returns the limits of the route with the limiters of the charges, if one of the charges has another limiter.
+    /// Returns the limits of the route as responses to the request report them, if that differs from other requests: with
+    /// the limiters of the charges, and without the limits whose conditions the request does not meet.
     pub(crate) fn changed_limits(&self) -> Option<Vec<Limit>> {
-        if self.iter().all(|one| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter)) {
+        let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.positions.contains(index);
+        let is_same = |one: LimitCharge<'_>| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter);
+        let has_all =
+            self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_unmet(&index));
+        if has_all && self.iter().all(is_same) {
             return None;
         }
         let mut limits = self.limits.to_vec();
+        // The positions of all others must stay, and shadows are never reported.
+        (0..limits.len()).filter(is_unmet).for_each(|index| limits[index].shadow = true);
         self.iter().for_each(|one| limits[one.index].limiter = Arc::clone(&one.charge.limiter));
         Some(limits)
     }

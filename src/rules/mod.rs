@@ -3,6 +3,7 @@
 mod charges;
 #[cfg(feature = "gateway")]
 mod named_client;
+mod when;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -14,11 +15,13 @@ pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
 #[cfg(feature = "gateway")]
 pub(crate) use self::named_client::NamedClientError;
+pub use self::when::{Unmet, When};
 use crate::client::{AddressRules, ClientError, ClientSource};
 use crate::concurrency::Concurrency;
 use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
+use crate::identity::IdentityValue;
 use crate::limit::{Charge, ClientId, Mode};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
@@ -37,6 +40,8 @@ pub struct Rules {
     pub fields: FieldRules,
     /// The routes, in the order of the rule file.
     pub routes: Routes,
+    /// The conditions of limits, at the positions that the limits have.
+    pub when: Vec<When>,
 }
 
 /// The untrusted fields of requests: part of `requests:` in the rule file.
@@ -73,6 +78,8 @@ pub enum LimitCheck {
     Charge(Charge),
     /// It does not count the request, because it is configured to or is a shadow.
     Skip(MissingInput),
+    /// It does not count the request, which does not meet its conditions.
+    Unmet,
     /// It rejects the request.
     Deny(MissingInput),
 }
@@ -86,12 +93,18 @@ impl Rules {
     /// Returns the fields that routes and limits read.
     fn used(&self) -> HashSet<HeaderName> {
         let mut fields = HashSet::new();
+        for when in &self.when {
+            fields.extend(when.matcher.headers.iter().map(|(name, _)| name.clone()));
+        }
         for route in self.routes.iter() {
             fields.extend(route.matcher.headers.iter().map(|(name, _)| name.clone()));
             if let Some(concurrency) = &route.concurrency {
                 concurrency.client.fields(&mut |name| _ = fields.insert(name.clone()));
             }
             for limit in &route.limits {
+                if let Some(IdentityValue::Header(name)) = limit.rates.as_ref().map(|rates| &rates.by) {
+                    fields.insert(name.clone());
+                }
                 limit.client.fields(&mut |name| _ = fields.insert(name.clone()));
                 if let Cost::Header(cost) = &limit.permits {
                     fields.insert(cost.name.clone());
@@ -166,8 +179,15 @@ impl Rules {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
             match self.check_limit(limit, facts) {
-                LimitCheck::Charge(charge) => charges.push(index, charge),
-                LimitCheck::Skip(_) => {}
+                LimitCheck::Charge(charge) => {
+                    if let Some(rates) = &limit.rates
+                        && Arc::ptr_eq(&charge.limiter, &limit.limiter)
+                    {
+                        rates.record(rates.choose(facts).1);
+                    }
+                    charges.push(index, charge);
+                }
+                LimitCheck::Skip(_) | LimitCheck::Unmet => {}
                 LimitCheck::Deny(cause) if may_reject(limit) => {
                     return Err(LimitRejection { limit: &limit.name, cause });
                 }
@@ -186,8 +206,21 @@ impl Rules {
         }
     }
 
+    /// Returns the conditions of a limit, if it has some.
+    pub fn when(&self, limit: &Limit) -> Option<&When> {
+        self.when.get(limit.when?)
+    }
+
+    /// Returns the first condition of a limit that a request does not meet.
+    pub(crate) fn unmet(&self, limit: &Limit, facts: &Facts<'_>) -> Option<Unmet<'_>> {
+        self.when(limit)?.unmet(limit, facts)
+    }
+
     /// Evaluates the limit as if it were live.
     fn check_as_live(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
+        if self.unmet(limit, facts).is_some() {
+            return LimitCheck::Unmet;
+        }
         let client = match limit.mode() {
             Mode::Overall => None,
             Mode::PerClient => match self.client(limit, facts) {
@@ -200,7 +233,7 @@ impl Rules {
         };
         match limit.permits.for_request(facts) {
             Ok(permits) => LimitCheck::Charge(Charge {
-                limiter: Arc::clone(&limit.limiter),
+                limiter: limit.limiter_for(facts),
                 client,
                 permits,
                 shadow: limit.shadow,
@@ -222,7 +255,8 @@ impl Rules {
         may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
         let mut charges = Vec::new();
-        for limit in route.limits.iter().filter(|limit| limit.is_visible_in_quota()) {
+        let is_shown = |limit: &&Limit| limit.is_visible_in_quota() && self.unmet(limit, facts).is_none();
+        for limit in route.limits.iter().filter(is_shown) {
             let client = match self.client(limit, facts) {
                 Ok(client) => Some(client),
                 Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => continue,
@@ -231,7 +265,7 @@ impl Rules {
             };
             charges.push((
                 limit,
-                Charge { limiter: Arc::clone(&limit.limiter), client, permits: 1, shadow: false, checks_only: false },
+                Charge { limiter: limit.limiter_for(facts), client, permits: 1, shadow: false, checks_only: false },
             ));
         }
         Ok(charges)
@@ -245,7 +279,8 @@ impl Rules {
         facts: &Facts<'_>,
     ) -> impl Iterator<Item = (&'r Limit, ClientId)> {
         let limits = route.limits.iter().filter(|limit| limit.mode() == Mode::PerClient);
-        limits.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
+        let met = limits.filter(move |limit| self.unmet(limit, facts).is_none());
+        met.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
     }
 
     /// Returns the client whose requests in flight are bounded: by its address if its value is missing or invalid. Returns

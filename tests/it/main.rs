@@ -101,6 +101,7 @@ mod stress;
 mod support;
 mod targets;
 mod tidy;
+mod tiers;
 mod tls_attacks;
 mod tls_clients;
 mod tls_files;

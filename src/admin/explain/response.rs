@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::super::{Active, overrides};
 use super::Charges;
 use crate::client::{AddressTrace, TraceEnd};
-use crate::explain::{EarlyAnswer, Explanation, describe_action, forwarded_path, reason_of_check};
+use crate::explain::{EarlyAnswer, Explanation, describe_action, forwarded_path};
 use crate::layer::RateLimitLayer;
 use crate::limit::{Charge, Inspection, Wait};
 use crate::overrides::{Action, Override};
@@ -188,7 +188,9 @@ impl Explained {
                 .collect(),
             limits: (0..)
                 .zip(checks)
-                .map(|(index, (limit, check))| ExplainedLimit::new(limit, check, in_force(index), active))
+                .map(|(index, (limit, check))| {
+                    ExplainedLimit::new(explanation, (limit, check), in_force(index), active)
+                })
                 .collect(),
             text,
         };
@@ -198,7 +200,7 @@ impl Explained {
                 let limiter = adjusted.unwrap_or_else(|| charge.limiter.clone());
                 Some(Charge { limiter, ..charge.clone() })
             }
-            LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Deny(_) => None,
+            LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Unmet | LimitCheck::Deny(_) => None,
         };
         (explained, checks.iter().enumerate().map(charge).collect())
     }
@@ -261,12 +263,17 @@ impl ClientAddress {
 }
 
 impl ExplainedLimit {
-    fn new(limit: &Limit, check: &LimitCheck, in_force: Option<&Override>, active: &Active) -> Self {
+    fn new(
+        explanation: &Explanation<'_>,
+        (limit, check): (&Limit, &LimitCheck),
+        in_force: Option<&Override>,
+        active: &Active,
+    ) -> Self {
         let exemption = in_force.filter(|_| is_exemption(in_force));
         let (kind, charge) = match check {
             _ if exemption.is_some() => (Check::Skip, None),
             LimitCheck::Charge(charge) => (Check::Charge, Some(charge)),
-            LimitCheck::Skip(_) => (Check::Skip, None),
+            LimitCheck::Skip(_) | LimitCheck::Unmet => (Check::Skip, None),
             LimitCheck::Deny(_) => (Check::Deny, None),
         };
         Self {
@@ -277,7 +284,7 @@ impl ExplainedLimit {
             check: kind,
             reason: match exemption {
                 Some(one) => Some(format!("override {} exempts the client", one.id)),
-                None => reason_of_check(limit, check),
+                None => explanation.reason_of_check(limit, check),
             },
             client: charge.and_then(|charge| active.client_name(charge)),
             cost: charge.map(|charge| charge.permits),

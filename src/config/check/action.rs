@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::routes::RouteContext;
+use super::limits::RouteContext;
 use super::templates::{self, Variables};
 use super::{Checked, field_changes};
 use crate::config::Purpose;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::quota::quota;
-use super::{Checked, spread};
+use super::quota::{RateKeys, quota};
+use super::{Checked, spread, written_rate};
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
@@ -19,7 +19,9 @@ pub(super) fn candidate<'f>(
     problems: &mut Problems,
 ) -> Checked<Option<Limit>> {
     let Some(quota_keys) = written.candidate.optional(problems)? else { return Ok(None) };
-    let quota = quota(quota_keys, None, written.candidate.location, problems);
+    let rate = written_rate::fixed(&quota_keys.rate, problems)?;
+    let keys = RateKeys { rate, interval: &quota_keys.interval, burst: &quota_keys.burst };
+    let quota = quota(quota_keys, keys, None, written.candidate.location, problems);
     // Without a valid limit, the candidate's name and mode are unknown.
     let (Ok(live), quota) = (live, quota?) else { return Ok(None) };
     let name = format!("{}.candidate", live.name);
@@ -38,15 +40,12 @@ pub(super) fn candidate<'f>(
     let limiter = spread.apply(limiter);
     check_capacity(&live.permits, &limiter, &written.candidate, problems)?;
     let location = LimitLocation { line: written.candidate.location.line, ..live.location.clone() };
-    Ok(Some(Limit { name, limiter: Arc::new(limiter), shadow: true, location, ..live.clone() }))
+    Ok(Some(Limit { name, limiter: Arc::new(limiter), rates: None, shadow: true, location, ..live.clone() }))
 }
 
 /// Reports a candidate whose full bucket has fewer permits than a request may cost.
 fn check_capacity<T>(cost: &Cost, limiter: &Limiter, written: &Located<T>, problems: &mut Problems) -> Checked<()> {
-    let max_cost = match cost {
-        Cost::Fixed(permits) => *permits,
-        Cost::Header(cost) => cost.max.unwrap_or(0).max(cost.default),
-    };
+    let max_cost = cost.max();
     // The last shard has the fewest permits.
     let shard = limiter.shards().last();
     let (quota, each) = shard.map_or((&limiter.quota, ""), |shard| (&shard.quota, " in each shard"));

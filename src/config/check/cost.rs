@@ -1,7 +1,7 @@
 //! The cost of a request, which must not exceed the capacity of a bucket.
 
 use super::matcher::header_name;
-use super::{Checked, convert};
+use super::{Checked, convert, written_rate};
 use crate::config::file::{HeaderPermits, Limit};
 use crate::config::located::ValueOrMap;
 use crate::config::problem::{Location, Problems};
@@ -58,10 +58,10 @@ fn capacity(written: &Limit) -> Capacity {
     let (key, permits) = match written.algorithm.get() {
         // If `algorithm` has an error, the key of the capacity is unknown.
         None if written.algorithm.is_present() => ("rate", None),
-        Some(AlgorithmName::Gcra) if written.burst.is_present() => ("burst", written.burst.get()),
-        None | Some(_) => ("rate", written.rate.get()),
+        Some(AlgorithmName::Gcra) if written.burst.is_present() => ("burst", written.burst.get().copied()),
+        None | Some(_) => ("rate", written_rate::default_of(&written.rate)),
     };
-    Capacity { key, permits: permits.copied(), shards: written.shards.get().copied().filter(|shards| *shards > 1) }
+    Capacity { key, permits, shards: written.shards.get().copied().filter(|shards| *shards > 1) }
 }
 
 /// Reports a cost above the capacity of a full bucket.

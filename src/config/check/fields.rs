@@ -87,6 +87,17 @@ impl FieldCheck<'_> {
     }
 
     fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
+        let when = limit.when.get().and_then(|when| when.matcher.headers.get());
+        for (name, value) in when.into_iter().flatten() {
+            self.check_name(name, value.key_location(), problems);
+        }
+        let rate = match limit.rate.get() {
+            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
+            Some(ValueOrMap::Value(_)) | None => None,
+        };
+        for by in limit.tier.get().map(|tier| &tier.by).into_iter().chain(rate) {
+            self.check_trusted(by, problems);
+        }
         for client in limit.client.items() {
             if let Some(name) = client.get().and_then(|client| client.strip_prefix("header:")) {
                 self.check_name(name, client.location, problems);
@@ -97,6 +108,16 @@ impl FieldCheck<'_> {
         {
             self.check_name(name, permits.header.location, problems);
         }
+    }
+
+    /// Checks a value that is accepted only from trusted proxies, if it is a field.
+    fn check_trusted(&self, by: &Located<String>, problems: &mut Problems) {
+        let Some(name) = by.get().and_then(|by| by.strip_prefix("header:")) else { return };
+        if self.has_trusted_proxies {
+            return self.check_name(name, by.location, problems);
+        }
+        let message = format!("{} is accepted only from trusted proxies, and none are configured", quote(name));
+        by.report(message, "list the proxies that set it in `clients: { trusted_proxies: [...] }`", problems);
     }
 
     fn check_name(&self, text: &str, location: Location, problems: &mut Problems) {

@@ -5,19 +5,33 @@ use std::sync::Arc;
 use super::charge_on::charge_on;
 use super::matcher::header_name;
 use super::quota::quota;
-use super::{Checked, candidate, cost, redisson, spread};
+use super::{Checked, candidate, cost, matcher, rates, redisson, spread};
 use crate::client::{ClientSource, TlsName};
-use crate::config::file;
+use crate::config::Purpose;
+use crate::config::file::{self, File};
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
+use crate::rules::{Requests, When};
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
      `extension` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
+
+/// The parts of the configuration that routes depend on.
+#[derive(Clone, Copy)]
+pub(super) struct RouteContext<'f> {
+    pub(super) purpose: Purpose,
+    /// The prefix of limiter names.
+    pub(super) prefix: &'f str,
+    /// Whether the store is a Redis Cluster.
+    pub(super) is_cluster: bool,
+    /// The checked `requests`, or `None` if they have errors.
+    pub(super) requests: Option<Requests>,
+}
 
 /// A limit in the rule file, and the start of its limiter's name.
 #[derive(Clone, Copy)]
@@ -29,25 +43,30 @@ pub(super) struct WrittenLimit<'f> {
     /// The hash tag of the route, or of the shared limit.
     pub(super) group: &'f str,
     pub(super) shared: bool,
+    pub(super) file: &'f File,
+    pub(super) context: RouteContext<'f>,
 }
 
-/// Converts a limit and its candidate. `other_names` are the names of the limits of its route.
+/// Converts a limit and its candidate, and adds its conditions to `when`. `other_names` are the names of the limits of its route.
 pub(super) fn with_candidate<'f>(
     written: WrittenLimit<'f>,
     other_names: impl Iterator<Item = &'f str>,
+    when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Vec<Checked<Limit>> {
-    let limit = limit(written, problems);
+    let limit = limit(written, when, problems);
     let candidate = candidate::candidate(written.keys, &limit, other_names, problems);
     [limit].into_iter().chain(candidate.transpose()).collect()
 }
 
-fn limit(limit: WrittenLimit<'_>, problems: &mut Problems) -> Checked<Limit> {
-    let WrittenLimit { keys: written, location, name, group, shared } = limit;
+fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
+    let WrittenLimit { keys: written, location, name, group, shared, file, context } = limit;
+    let conditions = conditions(written, file, context, problems);
     let permits = cost::cost(written, problems);
     let client = client(written, problems);
     let sharing = redisson::sharing(written, problems);
-    let quota = sharing.and_then(|sharing| quota(written, sharing, location, problems));
+    let rate_keys = rates::default_keys(written, file, problems);
+    let quota = sharing.and_then(|sharing| quota(written, rate_keys?, sharing, location, problems));
     let wait_policy = wait_policy(written, problems);
     let charge_on = charge_on(written, problems);
     let on_missing_client = written.on_missing_client.optional(problems);
@@ -58,9 +77,19 @@ fn limit(limit: WrittenLimit<'_>, problems: &mut Problems) -> Checked<Limit> {
     let quota = quota?;
     let spread = spread::spread(written, mode, &quota, problems);
     let key = written.key.get().cloned().unwrap_or_else(|| format!("{group}:{name}"));
+    let spread = spread?;
+    let limiter = spread.apply(Limiter::new(key, mode, quota));
+    let all = rates::Shared { name: &limiter.name, mode, cost: &permits, spread: &spread };
+    let rates = rates::rates(written, file, &all, &limiter, problems)?.map(Arc::new);
+    let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
     Ok(Limit {
         name: name.to_owned(),
-        limiter: Arc::new(spread?.apply(Limiter::new(key, mode, quota))),
+        limiter,
+        rates,
+        when: conditions?.map(|conditions| {
+            when.push(conditions);
+            when.len() - 1
+        }),
         client: client?,
         permits: permits?,
         on_missing_client: on_missing_client?.copied().unwrap_or_default(),
@@ -71,6 +100,19 @@ fn limit(limit: WrittenLimit<'_>, problems: &mut Problems) -> Checked<Limit> {
         shared,
         location: LimitLocation { file: problems.file_of(location), line: location.line },
     })
+}
+
+/// Converts `when`.
+fn conditions(
+    written: &file::Limit,
+    file: &File,
+    context: RouteContext<'_>,
+    problems: &mut Problems,
+) -> Checked<Option<When>> {
+    let Some(written) = written.when.optional(problems)? else { return Ok(None) };
+    let matcher = matcher::conditions(&written.matcher, context.requests, problems);
+    let tiers = rates::tiers_of_condition(&written.tier, file, problems);
+    Ok(Some(When { matcher: matcher?, tiers: tiers? }))
 }
 
 /// Converts `on_store_failure`. A limit with `adopt` has no rate to enforce locally while the store is unreachable.

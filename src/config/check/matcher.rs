@@ -10,7 +10,15 @@ use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
 pub(super) fn matcher(written: &file::Route, requests: Option<Requests>, problems: &mut Problems) -> Checked<Matcher> {
-    let written = written.r#match.required(problems)?;
+    conditions(written.r#match.required(problems)?, requests, problems)
+}
+
+/// Converts the conditions of a route or of a limit.
+pub(super) fn conditions(
+    written: &file::Match,
+    requests: Option<Requests>,
+    problems: &mut Problems,
+) -> Checked<Matcher> {
     let host = pattern(&written.host, HostPattern::parse, problems);
     let path = pattern(&written.path, PathPattern::parse, problems).and_then(|path| {
         let kept = requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);

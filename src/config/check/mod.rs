@@ -26,6 +26,7 @@ mod names;
 mod percent;
 mod quota;
 mod quota_path;
+mod rates;
 mod reach;
 mod redisson;
 mod requests;
@@ -44,6 +45,7 @@ mod upstream_tls;
 mod upstreams;
 mod windows;
 mod written_limits;
+mod written_rate;
 
 use std::fmt::Display;
 
@@ -113,8 +115,9 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
-    let context = routes::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
-    let routes = routes::routes(file, context, problems);
+    let context = limits::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
+    let mut when = Vec::new();
+    let routes = routes::routes(file, context, &mut when, problems);
     redisson::check(file, &store, problems);
     let fields = fields::fields(file, problems);
     if let (Ok(fields), Ok(addresses)) = (&fields, &addresses) {
@@ -123,7 +126,13 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     }
     let is_included = file.include.optional(problems).map(drop);
     let listen = listen?;
-    let rules = Rules { requests: requests?, addresses: addresses?, fields: fields?, routes: routes? };
+    let rules = Rules {
+        requests: requests?,
+        addresses: addresses?,
+        fields: fields?,
+        routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
+        when,
+    };
     Ok(Config {
         listen,
         max_connections: max_connections?,

@@ -2,15 +2,27 @@
 
 use super::{Checked, convert, parsed, redisson, windows};
 use crate::config::file;
+use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
+use crate::config::units::Interval;
 use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, Quota};
 
+/// The keys of a quota that a tier may have instead of the limit.
+#[derive(Clone, Copy)]
+pub(super) struct RateKeys<'f> {
+    /// The rate, or the default of a rate that depends on the request. `None` if it is absent.
+    pub(super) rate: Option<u64>,
+    pub(super) interval: &'f Located<Interval>,
+    pub(super) burst: &'f Located<u64>,
+}
+
 /// Converts the quota of a limit or a candidate at this location.
 pub(super) fn quota(
     written: &file::Limit,
+    keys: RateKeys<'_>,
     sharing: Option<Sharing>,
     location: Location,
     problems: &mut Problems,
@@ -20,15 +32,15 @@ pub(super) fn quota(
     }
     let name = written.algorithm.optional(problems)?.copied().unwrap_or_default();
     reject_other_keys(written, name, problems);
-    let (burst, warm_up) = (written.burst.optional(problems), written.warm_up.optional(problems));
+    let (burst, warm_up) = (keys.burst.optional(problems), written.warm_up.optional(problems));
     let windows = match name {
         AlgorithmName::SlidingWindow => Some(windows::sliding(written, problems)?),
-        AlgorithmName::FixedWindow => Some(windows::fixed(written, location, problems)?),
+        AlgorithmName::FixedWindow => Some(windows::fixed(written, keys.interval, location, problems)?),
         _ => None,
     };
-    let rate = *written.rate.required(problems)?;
-    let interval = windows::length(&written.interval, windows.as_ref(), name, problems)?;
-    let burst = convert(burst?.copied().unwrap_or(rate), written.burst.location, problems)?;
+    let rate = keys.rate.ok_or_else(|| problems.reported(location))?;
+    let interval = windows::length(keys.interval, windows.as_ref(), name, problems)?;
+    let burst = convert(burst?.copied().unwrap_or(rate), keys.burst.location, problems)?;
     let warm_up = warm_up?.map(|warm_up| warm_up.0);
     let algorithm = match name {
         AlgorithmName::Gcra => match warm_up {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::written_limits::{all_limits, limits_of};
-use super::{Checked, windows};
+use super::{Checked, windows, written_rate};
 use crate::config::file::{self, File};
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
@@ -51,12 +51,12 @@ pub(super) fn quota(
     location: Location,
     problems: &mut Problems,
 ) -> Checked<Quota> {
-    let rate = written.rate.optional(problems);
+    let rate = written_rate::fixed(&written.rate, problems);
     let interval = match written.interval.optional(problems)? {
         Some(_) => windows::length(&written.interval, None, AlgorithmName::TokenBucket, problems)?,
         None => MAX_INTERVAL,
     };
-    let rate = rate?.copied().unwrap_or(u64::from(MAX_RATE));
+    let rate = rate?.unwrap_or(u64::from(MAX_RATE));
     let quota = Quota::new(rate, interval, Algorithm::Redisson(sharing));
     super::parsed(quota, "choose numbers in these ranges", location, problems)
 }
@@ -99,8 +99,10 @@ fn expected_mode(written: &file::Limit) -> Option<Mode> {
 /// Reports missing keys of a limit without `adopt`.
 fn require_quota_keys(written: &file::Limit, problems: &mut Problems) {
     require(&written.mode, "mode", "mode: PER_CLIENT", problems);
-    require(&written.rate, "rate", "rate: 100", problems);
-    require(&written.interval, "interval", "interval: 1m", problems);
+    if !written.tier.is_present() {
+        require(&written.rate, "rate", "rate: 100", problems);
+        require(&written.interval, "interval", "interval: 1m", problems);
+    }
 }
 
 fn require<T>(written: &Located<T>, key: &'static str, example: &str, problems: &mut Problems) {

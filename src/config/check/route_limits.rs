@@ -1,20 +1,22 @@
 //! The limits of a route: its own limits, and the shared limits that it names.
 
 use super::Checked;
-use super::limits::{WrittenLimit, with_candidate};
+use super::limits::{RouteContext, WrittenLimit, with_candidate};
 use super::names::duplicates_at;
 use super::shared_limits::SharedLimits;
-use crate::config::file;
+use crate::config::file::{self, File};
 use crate::config::located::ValueOrMap;
 use crate::config::problem::Problems;
 use crate::route::Route;
 use crate::rule::Limit;
+use crate::rules::When;
 
-/// Converts the limits of a route. `prefix` is that of limiter names.
+/// Converts the limits of a route. Adds their conditions to `when`.
 pub(super) fn limits(
     route: &file::Route,
+    (file, context): (&File, RouteContext<'_>),
     shared: &SharedLimits<'_>,
-    prefix: &str,
+    when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Vec<Limit>> {
     let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
@@ -24,7 +26,7 @@ pub(super) fn limits(
     });
     duplicates_at(names.clone(), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
-    let group = format!("{{{prefix}tidegate:{}}}", route.name.get().map(String::as_str).unwrap_or_default());
+    let group = format!("{{{}tidegate:{}}}", context.prefix, route.name.get().map(String::as_str).unwrap_or_default());
     let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(written.len());
     for located in written {
         match located.required(problems) {
@@ -34,8 +36,9 @@ pub(super) fn limits(
             },
             Ok(ValueOrMap::Map(keys)) => {
                 let name = own_name(keys, problems);
-                let own = WrittenLimit { keys, location: located.location, name, group: &group, shared: false };
-                limits.extend(with_candidate(own, names.clone().map(|(name, _)| name), problems));
+                let location = located.location;
+                let own = WrittenLimit { keys, location, name, group: &group, shared: false, file, context };
+                limits.extend(with_candidate(own, names.clone().map(|(name, _)| name), when, problems));
             }
             Err(reported) => limits.push(Err(reported)),
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::field_changes::{Message, field_changes};
+use super::limits::RouteContext;
 use super::matcher::matcher;
 use super::names::duplicates;
 use super::shared_limits::SharedLimits;
@@ -17,24 +18,17 @@ use crate::config::problem::Problems;
 use crate::config::units::Millis;
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Action, Matcher, Route, Routes};
-use crate::rules::Requests;
+use crate::rules::When;
 use crate::upstream::settings::Protocol;
 
-/// The parts of the configuration that routes depend on.
-#[derive(Clone, Copy)]
-pub(super) struct RouteContext<'f> {
-    pub(super) purpose: Purpose,
-    /// The prefix of limiter names.
-    pub(super) prefix: &'f str,
-    /// Whether the store is a Redis Cluster.
-    pub(super) is_cluster: bool,
-    /// The checked `requests`, or `None` if they have errors.
-    pub(super) requests: Option<Requests>,
-}
-
-pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Routes> {
+pub(super) fn routes(
+    file: &File,
+    context: RouteContext<'_>,
+    when: &mut Vec<When>,
+    problems: &mut Problems,
+) -> Checked<Routes> {
     let all = file.routes.required(problems)?;
-    let shared = SharedLimits::new(file, context.purpose, (context.prefix, context.is_cluster), problems);
+    let shared = SharedLimits::new(file, context, when, problems);
     duplicates(all.iter().filter_map(|route| Some(&route.get()?.name)), "route", problems);
     let mut routes = Vec::with_capacity(all.len());
     let mut matchers = Vec::with_capacity(all.len());
@@ -49,7 +43,7 @@ pub(super) fn routes(file: &File, context: RouteContext<'_>, problems: &mut Prob
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let action = action::action(written, file, context, problems);
-        let limits = route_limits::limits(written, &shared, context.prefix, problems);
+        let limits = route_limits::limits(written, (file, context), &shared, when, problems);
         let limits = match context.purpose {
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::limits::{WrittenLimit, reject_extension, with_candidate};
+use super::limits::{RouteContext, WrittenLimit, reject_extension, with_candidate};
 use super::written_limits::shared_names;
 use super::{Checked, spread};
 use crate::config::Purpose;
@@ -11,18 +11,20 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::rule::{Limit, SHARED_ROUTE};
+use crate::rules::When;
 
 /// The shared limits by name, each followed by its candidate.
 pub(super) struct SharedLimits<'f>(BTreeMap<&'f str, Checked<Vec<Limit>>>);
 
 impl<'f> SharedLimits<'f> {
-    /// Converts the shared limits. `prefix` is that of limiter names.
+    /// Converts the shared limits.
     pub(super) fn new(
         file: &'f File,
-        purpose: Purpose,
-        (prefix, is_cluster): (&str, bool),
+        context: RouteContext<'_>,
+        when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Self {
+        let RouteContext { purpose, prefix, is_cluster, .. } = context;
         let used: HashSet<&str> = file.routes.items().iter().filter_map(Located::get).flat_map(shared_names).collect();
         let mut by_name = BTreeMap::new();
         for (name, located) in file.limits.get().into_iter().flatten() {
@@ -36,8 +38,8 @@ impl<'f> SharedLimits<'f> {
             }
             let group = format!("{{{prefix}tidegate:{SHARED_ROUTE}{name}}}");
             let location = located.key_location();
-            let written = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true };
-            let limits = with_candidate(written, std::iter::empty(), problems);
+            let written = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true, file, context };
+            let limits = with_candidate(written, std::iter::empty(), when, problems);
             let limits = limits.into_iter().collect::<Checked<Vec<_>>>();
             let limits = match purpose {
                 Purpose::Layer => limits,

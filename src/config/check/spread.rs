@@ -1,7 +1,5 @@
 //! Distribution of a limit over the nodes of a Redis Cluster: `partitions` and `shards`.
 
-use std::sync::Arc;
-
 use super::Checked;
 use super::written_limits::own_limits;
 use crate::config::file;
@@ -34,12 +32,7 @@ pub(super) fn apply_default(limits: Vec<Limit>) -> Vec<Limit> {
     if !limits.iter().all(can_be_partitioned) {
         return limits;
     }
-    let partition = |limit: Limit| {
-        let Limiter { name, mode, quota, .. } = &*limit.limiter;
-        let limiter = Limiter::new(name.clone(), *mode, *quota).partitioned(DEFAULT_PARTITIONS);
-        Limit { limiter: Arc::new(limiter), ..limit }
-    };
-    limits.into_iter().map(partition).collect()
+    limits.into_iter().map(|limit| limit.partitioned(DEFAULT_PARTITIONS)).collect()
 }
 
 /// The number of partitions of a PER_CLIENT limit, or of shards of an OVERALL limit.

@@ -21,9 +21,14 @@ pub(super) fn sliding(written: &file::Limit, problems: &mut Problems) -> Checked
 }
 
 /// Converts the keys of `fixed_window`. `location` is the location of the limit.
-pub(super) fn fixed(written: &file::Limit, location: Location, problems: &mut Problems) -> Checked<Algorithm> {
+pub(super) fn fixed(
+    written: &file::Limit,
+    interval: &Located<Interval>,
+    location: Location,
+    problems: &mut Problems,
+) -> Checked<Algorithm> {
     let zone = written.timezone.optional(problems)?.map_or(DEFAULT_ZONE, String::as_str);
-    let unit = unit(&written.interval, problems);
+    let unit = unit(interval, problems);
     // Check the time zone even if the interval has an error.
     let calendar = |unit| Calendar::new(unit, zone);
     match calendar(Unit::Day) {

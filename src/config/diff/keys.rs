@@ -99,6 +99,8 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
     let mut keys = changed_keys!(old, new, Limit {
         name => "name",
         limiter => "",
+        rates => "",
+        when => "",
         client => "client",
         permits => "permits",
         on_missing_client => "on_missing_client",
@@ -109,11 +111,14 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         shared => "",
         location => "",
     });
+    let rates_differ = old.rates != new.rates;
+    let is_by_tier = [old, new].iter().any(|limit| limit.rates.as_ref().is_some_and(|rates| rates.max().is_none()));
     let (Limiter { name, mode, quota, spread }, new) = (&*old.limiter, &*new.limiter);
     let differences = [
         ("key", *name != new.name),
         ("mode", *mode != new.mode),
-        ("rate", quota.rate() != new.quota.rate()),
+        ("tier", is_by_tier && rates_differ),
+        ("rate", quota.rate() != new.quota.rate() || (!is_by_tier && rates_differ)),
         ("interval", quota.interval() != new.quota.interval()),
         ("algorithm", quota.algorithm() != new.quota.algorithm()),
         ("partitions", !has_same_parts(spread, &new.spread)),
@@ -151,7 +156,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         secrets => "",
         warnings => "",
     });
-    let Rules { requests, addresses, fields, routes: _ } = &old.rules;
+    let Rules { requests, addresses, fields, routes: _, when: _ } = &old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");
     }

@@ -53,6 +53,9 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
     for (route, limit) in new.rules.limits() {
         let before = left.remove(&(route, &*limit.name));
         let mut keys = before.map_or_else(Vec::new, |before| keys::limit(before, limit));
+        if before.is_some_and(|before| old.rules.when(before) != new.rules.when(limit)) {
+            keys.push("when");
+        }
         if before.is_some() && !has_same_store {
             keys.push("store");
         }

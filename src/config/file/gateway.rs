@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route};
+use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
 use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
 use crate::config::dashboard::DashboardMode;
@@ -48,6 +48,8 @@ shape! {
         dns: Dns = Map(&DNS), Optional;
         /// The servers that requests are forwarded to, by name.
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
+        /// The tiers of clients, by name. Limits with `tier` take their rates from them.
+        tiers: BTreeMap<String, Located<Tier>> = Named(&Map(&TIER)), Optional;
         /// Shared limits, by name. All routes that name a shared limit use the same buckets. In metrics its `route` is
         /// empty; the admin API and the commands use the route `@`, as in `@/daily`.
         limits: BTreeMap<String, Located<Limit>> = Named(&Map(&LIMIT)), Optional;

@@ -142,9 +142,13 @@ shape! {
         /// `path`, `tls:subject`, `tls:san`, in a layer `extension` (the `ClientKey` in the request's extensions), or a
         /// list of these. Required for `PER_CLIENT`.
         client: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// Permits per interval. Required unless `adopt` is set.
-        rate: u64 = Whole(1, MAX_PERMITS), Optional;
-        /// The interval of the rate. Required unless `adopt` is set. Calendar units are only for `fixed_window`.
+        /// The requests that the limit counts; by default all requests of its routes.
+        when: When = Map(&WHEN), Optional;
+        /// Takes the rate, the interval and, for `gcra`, the burst from the tier of the client. Only for `PER_CLIENT`.
+        tier: TierSource = Map(&TIER_SOURCE), Optional;
+        /// Permits per interval, or the value of the request that contains them. Required unless `adopt` or `tier` is set.
+        rate: ValueOrMap<u64, RateSource> = OrMap(&Whole(1, MAX_PERMITS), &RATE_SOURCE), Optional;
+        /// The interval of the rate. Required unless `adopt` or `tier` is set. Calendar units are only for `fixed_window`.
         interval: Interval = IntervalKind(1, MAX_INTERVAL), Optional;
         /// When a permit becomes available again.
         algorithm: AlgorithmName = Word(AlgorithmName::WORDS), Default("token_bucket");
@@ -195,6 +199,62 @@ shape! {
         unsupported headers;
     }
 }
+
+shape! {
+    /// A tier of clients: the rate of limits with `tier`.
+    TIER: Tier = "a tier" {
+        /// Permits per interval.
+        rate: u64 = Whole(1, MAX_PERMITS), Required("rate: 100");
+        /// The interval of the rate. Calendar units are only for limits with `fixed_window`.
+        interval: Interval = IntervalKind(1, MAX_INTERVAL), Required("interval: 1m");
+        /// Permits in a full bucket of a `gcra` limit. By default, the rate.
+        burst: u64 = Whole(1, MAX_PERMITS), Optional;
+    }
+}
+
+shape! {
+    /// The tier of a request.
+    TIER_SOURCE: TierSource = "`tier` of a limit" {
+        /// The value that names the tier: `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, or `header:NAME` of a trusted proxy.
+        by: String = Text, Required("by: key:tier");
+        /// The tier of requests without a value, or with an unknown tier.
+        default: String = Text, Required("default: free");
+    }
+}
+
+shape! {
+    /// The rate of a request. With `gcra` and `leaky_bucket`, the burst and the queue change in proportion.
+    RATE_SOURCE: RateSource = "`rate` of a limit" {
+        /// The value with the rate: `jwt:CLAIM`, `key:ATTRIBUTE`, or `header:NAME` of a trusted proxy.
+        by: String = Text, Required("by: key:rate");
+        /// The rate of requests without a value, or with a value that is not a whole number from 1.
+        default: u64 = Whole(1, MAX_PERMITS), Required("default: 100");
+        /// The largest rate. Larger values count as this rate.
+        max: u64 = Whole(1, MAX_PERMITS), Optional;
+    }
+}
+
+/// The conditions of a limit: the conditions of a `match`, and the tier.
+#[derive(serde::Deserialize)]
+pub(crate) struct When {
+    #[serde(default)]
+    pub(crate) tier: Located<Vec<Located<String>>>,
+    #[serde(flatten)]
+    pub(crate) matcher: Match,
+}
+
+/// The conditions of a limit.
+pub(crate) static WHEN: Shape = Shape {
+    title: "`when`",
+    description: "A limit counts only requests that meet all conditions.",
+    keys: &[Key {
+        name: "tier",
+        kind: OneOrMany(&Text),
+        presence: Presence::Optional,
+        description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
+    }],
+    shared_keys: Some((&MATCH, &["host", "path", "methods", "headers", "query", "cookies", "clients", "not"])),
+};
 
 shape! {
     /// The cost of a request, read from a header field.

@@ -22,7 +22,8 @@ pub(crate) use self::gateway::{
     Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, REQUESTS, ROUTE, Requests, Route, UPGRADES,
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, RATE_SOURCE, REQUESTS, ROUTE, RateSource,
+    Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
 };
 use super::keys::Shape;
 
@@ -30,7 +31,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 38] = [
+pub(crate) static SHAPES: [&Shape; 42] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -66,6 +67,10 @@ pub(crate) static SHAPES: [&Shape; 38] = [
     &MATCH,
     &CONCURRENCY,
     &LIMIT,
+    &WHEN,
+    &TIER,
+    &TIER_SOURCE,
+    &RATE_SOURCE,
     &PERMITS,
     &CANDIDATE,
     &TLS,

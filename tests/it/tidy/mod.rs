@@ -31,6 +31,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "overrides",
             "path",
             "policy",
+            "rates",
             "reason",
             "route",
             "rule",
