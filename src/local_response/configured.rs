@@ -29,7 +29,7 @@ impl ConfiguredResponse {
         if let Some(content_type) = &response.content_type {
             headers.insert(CONTENT_TYPE, content_type.clone());
         }
-        Self { status: response.status, headers, body: response.body.clone() }
+        Self { status: response.status, headers, body: Bytes::from_owner(response.body.clone()) }
     }
 
     /// Returns the response to a request that limits rejected. Returns `None` if its body is too long.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::template::{Part, Template, Values, Variable};
@@ -35,7 +34,7 @@ pub struct FixedResponse {
     /// The content type; `None` without a body.
     pub content_type: Option<HeaderValue>,
     /// The body.
-    pub body: Bytes,
+    pub body: Arc<[u8]>,
     /// Further fields.
     pub headers: HeaderMap,
 }
@@ -74,7 +73,7 @@ impl Redirect {
             let extra = to.len() - to.trim_start_matches(['/', '\\']).len() - 1;
             to.drain(..extra);
         }
-        HeaderValue::from_maybe_shared(Bytes::from(to)).ok()
+        HeaderValue::try_from(to).ok()
     }
 
     /// Returns `true` if requests cannot choose the server of a target: it is an `http` or `https` URL whose authority is

@@ -38,8 +38,7 @@ impl FieldChanges {
 
     /// Computes the values of the templates. Without templates, does not allocate.
     pub(crate) fn render(&self, values: &Values<'_>) -> RenderedValues {
-        let value =
-            |template: &Template| HeaderValue::from_maybe_shared(bytes::Bytes::from(template.render(values)?)).ok();
+        let value = |template: &Template| HeaderValue::try_from(template.render(values)?).ok();
         self.templates().map(value).collect()
     }
 

@@ -111,9 +111,13 @@ fn push_url(value: &str, is_kept: impl Fn(u8) -> bool, text: &mut String) {
 
 /// Appends the content of a JSON string (RFC 8259 section 7).
 fn push_json(value: &str, text: &mut String) {
-    // The serialization of a string cannot fail.
-    let quoted = serde_json::to_string(value).unwrap_or_default();
-    text.push_str(quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default());
+    for letter in value.chars() {
+        match letter {
+            '"' | '\\' => text.extend(['\\', letter]),
+            letter if u32::from(letter) < 0x20 => _ = write!(text, "\\u{:04x}", u32::from(letter)), // cannot fail
+            letter => text.push(letter),
+        }
+    }
 }
 
 fn push_html(value: &str, text: &mut String) {

@@ -72,7 +72,7 @@ fn values_are_escaped_for_their_place() {
     );
     assert_eq!(render("{jwt:sub}", Escape::Url).as_deref(), Some("%22%3C%2Fscript%3E%0D%0A%7Bx%7D%26%27%C3%A9"));
     assert_eq!(render("{path}{query}", Escape::Url).as_deref(), Some("/a%20b?a=1&b=%222%22"));
-    assert_eq!(render("{jwt:sub}", Escape::Json).as_deref(), Some("\\\"</script>\\r\\n{x}&'é"));
+    assert_eq!(render("{jwt:sub}", Escape::Json).as_deref(), Some("\\\"</script>\\u000d\\u000a{x}&'é"));
     assert_eq!(render("{jwt:sub}", Escape::Html).as_deref(), Some("&quot;&lt;/script&gt;\r\n{x}&amp;&#39;é"));
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::limits::RouteContext;
@@ -115,7 +114,7 @@ fn respond(written: &file::Respond, problems: &mut Problems) -> Checked<FixedRes
     Ok(FixedResponse {
         status: status?,
         content_type: Some(content_type?).filter(|_| !body.is_empty()),
-        body: Bytes::copy_from_slice(body.as_bytes()),
+        body: body.as_bytes().into(),
         headers: headers?,
     })
 }

@@ -10,7 +10,8 @@ use super::shared_limits::SharedLimits;
 use super::templates::Variables;
 use super::written_limits::own_limits;
 use super::{
-    Checked, action, authorize, concurrency, cors, limits, quota_path, reach, rewrite, route_limits, spread, upgrades,
+    Checked, action, authorize, concurrency, cors, limits, quota_path, reach, rewrite, route_limits,
+    spread, upgrades,
 };
 use crate::config::Purpose;
 use crate::config::file::{self, File};

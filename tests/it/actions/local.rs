@@ -18,7 +18,7 @@ const ROUTES: &str = r#"
   - { name: gone, match: { path: /gone }, respond: { status: 204 } }
   - { name: same, match: { path: /same }, respond: { status: 304 } }
   - { name: down, match: { path: /down }, respond: { status: 503, body: '{"down":true}', content_type: application/json,
-      headers: { Retry-After: "120" } }, limits: [{ name: total, mode: OVERALL, rate: 2, interval: 1h }] }
+      headers: { Retry-After: "120" } }, limits: [{ name: total, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h }] }
 "#;
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn redirects_name_the_original_path() {
         ("/old/a%20b?x=1&y=%2F", 308, "https://example.com/old/a%20b?x=1&y=%2F"),
         ("/old/../old//evil.example", 308, "https://example.com/old/evil.example"),
         ("/old/@evil.example", 308, "https://example.com/old/@evil.example"),
-        ("/tls/x", 301, "https://localhost/tls/x"),
+        ("/tls/x", 301, "https://test.example/tls/x"),
         ("/here/x", 307, "/here/x"),
         ("//here/x", 307, "/here/x"),
     ] {

@@ -6,13 +6,13 @@ const ROUTES: &str = r#"
   - name: json
     match: { path: "/json/**" }
     upstream: api
-    limits: [{ name: total, mode: OVERALL, rate: 1, interval: 1h }]
+    limits: [{ name: total, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]
     reject: { status: 429, content_type: application/json, body: '{"error":"slow down","retry_after":{retry_after}}' }
     response_headers: { set: { strict-transport-security: max-age=31536000 } }
   - name: html
     match: { path: "/html/**" }
     upstream: api
-    limits: [{ name: total, mode: OVERALL, rate: 1, interval: 1h }]
+    limits: [{ name: total, mode: PER_CLIENT, client: ip, rate: 1, interval: 1h }]
     reject: { status: 503, content_type: text/html, body: "<p>{limit} {path} {{path}}</p>" }
 "#;
 

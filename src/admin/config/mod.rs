@@ -251,7 +251,7 @@ mod tests {
         }
         let shown = serde_json::to_string_pretty(&all).expect("JSON");
         assert!(!shown.contains("hunter2"), "{shown}");
-        let snapshots = "../../tests/fixtures/every_key";
+        let snapshots = "../../../tests/fixtures/every_key";
         insta::with_settings!({ prepend_module_to_snapshot => false, omit_expression => true, snapshot_path => snapshots }, {
             insta::assert_snapshot!("api_v1_config", shown);
         });
