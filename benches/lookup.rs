@@ -7,12 +7,15 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use criterion::Criterion;
 use http::{HeaderMap, Method};
 use tidegate::internals::Facts;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::route::{HostPattern, Matcher, PathPattern, Route, Routes};
+use tidegate::internals::route::{
+    ClientNetworks, HostPattern, Matcher, PathPattern, Route, Routes, ValueCondition, ValueSource, ValueTest,
+};
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
@@ -34,6 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
         }
     }
+    measure_conditions(&mut criterion)?;
     criterion.final_summary();
     compare(&tables);
     Ok(())
@@ -47,11 +51,44 @@ fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {
             2 => path.replace("/a/b", "/**"),
             _ => path,
         };
-        let host = (number % 4 == 3).then(|| HostPattern::parse(&host)).transpose()?;
-        let matcher = Matcher { host, path: Some(PathPattern::parse(&path)?), ..Matcher::default() };
+        let hosts = (number % 4 == 3).then(|| HostPattern::parse(&host)).transpose()?.into_iter().collect();
+        let matcher = Matcher { hosts, paths: vec![PathPattern::parse(&path)?], ..Matcher::default() };
         Ok(Route::new(number.to_string().into(), matcher))
     };
     Ok(Routes::new((0..size).map(route).collect::<Result<_, _>>()?))
+}
+
+/// Measures routes with lists of hosts and paths, and with conditions on a field, a parameter, a cookie and the address.
+fn measure_conditions(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    const SIZE: usize = 5_000;
+    let condition = |source, test| ValueCondition { source, test };
+    let values = vec![
+        condition(ValueSource::Header("x-env".parse()?), ValueTest::OneOf(vec![b"prod"[..].into()])),
+        condition(ValueSource::Query("v".into()), ValueTest::OneOf(vec![b"2"[..].into()])),
+        condition(ValueSource::Cookie("sid".into()), ValueTest::Present),
+    ];
+    let clients = Some(ClientNetworks::new(vec!["127.0.0.0/8".parse()?], Arc::default()));
+    let route = |number: usize| -> Result<Route, Box<dyn Error>> {
+        let (host, path) = target(number);
+        let hosts = vec![HostPattern::parse(&host)?, HostPattern::parse("*.example.org")?];
+        let paths = vec![PathPattern::parse(&path)?, PathPattern::parse(&format!("/{number}/**"))?];
+        let matcher = Matcher { hosts, paths, values: values.clone(), clients: clients.clone(), ..Matcher::default() };
+        Ok(Route::new(number.to_string().into(), matcher))
+    };
+    let routes = Routes::new((0..SIZE).map(route).collect::<Result<_, _>>()?);
+    let fields = [("x-env", "prod"), ("cookie", "theme=dark; sid=31d4d96e407aad42")];
+    let fields: HeaderMap = fields
+        .iter()
+        .map(|(name, value)| Ok((name.parse()?, value.parse()?)))
+        .collect::<Result<_, Box<dyn Error>>>()?;
+    let targets = targets("each in turn", SIZE);
+    for (name, query) in [("all conditions met", "page=1&v=2"), ("parameter not met", "page=1&v=3")] {
+        let mut targets = targets.iter().cycle();
+        criterion.bench_function(&format!("{name}/{SIZE} routes"), |bench| {
+            bench.iter(|| targets.next().map(|target| look_up_with(&routes, target, Some(query), &fields)));
+        });
+    }
+    Ok(())
 }
 
 /// Returns the host and the path of a request for route `number`.
@@ -71,15 +108,24 @@ fn targets(matched: &str, size: usize) -> Vec<(String, String)> {
     }
 }
 
-fn look_up(routes: &Routes, (host, path): &(String, String)) -> Option<usize> {
-    let (headers, peer) = (HeaderMap::new(), Ipv4Addr::LOCALHOST.into());
+fn look_up(routes: &Routes, target: &(String, String)) -> Option<usize> {
+    look_up_with(routes, target, None, &HeaderMap::new())
+}
+
+fn look_up_with(
+    routes: &Routes,
+    (host, path): &(String, String),
+    query: Option<&str>,
+    headers: &HeaderMap,
+) -> Option<usize> {
+    let peer = Ipv4Addr::LOCALHOST.into();
     let (host, path) = (host.as_str().into(), path.as_str().into());
     let facts = Facts {
         method: &Method::GET,
         host,
         path,
-        query: None,
-        headers: &headers,
+        query,
+        headers,
         peer: Some(peer),
         peer_is_client: false,
         peer_is_trusted: false,

@@ -1,21 +1,25 @@
 //! The conditions of a route, and the first condition that a request does not meet.
 
-use http::{HeaderName, HeaderValue, Method};
+use http::Method;
 
 use crate::facts::Facts;
-use crate::route::{HostPattern, Matcher, PathPattern, Route, Routes};
+use crate::route::{ClientNetworks, HostPattern, Matcher, Met, PathPattern, Route, Routes, ValueCondition};
 
 /// One condition of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'m> {
-    /// The path matches this pattern.
-    Path(&'m PathPattern),
-    /// The host matches this pattern.
-    Host(&'m HostPattern),
+    /// The path matches one of these patterns.
+    Path(&'m [PathPattern]),
+    /// The host matches one of these patterns.
+    Host(&'m [HostPattern]),
     /// The method is one of these.
     Methods(&'m [Method]),
-    /// The header field has this value, which may be a secret.
-    Header(&'m HeaderName, &'m HeaderValue),
+    /// A header field, a query parameter or a cookie, whose values may be secrets.
+    Value(&'m ValueCondition),
+    /// The client's address is in one of these networks.
+    Clients(&'m ClientNetworks),
+    /// The request does not meet all of these conditions.
+    Not(&'m Matcher),
 }
 
 /// The result of a search for a route, with the reasons.
@@ -30,41 +34,47 @@ pub struct Search<'r> {
 // === impl Matcher ===
 
 impl Matcher {
-    /// Returns the first condition that a request with these facts does not meet.
+    /// Returns the first condition that a request with these facts does not meet in any reading.
     #[inline]
     pub fn unmet(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
-        if let Some(path) = self.path.as_ref().filter(|path| !path.matches(facts.path.matched())) {
-            return Some(Condition::Path(path));
+        if !self.matches_path(facts) {
+            return Some(Condition::Path(&self.paths));
         }
-        if let Some(host) = self.host.as_ref().filter(|host| !host.matches(&facts.host)) {
-            return Some(Condition::Host(host));
+        if !self.matches_host(facts) {
+            return Some(Condition::Host(&self.hosts));
         }
-        self.unmet_method_or_header(facts)
+        self.unmet_other(facts)
     }
 
     /// As [`unmet`](Self::unmet), for a request whose host and path are known to match.
     #[inline]
-    pub(crate) fn unmet_method_or_header(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
-        if !self.methods.is_empty() && !self.methods.contains(facts.method) {
+    pub(crate) fn unmet_other(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
+        if !self.matches_method(facts.method) {
             return Some(Condition::Methods(&self.methods));
         }
-        let sent = |name, value| facts.headers.get_all(name).iter().any(|sent| sent.as_bytes().trim_ascii() == value);
-        let (name, value) = self.headers.iter().find(|(name, value)| !sent(name, value))?;
-        Some(Condition::Header(name, value))
+        if let Some(value) = self.values.iter().find(|value| value.met(facts) == Met::No) {
+            return Some(Condition::Value(value));
+        }
+        if let Some(clients) = self.clients.as_ref().filter(|clients| clients.met(facts) == Met::No) {
+            return Some(Condition::Clients(clients));
+        }
+        self.not.iter().find(|not| not.met(facts) == Met::Yes).map(Condition::Not)
     }
 
     /// Returns `true` if there are conditions other than host and path.
-    pub(crate) fn has_method_or_header(&self) -> bool {
-        !self.methods.is_empty() || !self.headers.is_empty()
+    pub(crate) fn has_other(&self) -> bool {
+        !self.methods.is_empty() || !self.values.is_empty() || self.clients.is_some() || !self.not.is_empty()
     }
 
     /// Iterates over all conditions, in the order in which they are checked.
     pub fn conditions(&self) -> impl Iterator<Item = Condition<'_>> {
-        let path = self.path.iter().map(Condition::Path);
-        let host = self.host.iter().map(Condition::Host);
+        let path = (!self.paths.is_empty()).then_some(Condition::Path(&self.paths));
+        let host = (!self.hosts.is_empty()).then_some(Condition::Host(&self.hosts));
         let methods = (!self.methods.is_empty()).then_some(Condition::Methods(&self.methods));
-        let headers = self.headers.iter().map(|(name, value)| Condition::Header(name, value));
-        path.chain(host).chain(methods).chain(headers)
+        let values = self.values.iter().map(Condition::Value);
+        let clients = self.clients.iter().map(Condition::Clients);
+        let not = self.not.iter().map(Condition::Not);
+        path.into_iter().chain(host).chain(methods).chain(values).chain(clients).chain(not)
     }
 }
 
@@ -86,7 +96,7 @@ impl Routes {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderMap;
+    use http::{HeaderMap, HeaderName};
     use proptest::prelude::*;
 
     use super::*;
@@ -97,13 +107,15 @@ mod tests {
         let methods = prop::sample::subsequence(vec![Method::GET, Method::POST], 0..=2);
         let headers = prop::sample::subsequence(vec!["1", "2"], 0..=2);
         (host, path, methods, headers).prop_map(|(host, path, methods, headers)| Matcher {
-            host: host.map(|host| HostPattern::parse(host).expect(host)),
-            path: path.map(|path| PathPattern::parse(path).expect(path)),
+            hosts: host.into_iter().map(|host| HostPattern::parse(host).expect(host)).collect(),
+            paths: path.into_iter().map(|path| PathPattern::parse(path).expect(path)).collect(),
             methods,
-            headers: headers
+            values: headers
                 .into_iter()
-                .map(|value| (HeaderName::from_static("x"), HeaderValue::from_static(value)))
+                .map(|value| ValueCondition::header(HeaderName::from_static("x"), value))
                 .collect(),
+            clients: None,
+            not: Vec::new(),
         })
     }
 
@@ -120,7 +132,7 @@ mod tests {
             };
             let routes = Routes::new(matchers.into_iter().enumerate().map(route).collect());
             let headers: HeaderMap =
-                sent.iter().map(|sent| (HeaderName::from_static("x"), HeaderValue::from_static(sent))).collect();
+                sent.iter().map(|sent| (HeaderName::from_static("x"), http::HeaderValue::from_static(sent))).collect();
             let peer = std::net::Ipv4Addr::LOCALHOST.into();
             let facts =
                 Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, key: None, identity: None };

@@ -204,9 +204,16 @@ impl RuleSet {
         path::readings(path, self.rules.requests.encoded_slash)
     }
 
-    pub(crate) fn find(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
-        let (position, route) = self.rules.routes.find(facts)?;
-        Some((route, self.compiled.get(position)?))
+    /// Returns the first route that matches.
+    ///
+    /// # Errors
+    /// Servers may differ in whether the request meets the conditions of the route.
+    pub(crate) fn find(&self, facts: &Facts<'_>) -> Result<Option<(&Route, &CompiledRoute)>, BadRequest> {
+        let Some((position, route)) = self.rules.routes.find(facts) else { return Ok(None) };
+        if route.matcher.is_ambiguous(facts) {
+            return Err(BadRequest::AmbiguousValue);
+        }
+        Ok(self.compiled.get(position).map(|compiled| (route, compiled)))
     }
 
     /// Returns the route whose quota a request asks for.

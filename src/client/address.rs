@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use http::HeaderName;
 use ipnet::{IpNet, Ipv6Net};
 
+use super::ClientError;
 use crate::facts::Facts;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -61,6 +62,18 @@ impl AddressRules {
         let peer = facts.peer?;
         // Usually, the peer is the client, and no header field is read.
         Some(if self.trusts(peer) { self.search(peer, facts, |_| {}).0 } else { peer })
+    }
+
+    /// Returns the same address as [`address`](Self::address).
+    ///
+    /// # Errors
+    /// The peer is unknown, or an invalid entry ended the search.
+    pub(crate) fn valid_address(&self, facts: &Facts<'_>) -> Result<IpAddr, ClientError> {
+        let peer = facts.peer.ok_or(ClientError::Missing)?;
+        match self.search(peer, facts, |_| {}) {
+            (address, None) => Ok(address),
+            (_, Some(_)) => Err(ClientError::Malformed),
+        }
     }
 
     /// Returns the network to which a request's use of shared resources is attributed. Returns `None` if only trusted

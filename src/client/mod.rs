@@ -9,7 +9,7 @@ mod base64;
 mod cookie;
 mod credentials;
 mod query;
-mod spelling;
+pub(crate) mod spelling;
 
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ pub(super) enum Name {
 }
 
 /// Trims whitespace: of ASCII, and of Latin-1, because many servers decode fields as Latin-1.
-pub(super) fn trim(mut text: &[u8]) -> &[u8] {
+pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     let is_whitespace = |byte: u8| matches!(byte, b'\t'..=b'\r' | 0x1c..=b' ' | 0x85 | 0xa0);
     while let Some((_, rest)) = text.split_first().filter(|(first, _)| is_whitespace(**first)) {
         text = rest;
@@ -29,7 +29,7 @@ pub(super) fn trim(mut text: &[u8]) -> &[u8] {
 
 /// Decodes percent-encoding, and a plus as a space. Not all origins decode a plus, but for those that do not, it is
 /// enough that different values stay different.
-pub(super) fn decode(text: &[u8]) -> Value<'_> {
+pub(crate) fn decode(text: &[u8]) -> Value<'_> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
     }
@@ -77,6 +77,11 @@ pub(super) fn checked(value: Cow<'_, [u8]>) -> Value<'_> {
         () if base64::is_json(&value) => base64::normalize(value),
         () => Ok(value),
     }
+}
+
+/// Returns `true` if some origins treat a decoded name as the configured name, or as a list or a map of that name.
+pub(crate) fn resembles(sent: &[u8], wanted: &str) -> bool {
+    name(sent, wanted) != Name::Other
 }
 
 /// Compares a decoded name with the configured one: ASP.NET ignores the case, PHP replaces characters that a variable

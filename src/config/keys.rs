@@ -46,6 +46,8 @@ pub(crate) enum Kind {
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
+    /// A map from names to conditions on values: a word such as `present`, a value or a list of values.
+    Conditions,
     /// A value of this kind, or a map with these keys.
     OrMap(&'static Kind, &'static Shape),
     /// No value: the key is not supported.

@@ -30,6 +30,14 @@ pub(crate) enum ValueOrMap<V, M> {
     Map(M),
 }
 
+/// A text, or a list of texts.
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TextOrList {
+    Text(String),
+    List(Vec<Located<String>>),
+}
+
 // === impl Located ===
 
 impl Located<Yaml> {

@@ -109,6 +109,7 @@ fn value(kind: &Kind) -> String {
         Kind::OneOrMany(kind) => format!("{}; or a list of these", value(kind)),
         Kind::Named(kind) => format!("a map from names to {}", value(kind)),
         Kind::Fields => "a map from header fields to values".to_owned(),
+        Kind::Conditions => "a map from names to `present`, `absent`, a value, or a list of values".to_owned(),
         Kind::OrMap(kind, shape) => format!("{}, or {}", value(kind), value(&Kind::Map(shape))),
         Kind::Unsupported => String::new(),
     }

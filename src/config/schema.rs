@@ -105,6 +105,9 @@ fn value(kind: &Kind) -> Value {
             json!({ "type": "object", "propertyNames": { "pattern": NAME }, "additionalProperties": value(kind) })
         }
         Kind::Fields => json!({ "type": "object", "additionalProperties": value(&Kind::Text) }),
+        Kind::Conditions => {
+            json!({ "type": "object", "additionalProperties": value(&Kind::OneOrMany(&Kind::Text)) })
+        }
         Kind::OrMap(kind, shape) => json!({ "anyOf": [value(kind), reference(shape)] }),
         Kind::Unsupported => Value::Bool(false),
     }

@@ -54,7 +54,14 @@ impl<'n> KeyValue<'n> {
                 Value::Scalar(_) | Value::Map(_) => Ok(self.items(kind, problems)),
             },
             Kind::Named(kind) => self.names(kind, problems),
-            Kind::Fields => self.fields(problems),
+            Kind::Fields => self.pairs("names of header fields", |_| &Kind::Text, problems),
+            Kind::Conditions => {
+                let kind = |entry: &Entry| match &entry.value.value {
+                    Value::List(_) => &Kind::Many(&Kind::Text),
+                    Value::Scalar(_) | Value::Map(_) => &Kind::Text,
+                };
+                self.pairs("names", kind, problems)
+            }
             Kind::OrMap(kind, shape) => match &self.node.value {
                 Value::Map(_) => self.map(shape, problems),
                 Value::Scalar(_) | Value::List(_) => self.validate(kind, problems),
@@ -151,11 +158,11 @@ impl<'n> KeyValue<'n> {
     }
 
     /// Returns pairs of a name and a value, in the order of the file.
-    fn fields(self, problems: &mut Problems) -> Checked<Yaml> {
-        let entries = self.entries("names of header fields", problems)?;
+    fn pairs(self, names: &str, kind: impl Fn(&Entry) -> &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+        let entries = self.entries(names, problems)?;
         let entries = entries.iter().filter(|entry| entry.key != MERGE_KEY);
         let pair = |entry: &Entry| {
-            let value = validate_entry(entry, &entry.key, &Kind::Text, problems);
+            let value = validate_entry(entry, &entry.key, kind(entry), problems);
             Yaml::Sequence(vec![entry.key.as_str().into(), value])
         };
         Ok(Yaml::Sequence(entries.map(pair).collect()))

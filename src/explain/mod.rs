@@ -2,6 +2,7 @@
 //! file and the request only, without a store or a connection.
 
 mod action;
+mod conditions;
 mod limits;
 mod request;
 mod text;
@@ -148,6 +149,9 @@ impl<'r> Explanation<'r> {
     /// Returns the status and the reason of a response that does not depend on the limits.
     pub(crate) fn early_rejection(&self) -> Option<(u16, String)> {
         let Some(route) = self.route() else { return Some((404, "no route matches".to_owned())) };
+        if route.matcher.is_ambiguous(self.facts) {
+            return Some((400, BadRequest::AmbiguousValue.to_string()));
+        }
         if route.is_too_long(self.facts) {
             return Some((
                 413,

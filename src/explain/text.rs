@@ -8,7 +8,6 @@ use super::limits::limits;
 use crate::client::{AddressTrace, TraceEnd};
 use crate::clock::Timestamp;
 use crate::concurrency::Concurrency;
-use crate::condition::Condition;
 use crate::config::{Millis, quote};
 use crate::limit::{Charge, Wait};
 use crate::route::Action;
@@ -158,19 +157,4 @@ fn is_never_granted(charge: &Charge, now: Timestamp) -> bool {
 /// Describes where an address comes from.
 fn origin(hop: usize) -> &'static str {
     if hop == 0 { "the peer" } else { "from x-forwarded-for" }
-}
-
-impl fmt::Display for Condition<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => write!(f, "path {path}"),
-            Self::Host(host) => write!(f, "host {host}"),
-            Self::Methods(methods) => {
-                let methods: Vec<_> = methods.iter().map(http::Method::as_str).collect();
-                write!(f, "method {}", methods.join(" or "))
-            }
-            // Omits the expected value, which is often a secret.
-            Self::Header(name, _) => write!(f, "header {name}"),
-        }
-    }
 }

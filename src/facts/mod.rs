@@ -97,6 +97,9 @@ pub enum BadRequest {
     /// A repeated header field that a route matches: upstream servers differ in which value they use.
     #[error("a header field that selects routes was sent with two values")]
     TwoValues,
+    /// A value that a route matches, which servers read differently.
+    #[error("a value that selects the route is ambiguous")]
+    AmbiguousValue,
     /// A header field that servers read differently.
     #[error(transparent)]
     BadField(#[from] BadField),

@@ -32,7 +32,7 @@ impl LayerState {
         let facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
         record.record_facts(rules, &facts);
         // A proxy has its own routes: without a route here, no limit applies.
-        let Some((route, compiled)) = rules.find(&facts) else { return Ok(LocalResponse::Authorized) };
+        let Some((route, compiled)) = rules.find(&facts)? else { return Ok(LocalResponse::Authorized) };
         if route.authorize.is_some() {
             return Err(LocalResponse::BadOriginal(OriginalRequestError::Recursive));
         }

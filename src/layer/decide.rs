@@ -73,7 +73,7 @@ impl LayerState {
                 return Err(response);
             }
             let found = match &screened {
-                None => rules.find(&facts),
+                None => rules.find(&facts)?, // 400
                 Some(screened) => route_lookup::find(rules, request.uri(), &mut facts, screened.fault)
                     .inspect_err(|bad| self.count_bad_field(bad))?, // 400
             };

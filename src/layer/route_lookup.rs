@@ -33,17 +33,17 @@ pub(super) fn find<'r, 'a>(
 /// Prefers an interpretation of the path that matches a route with limits.
 ///
 /// # Errors
-/// Two interpretations match different routes with limits.
+/// Two interpretations match different routes with limits, or a value that selects a route is ambiguous.
 fn find_by_path<'r, 'a>(
     rules: &'r RuleSet,
     uri: &'a Uri,
     facts: &mut Facts<'a>,
 ) -> Result<Option<Found<'r>>, BadRequest> {
-    let Some(readings) = rules.readings(uri.path()) else { return Ok(rules.find(facts)) };
+    let Some(readings) = rules.readings(uri.path()) else { return rules.find(facts) };
     let mut best = None;
     for path in readings.paths {
         facts.path = path;
-        let found = rules.find(facts);
+        let found = rules.find(facts)?;
         match best {
             None => best = Some((found, facts.path.clone())),
             Some((before, _)) if is_limited(before) => {

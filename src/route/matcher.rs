@@ -1,27 +1,36 @@
-//! The conditions of a route, and which conditions cover others.
+//! The conditions of a route.
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 
-use super::pattern::{HostPattern, PathPattern, Segment};
+use super::clients::ClientNetworks;
+use super::pattern::{HostPattern, PathPattern};
+use super::value::{Met, ValueCondition};
 use crate::facts::Facts;
 
 /// The conditions of a route: all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matcher {
-    /// The host; `None` matches all hosts.
-    pub host: Option<HostPattern>,
-    /// The path in its normal form; `None` matches all paths.
-    pub path: Option<PathPattern>,
+    /// The hosts; an empty list matches all hosts.
+    pub hosts: Vec<HostPattern>,
+    /// The paths in their normal form; an empty list matches all paths.
+    pub paths: Vec<PathPattern>,
     /// The methods; an empty list matches all methods.
     pub methods: Vec<Method>,
-    /// The header fields that must have exactly these values.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The conditions on header fields, query parameters and cookies.
+    pub values: Vec<ValueCondition>,
+    /// The networks of the client's address; `None` matches all addresses.
+    pub clients: Option<ClientNetworks>,
+    /// Excluded requests: no request matches that meets all conditions of one of these.
+    pub not: Vec<Matcher>,
 }
 
 // === impl Matcher ===
 
 impl Matcher {
-    /// Returns `true` if a request with these facts meets all conditions.
+    /// The maximal number of pairs of a host and a path.
+    pub(crate) const MAX_PAIRS: usize = 1_000;
+
+    /// Returns `true` if a request with these facts meets all conditions, in at least one reading.
     pub fn matches(&self, facts: &Facts<'_>) -> bool {
         self.unmet(facts).is_none()
     }
@@ -31,62 +40,66 @@ impl Matcher {
         self.methods.is_empty() || self.methods.contains(method)
     }
 
-    /// Returns `true` if this matcher matches all requests that `other` matches. Then a later route with `other` is
-    /// never reached.
-    pub fn covers(&self, other: &Matcher) -> bool {
-        covers(&self.host, &other.host, HostPattern::covers)
-            && covers(&self.path, &other.path, PathPattern::covers)
-            && (self.methods.is_empty()
-                || (!other.methods.is_empty() && other.methods.iter().all(|method| self.methods.contains(method))))
-            && self.headers.iter().all(|header| other.headers.contains(header))
+    pub(crate) fn matches_host(&self, facts: &Facts<'_>) -> bool {
+        self.hosts.is_empty() || self.hosts.iter().any(|host| host.matches(&facts.host))
     }
 
-    /// Returns the exact host and the literal first segment, if there are any. If this matcher has one of them, it
-    /// covers only matchers with the same value.
-    pub(crate) fn lookup_key(&self) -> (Option<&str>, Option<&str>) {
-        let host = match &self.host {
-            Some(HostPattern::Exact(host)) => Some(host.as_str()),
-            Some(HostPattern::Suffix(_)) | None => None,
-        };
-        let segment = match self.path.as_ref().and_then(|path| path.segments.first()) {
-            Some(Segment::Literal(segment)) => Some(segment.as_str()),
-            Some(Segment::Any(_)) | None => None,
-        };
-        (host, segment)
-    }
-}
-
-fn covers<P>(wide: &Option<P>, narrow: &Option<P>, covers: impl Fn(&P, &P) -> bool) -> bool {
-    match (wide, narrow) {
-        (None, _) => true,
-        (Some(_), None) => false,
-        (Some(wide), Some(narrow)) => covers(wide, narrow),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(text: &str) -> PathPattern {
-        PathPattern::parse(text).expect(text)
+    pub(crate) fn matches_path(&self, facts: &Facts<'_>) -> bool {
+        self.paths.is_empty() || self.paths.iter().any(|path| path.matches(facts.path.matched()))
     }
 
-    #[test]
-    fn matcher_covers_narrower_matchers() {
-        let matcher = |host: &str, pattern: &str, methods: &[Method]| Matcher {
-            host: (!host.is_empty()).then(|| HostPattern::parse(host).expect(host)),
-            path: (!pattern.is_empty()).then(|| path(pattern)),
-            methods: methods.to_vec(),
-            headers: Vec::new(),
-        };
-        let all = matcher("", "", &[]);
-        assert!(all.covers(&matcher("a.b", "/x", &[Method::GET])) && !matcher("", "/x", &[]).covers(&all));
-        assert!(matcher("*.b", "/x/**", &[]).covers(&matcher("a.b", "/x/{id}", &[])));
-        assert!(matcher("", "/{a}", &[]).covers(&matcher("", "/x", &[])));
-        assert!(!matcher("", "/x", &[]).covers(&matcher("", "/{a}", &[])));
-        assert!(!matcher("", "/x", &[]).covers(&matcher("", "/x/**", &[])));
-        assert!(!matcher("", "", &[Method::GET]).covers(&all));
-        assert!(!matcher("", "", &[Method::GET]).covers(&matcher("", "", &[Method::GET, Method::POST])));
+    /// Returns whether a request with these facts meets all conditions.
+    pub fn met(&self, facts: &Facts<'_>) -> Met {
+        if !(self.matches_path(facts) && self.matches_host(facts) && self.matches_method(facts.method)) {
+            return Met::No;
+        }
+        let values = self.values.iter().map(|value| value.met(facts));
+        let clients = self.clients.iter().map(|clients| clients.met(facts));
+        let not = self.not.iter().map(|not| not.met(facts).inverted());
+        values.chain(clients).chain(not).min().unwrap_or(Met::Yes)
+    }
+
+    /// Returns `true` if servers may differ in whether a request that matches meets all conditions.
+    pub(crate) fn is_ambiguous(&self, facts: &Facts<'_>) -> bool {
+        let can_be = !(self.values.is_empty() && self.clients.is_none() && self.not.is_empty());
+        can_be && self.met(facts) == Met::Perhaps
+    }
+
+    /// Iterates over all pairs of a host and a path.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (Option<&HostPattern>, Option<&PathPattern>)> {
+        let hosts = self.hosts.iter().map(Some).chain(self.hosts.is_empty().then_some(None));
+        hosts.flat_map(|host| {
+            let paths = self.paths.iter().map(Some).chain(self.paths.is_empty().then_some(None));
+            paths.map(move |path| (host, path))
+        })
+    }
+
+    /// Returns `true` if a preflight for a request with these facts may meet the conditions. A preflight contains neither
+    /// the header fields nor the cookies of that request.
+    pub(super) fn matches_preflight(&self, facts: &Facts<'_>) -> bool {
+        let is_sent = |value: &ValueCondition| value.field().is_none();
+        self.matches_method(facts.method)
+            && self.values.iter().filter(|value| is_sent(value)).all(|value| value.met(facts) != Met::No)
+            && self.clients.as_ref().is_none_or(|clients| clients.met(facts) != Met::No)
+            && self.not.iter().all(|not| !not.values.iter().all(is_sent) || not.met(facts) != Met::Yes)
+    }
+
+    /// Iterates over the methods of all conditions.
+    pub(super) fn all_methods(&self) -> impl Iterator<Item = &Method> {
+        self.methods.iter().chain(self.not.iter().flat_map(|not| &not.methods))
+    }
+
+    /// Calls `found` for each header field that the conditions read.
+    pub(crate) fn fields(&self, found: &mut impl FnMut(&HeaderName)) {
+        self.values.iter().filter_map(ValueCondition::field).for_each(&mut *found);
+        for not in &self.not {
+            not.values.iter().filter_map(ValueCondition::field).for_each(&mut *found);
+        }
+    }
+
+    /// Iterates over the header fields that must not be sent with two values.
+    pub(super) fn single_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        let values = self.values.iter().chain(self.not.iter().flat_map(|not| &not.values));
+        values.filter_map(ValueCondition::single_field)
     }
 }

@@ -2,26 +2,31 @@
 
 mod action;
 mod authorize;
+mod clients;
 mod cors;
+mod coverage;
 mod fields;
 mod matcher;
 mod pattern;
 mod quotas;
 mod rewrite;
 mod table;
+mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method, header};
+use http::{HeaderName, Method};
 
 use http::header::CONTENT_LENGTH;
 
 pub use self::action::{Action, FixedResponse, Redirect, Rejection};
 pub use self::authorize::Authorize;
 pub(crate) use self::authorize::{OriginalRequest, OriginalRequestError};
+pub use self::clients::ClientNetworks;
 pub use self::cors::{Cors, OriginPattern};
 pub(crate) use self::cors::{CorsRequest, requested_method};
+pub(crate) use self::coverage::{LookupKey, lookup_key};
 pub(crate) use self::fields::RenderedValues;
 pub use self::fields::{FieldChanges, FieldValue};
 pub use self::matcher::Matcher;
@@ -29,6 +34,7 @@ pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
 pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
+pub use self::value::{Met, ValueCondition, ValueSource, ValueTest};
 use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, is_common};
 use crate::identity::IdentityValue;
@@ -159,11 +165,10 @@ impl Routes {
     /// Creates the routes from a list in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
-        let conditional = list.iter().map(|route| route.matcher.has_method_or_header()).collect();
+        let conditional = list.iter().map(|route| route.matcher.has_other()).collect();
         let asked = || list.iter().map(|route| &route.matcher);
-        let methods = unique(asked().flat_map(|asked| &asked.methods).filter(|method| !is_common(method)));
-        let fields =
-            unique(asked().flat_map(|asked| &asked.headers).map(|(name, _)| name).filter(|name| !is_list(name)));
+        let methods = unique(asked().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
+        let fields = unique(asked().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
         Self { list, has_cors, table, quotas, conditional, methods, fields }
@@ -172,10 +177,9 @@ impl Routes {
     /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
     #[must_use]
     pub fn with_conditions<'m>(mut self, conditions: impl Iterator<Item = &'m Matcher> + Clone) -> Self {
-        let methods = conditions.clone().flat_map(|asked| &asked.methods).filter(|method| !is_common(method));
-        self.methods = unique(self.methods.iter().chain(methods));
-        let fields = conditions.flat_map(|asked| &asked.headers).map(|(name, _)| name).filter(|name| !is_list(name));
-        self.fields = unique(self.fields.iter().chain(fields));
+        let methods = conditions.clone().flat_map(Matcher::all_methods).filter(|method| !is_common(method));
+        self.methods.extend(unique(methods));
+        self.fields.extend(unique(conditions.flat_map(Matcher::single_fields)));
         self
     }
 
@@ -201,7 +205,7 @@ impl Routes {
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
         let meets_other_conditions = |position: usize| {
             self.conditional.get(position) == Some(&false)
-                || self.list.get(position).is_some_and(|route| route.matcher.unmet_method_or_header(facts).is_none())
+                || self.list.get(position).is_some_and(|route| route.matcher.unmet_other(facts).is_none())
         };
         let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
         Some((position, self.list.get(position)?))
@@ -219,8 +223,8 @@ impl Routes {
         let (position, route) = self.find_quota(&asked).or_else(|| {
             let meets_other_conditions = |position: usize| {
                 self.list.get(position).is_some_and(|route| match route.cors {
-                    Some(_) => route.matcher.matches_method(&method),
-                    None => route.matcher.unmet_method_or_header(&asked).is_none(),
+                    Some(_) => route.matcher.matches_preflight(&asked),
+                    None => route.matcher.unmet_other(&asked).is_none(),
                 })
             };
             let position = self.table.find(&asked.host, asked.path.matched(), meets_other_conditions)?;
@@ -239,18 +243,6 @@ impl Routes {
     pub fn iter(&self) -> std::slice::Iter<'_, Route> {
         self.list.iter()
     }
-}
-
-/// Returns `true` for list fields, which mean the same on several lines as on one (RFC 9110 section 5.3).
-fn is_list(name: &HeaderName) -> bool {
-    const LISTS: [HeaderName; 5] = [
-        header::CACHE_CONTROL,
-        header::COOKIE,
-        header::FORWARDED,
-        header::VIA,
-        HeaderName::from_static("x-forwarded-for"),
-    ];
-    LISTS.contains(name) || name.as_str().starts_with("accept")
 }
 
 fn unique<'t, T: Clone + PartialEq + 't>(all: impl Iterator<Item = &'t T>) -> Vec<T> {

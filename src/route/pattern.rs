@@ -93,6 +93,11 @@ impl HostPattern {
             (Self::Exact(_), Self::Suffix(_)) => false,
         }
     }
+
+    /// Returns `true` if a host matches both patterns.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        self.covers(other) || other.covers(self)
+    }
 }
 
 impl fmt::Display for HostPattern {
@@ -158,6 +163,17 @@ impl PathPattern {
             false => self.segments.len() == other.segments.len() && !other.rest,
         };
         same && length
+    }
+
+    /// Returns `true` if a path may match both patterns.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let each = |(one, other): (&Segment, &Segment)| match (one, other) {
+            (Segment::Literal(one), Segment::Literal(other)) => one == other,
+            (Segment::Any(_), _) | (_, Segment::Any(_)) => true,
+        };
+        let (own, others) = (self.segments.len(), other.segments.len());
+        self.segments.iter().zip(&other.segments).all(each)
+            && (own == others || (own < others && self.rest) || (others < own && other.rest))
     }
 }
 

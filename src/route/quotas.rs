@@ -26,19 +26,18 @@ impl Quotas {
         if self.matchers.is_empty() {
             return None;
         }
-        let has_fields = |index: usize| {
-            self.matchers.get(index).is_some_and(|(matcher, _)| matcher.unmet_method_or_header(facts).is_none())
-        };
+        let has_fields =
+            |index: usize| self.matchers.get(index).is_some_and(|(matcher, _)| matcher.unmet_other(facts).is_none());
         let index = self.table.find(&facts.host, facts.path.matched(), has_fields)?;
         self.matchers.get(index).map(|(_, position)| *position)
     }
 }
 
 impl Route {
-    /// Returns the conditions of requests for the quota: the path of the quota, with the host and the fields of the
-    /// route.
+    /// Returns the conditions of requests for the quota: the path of the quota, with the other conditions of the
+    /// route except the methods.
     pub(crate) fn quota_matcher(&self) -> Option<Matcher> {
-        let (host, headers) = (self.matcher.host.clone(), self.matcher.headers.clone());
-        Some(Matcher { host, path: Some(self.quota.clone()?), methods: Vec::new(), headers })
+        let paths = vec![self.quota.clone()?];
+        Some(Matcher { paths, methods: Vec::new(), ..self.matcher.clone() })
     }
 }

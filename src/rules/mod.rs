@@ -94,10 +94,10 @@ impl Rules {
     fn used(&self) -> HashSet<HeaderName> {
         let mut fields = HashSet::new();
         for when in &self.when {
-            fields.extend(when.matcher.headers.iter().map(|(name, _)| name.clone()));
+            when.matcher.fields(&mut |name| _ = fields.insert(name.clone()));
         }
         for route in self.routes.iter() {
-            fields.extend(route.matcher.headers.iter().map(|(name, _)| name.clone()));
+            route.matcher.fields(&mut |name| _ = fields.insert(name.clone()));
             if let Some(concurrency) = &route.concurrency {
                 concurrency.client.fields(&mut |name| _ = fields.insert(name.clone()));
             }

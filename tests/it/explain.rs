@@ -44,6 +44,23 @@ fn explain_hides_values_of_client_keys() {
 }
 
 #[test]
+fn explain_shows_the_first_condition_that_is_not_met() {
+    let env = ["-H", "X-Env: hunter2", "-H", "Cookie: sid=hunter2"];
+    let ask = |name: &str, url: &str, more: &[&str]| {
+        snapshot(&format!("condition_{name}"), FILE, &[&["GET", url], more].concat());
+    };
+    ask("host", "http://c.example/c/1", &[]);
+    ask("header", "http://a.example/c/1", &[]);
+    ask("absent", "http://a.example/c/1", &["-H", "X-Env: prod", "-H", "X-Debug: 1"]);
+    ask("cookie", "http://a.example/c/1?v=2", &["-H", "X-Env: prod"]);
+    ask("client", "http://a.example/c/1?v=2", &env);
+    let env = [&env[..], &["--peer", "192.0.2.1"]].concat();
+    ask("not", "http://a.example/c/inner/1?v=2&dry=1", &env);
+    ask("met", "http://a.example/c/1?v=2&dry=1", &env);
+    ask("ambiguous", "http://a.example/c/1?v=2&v=3", &env);
+}
+
+#[test]
 fn explain_lists_removed_fields() {
     let arguments = ["GET", "http://a/free", "-H", "X-Real-IP: 6.6.6.6", "-H", "X_Odd: 1", "-H", "X-Own: 1"];
     snapshot("removed", FILE, &arguments);

@@ -92,6 +92,7 @@ mod reload;
 mod replaced_rules;
 mod request_id;
 mod resets;
+mod route_conditions;
 mod sentinel;
 mod shared_limits;
 mod slots;

@@ -13,7 +13,7 @@ use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Limiter, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::rates::Rates;
-use crate::route::{Cors, Matcher, Route};
+use crate::route::{ClientNetworks, Cors, Matcher, Route};
 use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules, When};
 use crate::store::Store;
@@ -130,12 +130,20 @@ fn show_headers(headers: RateLimitHeaders) -> Vec<&'static str> {
 
 fn show_match(matcher: &Matcher) -> Value {
     // The required value of a header is often a secret of a proxy, so only the name is shown.
-    let headers: Vec<&str> = matcher.headers.iter().map(|(name, _)| name.as_str()).collect();
+    let values = |kind: &str| -> Vec<String> {
+        let shown = matcher.values.iter().map(ToString::to_string);
+        shown.filter_map(|shown| shown.strip_prefix(kind).map(str::to_owned)).collect()
+    };
+    let networks = matcher.clients.iter().flat_map(ClientNetworks::networks);
     json!({
-        "host": matcher.host.as_ref().map(ToString::to_string),
-        "path": matcher.path.as_ref().map(ToString::to_string),
+        "host": one_or_many(&matcher.hosts),
+        "path": one_or_many(&matcher.paths),
         "methods": matcher.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
-        "headers": headers,
+        "headers": values("header "),
+        "query": values("query "),
+        "cookies": values("cookie "),
+        "clients": networks.map(ToString::to_string).collect::<Vec<_>>(),
+        "not": matcher.not.iter().map(show_match).collect::<Vec<_>>(),
     })
 }
 
@@ -151,6 +159,15 @@ fn show_rates(rates: &Rates) -> Value {
 
 fn show_when(When { matcher, tiers }: &When) -> Value {
     extend(show_match(matcher), json!({ "tier": tiers }))
+}
+
+/// Returns a list of several items, or a single item.
+fn one_or_many<T: ToString>(items: &[T]) -> Value {
+    match items {
+        [] => Value::Null,
+        [one] => one.to_string().into(),
+        many => many.iter().map(ToString::to_string).collect(),
+    }
 }
 
 fn show_limit(limit: &Limit, rules: &Rules) -> Value {

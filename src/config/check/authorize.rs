@@ -24,7 +24,10 @@ pub(super) fn authorize(
         problems.add(location, message, "leave it out: the limits of the original request's route apply");
     }
     let nginx = written.nginx.optional(problems)?.copied().unwrap_or_default();
-    let path = matcher.and_then(|matcher| matcher.path.as_ref());
+    let path = matcher.and_then(|matcher| match matcher.paths.as_slice() {
+        [path] => Some(path),
+        _ => None,
+    });
     Ok(Some(Authorize { nginx, prefix: path.and_then(PathPattern::segments_before_rest) }))
 }
 

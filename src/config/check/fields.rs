@@ -76,9 +76,9 @@ impl FieldCheck<'_> {
     /// Reports each field that a rule reads although it is always removed before.
     pub(super) fn check(&self, file: &File, problems: &mut Problems) {
         for route in file.routes.items().iter().filter_map(Located::get) {
-            let headers = route.r#match.get().and_then(|matcher| matcher.headers.get());
-            for (name, value) in headers.into_iter().flatten() {
-                self.check_name(name, value.key_location(), problems);
+            if let Some(written) = route.r#match.get() {
+                self.check_match(written, problems);
+                written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
             }
         }
         for limit in all_limits(file) {
@@ -86,10 +86,15 @@ impl FieldCheck<'_> {
         }
     }
 
-    fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
-        let when = limit.when.get().and_then(|when| when.matcher.headers.get());
-        for (name, value) in when.into_iter().flatten() {
+    fn check_match(&self, written: &file::Match, problems: &mut Problems) {
+        for (name, value) in written.headers.get().into_iter().flatten() {
             self.check_name(name, value.key_location(), problems);
+        }
+    }
+
+    fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
+        if let Some(when) = limit.when.get() {
+            self.check_match(&when.matcher, problems);
         }
         let rate = match limit.rate.get() {
             Some(ValueOrMap::Map(rate)) => Some(&rate.by),

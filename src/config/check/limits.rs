@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::charge_on::charge_on;
-use super::matcher::header_name;
+use super::matcher::{MatchContext, header_name};
 use super::quota::quota;
 use super::{Checked, candidate, cost, matcher, rates, redisson, spread};
 use crate::client::{ClientSource, TlsName};
@@ -14,7 +14,7 @@ use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
-use crate::rules::{Requests, When};
+use crate::rules::When;
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
      `extension` in a layer, or a list of these";
@@ -29,8 +29,7 @@ pub(super) struct RouteContext<'f> {
     pub(super) prefix: &'f str,
     /// Whether the store is a Redis Cluster.
     pub(super) is_cluster: bool,
-    /// The checked `requests`, or `None` if they have errors.
-    pub(super) requests: Option<Requests>,
+    pub(super) matching: MatchContext<'f>,
 }
 
 /// A limit in the rule file, and the start of its limiter's name.
@@ -110,7 +109,7 @@ fn conditions(
     problems: &mut Problems,
 ) -> Checked<Option<When>> {
     let Some(written) = written.when.optional(problems)? else { return Ok(None) };
-    let matcher = matcher::conditions(&written.matcher, context.requests, problems);
+    let matcher = matcher::conditions(&written.matcher, context.matching, problems);
     let tiers = rates::tiers_of_condition(&written.tier, file, problems);
     Ok(Some(When { matcher: matcher?, tiers: tiers? }))
 }

@@ -1,36 +1,69 @@
-//! The matcher of a route: host, path, methods and header fields.
+//! The matcher of a route.
 
-use http::{HeaderName, HeaderValue, Method};
+use std::sync::Arc;
 
-use super::{Checked, parsed};
+use http::{HeaderName, Method};
+
+use super::conditions::values;
+use super::{Checked, network};
+use crate::client::AddressRules;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, Reported, quote};
-use crate::route::{HostPattern, Matcher, PathPattern, PatternError};
+use crate::route::{ClientNetworks, HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
-pub(super) fn matcher(written: &file::Route, requests: Option<Requests>, problems: &mut Problems) -> Checked<Matcher> {
-    conditions(written.r#match.required(problems)?, requests, problems)
+/// The parts of the configuration that conditions depend on.
+#[derive(Clone, Copy)]
+pub(super) struct MatchContext<'f> {
+    /// The checked `requests`, or `None` if they have errors.
+    pub(super) requests: Option<Requests>,
+    /// How the addresses of clients are found.
+    pub(super) addresses: &'f Arc<AddressRules>,
 }
 
-/// Converts the conditions of a route or of a limit.
-pub(super) fn conditions(
-    written: &file::Match,
-    requests: Option<Requests>,
+pub(super) fn matcher(
+    written: &Located<file::Match>,
+    context: MatchContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Matcher> {
-    let host = pattern(&written.host, HostPattern::parse, problems);
-    let path = pattern(&written.path, PathPattern::parse, problems).and_then(|path| {
-        let kept = requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
-        match &path {
-            Some(path) if !kept && path.has_encoded_slash() => Err(unmatchable_slash(path, &written.path, problems)),
-            _ => Ok(path),
-        }
+    let matcher = conditions(written.required(problems)?, context, problems)?;
+    if matcher.has_contradiction() || matcher.excludes_all() {
+        let message = "no request can meet these conditions";
+        return Err(written.report(message, "remove the conditions that exclude each other", problems));
+    }
+    Ok(matcher)
+}
+
+pub(super) fn conditions(
+    written: &file::Match,
+    context: MatchContext<'_>,
+    problems: &mut Problems,
+) -> Checked<Matcher> {
+    let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
+    let hosts = all(&written.host, |one| pattern(one, HostPattern::parse, problems));
+    let paths = all(&written.path, |one| {
+        let path = pattern(one, PathPattern::parse, problems)?;
+        if kept || !path.has_encoded_slash() { Ok(path) } else { Err(unmatchable_slash(&path, one, problems)) }
     });
-    let methods: Vec<_> = written.methods.items().iter().map(|one| method(one, problems)).collect();
-    let methods = methods.into_iter().collect::<Checked<_>>();
-    let headers = headers(written, problems);
-    Ok(Matcher { host: host?, path: path?, methods: methods?, headers: headers? })
+    let methods = all(&written.methods, |one| method(one, problems));
+    let values = values(written, problems);
+    let clients = all(&written.clients, |one| network(one, problems));
+    let not = all(&written.not, |one| conditions(one.required(problems)?, context, problems));
+    let (hosts, paths, clients) = (hosts?, paths?, clients?);
+    if hosts.len().saturating_mul(paths.len()) > Matcher::MAX_PAIRS {
+        let message = format!("{} hosts and {} paths are too many pairs", hosts.len(), paths.len());
+        let help = format!("use several routes: each has at most {} pairs of a host and a path", Matcher::MAX_PAIRS);
+        return Err(written.path.report(message, help, problems));
+    }
+    let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
+    Ok(Matcher { hosts, paths, methods: methods?, values: values?, clients, not: not? })
+}
+
+/// Checks all items of a list, so that each error is reported.
+fn all<W, T>(written: &Located<Vec<Located<W>>>, mut check: impl FnMut(&Located<W>) -> Checked<T>) -> Checked<Vec<T>> {
+    let checked: Vec<_> = written.items().iter().map(&mut check).collect();
+    checked.into_iter().collect()
 }
 
 fn unmatchable_slash(path: &PathPattern, written: &Located<String>, problems: &mut Problems) -> Reported {
@@ -42,9 +75,9 @@ fn pattern<P>(
     written: &Located<String>,
     parse: impl Fn(&str) -> Result<P, PatternError>,
     problems: &mut Problems,
-) -> Checked<Option<P>> {
-    let Some(text) = written.optional(problems)? else { return Ok(None) };
-    parse(text).map(Some).map_err(|error| {
+) -> Checked<P> {
+    let text = written.required(problems)?;
+    parse(text).map_err(|error| {
         let (message, help) = match error {
             PatternError::Host(_) => (
                 format!("{} is not a host", quote(text)),
@@ -90,24 +123,6 @@ pub(super) fn method(written: &Located<String>, problems: &mut Problems) -> Chec
             Err(written.report(format!("{} is not a method", quote(text)), help, problems))
         }
     }
-}
-
-fn headers(written: &file::Match, problems: &mut Problems) -> Checked<Vec<(HeaderName, HeaderValue)>> {
-    let mut headers = Vec::new();
-    for (key, value) in written.headers.get().into_iter().flatten() {
-        let name = header_name(key, value.key_location(), problems);
-        let value = value.required(problems).and_then(|text| {
-            if text == "*" {
-                let message = format!("{} matches only a literal `*`", quote(key));
-                let help = "a header field must equal the value; leave it out to match any";
-                problems.warn(value.location, &message, help);
-            }
-            let parse = HeaderValue::from_str(text).map_err(|_| format!("{} is not a header field value", quote(text)));
-            parsed(parse, "remove the control characters", value.location, problems)
-        });
-        headers.push(name.and_then(|name| Ok((name, value?))));
-    }
-    headers.into_iter().collect()
 }
 
 pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {

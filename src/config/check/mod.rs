@@ -11,6 +11,7 @@ mod candidate;
 mod charge_on;
 mod cluster;
 mod concurrency;
+mod conditions;
 mod cors;
 mod cost;
 mod dns;
@@ -48,9 +49,11 @@ mod written_limits;
 mod written_rate;
 
 use std::fmt::Display;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 
+use self::matcher::MatchContext;
 use super::file::File;
 use super::include::include;
 use super::located::Located;
@@ -115,7 +118,9 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
-    let context = limits::RouteContext { purpose, prefix, is_cluster, requests: requests.ok() };
+    let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
+    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
+    let context = limits::RouteContext { purpose, prefix, is_cluster, matching };
     let mut when = Vec::new();
     let routes = routes::routes(file, context, &mut when, problems);
     redisson::check(file, &store, problems);

@@ -1,34 +1,55 @@
 //! Routes that no request can reach, because an earlier route matches all of their requests.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::config::problem::{Location, Problems, quote};
-use crate::route::Matcher;
+use crate::config::problem::{Location, Problems, quote, quote_all};
+use crate::route::{HostPattern, LookupKey, Matcher, PathPattern, lookup_key};
 
 /// The matcher of a route with its name and location.
 pub(super) type NamedMatcher<'f> = (Matcher, &'f str, Location);
 
-/// Reports each route that an earlier route covers.
+/// Reports each route whose requests all match earlier routes.
 ///
-/// A route with a literal host or first segment covers only routes with the same one. So each route is compared only
-/// with routes that have the same lookup key or none: comparing all pairs takes seconds for 20,000 routes.
+/// A route with a literal host or first segment covers only routes with the same one. So each pair of a host and a path
+/// is compared only with routes that have the same lookup key or none: comparing all pairs takes seconds for 20,000
+/// routes.
 pub(super) fn check(routes: &[NamedMatcher<'_>], problems: &mut Problems) {
-    let mut by_key: HashMap<_, Vec<usize>> = HashMap::new();
+    let mut by_key: HashMap<LookupKey<'_>, Vec<usize>> = HashMap::new();
     for (index, (matcher, name, location)) in routes.iter().enumerate() {
-        let (host, segment) = matcher.lookup_key();
-        let mut keys = vec![(host, segment), (None, segment), (host, None), (None, None)];
-        keys.dedup();
-        let earlier = keys.iter().filter_map(|key| by_key.get(key)).flatten();
-        if let Some((_, first, first_location)) =
-            earlier.filter(|index| routes[**index].0.covers(matcher)).min().map(|index| &routes[*index])
-        {
-            let (name, first) = (quote(name), quote(first));
-            let place = problems.place(*first_location, *location);
-            let message = format!("route {name} is unreachable: route {first} {place} matches all its requests");
-            problems.add(*location, message, format!("move it above {first}, or narrow {first}"));
+        let earlier: Option<BTreeSet<usize>> =
+            matcher.pairs().map(|(host, path)| first_cover(routes, &by_key, matcher, host, path)).collect();
+        if let Some(earlier) = earlier {
+            let name = quote(name);
+            let first: Vec<_> = earlier
+                .iter()
+                .map(|index| {
+                    let (_, first, first_location) = &routes[*index];
+                    format!("route {} {}", quote(first), problems.place(*first_location, *location))
+                })
+                .collect();
+            let verb = if first.len() == 1 { "matches" } else { "match" };
+            let message = format!("route {name} is unreachable: {} {verb} all its requests", first.join(" and "));
+            let firsts = quote_all(earlier.iter().map(|index| routes[*index].1));
+            problems.add(*location, message, format!("move it above {firsts}, or narrow {firsts}"));
         }
-        by_key.entry((host, segment)).or_default().push(index);
+        let keys: HashSet<_> = matcher.pairs().map(|(host, path)| lookup_key(host, path)).collect();
+        keys.into_iter().for_each(|key| by_key.entry(key).or_default().push(index));
     }
+}
+
+/// Returns the first route that matches all requests of a matcher on this host and this path.
+fn first_cover(
+    routes: &[NamedMatcher<'_>],
+    by_key: &HashMap<LookupKey<'_>, Vec<usize>>,
+    matcher: &Matcher,
+    host: Option<&HostPattern>,
+    path: Option<&PathPattern>,
+) -> Option<usize> {
+    let (own_host, segment) = lookup_key(host, path);
+    let mut keys = vec![(own_host, segment), (None, segment), (own_host, None), (None, None)];
+    keys.dedup();
+    let earlier = keys.iter().filter_map(|key| by_key.get(key)).flatten().copied();
+    earlier.filter(|index| routes[*index].0.covers_pair(host, path, matcher)).min()
 }
 
 #[cfg(test)]
@@ -37,17 +58,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::route::{HostPattern, PathPattern};
 
     fn matcher() -> impl Strategy<Value = Matcher> {
         let host = prop::sample::select(vec!["", "a.b", "c.b", "*.b", "*.a.b"]);
         let path = prop::sample::select(vec!["", "/", "/**", "/x", "/x/**", "/{n}", "/{n}/y", "/x/y", "/x/{n}", "/y"]);
         let method = prop::sample::select(vec![vec![], vec![Method::GET], vec![Method::GET, Method::PUT]]);
         (host, path, method).prop_map(|(host, path, methods)| Matcher {
-            host: HostPattern::parse(host).ok(),
-            path: PathPattern::parse(path).ok(),
+            hosts: HostPattern::parse(host).into_iter().collect(),
+            paths: PathPattern::parse(path).into_iter().collect(),
             methods,
-            headers: Vec::new(),
+            ..Matcher::default()
         })
     }
 

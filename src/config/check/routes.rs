@@ -39,7 +39,7 @@ pub(super) fn routes(
             routes.push(Err(problems.reported(located.location)));
             continue;
         };
-        let matcher = matcher(written, context.requests, problems);
+        let matcher = matcher(&written.r#match, context.matching, problems);
         if let (Ok(matcher), Some(name)) = (&matcher, written.name.get()) {
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }

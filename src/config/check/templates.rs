@@ -36,7 +36,7 @@ impl Variables {
 }
 
 fn has_ids(context: RouteContext<'_>) -> bool {
-    context.requests.is_none_or(|requests| requests.request_id)
+    context.matching.requests.is_none_or(|requests| requests.request_id)
 }
 
 /// Parses a text with variables.

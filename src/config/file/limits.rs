@@ -6,11 +6,11 @@ use super::actions::{
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
 use crate::config::keys::Kind::{
-    self, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text, Whole,
-    Word,
+    Conditions, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
+    Whole, Word,
 };
 use crate::config::keys::{Key, Presence, Shape, shape};
-use crate::config::located::{Located, ValueOrMap};
+use crate::config::located::{Located, TextOrList, ValueOrMap};
 use crate::config::units::{Bytes, Interval, Millis};
 use crate::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use crate::limit::sliding_window::MAX_SEGMENTS;
@@ -120,15 +120,32 @@ shape! {
     /// A request must meet all conditions. Without conditions, every request matches.
     MATCH: Match = "a `match`" {
         /// `api.example.com`, or `*.example.com` for all hosts below it.
-        host: String = Text, Optional;
+        host: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`.
-        path: String = Text, Optional;
+        path: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The methods that match.
         methods: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// Fields that a request must have, each with exactly this value.
-        headers: Vec<(String, Located<String>)> = Kind::Fields, Optional;
+        /// Header fields: each has exactly this value, has one of these values, or is `present` or `absent`. In a list,
+        /// these two words are values.
+        headers: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        /// Query parameters, with the same conditions ([http.md](http.md#values-that-select-routes)).
+        query: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        /// Cookies, with the same conditions.
+        cookies: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        /// Networks or addresses. One of them includes the client's address, which can come from a trusted proxy.
+        clients: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// Excludes requests that meet all these conditions. A list excludes requests that match any of its items.
+        not: Vec<Located<Match>> = OneOrMany(&Map(&NOT)), Optional;
     }
 }
+
+/// The conditions of excluded requests.
+pub(crate) static NOT: Shape = Shape {
+    title: "a `not`",
+    description: "Conditions of requests that a `match` excludes.",
+    keys: &[],
+    shared_keys: Some((&MATCH, &["host", "path", "methods", "headers", "query", "cookies", "clients"])),
+};
 
 shape! {
     /// A rate limit; [algorithms.md](algorithms.md) describes the guarantees of each algorithm.

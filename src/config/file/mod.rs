@@ -22,7 +22,7 @@ pub(crate) use self::gateway::{
     Upstream, UpstreamTls,
 };
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, PERMITS, RATE_SOURCE, REQUESTS, ROUTE, RateSource,
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PERMITS, RATE_SOURCE, REQUESTS, ROUTE, RateSource,
     Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
 };
 use super::keys::Shape;
@@ -31,7 +31,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 42] = [
+pub(crate) static SHAPES: [&Shape; 43] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -65,6 +65,7 @@ pub(crate) static SHAPES: [&Shape; 42] = [
     &CORS,
     &AUTHORIZE,
     &MATCH,
+    &NOT,
     &CONCURRENCY,
     &LIMIT,
     &WHEN,

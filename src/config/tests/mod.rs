@@ -9,7 +9,7 @@ mod locations;
 mod misspelt;
 mod redisson;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 use proptest::prelude::*;
 
 use super::access_log::AccessLogDestination;
@@ -18,7 +18,7 @@ use crate::client::ClientSource;
 use crate::cost::{Cost, HeaderCost};
 use crate::limit::calendar::{Calendar, Unit};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
-use crate::route::{HostPattern, PathPattern};
+use crate::route::{HostPattern, PathPattern, ValueCondition};
 use crate::rule::{OnMissingClient, OnStoreFailure};
 use crate::store::settings::{KeySecret, RedisUrl};
 use crate::upstream::settings::{Protocol, RetryOn, RetrySettings, Target, Timeouts};
@@ -129,11 +129,10 @@ fn routes_and_limits_are_read() {
     let routes: Vec<_> = config.rules.routes.iter().collect();
     let [login, rest] = routes.as_slice() else { panic!("{routes:?}") };
     assert_eq!((&*rest.name, rest.limits.len(), rest.action.upstream().map(|name| &**name)), ("rest", 0, Some("api")));
-    assert_eq!(login.matcher.host, Some(HostPattern::Suffix(".example.com".into())));
-    assert_eq!(login.matcher.path, PathPattern::parse("/login/{id}").ok());
+    assert_eq!(login.matcher.hosts, [HostPattern::Suffix(".example.com".into())]);
+    assert_eq!(login.matcher.paths, [PathPattern::parse("/login/{id}").expect("a path")]);
     assert_eq!(login.matcher.methods, [Method::POST, Method::from_bytes(b"PURGE").expect("a method")]);
-    let field = (HeaderName::from_static("x-env"), HeaderValue::from_static("prod"));
-    assert_eq!(login.matcher.headers, [field]);
+    assert_eq!(login.matcher.values, [ValueCondition::header(HeaderName::from_static("x-env"), "prod")]);
 
     let [one, two] = login.limits.as_slice() else { panic!("{:?}", login.limits) };
     let quota = |rate, interval| Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");

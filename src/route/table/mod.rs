@@ -40,8 +40,10 @@ impl Table {
     pub(super) fn new<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Self {
         let mut table = Self::default();
         for (position, matcher) in matchers.enumerate() {
-            let root = table.root(matcher.host.as_ref());
-            table.trees.insert(root, matcher.path.as_ref(), position);
+            for (host, path) in matcher.pairs() {
+                let root = table.root(host);
+                table.trees.insert(root, path, position);
+            }
         }
         table
     }

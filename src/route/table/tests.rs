@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::facts::Facts;
-use crate::route::{PathPattern, Route, Routes};
+use crate::route::{PathPattern, Route, Routes, ValueCondition};
 
 const FIELD: HeaderName = HeaderName::from_static("x");
 
@@ -14,9 +14,9 @@ fn routes(matchers: Vec<Matcher>) -> Routes {
 }
 
 fn on(host: &str, path: &str) -> Matcher {
-    let host = (!host.is_empty()).then(|| HostPattern::parse(host).expect(host));
-    let path = (!path.is_empty()).then(|| PathPattern::parse(path).expect(path));
-    Matcher { host, path, methods: Vec::new(), headers: Vec::new() }
+    let hosts = HostPattern::parse(host).into_iter().collect();
+    let paths = PathPattern::parse(path).into_iter().collect();
+    Matcher { hosts, paths, ..Matcher::default() }
 }
 
 fn position(routes: &Routes, host: &str, path: &str) -> Option<usize> {
@@ -54,7 +54,7 @@ fn matcher() -> impl Strategy<Value = Matcher> {
     let header = prop::option::of(prop::sample::select(vec!["1", "2"]));
     (host, prop::option::of(pattern()), methods, header).prop_map(|(host, path, methods, header)| Matcher {
         methods,
-        headers: header.into_iter().map(|value| (FIELD, HeaderValue::from_static(value))).collect(),
+        values: header.into_iter().map(|value| ValueCondition::header(FIELD, value)).collect(),
         ..on(host, &path.unwrap_or_default())
     })
 }

@@ -54,7 +54,7 @@ impl Trees {
         root
     }
 
-    /// Adds a route, whose position must be higher than all earlier ones. Without a path it matches all paths.
+    /// Adds a route, whose position must not be lower than any earlier one. Without a path it matches all paths.
     pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
         let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
         let node = &mut self.0[root.0 as usize];
