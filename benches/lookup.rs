@@ -5,22 +5,24 @@
 //! alternating rounds.
 
 use std::error::Error;
+use std::fs;
 use std::hint::black_box;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use criterion::Criterion;
 use http::{HeaderMap, Method};
-use tidegate::internals::Facts;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::route::{
     ClientNetworks, HostPattern, Matcher, PathPattern, Route, Routes, ValueCondition, ValueSource, ValueTest,
 };
+use tidegate::internals::{ApiKeyFile, Facts};
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;
 const LOOKUPS: usize = 20_000;
 const TARGETS: usize = 10_000;
+const API_KEYS: usize = 100_000;
 
 /// The routes that the requests match.
 const MATCHES: [&str; 4] = ["first", "last", "none", "each in turn"];
@@ -38,9 +40,41 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     measure_conditions(&mut criterion)?;
+    api_keys(&mut criterion)?;
     criterion.final_summary();
     compare(&tables);
     Ok(())
+}
+
+/// Measures the time to read a file of keys, its memory, and a lookup.
+fn api_keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let key = |number: usize| format!("k-{number:032x}");
+    let entry = |number: usize| {
+        let tier = ["free", "pro"][number % 2];
+        format!(
+            "{}: {{ id: owner-{number}, tier: {tier}, attributes: {{ rate: {number}, team: t{number} }} }}\n",
+            key(number)
+        )
+    };
+    let path = std::env::temp_dir().join(format!("tidegate-bench-keys-{}.yaml", std::process::id()));
+    fs::write(&path, (0..API_KEYS).map(entry).collect::<String>())?;
+    let (before, stopwatch) = (resident()?, Stopwatch::start());
+    let keys = ApiKeyFile::read(&path)?;
+    let (took, memory) = (stopwatch.elapsed(), resident()?.saturating_sub(before) >> 20);
+    fs::remove_file(&path)?;
+    println!("{API_KEYS} API keys: read in {took:.0?}, {memory} MiB more");
+    let sent: Vec<_> = (0..TARGETS).map(|number| key(number * 7)).collect();
+    let mut sent = sent.iter().cycle();
+    criterion.bench_function(&format!("API key/{API_KEYS} keys"), |bench| {
+        bench.iter(|| sent.next().map(|key| keys.contains(key.as_bytes())));
+    });
+    Ok(())
+}
+
+/// Returns the resident memory of this process, in bytes.
+fn resident() -> Result<usize, Box<dyn Error>> {
+    let pages = fs::read_to_string("/proc/self/statm")?;
+    Ok(4096 * pages.split(' ').nth(1).ok_or("no resident memory")?.parse::<usize>()?)
 }
 
 fn routes(size: usize) -> Result<Routes, Box<dyn Error>> {

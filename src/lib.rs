@@ -168,6 +168,8 @@ mod template;
 mod upgrade;
 // 2 machinery
 #[cfg(feature = "gateway")]
+mod credentials;
+#[cfg(feature = "gateway")]
 mod http1;
 #[cfg(feature = "gateway")]
 mod http2;
@@ -178,6 +180,14 @@ mod transport;
 #[cfg(feature = "gateway")]
 mod upstream;
 mod watch;
+#[cfg(not(feature = "gateway"))]
+mod credentials {
+    //! Without the gateway, a rule file has no `identities`.
+
+    /// Verifies nothing.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(crate) struct Verifiers;
+}
 #[cfg(not(feature = "gateway"))]
 mod upstream {
     //! The upstream settings of a rule file. A layer ignores them.

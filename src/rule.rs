@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::client::ClientSource;
 use crate::cost::Cost;
 use crate::facts::Facts;
+use crate::identity::IdentityKinds;
 use crate::json;
 use crate::limit::{Limiter, Mode};
 use crate::rates::Rates;
@@ -29,6 +30,9 @@ pub struct Limit {
     /// The position of the limit's conditions in the rules. `None` if the limit applies to all requests of its routes.
     #[serde(skip)]
     pub when: Option<usize>,
+    /// Whether `when` compares the tier of the API key.
+    #[serde(skip)]
+    pub reads_key_tier: bool,
     /// How a client is identified. Used only for PER_CLIENT.
     #[serde(skip)]
     pub client: ClientSource,
@@ -130,6 +134,7 @@ impl Limit {
             limiter,
             rates: None,
             when: None,
+            reads_key_tier: false,
             client: ClientSource::Ip,
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::default(),
@@ -175,6 +180,20 @@ impl Limit {
     /// Returns `true` if the limit identifies some or all clients by their addresses.
     pub(crate) fn reads_address(&self) -> bool {
         self.mode() == Mode::PerClient && (self.on_missing_client == OnMissingClient::Ip || self.client.reads_address())
+    }
+
+    /// Returns `true` if the limit counts a request by its address even if its credentials are not valid.
+    pub(crate) fn is_by_address(&self) -> bool {
+        let needs_no_identity =
+            self.on_missing_client == OnMissingClient::Ip || self.client.identity_kinds().is_empty();
+        self.reads_address() && needs_no_identity
+    }
+
+    /// Returns the kinds of credentials that the limit reads.
+    pub(crate) fn identity_kinds(&self) -> IdentityKinds {
+        let rates = self.rates.as_ref().map(|rates| rates.by.kinds()).unwrap_or_default();
+        let tiers = IdentityKinds { key: self.reads_key_tier, token: false };
+        self.client.identity_kinds().union(rates).union(tiers)
     }
 
     /// Returns `true` if responses may report the limit: a live limit with one bucket for each client, whose rate is

@@ -11,8 +11,13 @@ use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::concurrency::Concurrency;
+#[cfg(feature = "gateway")]
+use crate::credentials::IdentityNeeds;
+use crate::credentials::Verifiers;
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
+#[cfg(feature = "gateway")]
+use crate::identity::Identity;
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::path::{self, Readings};
@@ -31,6 +36,8 @@ use crate::upstream::{Received, Upstream, Upstreams, has_grpc_timeout};
 #[derive(Debug)]
 pub(crate) struct RuleSet {
     rules: Rules,
+    /// Verifies the credentials of requests.
+    verifiers: Verifiers,
     field_filter: Arc<FieldFilter>,
     /// One for each route, in the order of the routes.
     compiled: Vec<CompiledRoute>,
@@ -104,6 +111,9 @@ pub(crate) struct CompiledRoute {
     pub(crate) policy: Option<Policy>,
     /// The members of the `RateLimit` field.
     pub(crate) members: Members,
+    /// The credentials to verify. `None` for most routes.
+    #[cfg(feature = "gateway")]
+    pub(crate) identity: Option<IdentityNeeds>,
 }
 
 static GET: Method = Method::GET;
@@ -111,11 +121,12 @@ static GET: Method = Method::GET;
 // === impl RuleSet ===
 
 impl RuleSet {
-    pub(crate) fn new(rules: Rules, metrics: &Metrics) -> Self {
+    pub(crate) fn new(rules: Rules, verifiers: Verifiers, metrics: &Metrics) -> Self {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
         Self {
             rules,
+            verifiers,
             field_filter,
             compiled,
             unrouted: metrics.route(""),
@@ -226,6 +237,18 @@ impl RuleSet {
     pub(crate) fn find_preflight(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
         let (position, route) = self.rules.routes.find_preflight(facts)?;
         Some((route, self.compiled.get(position)?))
+    }
+
+    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn identify(&self, needs: IdentityNeeds, facts: &Facts<'_>, now: u64) -> Identity {
+        self.verifiers.identify(needs, &self.rules.credentials, facts, now)
+    }
+
+    /// See [`Verifiers::refresh_key_set`].
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn refresh_key_set(&self) -> bool {
+        self.verifiers.refresh_key_set().await
     }
 
     /// See [`Rules::visible_charges`].
@@ -374,6 +397,8 @@ impl CompiledRoute {
             charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
+            #[cfg(feature = "gateway")]
+            identity: IdentityNeeds::of_route(route),
         }
     }
 

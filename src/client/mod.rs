@@ -22,6 +22,7 @@ use ipnet::IpNet;
 
 pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 use crate::facts::Facts;
+use crate::identity::{IdentityKinds, IdentityValue};
 use crate::limit::ClientId;
 
 /// The property of a request that identifies its client.
@@ -44,6 +45,8 @@ pub enum ClientSource {
     Tls(TlsName),
     /// The client key in the request's extensions: `extension`. Only available in the Tower layer.
     Extension,
+    /// A value of the verified token or API key: `jwt:CLAIM` or `key:NAME`.
+    Identity(IdentityValue),
     /// The combination of several sources: a list.
     All(Vec<ClientSource>),
 }
@@ -102,6 +105,10 @@ impl ClientSource {
             ClientSource::Path => append(out, b'p', "", path(facts).as_bytes()),
             ClientSource::Tls(name) => append(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
             ClientSource::Extension => append(out, b'e', "", key(facts)?.as_bytes()),
+            ClientSource::Identity(value) => {
+                let (source, name) = value.source_and_name();
+                append(out, source.as_bytes()[0], name, identity(facts, value)?.as_bytes());
+            }
             ClientSource::All(sources) => {
                 for source in sources {
                     source.encode(facts, rules, out)?;
@@ -119,7 +126,7 @@ impl ClientSource {
             Self::Ip => true,
             Self::All(sources) => sources.iter().any(Self::reads_address),
             Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Path | Self::Tls(_) | Self::Extension => false,
+            Self::Host | Self::Path | Self::Tls(_) | Self::Extension | Self::Identity(_) => false,
         }
     }
 
@@ -129,7 +136,7 @@ impl ClientSource {
             Self::Path => true,
             Self::All(sources) => sources.iter().any(Self::reads_path),
             Self::Ip | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Tls(_) | Self::Extension => false,
+            Self::Host | Self::Tls(_) | Self::Extension | Self::Identity(_) => false,
         }
     }
 
@@ -148,7 +155,39 @@ impl ClientSource {
             Self::Header(name) => found(name),
             Self::Cookie(_) => found(&header::COOKIE),
             Self::All(sources) => sources.iter().for_each(|source| source.fields(found)),
-            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) | Self::Extension => {}
+            Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => {}
+            Self::Extension | Self::Identity(_) => {}
+        }
+    }
+
+    /// Returns the value of credentials that the source reads.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn identity_value(&self) -> Option<&IdentityValue> {
+        match self {
+            Self::Identity(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Returns the kinds of credentials that the source reads.
+    pub(crate) fn identity_kinds(&self) -> IdentityKinds {
+        match self {
+            Self::Identity(value) => value.kinds(),
+            Self::All(sources) => {
+                sources.iter().fold(IdentityKinds::default(), |kinds, source| kinds.union(source.identity_kinds()))
+            }
+            _ => IdentityKinds::default(),
+        }
+    }
+
+    /// Returns the value of a field, a cookie or a query parameter. Returns [`ClientError::Missing`] for other sources.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn sent_value<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
+        match self {
+            Self::Header(name) => field(facts, name),
+            Self::Cookie(name) => cookie::value(facts.headers, name),
+            Self::Query(name) => query::value(facts.query.unwrap_or_default(), name),
+            _ => Err(ClientError::Missing),
         }
     }
 }
@@ -164,6 +203,7 @@ impl fmt::Display for ClientSource {
             Self::Path => f.write_str("path"),
             Self::Tls(name) => write!(f, "tls:{}", name.as_str()),
             Self::Extension => f.write_str("extension"),
+            Self::Identity(value) => value.fmt(f),
             Self::All(sources) => {
                 let words: Vec<_> = sources.iter().map(ToString::to_string).collect();
                 write!(f, "[{}]", words.join(", "))
@@ -239,6 +279,11 @@ fn tls<'f>(facts: &'f Facts<'_>, name: TlsName) -> Result<&'f str, ClientError> 
         TlsName::San => peer.san.as_deref(),
     });
     found.ok_or(ClientError::Missing)
+}
+
+/// Returns a value of the request's credentials. An empty value identifies no client.
+fn identity<'f>(facts: &'f Facts<'_>, value: &IdentityValue) -> Result<Cow<'f, str>, ClientError> {
+    facts.identity_value(value).filter(|value| !value.is_empty()).ok_or(ClientError::Missing)
 }
 
 /// Returns the key in the extensions. An empty key identifies no client.

@@ -12,6 +12,8 @@ pub(crate) mod dashboard;
 pub(crate) mod diff;
 mod file;
 mod include;
+#[cfg(feature = "gateway")]
+pub(crate) mod key_file;
 mod key_value;
 mod keys;
 mod listen;
@@ -70,6 +72,7 @@ use self::sources::SourceFiles;
 pub(crate) use self::tokens::{Tokens, TokensError};
 #[cfg(feature = "gateway")]
 pub(crate) use self::units::Millis;
+use crate::credentials::Verifiers;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
 use crate::upstream::settings::UpstreamSettings;
@@ -102,6 +105,8 @@ pub struct Config {
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// The included files.
     pub(crate) included: Vec<String>,
+    /// The verifiers of credentials, with their keys.
+    pub(crate) verifiers: Verifiers,
     /// Routes with their limits, and the rules for clients and requests.
     pub(crate) rules: Rules,
     /// The texts that come from files, which are masked wherever the configuration is shown.

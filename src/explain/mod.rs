@@ -19,7 +19,9 @@ use crate::client::AddressTrace;
 use crate::clock::Timestamp;
 use crate::condition::Search;
 use crate::config::Config;
+use crate::credentials::IdentityNeeds;
 use crate::facts::{BadRequest, Facts, TlsPeer};
+use crate::identity::IdentityFault;
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{LimitCheck, Rules};
@@ -94,6 +96,10 @@ impl ExplainedRequest {
         if let Some((_, route)) = rules.routes.find_quota(&facts) {
             return read(Err(&answer(200, format!("the gateway returns the quota of route `{}`", route.name))));
         }
+        if let Some(needs) = rules.routes.find(&facts).and_then(|(_, route)| IdentityNeeds::of_route(route)) {
+            let identity = config.verifiers.identify(needs, &rules.credentials, &facts, now.as_millis() / 1000);
+            facts.identity = Some(Box::new(identity));
+        }
         let removed = self.headers.keys().filter(|name| !headers.contains_key(*name)).collect();
         read(Ok(&Explanation { removed, ..Explanation::new(rules, &facts, url, now) }))
     }
@@ -143,7 +149,7 @@ impl<'r> Explanation<'r> {
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
     /// limits decide.
     pub(crate) fn rejection(&self) -> Option<(u16, String)> {
-        self.early_rejection().or_else(|| self.denial(|_| true))
+        self.early_rejection().or_else(|| self.denial(|_| true)).or_else(|| self.identity_rejection())
     }
 
     /// Returns the status and the reason of a response that does not depend on the limits.
@@ -159,6 +165,12 @@ impl<'r> Explanation<'r> {
             ));
         }
         None
+    }
+
+    /// Returns the status and the reason if the credentials are not accepted. Limits by address count the request first.
+    pub(crate) fn identity_rejection(&self) -> Option<(u16, String)> {
+        let fault = self.facts.identity_fault()?;
+        Some((if fault == IdentityFault::Unavailable { 503 } else { 401 }, fault.to_string()))
     }
 
     /// Returns the status and the reason if a limit lacks its input and rejects the request. Only limits at positions

@@ -5,12 +5,12 @@ use std::fmt;
 use super::Explanation;
 use super::action::{describe_action, forwarded_path};
 use super::limits::limits;
-use crate::client::{AddressTrace, TraceEnd};
+use crate::client::{AddressTrace, ClientSource, TraceEnd};
 use crate::clock::Timestamp;
 use crate::concurrency::Concurrency;
 use crate::config::{Millis, quote};
 use crate::limit::{Charge, Wait};
-use crate::route::Action;
+use crate::route::{Action, Route};
 use crate::rule::Limit;
 use crate::rules::LimitCheck;
 
@@ -21,6 +21,7 @@ impl fmt::Display for Explanation<'_> {
         self.other_routes(f)?;
         self.address(f)?;
         if let Some(route) = self.route() {
+            self.identity(route, f)?;
             if let Some(concurrency) = &route.concurrency {
                 describe_concurrency(concurrency, f)?;
             }
@@ -97,6 +98,35 @@ impl Explanation<'_> {
                 writeln!(f, "is a trusted proxy, but {} is not an address: the search ends\n", quote(hop.trim()))
             }
         }
+    }
+
+    /// Writes the values of the credentials that the limits read.
+    fn identity(&self, route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(identity) = &self.facts.identity else { return Ok(()) };
+        writeln!(f, "identity")?;
+        match (&identity.fault, &identity.key, &identity.token) {
+            (Some(fault), ..) => writeln!(f, "  {fault}: only limits by address count the request")?,
+            (None, None, None) => writeln!(f, "  the request has no credentials")?,
+            (None, key, token) => {
+                if let Some(key) = key {
+                    writeln!(f, "  the API key of {}", quote(&key.id))?;
+                }
+                if token.is_some() {
+                    writeln!(f, "  a valid token")?;
+                }
+            }
+        }
+        let sources = route.limits.iter().flat_map(|limit| limit.client.sources());
+        let mut values: Vec<_> = sources.filter_map(ClientSource::identity_value).collect();
+        values.sort_by_key(ToString::to_string);
+        values.dedup();
+        for value in values {
+            match self.facts.identity_value(value) {
+                Some(text) => writeln!(f, "  {value} is {}", quote(&text))?,
+                None => writeln!(f, "  {value} is missing")?,
+            }
+        }
+        writeln!(f)
     }
 
     fn result(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

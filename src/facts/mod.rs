@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, Method, Uri, Version};
 
 pub(crate) use self::method::is_common;
-use crate::identity::{Identity, IdentityValue};
+use crate::identity::{Identity, IdentityFault, IdentityValue};
 use crate::path::{self, EncodedSlash, Path};
 use crate::sanitize::BadField;
 
@@ -41,7 +41,7 @@ pub struct Facts<'a> {
     /// The client key that the service has put into the request's extensions, if there is one.
     pub key: Option<&'a str>,
     /// The verified identities, as soon as the route is known.
-    pub identity: Option<&'a Identity>,
+    pub identity: Option<Box<Identity>>,
 }
 
 /// The names in the certificate of a TLS peer. Both are `None` without a certificate.
@@ -160,7 +160,12 @@ impl<'a> Facts<'a> {
 
     /// Returns a value of the request's identity.
     pub(crate) fn identity_value(&self, value: &IdentityValue) -> Option<Cow<'_, str>> {
-        value.read(self.identity, self.peer_is_trusted.then_some(self.headers))
+        value.read(self.identity.as_deref(), self.peer_is_trusted.then_some(self.headers))
+    }
+
+    /// Returns why the request is rejected because of its credentials. Returns `None` if it is not.
+    pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
+        self.identity.as_ref().and_then(|identity| identity.fault)
     }
 
     /// Returns `true` if the query consists of visible ASCII characters.

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -15,10 +16,13 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::file_watch::{FileWatchCommand, FileWatchSender, watch_files};
+use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
+use crate::credentials::{TokenVerifier, Verifiers};
 use crate::layer::RateLimitLayer;
+use crate::metrics::Metrics;
 use crate::store::StoreError;
 use crate::tls::CertificateWatcher;
 
@@ -30,6 +34,9 @@ const OVERRIDES_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The longest time that the gateway waits for the overrides before it serves, if the timeout of the store is longer.
 const MAX_START_DELAY: Duration = Duration::from_secs(1);
+
+/// The longest time that the start and a reload wait for a key set.
+const MAX_KEY_SET_DELAY: Duration = Duration::from_secs(3);
 
 /// The time between readings of resets through other gateways.
 const RESETS_INTERVAL: Duration = Duration::from_millis(500);
@@ -130,6 +137,22 @@ impl ControlTasks {
     pub(super) fn watch(&self, watchers: impl IntoIterator<Item = CertificateWatcher>) {
         for watcher in watchers {
             _ = self.files.send(FileWatchCommand::AddCertificates(watcher));
+        }
+    }
+
+    /// Watches the files of API keys and tokens, and no longer the previous ones. Fetches key sets that are not in
+    /// `before`, and waits for them for at most [`MAX_KEY_SET_DELAY`].
+    pub(super) fn serve_identities(&self, verifiers: &Verifiers, before: &Verifiers, metrics: &Arc<Metrics>) {
+        let files = IdentityFiles::new(verifiers, Arc::clone(metrics));
+        _ = self.files.send(FileWatchCommand::ReplaceIdentities(files));
+        let is_running =
+            |tokens: &Arc<TokenVerifier>| before.tokens.as_ref().is_some_and(|old| Arc::ptr_eq(old, tokens));
+        let tokens = verifiers.tokens.as_ref().filter(|tokens| tokens.path().is_none() && !is_running(tokens));
+        if let Some(tokens) = tokens {
+            let (first, fetched) = channel();
+            self.spawn(TokenVerifier::run(Arc::downgrade(tokens), Arc::clone(metrics), first));
+            // Ends with the first attempt. Until a key set is loaded, requests with tokens are answered with 503.
+            _ = fetched.recv_timeout(MAX_KEY_SET_DELAY);
         }
     }
 

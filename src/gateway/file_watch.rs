@@ -1,4 +1,4 @@
-//! The task of the control thread that watches the rule file and the certificate files.
+//! The task of the control thread that watches the rule file, the certificate files, and the files of API keys and tokens.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
 use crate::tls::CertificateWatcher;
 
@@ -25,6 +26,8 @@ pub(super) enum FileWatchCommand {
     AddCertificates(CertificateWatcher),
     /// Watches the rule file.
     AddRules(RuleFileWatcher),
+    /// Watches the files of API keys and tokens, and no longer the previous ones.
+    ReplaceIdentities(IdentityFiles),
     /// Checks all certificate files now.
     CheckCertificates,
 }
@@ -34,6 +37,7 @@ pub(super) enum FileWatchCommand {
 struct WatchedFiles {
     certificates: Vec<CertificateWatcher>,
     rules: Option<RuleFileWatcher>,
+    identities: Option<IdentityFiles>,
 }
 
 /// Watches files until the gateway is dropped. Reads them on a blocking thread, because they may be on a network file
@@ -50,6 +54,7 @@ pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand
             match command {
                 Some(FileWatchCommand::AddCertificates(watcher)) => files.certificates.push(watcher),
                 Some(FileWatchCommand::AddRules(watcher)) => files.rules = Some(watcher),
+                Some(FileWatchCommand::ReplaceIdentities(watcher)) => files.identities = Some(watcher),
                 Some(FileWatchCommand::CheckCertificates) => {
                     files.certificates.iter_mut().for_each(CertificateWatcher::check);
                 }
@@ -83,6 +88,7 @@ impl WatchedFiles {
             // Another watcher may have the same file.
             self.certificates.iter().for_each(CertificateWatcher::set_metrics);
         }
+        self.identities.iter_mut().for_each(IdentityFiles::poll);
         self.rules.take_if(|watcher| watcher.poll().is_break());
     }
 }

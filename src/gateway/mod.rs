@@ -14,6 +14,7 @@ mod descriptors;
 mod error;
 mod file_watch;
 pub(crate) mod handover;
+mod identity_files;
 mod inherited;
 mod listeners;
 mod reload_file;
@@ -44,6 +45,7 @@ use self::worker::Worker;
 use crate::access::Traces;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ListenAddress, RuleFile, SourceFiles};
+use crate::credentials::Verifiers;
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
 use crate::metrics::Metrics;
 use crate::rejected::RejectedClients;
@@ -114,7 +116,7 @@ impl Gateway {
 
         let (upstreams, names) = WorkerUpstreams::new(&config.upstreams, &config.dns_servers, workers, &metrics);
         let stores = Stores::new(store, workers);
-        layer.replace_all(&config.rules, stores.clone(), upstreams.per_worker());
+        layer.replace_all(&config, stores.clone(), upstreams.per_worker());
 
         let readiness = admin::Readiness::new();
         let active = (Arc::clone(&config), upstreams.shared());
@@ -124,6 +126,7 @@ impl Gateway {
         control.tasks().spawn(names.run());
         control.tasks().watch(listeners.watchers(&[], &metrics));
         control.tasks().watch(upstreams.watchers(&metrics));
+        control.tasks().serve_identities(&config.verifiers, &Verifiers::default(), &metrics);
         let (checked, to_check) = watch::channel(upstreams.checked());
         control.tasks().spawn(run_checks(to_check));
         let (accepting, accept) = watch::channel(false);

@@ -91,6 +91,7 @@ impl Running {
     /// Something that the new configuration needs cannot be opened. Nothing has changed then.
     pub(super) fn reload(&mut self, mut config: Config) -> Result<ReloadReport, ReloadError> {
         let needs_restart = self.keep_fixed_settings(&mut config);
+        config.verifiers = config.verifiers.or_kept(&self.config.verifiers);
         let diff = ConfigDiff::new(&self.config, &config);
         // Equal rules can be at other lines of the file, which operators see.
         if diff.is_empty()
@@ -116,7 +117,8 @@ impl Running {
             self.connect(&stores);
             self.stores = stores;
         }
-        self.layer.replace_all(&config.rules, self.stores.clone(), upstreams.per_worker());
+        self.control.serve_identities(&config.verifiers, &self.config.verifiers, &self.metrics);
+        self.layer.replace_all(&config, self.stores.clone(), upstreams.per_worker());
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
         self.checked.send_replace(upstreams.checked());

@@ -1,12 +1,16 @@
 //! The verified identities of a request: an API key, the claims of a token. Rules read values of them.
 
+mod fault;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
+
+pub(crate) use self::fault::IdentityFault;
+use crate::words::words;
 
 /// The verified identities of one request.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +19,27 @@ pub struct Identity {
     pub key: Option<Arc<ApiKey>>,
     /// The claims of the token that the request contains.
     pub token: Option<Arc<Claims>>,
+    /// Why the request must be rejected. Only limits by address count it.
+    pub fault: Option<IdentityFault>,
+}
+
+words! {
+    /// A kind of credentials.
+    pub enum IdentityKind {
+        /// A token with a valid signature: `identities.jwt`.
+        Token = "jwt",
+        /// A known API key: `identities.keys`.
+        Key = "keys",
+    }
+}
+
+/// A set of kinds of credentials.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IdentityKinds {
+    /// Whether the set contains tokens.
+    pub token: bool,
+    /// Whether the set contains API keys.
+    pub key: bool,
 }
 
 /// The entry of an API key in the file of keys.
@@ -23,9 +48,9 @@ pub struct ApiKey {
     /// The public name of the key's owner. Never the key itself.
     pub id: Box<str>,
     /// The tier of the owner.
-    pub tier: Option<Box<str>>,
-    /// Further values.
-    pub attributes: BTreeMap<Box<str>, Box<str>>,
+    pub tier: Option<Arc<str>>,
+    /// Further values, by name.
+    pub attributes: Box<[(Arc<str>, Box<str>)]>,
 }
 
 /// The claims of a verified token (RFC 7519 section 4).
@@ -86,13 +111,21 @@ impl IdentityValue {
             Self::Claim(name) => identity?.token.as_deref()?.text(name),
             Self::KeyId => Some(Cow::Borrowed(&key()?.id)),
             Self::KeyTier => Some(Cow::Borrowed(key()?.tier.as_deref()?)),
-            Self::KeyAttribute(name) => Some(Cow::Borrowed(key()?.attributes.get(name)?)),
+            Self::KeyAttribute(name) => {
+                let mut attributes = key()?.attributes.iter();
+                Some(Cow::Borrowed(&attributes.find(|(known, _)| **known == **name)?.1))
+            }
             Self::Header(name) => {
                 let mut values = fields?.get_all(name).iter();
                 let value = values.next().filter(|_| values.next().is_none())?;
                 Some(Cow::Borrowed(value.to_str().ok()?.trim()))
             }
         }
+    }
+
+    /// Returns the kinds of credentials that the value comes from.
+    pub fn kinds(&self) -> IdentityKinds {
+        IdentityKinds { token: self.reads_token(), key: self.reads_key() }
     }
 
     /// Returns `true` if the value comes from a token.
@@ -104,16 +137,46 @@ impl IdentityValue {
     pub fn reads_key(&self) -> bool {
         matches!(self, Self::KeyId | Self::KeyTier | Self::KeyAttribute(_))
     }
+
+    /// Returns the source and the name of the value, as in the rule file.
+    pub(crate) fn source_and_name(&self) -> (&'static str, &str) {
+        match self {
+            Self::Claim(name) => ("jwt", name),
+            Self::KeyId => ("key", "id"),
+            Self::KeyTier => ("key", "tier"),
+            Self::KeyAttribute(name) => ("key", name),
+            Self::Header(name) => ("header", name.as_str()),
+        }
+    }
 }
 
 impl fmt::Display for IdentityValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Claim(name) => write!(f, "jwt:{name}"),
-            Self::KeyId => f.write_str("key:id"),
-            Self::KeyTier => f.write_str("key:tier"),
-            Self::KeyAttribute(name) => write!(f, "key:{name}"),
-            Self::Header(name) => write!(f, "header:{name}"),
-        }
+        let (source, name) = self.source_and_name();
+        write!(f, "{source}:{name}")
+    }
+}
+
+// === impl IdentityKinds ===
+
+impl IdentityKinds {
+    /// Returns `true` if the set is empty.
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
+    /// Returns the kinds of both sets.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self { token: self.token || other.token, key: self.key || other.key }
+    }
+}
+
+impl FromIterator<IdentityKind> for IdentityKinds {
+    fn from_iter<I: IntoIterator<Item = IdentityKind>>(kinds: I) -> Self {
+        kinds.into_iter().fold(Self::default(), |set, kind| match kind {
+            IdentityKind::Token => Self { token: true, ..set },
+            IdentityKind::Key => Self { key: true, ..set },
+        })
     }
 }

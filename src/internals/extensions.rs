@@ -166,6 +166,7 @@ impl ConfigInternals for Config {
             dns_servers,
             upstreams,
             included: _,
+            verifiers,
             rules,
             secrets: _,
             warnings: _,
@@ -174,7 +175,7 @@ impl ConfigInternals for Config {
         // Lines are no values.
         let limits = routes.iter_mut().flat_map(|route| &mut route.limits);
         limits.for_each(|limit| limit.location = LimitLocation::default());
-        let other_rules = (&rules.requests, &rules.addresses, &rules.fields);
+        let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, verifiers);
         format!(
             "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
         )

@@ -60,7 +60,7 @@ impl LocalGateway {
         }
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
-        layer.replace_all(&config.rules, Stores::new(layer.store(), 0), &[upstreams]);
+        layer.replace_all(config, Stores::new(layer.store(), 0), &[upstreams]);
         let service = layer.layer(MarkNotSent(Forward));
 
         let listen = &config.listen[0];

@@ -19,8 +19,8 @@ pub use self::overrides::ban_many;
 pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]
 pub use self::probes::{
-    DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key, limited_response,
-    normalize_path, parse_proxy_header, recording_layer, write_redis_keys,
+    ApiKeyFile, DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key,
+    limited_response, normalize_path, parse_proxy_header, recording_layer, write_redis_keys,
 };
 pub use crate::facts::{Facts, Requests};
 

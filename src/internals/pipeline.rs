@@ -68,7 +68,7 @@ impl Pipeline {
         let metrics = Arc::new(Metrics::new());
         let upstreams = Upstreams::new(config.upstreams.values(), 1, &metrics);
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
-        layer.replace_all(&config.rules, Stores::new(layer.store(), 0), &[upstreams]);
+        layer.replace_all(&config, Stores::new(layer.store(), 0), &[upstreams]);
         Ok(Self { limited: layer.layer(RequestWriter) })
     }
 

@@ -1,6 +1,7 @@
 //! Functions of the gateway that benchmarks measure and the fuzzer calls.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,6 +9,8 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 
 use crate::admission::LimitStatus;
+use crate::config::key_file;
+use crate::credentials::ApiKeys;
 use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
 use crate::layer::{LayerError, RateLimitLayer};
@@ -24,6 +27,26 @@ pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -
     let mut length = 0;
     crate::store::redis_keys(charge, secret, key, |key| length += key.len());
     length
+}
+
+/// The API keys of a file.
+#[derive(Debug)]
+pub struct ApiKeyFile(ApiKeys);
+
+impl ApiKeyFile {
+    /// Reads a file of keys.
+    ///
+    /// # Errors
+    /// The file cannot be read, or has errors.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let table = key_file::read(path).map_err(|error| error.to_string())?;
+        Ok(Self(ApiKeys::new(path.to_owned(), table)))
+    }
+
+    /// Returns `true` if the file contains the key.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.0.find(key).is_some()
+    }
 }
 
 /// Creates a layer that records rejected clients, as the gateway does.

@@ -169,6 +169,6 @@ impl RateLimitLayerBuilder {
             Some(store) => store,
             None => Store::open(&config.store, Arc::clone(&metrics))?,
         };
-        Ok(RateLimitLayer::with_rules(config.rules.clone(), store, metrics, self.options))
+        Ok(RateLimitLayer::with_rules(config, store, metrics, self.options))
     }
 }

@@ -8,8 +8,12 @@ use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, action, peer, request_id, route_lookup};
 use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_failure};
+#[cfg(feature = "gateway")]
+use crate::clock::unix_seconds;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
+#[cfg(feature = "gateway")]
+use crate::identity::IdentityFault;
 use crate::local_response::LocalResponse;
 use crate::route::{Rewrite, Route};
 use crate::rules::Charges;
@@ -65,9 +69,17 @@ impl LayerState {
             if let Some((route, compiled)) = rules.find_quota(&facts) {
                 record.record_route(route, compiled);
                 record.record_origin(route, &facts);
+                #[cfg(feature = "gateway")]
+                if let Some(needs) = compiled.identity {
+                    facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
+                }
                 let client = rules.client_network(&facts, trusted_peer);
                 // Boxed, so that other requests do not pay for its memory.
                 let response = Box::pin(self.quotas.respond((active, store), route, &facts, client)).await;
+                // The endpoint has its own limit, which also limits guesses.
+                let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
+                let rejection = not_identified(route, &facts).filter(|_| depends_on_identity);
+                let response = rejection.unwrap_or(response);
                 #[cfg(feature = "gateway")]
                 record.record_ban(&response, &self.metrics);
                 return Err(response);
@@ -104,6 +116,21 @@ impl LayerState {
             }
             if facts.peer.is_none() {
                 self.missing_peer_warning.log_once(&route.limits);
+            }
+            #[cfg(feature = "gateway")]
+            if let Some(needs) = compiled.identity {
+                facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
+                // Boxed, as it is rare and large.
+                if facts.identity_fault() == Some(IdentityFault::UnknownKey) && Box::pin(rules.refresh_key_set()).await
+                {
+                    facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
+                }
+                record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
+            }
+            if facts.identity_fault().is_some() {
+                // Boxed, as it is rare and large.
+                let rejection = Box::pin(self.reject_unidentified((active, store), (route, compiled), &facts, record));
+                return Err(rejection.await); // 401, 403, 429, 503
             }
             let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
             if let Some(concurrency) = &route.concurrency {
@@ -196,6 +223,12 @@ impl LayerState {
     fn target(&self, uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
         if self.options.changes_requests() { normal_target(uri, facts, rewrite) } else { Ok(None) }
     }
+}
+
+/// Returns the rejection of a request whose credentials are not accepted. Returns `None` for other requests.
+pub(super) fn not_identified(route: &Route, facts: &Facts<'_>) -> Option<LocalResponse> {
+    let fault = facts.identity_fault()?;
+    Some(LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() })
 }
 
 /// Returns the reason for a rejection by limits or the store.

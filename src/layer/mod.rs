@@ -49,6 +49,7 @@ mod record;
 mod rejection;
 mod request_id;
 mod route_lookup;
+mod unidentified;
 
 use std::future::Future;
 use std::mem::take;
@@ -88,7 +89,6 @@ use crate::config::Config;
 pub use crate::facts::TlsPeer;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
-use crate::rules::Rules;
 #[cfg(feature = "gateway")]
 pub(crate) use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
@@ -174,8 +174,8 @@ impl RateLimitLayer {
         Self::builder().metrics(metrics).from_config(config)
     }
 
-    fn with_rules(rules: Rules, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
-        let rules = RuleSet::new(rules, &metrics);
+    fn with_rules(config: &Config, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
+        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
         let state = LayerState {
@@ -262,7 +262,7 @@ impl RateLimitLayer {
     /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
     /// counters.
     pub fn replace_rules(&self, config: &Config) {
-        let rules = RuleSet::new(config.rules.clone(), &self.state.metrics);
+        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &self.state.metrics);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
@@ -272,8 +272,9 @@ impl RateLimitLayer {
     /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
     /// `upstreams` has an entry for each worker.
     #[cfg(feature = "gateway")]
-    pub(crate) fn replace_all(&self, rules: &Rules, stores: Stores, upstreams: &[Upstreams]) {
-        let rules = RuleSet::new(rules.clone(), &self.state.metrics).with_upstreams(upstreams);
+    pub(crate) fn replace_all(&self, config: &Config, stores: Stores, upstreams: &[Upstreams]) {
+        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &self.state.metrics);
+        let rules = rules.with_upstreams(upstreams);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         let is_new_store = !stores.main().has_same_buckets(active.stores.main());

@@ -12,8 +12,12 @@ use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::concurrency::Concurrency;
+#[cfg(feature = "gateway")]
+use crate::credentials::IdentityNeeds;
 use crate::facts::Facts;
 use crate::headers;
+#[cfg(feature = "gateway")]
+use crate::identity::{Identity, IdentityFault};
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
@@ -368,6 +372,20 @@ impl<'r> RequestRecord<'r> {
         }
     }
 
+    /// Settles the charges of a request that limits admitted, and that is rejected for another reason. Returns the
+    /// rejection.
+    pub(super) async fn settle_rejection(
+        &mut self,
+        receipt: Receipt,
+        store: &Store,
+        rejection: LocalResponse,
+    ) -> LocalResponse {
+        if self.is_charged_by_outcome() {
+            self.settle(receipt, store, rejection.status(), true).await;
+        }
+        rejection
+    }
+
     /// Records the rate limit fields of the response.
     fn record_fields(&mut self, charges: &Charges<'_>, status: &LimitStatus) {
         let Some((route, compiled)) = self.route else { return };
@@ -385,6 +403,23 @@ impl<'r> RequestRecord<'r> {
         if let LocalResponse::Banned { .. } = cause {
             self.reason = Some("banned");
             metrics.rejected("banned");
+        }
+    }
+
+    /// Counts the result for each kind of credentials, and records why the request is rejected.
+    #[cfg(feature = "gateway")]
+    pub(super) fn record_identity(&mut self, needs: IdentityNeeds, identity: Option<&Identity>, metrics: &Metrics) {
+        let Some(Identity { key, token, fault }) = identity else { return };
+        self.reason = fault.map(IdentityFault::as_str);
+        for (is_token, is_read, is_accepted) in
+            [(true, needs.reads.token, token.is_some()), (false, needs.reads.key, key.is_some())]
+        {
+            let of_kind = fault.filter(|fault| fault.is_of_token() == is_token).unwrap_or(IdentityFault::Missing);
+            match (is_read, is_accepted) {
+                (false, _) => {}
+                (true, true) => metrics.identity_accepted(is_token),
+                (true, false) => metrics.identity_rejected(is_token, of_kind as usize),
+            }
         }
     }
 

@@ -84,6 +84,8 @@ fn code(status: StatusCode) -> u16 {
     match status.as_u16() {
         // INVALID_ARGUMENT
         400 | 414 => 3,
+        // UNAUTHENTICATED
+        401 => 16,
         // PERMISSION_DENIED
         403 => 7,
         // DEADLINE_EXCEEDED

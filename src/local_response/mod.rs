@@ -1,5 +1,6 @@
 //! Responses that the gateway or the layer makes itself, as problem details (RFC 9457) or as gRPC errors.
 
+mod challenge;
 mod configured;
 mod grpc;
 mod limited;
@@ -19,6 +20,7 @@ use crate::client::ClientError;
 use crate::concurrency::Concurrency;
 use crate::cost::CostError;
 use crate::facts::BadRequest;
+use crate::identity::{IdentityFault, IdentityKinds};
 use crate::reason;
 use crate::route::OriginalRequestError;
 use crate::rules::{LimitRejection, MissingInput};
@@ -72,6 +74,13 @@ pub(crate) enum LocalResponse {
     Banned {
         /// Whole seconds until the ban ends.
         retry_after: u64,
+    },
+    /// 401: the credentials are missing or not valid. 503: tokens cannot be verified.
+    NotIdentified {
+        /// The fault of the credentials.
+        fault: IdentityFault,
+        /// The credentials that the route accepts.
+        accepted: IdentityKinds,
     },
     /// 404: no route matches.
     NoRoute,
@@ -174,6 +183,9 @@ impl LocalResponse {
             }
             _ => _ = headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json")),
         }
+        if let Self::NotIdentified { fault, accepted } = &self {
+            challenge::add(*fault, *accepted, headers);
+        }
         if self == Self::QuotaMethod {
             headers.insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
@@ -246,6 +258,10 @@ impl LocalResponse {
             }
             #[cfg(feature = "gateway")]
             Self::Banned { .. } => (StatusCode::FORBIDDEN, "this client is banned".into()),
+            Self::NotIdentified { fault: fault @ IdentityFault::Unavailable, .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, fault.to_string().into())
+            }
+            Self::NotIdentified { fault, .. } => (StatusCode::UNAUTHORIZED, fault.to_string().into()),
             Self::NoRoute => (StatusCode::NOT_FOUND, "no route matches".into()),
             Self::BodyIncomplete => (StatusCode::BAD_REQUEST, "the request body is malformed or incomplete".into()),
             Self::BodyTooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the request body is too long".into()),
@@ -285,6 +301,7 @@ impl LocalResponse {
             Self::Limited { retry_after, .. } => *retry_after,
             #[cfg(feature = "gateway")]
             Self::Banned { retry_after } => Some(*retry_after),
+            Self::NotIdentified { fault: IdentityFault::Unavailable, .. } => Some(1),
             // A guess: it is unknown when a request ends.
             Self::StoreFailed | Self::UpstreamBusy | Self::UpstreamDown | Self::Busy { .. } => Some(1),
             _ => None,
@@ -320,6 +337,8 @@ impl From<LimitRejection<'_>> for LocalResponse {
         match cause {
             MissingInput::Client(cause) => Self::NoClient { limit, cause },
             MissingInput::Cost(cause) => Self::BadCost { limit, cause },
+            // Never returned: the limit skips such a request.
+            MissingInput::Credentials => Self::Internal,
         }
     }
 }

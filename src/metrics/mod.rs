@@ -11,6 +11,7 @@ mod dns;
 mod family;
 mod gauge;
 mod histogram;
+mod identities;
 mod in_flight;
 mod limits;
 mod nodes;
@@ -41,6 +42,10 @@ use self::dns::DnsNames;
 pub(crate) use self::dns::{DnsNameMetrics, DnsOutcome};
 pub(crate) use self::gauge::GaugeGuard;
 use self::histogram::Histogram;
+pub(crate) use self::identities::IDENTITY_FAULTS;
+use self::identities::Identities;
+#[cfg(feature = "gateway")]
+pub(crate) use self::identities::LoadOutcome;
 use self::in_flight::InFlight;
 pub(crate) use self::in_flight::InFlightMetrics;
 pub(crate) use self::limits::LimitMetrics;
@@ -80,6 +85,7 @@ pub struct Metrics {
     in_flight: InFlight,
     connections: Connections,
     config: Reloads,
+    identities: Identities,
     upstreams: Upstreams,
     targets: Targets,
     #[cfg(feature = "gateway")]
@@ -107,6 +113,7 @@ impl Metrics {
             in_flight: InFlight::default(),
             connections: Connections::default(),
             config: Reloads::default(),
+            identities: Identities::default(),
             upstreams: Upstreams::new(&durations),
             targets: Targets::default(),
             #[cfg(feature = "gateway")]
@@ -134,6 +141,7 @@ impl Metrics {
         self.routes.describe(catalog);
         self.limits.describe(catalog);
         self.waits.describe(catalog);
+        self.identities.describe(catalog);
         self.in_flight.describe(catalog);
         catalog.section("The store");
         self.store.describe(catalog);

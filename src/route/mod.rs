@@ -37,7 +37,7 @@ use self::table::Table;
 pub use self::value::{Met, ValueCondition, ValueSource, ValueTest};
 use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, is_common};
-use crate::identity::IdentityValue;
+use crate::identity::{IdentityKinds, IdentityValue};
 use crate::policy::RateLimitHeaders;
 use crate::rule::Limit;
 use crate::template::Template;
@@ -82,6 +82,8 @@ pub struct Route {
     pub cors: Option<Box<Cors>>,
     /// The bound on requests in flight.
     pub concurrency: Option<Box<Concurrency>>,
+    /// The credentials of which a request must have at least one.
+    pub require: IdentityKinds,
     /// Evaluates the original requests of proxies, and forwards nothing.
     pub authorize: Option<Authorize>,
     /// The action for admitted requests.
@@ -118,6 +120,7 @@ impl Route {
             rate_limit_headers: RateLimitHeaders::default(),
             quota: None,
             cors: None,
+            require: IdentityKinds::default(),
             authorize: None,
             action: Action::Forward(None),
             rewrite: None,
@@ -138,6 +141,14 @@ impl Route {
         let fields = self.request_headers.iter().flat_map(|changes| changes.templates());
         let body = self.reject.as_ref().map(|reject| &reject.body);
         location.into_iter().chain(fields).chain(body).flat_map(Template::identity_values)
+    }
+
+    /// Returns the kinds of credentials that are verified for this route: those that it requires or reads.
+    pub(crate) fn identity_kinds(&self) -> IdentityKinds {
+        let of_limits = self.limits.iter().map(Limit::identity_kinds);
+        let of_templates = self.template_values().map(IdentityValue::kinds);
+        let of_clients = self.concurrency.iter().map(|concurrency| concurrency.client.identity_kinds());
+        of_limits.chain(of_templates).chain(of_clients).fold(self.require, IdentityKinds::union)
     }
 
     /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read.

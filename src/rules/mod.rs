@@ -38,10 +38,21 @@ pub struct Rules {
     pub addresses: AddressRules,
     /// The fields to remove before anything else is read.
     pub fields: FieldRules,
+    /// Where requests contain credentials.
+    pub credentials: Credentials,
     /// The routes, in the order of the rule file.
     pub routes: Routes,
     /// The conditions of limits, at the positions that the limits have.
     pub when: Vec<When>,
+}
+
+/// Where requests contain credentials: fields, cookies or query parameters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The source of API keys. `None` if the rule file has no keys.
+    pub key: Option<ClientSource>,
+    /// The source of tokens. `None` if the rule file has no key set.
+    pub token: Option<ClientSource>,
 }
 
 /// The untrusted fields of requests: part of `requests:` in the rule file.
@@ -69,6 +80,8 @@ pub enum MissingInput {
     Client(ClientError),
     /// The cost.
     Cost(CostError),
+    /// Valid credentials. Only limits by address count the request.
+    Credentials,
 }
 
 /// The effect of a limit on a request.
@@ -95,6 +108,9 @@ impl Rules {
         let mut fields = HashSet::new();
         for when in &self.when {
             when.matcher.fields(&mut |name| _ = fields.insert(name.clone()));
+        }
+        for source in self.credentials.key.iter().chain(&self.credentials.token) {
+            source.fields(&mut |name| _ = fields.insert(name.clone()));
         }
         for route in self.routes.iter() {
             route.matcher.fields(&mut |name| _ = fields.insert(name.clone()));
@@ -218,6 +234,10 @@ impl Rules {
 
     /// Evaluates the limit as if it were live.
     fn check_as_live(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
+        // So that guesses are limited, and take no permits from the clients that own the credentials.
+        if facts.identity_fault().is_some() && !limit.is_by_address() {
+            return LimitCheck::Skip(MissingInput::Credentials);
+        }
         if self.unmet(limit, facts).is_some() {
             return LimitCheck::Unmet;
         }

@@ -1,11 +1,15 @@
 //! Identifies a client that an operator names, as if the client had sent a request with these values.
 
+use std::sync::Arc;
+
 use http::header::{COOKIE, HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
+use serde_json::{Map, Value};
 
 use super::Rules;
 use crate::client::{ClientError, ClientSource, TlsName};
 use crate::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
+use crate::identity::{ApiKey, Claims, Identity, IdentityValue};
 use crate::limit::{ClientId, Mode};
 use crate::rule::Limit;
 
@@ -46,6 +50,14 @@ struct Request {
     address: Option<std::net::IpAddr>,
     tls: TlsPeer,
     key: Option<String>,
+    identity: NamedIdentity,
+}
+
+/// The values of an API key and of a token.
+#[derive(Default)]
+struct NamedIdentity {
+    key: Option<ApiKey>,
+    claims: Map<String, Value>,
 }
 
 impl Rules {
@@ -91,6 +103,7 @@ impl Request {
             ClientSource::Tls(TlsName::Subject) => self.tls.subject = Some(value.to_owned()),
             ClientSource::Tls(TlsName::San) => self.tls.san = Some(value.to_owned()),
             ClientSource::Extension => self.key = Some(value.to_owned()),
+            ClientSource::Identity(source) => self.identity.add(source, value)?,
             ClientSource::All(_) => return None,
         }
         Some(())
@@ -111,8 +124,39 @@ impl Request {
         let target: Uri = target.parse().map_err(|_| unsendable())?;
         let (host, requests) = (HostRequirement::Optional, &rules.requests);
         let facts = Facts::read(&Method::GET, &target, host, &self.headers, self.address, requests)?;
-        let facts = Facts { peer_is_client: true, tls: Some(&self.tls), key: self.key.as_deref(), ..facts };
+        let identity = Some(Box::new(self.identity.into()));
+        let facts = Facts { peer_is_client: true, tls: Some(&self.tls), key: self.key.as_deref(), identity, ..facts };
         Ok(limit.client.identify(&facts, &rules.addresses)?)
+    }
+}
+
+// === impl NamedIdentity ===
+
+impl NamedIdentity {
+    /// Adds a value. Returns `None` if credentials cannot contain it.
+    fn add(&mut self, source: &IdentityValue, value: &str) -> Option<()> {
+        if let IdentityValue::Claim(name) = source {
+            self.claims.insert(name.to_string(), value.into());
+            return Some(());
+        }
+        let key = self.key.get_or_insert_default();
+        match source {
+            IdentityValue::KeyId => key.id = value.into(),
+            IdentityValue::KeyTier => key.tier = Some(value.into()),
+            IdentityValue::KeyAttribute(name) => {
+                let known = std::mem::take(&mut key.attributes).into_vec();
+                let added = (Arc::from(&**name), value.into());
+                key.attributes = known.into_iter().chain([added]).collect();
+            }
+            IdentityValue::Claim(_) | IdentityValue::Header(_) => return None,
+        }
+        Some(())
+    }
+}
+
+impl From<NamedIdentity> for Identity {
+    fn from(named: NamedIdentity) -> Self {
+        Self { key: named.key.map(Arc::new), token: Some(Arc::new(Claims(named.claims))), fault: None }
     }
 }
 
@@ -127,8 +171,6 @@ fn sendable(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::limit::{Algorithm, Limiter, Quota};
 

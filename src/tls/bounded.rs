@@ -15,8 +15,8 @@ pub(crate) enum FileReadError {
     Unreadable(#[from] io::Error),
     #[error("is not a regular file")]
     NotAFile,
-    #[error("is longer than 1 MiB")]
-    TooLong,
+    #[error("is longer than {} MiB", .0 >> 20)]
+    TooLong(u64),
 }
 
 /// Reads a regular file of at most 1 MiB.
@@ -27,17 +27,25 @@ pub(crate) enum FileReadError {
 /// # Errors
 /// See [`FileReadError`].
 pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
+    read_at_most(path, MAX_BYTES)
+}
+
+/// Reads a regular file of at most `max` bytes, a number of MiB, as [`read_bounded`] does.
+///
+/// # Errors
+/// See [`FileReadError`].
+pub(crate) fn read_at_most(path: &Path, max: u64) -> Result<Vec<u8>, FileReadError> {
     let metadata = fs::metadata(path)?;
     // Reading a directory fails with an error that names the reason.
     if !metadata.is_file() && !metadata.is_dir() {
         return Err(FileReadError::NotAFile);
     }
-    if metadata.is_file() && metadata.len() > MAX_BYTES {
-        return Err(FileReadError::TooLong);
+    if metadata.is_file() && metadata.len() > max {
+        return Err(FileReadError::TooLong(max));
     }
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES { Err(FileReadError::TooLong) } else { Ok(bytes) }
+    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max { Err(FileReadError::TooLong(max)) } else { Ok(bytes) }
 }
 
 // === impl FileReadError ===
@@ -51,7 +59,8 @@ impl FileReadError {
                 io::ErrorKind::PermissionDenied => Some(permissions(path)),
                 _ => None,
             },
-            Self::NotAFile | Self::TooLong => Some("name a regular file of at most 1 MiB".to_owned()),
+            Self::NotAFile => Some("name a regular file of at most 1 MiB".to_owned()),
+            Self::TooLong(max) => Some(format!("name a regular file of at most {} MiB", max >> 20)),
         }
     }
 }

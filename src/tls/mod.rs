@@ -31,6 +31,8 @@ mod tickets;
 #[cfg(feature = "gateway")]
 mod watch;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::bounded::read_at_most;
 pub(crate) use self::bounded::{FileReadError, read_bounded};
 #[cfg(feature = "tls")]
 pub(crate) use self::files::TlsFileError;

@@ -46,6 +46,7 @@ mod http2_large;
 mod http2_shutdown;
 mod http2_slow;
 mod http2_trailers;
+mod identities;
 mod inspection;
 mod interop;
 mod kubernetes;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{Config, Listen};
+use crate::credentials::TokenSettings;
 use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Limiter, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
@@ -38,6 +39,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
         "store": show_store(&config.store, store),
         "clients": { "trusted_proxies": trusted, "ipv6_prefix": addresses.ipv6_prefix },
         "requests": show_requests(&config.rules),
+        "identities": show_identities(config),
         "dns": { "servers": config.dns_servers },
         "upstreams": config.upstreams.iter().map(|(name, upstream)| (name.to_string(), json!(upstream))).collect::<serde_json::Map<_, _>>(),
         "include": config.included,
@@ -53,6 +55,18 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
         "strip": strip.patterns().collect::<Vec<_>>(),
         "keep": strip.kept().collect::<Vec<_>>(),
     })
+}
+
+fn show_identities(Config { verifiers, rules, .. }: &Config) -> Value {
+    let keys = verifiers.keys.as_ref().map(|keys| {
+        json!({ "file": keys.path(), "from": rules.credentials.key.as_ref().map(show_client), "count": keys.len() })
+    });
+    let jwt = verifiers.tokens.as_ref().map(|tokens| {
+        let TokenSettings { jwks, issuer, audiences } = tokens.settings();
+        let from = rules.credentials.token.as_ref().map(show_client);
+        json!({ "jwks": jwks.to_string(), "issuer": issuer, "audience": audiences, "from": from })
+    });
+    json!({ "keys": keys, "jwt": jwt })
 }
 
 fn show_listen(listen: &Listen) -> Value {
@@ -243,6 +257,7 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::Path => "path".into(),
         ClientSource::Tls(name) => format!("tls:{}", name.as_str()).into(),
         ClientSource::Extension => "extension".into(),
+        ClientSource::Identity(value) => value.to_string().into(),
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),
     }
 }

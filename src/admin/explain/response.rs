@@ -158,6 +158,7 @@ impl Explained {
             Some((403, reason))
         });
         let rejection = rejection.or_else(|| explanation.denial(|index| !is_exemption(in_force(index))));
+        let rejection = rejection.or_else(|| explanation.identity_rejection());
         let (status, reason) = rejection.unzip();
         let is_other = |name: &str| explanation.route().is_none_or(|route| *route.name != *name);
         let others = active.config.rules.routes.iter().filter(|route| is_other(&route.name));

@@ -3,21 +3,25 @@
 use std::sync::Arc;
 
 use super::charge_on::charge_on;
-use super::matcher::{MatchContext, header_name};
+use super::identities::check_configured;
+use super::matcher::MatchContext;
 use super::quota::quota;
+use super::request_value::request_value;
+use super::written_limits::limits_of;
 use super::{Checked, candidate, cost, matcher, rates, redisson, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
-use crate::config::located::Located;
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
+use crate::identity::IdentityValue;
 use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
 use crate::rules::When;
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
-     `extension` in a layer, or a list of these";
+     `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `extension` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
@@ -81,11 +85,15 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
     let all = rates::Shared { name: &limiter.name, mode, cost: &permits, spread: &spread };
     let rates = rates::rates(written, file, &all, &limiter, problems)?.map(Arc::new);
     let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
+    let conditions = conditions?;
+    let has_tiers = rates.as_ref().is_some_and(|rates| rates.tiers().next().is_some());
+    let reads_key_tier = !has_tiers && conditions.as_ref().is_some_and(|when| !when.tiers.is_empty());
     Ok(Limit {
         name: name.to_owned(),
         limiter,
         rates,
-        when: conditions?.map(|conditions| {
+        reads_key_tier,
+        when: conditions.map(|conditions| {
             when.push(conditions);
             when.len() - 1
         }),
@@ -143,6 +151,25 @@ fn wait_policy(written: &file::Limit, problems: &mut Problems) -> Checked<Option
     Ok(Some(WaitPolicy { max_wait: max_wait.duration(), queue }))
 }
 
+/// Rejects clients, tiers and rates whose credentials are not configured.
+pub(super) fn check_identities(route: &file::Route, file: &File, problems: &mut Problems) -> Checked<()> {
+    let mut checked = Ok(());
+    let of_slots = route.concurrency.get().into_iter().flat_map(|concurrency| concurrency.client.items());
+    let of_limits = limits_of(file, route).flat_map(|limit| {
+        let rate = match limit.rate.get() {
+            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
+            Some(ValueOrMap::Value(_)) | None => None,
+        };
+        limit.client.items().iter().chain(limit.tier.get().map(|tier| &tier.by)).chain(rate)
+    });
+    for written in of_limits.chain(of_slots) {
+        if let Some(value) = written.get().and_then(|text| IdentityValue::parse(text)) {
+            checked = check_configured(value.kinds(), file, written, problems).and(checked);
+        }
+    }
+    checked
+}
+
 /// Rejects `client: extension` in the gateway, where no code could set the key.
 pub(super) fn reject_extension<'f>(
     limits: impl Iterator<Item = &'f file::Limit>,
@@ -193,35 +220,26 @@ pub(super) fn sources(written: &[Located<String>], problems: &mut Problems) -> C
 
 fn source(written: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
     let text = written.required(problems)?.as_str();
-    let is_valid = |name: &str, excluded: &[char]| {
-        let valid = |letter: char| letter.is_ascii_graphic() && !excluded.contains(&letter);
-        !name.is_empty() && name.chars().all(valid)
-    };
-    match text.split_once(':') {
-        None if text == "ip" => return Ok(ClientSource::Ip),
-        None if text == "host" => return Ok(ClientSource::Host),
-        None if text == "path" => return Ok(ClientSource::Path),
-        None if text == "extension" => return Ok(ClientSource::Extension),
-        // `host` also handles absolute targets and `:authority`.
-        Some(("header", name)) if name.eq_ignore_ascii_case("host") => return Ok(ClientSource::Host),
-        Some(("header", name)) => return header_name(name, written.location, problems).map(ClientSource::Header),
-        Some(("cookie", name)) if is_valid(name, &['=', ';', ',', '"']) => {
-            return Ok(ClientSource::Cookie(name.to_owned()));
-        }
-        Some(("query", name)) if is_valid(name, &['=', '&', '#']) => return Ok(ClientSource::Query(name.to_owned())),
-        Some(("tls", "subject")) => return Ok(ClientSource::Tls(TlsName::Subject)),
-        Some(("tls", "san")) => return Ok(ClientSource::Tls(TlsName::San)),
-        Some(("jwt", _)) => {
-            return Err(written.report(format!("{}: `jwt` is not supported yet", quote(text)), CLIENT_HELP, problems));
-        }
+    if let Some(source) = request_value(text, written, problems)? {
+        return Ok(source);
+    }
+    match (text.split_once(':'), IdentityValue::parse(text)) {
+        (None, _) if text == "ip" => return Ok(ClientSource::Ip),
+        (None, _) if text == "host" => return Ok(ClientSource::Host),
+        (None, _) if text == "path" => return Ok(ClientSource::Path),
+        (None, _) if text == "extension" => return Ok(ClientSource::Extension),
+        (Some(("tls", "subject")), _) => return Ok(ClientSource::Tls(TlsName::Subject)),
+        (Some(("tls", "san")), _) => return Ok(ClientSource::Tls(TlsName::San)),
+        (Some(("jwt" | "key", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
         _ => {}
     }
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));
-    let help = match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls", "extension"]) {
-        Some(near) if near != kind => {
-            format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
-        }
-        _ => CLIENT_HELP.to_owned(),
-    };
+    let help =
+        match nearest(kind, ["ip", "host", "path", "header", "cookie", "query", "tls", "jwt", "key", "extension"]) {
+            Some(near) if near != kind => {
+                format!("did you mean {}?", quote(&name.map_or(near.to_owned(), |name| format!("{near}:{name}"))))
+            }
+            _ => CLIENT_HELP.to_owned(),
+        };
     Err(written.report(format!("{} is not a client source", quote(text)), help, problems))
 }

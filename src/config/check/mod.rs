@@ -18,6 +18,7 @@ mod dns;
 mod field_changes;
 mod fields;
 mod health;
+mod identities;
 mod limits;
 mod listen;
 mod listen_tls;
@@ -30,6 +31,7 @@ mod quota_path;
 mod rates;
 mod reach;
 mod redisson;
+mod request_value;
 mod requests;
 mod retry;
 mod rewrite;
@@ -115,6 +117,8 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         listen::proxies(file, &listen, &addresses.trusted_proxies, problems);
     }
     let requests = requests::requests(file, problems);
+    let credentials = identities::credentials(file, problems);
+    let verifiers = identities::verifiers(file, source, problems);
     let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
@@ -135,6 +139,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         requests: requests?,
         addresses: addresses?,
         fields: fields?,
+        credentials: credentials?,
         routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
         when,
     };
@@ -150,6 +155,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         store: store?,
         dns_servers: dns_servers?,
         upstreams: upstreams?,
+        verifiers: verifiers?,
         included: is_included.map(|()| problems.included())?,
         rules,
         secrets: Secrets::default(),

@@ -10,13 +10,14 @@ use super::shared_limits::SharedLimits;
 use super::templates::Variables;
 use super::written_limits::own_limits;
 use super::{
-    Checked, action, authorize, concurrency, cors, limits, quota_path, reach, rewrite, route_limits,
+    Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, rewrite, route_limits,
     spread, upgrades,
 };
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::problem::Problems;
 use crate::config::units::Millis;
+use crate::identity::IdentityKinds;
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Action, Matcher, Route, Routes};
 use crate::rules::When;
@@ -44,7 +45,9 @@ pub(super) fn routes(
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let action = action::action(written, file, context, problems);
+        let require = identities::require(written, file, problems);
         let limits = route_limits::limits(written, (file, context), &shared, when, problems);
+        let limits = limits::check_identities(written, file, problems).and(limits);
         let limits = match context.purpose {
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
@@ -52,7 +55,7 @@ pub(super) fn routes(
         let limits = limits
             .map(|limits| if context.is_cluster { spread::apply_default_to_own(limits, written) } else { limits });
         let concurrency = concurrency::concurrency(written, context.prefix, problems);
-        let mut route = route(written, context, (matcher, action, limits), problems);
+        let mut route = route(written, context, (matcher, action, limits, require), problems);
         match (concurrency, &mut route) {
             (Ok(concurrency), Ok(route)) => route.concurrency = concurrency,
             (Err(reported), route) => *route = Err(reported),
@@ -62,6 +65,9 @@ pub(super) fn routes(
             && !carries_upgrades(file, route)
         {
             route.upgrades.protocols.clear();
+        }
+        for value in route.iter().flat_map(Route::template_values) {
+            _ = identities::check_configured(value.kinds(), file, &written.name, problems);
         }
         quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
         authorize::check_proxies(written, file, problems);
@@ -76,7 +82,12 @@ pub(super) fn routes(
 fn route(
     written: &file::Route,
     context: RouteContext<'_>,
-    (matcher, action, limits): (Checked<Matcher>, Checked<Action>, Checked<Vec<crate::rule::Limit>>),
+    (matcher, action, limits, require): (
+        Checked<Matcher>,
+        Checked<Action>,
+        Checked<Vec<crate::rule::Limit>>,
+        Checked<IdentityKinds>,
+    ),
     problems: &mut Problems,
 ) -> Checked<Route> {
     let rate_limit_headers = rate_limit_headers(written, problems);
@@ -107,6 +118,7 @@ fn route(
         rate_limit_headers: rate_limit_headers?,
         quota: quota?,
         cors: cors?,
+        require: require?,
         authorize: authorize?,
         concurrency: None,
         action: action?,

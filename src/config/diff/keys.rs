@@ -71,6 +71,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         quota => "quota",
         concurrency => "concurrency",
         rate_limit_headers => "headers",
+        require => "require",
         cors => "cors",
         authorize => "authorize",
         action => "",
@@ -101,6 +102,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         limiter => "",
         rates => "",
         when => "",
+        reads_key_tier => "",
         client => "client",
         permits => "permits",
         on_missing_client => "on_missing_client",
@@ -152,16 +154,20 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         dns_servers => "dns",
         upstreams => "",
         included => "",
+        verifiers => "",
         rules => "",
         secrets => "",
         warnings => "",
     });
-    let Rules { requests, addresses, fields, routes: _, when: _ } = &old.rules;
+    let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");
     }
     if (requests, fields) != (&new.rules.requests, &new.rules.fields) {
         keys.push("requests");
+    }
+    if *credentials != new.rules.credentials || old.verifiers != new.verifiers {
+        keys.push("identities");
     }
     keys
 }

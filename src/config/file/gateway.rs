@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::identities::{IDENTITIES, Identities};
 use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
 use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
@@ -19,7 +20,7 @@ use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol, RetryMode};
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 shape! {
-    /// A Tower layer uses only `store`, `clients`, `requests`, `metrics` and `routes`.
+    /// A Tower layer uses only `store`, `clients`, `requests`, `identities`, `metrics` and `routes`.
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
@@ -38,6 +39,8 @@ shape! {
         clients: Clients = Map(&CLIENTS), Optional;
         /// How to interpret paths and header fields of requests.
         requests: Requests = Map(&REQUESTS), Optional;
+        /// API keys and tokens that identify clients.
+        identities: Identities = Map(&IDENTITIES), Optional;
         /// Files with more `upstreams` and `routes`; they have no other keys. A path, or a list of paths; a `*` in the
         /// file name matches any characters. Files are read in the order of this list, and of their names. Their routes
         /// come after the routes of the rule file. Relative paths, also in these files, start at the folder of the rule

@@ -12,6 +12,7 @@ use crate::config::keys::Kind::{
 use crate::config::keys::{Key, Presence, Shape, shape};
 use crate::config::located::{Located, TextOrList, ValueOrMap};
 use crate::config::units::{Bytes, Interval, Millis};
+use crate::identity::IdentityKind;
 use crate::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
@@ -61,6 +62,8 @@ shape! {
         name: String = Name, Required("name: all");
         /// The requests that the route applies to.
         r#match: Match = Map(&MATCH), Required("match: { path: /** }");
+        /// The credentials of which a request must have at least one. Others are rejected with 401.
+        require: Vec<Located<IdentityKind>> = OneOrMany(&Word(IdentityKind::WORDS)), Optional;
         /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
         /// without them, a layer calls its inner service.
         upstream: String = Text, Optional;
@@ -156,8 +159,8 @@ shape! {
         /// Whether all clients share one bucket. Required unless `adopt` is set.
         mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
-        /// `path`, `tls:subject`, `tls:san`, in a layer `extension` (the `ClientKey` in the request's extensions), or a
-        /// list of these. Required for `PER_CLIENT`.
+        /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, in a layer `extension` (the `ClientKey`
+        /// in the request's extensions), or a list of these. Required for `PER_CLIENT`.
         client: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The requests that the limit counts; by default all requests of its routes.
         when: When = Map(&WHEN), Optional;

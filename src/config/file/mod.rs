@@ -7,6 +7,7 @@ mod authorize;
 mod concurrency;
 mod cors;
 mod gateway;
+mod identities;
 mod limits;
 
 pub(crate) use self::actions::{
@@ -21,9 +22,10 @@ pub(crate) use self::gateway::{
     SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS,
     Upstream, UpstreamTls,
 };
+pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, IdentityKeys, JWT, Jwt};
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PERMITS, RATE_SOURCE, REQUESTS, ROUTE, RateSource,
-    Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PERMITS, RATE_SOURCE, REQUESTS, ROUTE,
+    RateSource, Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
 };
 use super::keys::Shape;
 
@@ -31,7 +33,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
-pub(crate) static SHAPES: [&Shape; 43] = [
+pub(crate) static SHAPES: [&Shape; 46] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -46,6 +48,9 @@ pub(crate) static SHAPES: [&Shape; 43] = [
     &METRICS,
     &CLIENTS,
     &REQUESTS,
+    &IDENTITIES,
+    &IDENTITY_KEYS,
+    &JWT,
     &DNS,
     &UPSTREAM,
     &HASH_BALANCE,

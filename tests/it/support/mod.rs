@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod compose;
 pub mod dns;
 pub mod gateway;
+pub mod issuer;
 pub mod listening;
 pub mod pages;
 pub mod process;

@@ -20,7 +20,7 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("serde_yaml", 3, "only the rule file is YAML"),
     ("tower", 4, "services wrap decisions"),
     ("axum", 4, "only the layer and the admin interface use it"),
-    ("serde_json", 2, "responses are IO"),
+    ("serde_json", 1, "tokens have claims in JSON"),
     ("h2", 2, "frames are IO"),
     ("utoipa", 5, "only the admin API is described"),
     ("utoipa_axum", 5, "only the admin API is described"),

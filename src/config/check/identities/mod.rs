@@ -1,0 +1,103 @@
+//! Checks `identities`, and that routes only read configured identities.
+
+#[cfg(feature = "gateway")]
+mod verifiers;
+
+use super::request_value::request_value;
+use crate::client::ClientSource;
+use crate::config::file::{self, File};
+use crate::config::located::Located;
+use crate::config::problem::{Checked, Problems, quote};
+use crate::identity::{IdentityKind, IdentityKinds};
+use crate::rules::Credentials;
+
+#[cfg(feature = "gateway")]
+pub(super) use self::verifiers::verifiers;
+
+const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
+
+/// Converts where requests contain credentials.
+pub(super) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
+    let Some(written) = file.identities.optional(problems)? else { return Ok(Credentials::default()) };
+    let key = key_source(written, problems);
+    let token = token_source(written, problems);
+    let (key, token) = (key?, token?);
+    if key.is_some() && key == token {
+        let message = "API keys and tokens are in the same part of a request";
+        return Err(written.jwt.report(message, "set `from`, or another `header` of `keys`", problems));
+    }
+    Ok(Credentials { key, token })
+}
+
+fn key_source(written: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
+    let Some(keys) = written.keys.optional(problems)? else { return Ok(None) };
+    let sources = [("header", &keys.header), ("cookie", &keys.cookie), ("query", &keys.query)];
+    let given: Vec<_> = sources.into_iter().filter(|(_, source)| source.is_present()).collect();
+    let [(kind, source)] = given[..] else {
+        let message = "`keys` needs exactly one of `header`, `cookie` and `query`";
+        return Err(written.keys.report(message, "for example `header: X-Api-Key`", problems));
+    };
+    let name = source.required(problems)?;
+    read_source(&format!("{kind}:{name}"), source, problems).map(Some)
+}
+
+fn token_source(written: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
+    let Some(jwt) = written.jwt.optional(problems)? else { return Ok(None) };
+    match jwt.from.optional(problems)? {
+        Some(text) => read_source(text, &jwt.from, problems).map(Some),
+        None => Ok(Some(ClientSource::Header(http::header::AUTHORIZATION))),
+    }
+}
+
+fn read_source(text: &str, written: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
+    match request_value(text, written, problems)? {
+        Some(source @ (ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_))) => Ok(source),
+        _ => Err(written.report(format!("{} is not a part of a request", quote(text)), FROM_HELP, problems)),
+    }
+}
+
+/// Converts `require`.
+pub(super) fn require(route: &file::Route, file: &File, problems: &mut Problems) -> Checked<IdentityKinds> {
+    let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
+    let kinds: Vec<_> = kinds.iter().map(|kind| kind.required(problems).copied()).collect();
+    let kinds: IdentityKinds = kinds.into_iter().collect::<Checked<Vec<IdentityKind>>>()?.into_iter().collect();
+    check_configured(kinds, file, &route.require, problems)?;
+    Ok(kinds)
+}
+
+/// Reports an error if these kinds of credentials are not configured.
+pub(super) fn check_configured<T>(
+    kinds: IdentityKinds,
+    file: &File,
+    written: &Located<T>,
+    problems: &mut Problems,
+) -> Checked<()> {
+    let Some(identities) = file.identities.optional(problems)? else {
+        return if kinds.is_empty() { Ok(()) } else { Err(missing("identities", written, problems)) };
+    };
+    if kinds.token && !identities.jwt.is_present() {
+        return Err(missing("identities.jwt", written, problems));
+    }
+    if kinds.key && !identities.keys.is_present() {
+        return Err(missing("identities.keys", written, problems));
+    }
+    Ok(())
+}
+
+fn missing<T>(key: &str, written: &Located<T>, problems: &mut Problems) -> crate::config::problem::Reported {
+    let message = format!("this needs {}, which is not configured", quote(key));
+    written.report(message, format!("add {} to the rule file", quote(key)), problems)
+}
+
+/// Without the gateway, there is nothing that verifies credentials.
+#[cfg(not(feature = "gateway"))]
+pub(super) fn verifiers(
+    file: &File,
+    _: crate::config::Source<'_>,
+    problems: &mut Problems,
+) -> Checked<crate::credentials::Verifiers> {
+    match file.identities.is_present() {
+        true => Err(file.identities.report("`identities` needs the feature `gateway`", "build with it", problems)),
+        false => Ok(crate::credentials::Verifiers),
+    }
+}

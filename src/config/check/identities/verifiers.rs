@@ -1,0 +1,76 @@
+//! Creates the verifiers of credentials, and reads their files.
+
+use std::sync::Arc;
+
+use crate::config::file::{self, File};
+use crate::config::key_file;
+use crate::config::problem::{Checked, Problems, quote};
+use crate::config::{Purpose, Source};
+use crate::credentials::{ApiKeys, KeySetSource, KeySetUrl, KeyTable, TokenSettings, TokenVerifier, Verifiers};
+use crate::tls::read_bounded;
+
+/// Creates the verifiers of `identities`.
+pub(in crate::config::check) fn verifiers(
+    file: &File,
+    source: Source<'_>,
+    problems: &mut Problems,
+) -> Checked<Verifiers> {
+    let Some(written) = file.identities.optional(problems)? else { return Ok(Verifiers::default()) };
+    let keys = written.keys.optional(problems)?.map(|keys| api_keys(keys, source, problems)).transpose();
+    let tokens = written.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
+    Ok(Verifiers { keys: keys?.map(Arc::new), tokens: tokens?.map(Arc::new) })
+}
+
+fn api_keys(written: &file::IdentityKeys, source: Source<'_>, problems: &mut Problems) -> Checked<ApiKeys> {
+    let path = source.files.path(written.file.required(problems)?);
+    if !source.files.are_checked() {
+        return Ok(ApiKeys::new(path, KeyTable::default()));
+    }
+    match key_file::read(&path) {
+        Ok(table) => Ok(ApiKeys::new(path, table)),
+        Err(error) => {
+            let (message, help) = (format!("{} {error}", quote(&path.to_string_lossy())), error.help(&path));
+            Err(written.file.report(message, help, problems))
+        }
+    }
+}
+
+fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenVerifier> {
+    let jwks = key_set(written, source, problems);
+    let audiences = written.audience.required(problems)?.iter();
+    let audiences = audiences.map(|audience| audience.required(problems).cloned()).collect::<Checked<Vec<_>>>();
+    let issuer = written.issuer.required(problems)?.clone();
+    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, issuer, audiences: audiences? });
+    let Some(path) = verifier.path().filter(|_| source.files.are_checked()) else { return Ok(verifier) };
+    let help = "write a JSON Web Key Set: `{\"keys\": [...]}`";
+    let loaded = match read_bounded(path) {
+        Ok(text) => verifier.replace_keys(&text).map(drop).map_err(|error| (error.to_string(), help.to_owned())),
+        Err(error) => Err((error.to_string(), error.help(path).unwrap_or_else(|| help.to_owned()))),
+    };
+    if let Err((fault, help)) = loaded {
+        let message = format!("{} {fault}", quote(&path.to_string_lossy()));
+        return Err(written.jwks.report(message, help, problems));
+    }
+    Ok(verifier)
+}
+
+fn key_set(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<KeySetSource> {
+    let text = written.jwks.required(problems)?;
+    if !text.contains("://") {
+        return Ok(KeySetSource::File(source.files.path(text)));
+    }
+    let Some(url) = KeySetUrl::parse(text) else {
+        let message = "`jwks` is not an `https` or `http` URL without credentials and fragment";
+        return Err(written.jwks.report(message, "write `https://host/path`, or a path", problems));
+    };
+    if source.purpose == Purpose::Layer {
+        let message = "a layer reads the key set only from a file";
+        return Err(written.jwks.report(message, "write the path of a file", problems));
+    }
+    let is_local = url.host() == "localhost" || url.host().parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    if !url.is_https() && !is_local {
+        let message = "`jwks` is fetched in plaintext, so that an attacker on the path can replace the keys";
+        problems.warn(written.jwks.location, message, "use `https`");
+    }
+    Ok(KeySetSource::Url(url))
+}

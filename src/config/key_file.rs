@@ -1,0 +1,328 @@
+//! Reads files of API keys: a map from `KEY` or `sha256:HEX` to the entry of the key's owner.
+//!
+//! The file is parsed as a stream, so that 100,000 keys need little memory. No message contains text of the file.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
+
+use crate::credentials::{KeyTable, digest};
+use crate::identity::ApiKey;
+use crate::tls::{FileReadError, read_at_most};
+
+/// The largest file, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The longest key, id, tier, or name or value of an attribute, in bytes.
+const MAX_TEXT: usize = 1024;
+
+/// The highest number of attributes of a key.
+const MAX_ATTRIBUTES: usize = 32;
+
+/// The highest number of errors that a message contains.
+const MAX_SHOWN: usize = 10;
+
+/// Why a file of keys cannot be used.
+#[derive(Debug)]
+pub(crate) enum KeyFileError {
+    File(FileReadError),
+    /// The faults, each with its line.
+    Faults(Vec<(usize, &'static str)>),
+}
+
+/// Reads the events of a file.
+struct KeyReader<'t> {
+    parser: Parser<'t, StrInput<'t>>,
+    line: usize,
+    table: KeyTable,
+    /// The texts that many keys have: tiers, and names of attributes.
+    shared: HashSet<Arc<str>>,
+    faults: Vec<(usize, &'static str)>,
+}
+
+/// The text cannot be parsed any further.
+struct Broken;
+
+/// A scalar, or a map whose start has been read.
+enum Node {
+    Text(String),
+    Map,
+}
+
+/// Reads a file of keys.
+///
+/// # Errors
+/// The file cannot be read, or has errors.
+pub(crate) fn read(path: &Path) -> Result<KeyTable, KeyFileError> {
+    parse_bytes(&read_bytes(path)?)
+}
+
+/// Reads the bytes of a file of keys.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
+    read_at_most(path, MAX_BYTES).map_err(KeyFileError::File)
+}
+
+/// Parses the bytes of a file of keys.
+///
+/// # Errors
+/// The file has errors.
+pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<KeyTable, KeyFileError> {
+    let text = str::from_utf8(bytes).map_err(|_| KeyFileError::Faults(vec![(1, "the file is not UTF-8")]))?;
+    let mut table = parse(text)?;
+    table.hash = Some(blake3::hash(bytes));
+    Ok(table)
+}
+
+fn parse(text: &str) -> Result<KeyTable, KeyFileError> {
+    let parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+    let mut reader =
+        KeyReader { parser, line: 1, table: KeyTable::default(), shared: HashSet::new(), faults: Vec::new() };
+    _ = reader.file(); // the fault is recorded
+    if !reader.faults.is_empty() {
+        return Err(KeyFileError::Faults(reader.faults));
+    }
+    reader.table.shrink();
+    Ok(reader.table)
+}
+
+// === impl KeyReader ===
+
+impl<'t> KeyReader<'t> {
+    fn file(&mut self) -> Result<(), Broken> {
+        loop {
+            match self.next()? {
+                Event::StreamStart | Event::DocumentStart(_) => {}
+                Event::MappingStart(..) => break,
+                Event::StreamEnd => return Ok(()), // a file without keys
+                Event::Scalar(text, ScalarStyle::Plain, ..) if text.is_empty() || text == "~" => return Ok(()),
+                _ => return self.broken("the file must be a map of keys"),
+            }
+        }
+        while let Some(key) = self.name()? {
+            let line = self.line;
+            let entry = match self.node()? {
+                Node::Map => self.entry()?,
+                Node::Text(_) => {
+                    self.fault("a key needs a map, such as `{ id: NAME }`");
+                    continue;
+                }
+            };
+            let Some(digest) = digest_of(&key) else {
+                let fault = "a key has 1 to 1024 visible ASCII characters, or is `sha256:` and 64 hex digits";
+                self.faults.push((line, fault));
+                continue;
+            };
+            match entry.map(|entry| self.table.insert(digest, entry)) {
+                Some(true) => {}
+                Some(false) => self.faults.push((line, "the key occurs twice")),
+                None => self.faults.push((line, "an entry needs `id`")),
+            }
+        }
+        loop {
+            match self.next()? {
+                Event::StreamEnd => return Ok(()),
+                Event::DocumentEnd => {}
+                _ => return self.broken("the file has a second document"),
+            }
+        }
+    }
+
+    /// Reads the rest of an entry. Returns `None` if it has no id.
+    fn entry(&mut self) -> Result<Option<ApiKey>, Broken> {
+        let (mut id, mut tier, mut attributes) = (None, None, Vec::new());
+        while let Some(name) = self.name()? {
+            match (name.as_str(), self.node()?) {
+                ("id", Node::Text(text)) => id = Some(text),
+                ("tier", Node::Text(text)) => tier = Some(self.share(&text)),
+                ("attributes", Node::Map) => self.attributes(&mut attributes)?,
+                ("id" | "tier", Node::Map) => return self.broken("`id` and `tier` are texts"),
+                ("attributes", Node::Text(_)) => self.fault("`attributes` is a map"),
+                (_, Node::Text(_)) => self.fault("unknown name: an entry has `id`, `tier` and `attributes`"),
+                (_, Node::Map) => return self.broken("unknown name: an entry has `id`, `tier` and `attributes`"),
+            }
+        }
+        Ok(id.filter(|id| !id.is_empty()).map(|id| ApiKey { id: id.into(), tier, attributes: attributes.into() }))
+    }
+
+    fn attributes(&mut self, found: &mut Vec<(Arc<str>, Box<str>)>) -> Result<(), Broken> {
+        while let Some(name) = self.name()? {
+            match self.node()? {
+                Node::Map => return self.broken("an attribute is a text"),
+                Node::Text(_) if found.len() == MAX_ATTRIBUTES => self.fault("a key has at most 32 attributes"),
+                Node::Text(_) if found.iter().any(|(known, _)| **known == name) => {
+                    self.fault("the attribute occurs twice");
+                }
+                Node::Text(text) => found.push((self.share(&name), text.into())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the next name of the current map. Returns `None` at its end.
+    fn name(&mut self) -> Result<Option<String>, Broken> {
+        match self.next()? {
+            Event::MappingEnd => Ok(None),
+            Event::Scalar(text, _, 0, None) => Ok(Some(text.into_owned())),
+            _ => self.broken("a name is a text, without anchors, aliases and tags"),
+        }
+    }
+
+    fn node(&mut self) -> Result<Node, Broken> {
+        match self.next()? {
+            Event::MappingStart(0, None) => Ok(Node::Map),
+            Event::Scalar(text, _, 0, None) => {
+                if text.len() > MAX_TEXT {
+                    self.fault("a text has at most 1024 bytes");
+                }
+                Ok(Node::Text(text.into_owned()))
+            }
+            _ => self.broken("a value is a text or a map, without anchors, aliases and tags"),
+        }
+    }
+
+    fn next(&mut self) -> Result<Event<'t>, Broken> {
+        let event = self.parser.next_event();
+        match event {
+            Some(Ok((event, span))) => {
+                self.line = span.start.line();
+                Ok(event)
+            }
+            Some(Err(error)) => {
+                self.faults.push((error.marker().line(), "the text is not YAML"));
+                Err(Broken)
+            }
+            None => Err(Broken),
+        }
+    }
+
+    fn share(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.shared.get(text) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = text.into();
+        self.shared.insert(Arc::clone(&new));
+        new
+    }
+
+    fn fault(&mut self, fault: &'static str) {
+        self.faults.push((self.line, fault));
+    }
+
+    fn broken<T>(&mut self, fault: &'static str) -> Result<T, Broken> {
+        self.fault(fault);
+        Err(Broken)
+    }
+}
+
+/// Returns the digest of a key, or the digest that the text contains. Returns `None` if it is not a key.
+fn digest_of(text: &str) -> Option<[u8; 32]> {
+    let Some(hex) = text.strip_prefix("sha256:") else {
+        let is_key = (1..=MAX_TEXT).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        return is_key.then(|| digest(text.as_bytes()));
+    };
+    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
+    let bytes = hex.as_bytes().chunks(2).map(|pair| match pair {
+        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+        _ => None,
+    });
+    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+}
+
+// === impl KeyFileError ===
+
+impl KeyFileError {
+    /// Returns the `help:` text of the error.
+    pub(crate) fn help(&self, path: &Path) -> String {
+        let of_file = match self {
+            Self::File(error) => error.help(path),
+            Self::Faults(_) => None,
+        };
+        of_file.unwrap_or_else(|| "write `KEY: { id: NAME, tier: NAME, attributes: { NAME: VALUE } }`".to_owned())
+    }
+}
+
+impl fmt::Display for KeyFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = match self {
+            Self::File(error) => return error.fmt(f),
+            Self::Faults(faults) => faults,
+        };
+        for (number, (line, fault)) in faults.iter().take(MAX_SHOWN).enumerate() {
+            write!(f, "{}line {line}: {fault}", if number == 0 { "has errors: " } else { "; " })?;
+        }
+        match faults.len().saturating_sub(MAX_SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::credentials::ApiKeys;
+
+    fn keys(text: &str) -> Result<ApiKeys, String> {
+        parse(text).map(|table| ApiKeys::new("keys.yaml".into(), table)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_are_found_by_their_text_and_their_digest() {
+        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        let text = format!(
+            "# comment\nk-1: {{ id: one, tier: pro, attributes: {{ rate: 5, plan: gold }} }}\n{abc}:\n  id: two\n\
+             \"k 3\\t\": {{ id: x }}\n"
+        );
+        assert!(keys(&text).unwrap_err().contains("line 5: a key has"), "{:?}", keys(&text));
+        let keys = keys(text.rsplit_once("\"k 3").unwrap().0).unwrap();
+        let one = keys.find(b"k-1").unwrap();
+        assert_eq!((&*one.id, one.tier.as_deref()), ("one", Some("pro")));
+        let attributes: Vec<_> = one.attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(attributes, [("rate", "5"), ("plan", "gold")]);
+        assert_eq!(&*keys.find(b"abc").unwrap().id, "two");
+        assert!(keys.find(b"k-2").is_none() && keys.find(b"").is_none() && keys.find(abc.as_bytes()).is_none());
+        assert_eq!(keys.len(), 2);
+    }
+
+    #[test]
+    fn all_errors_are_reported_with_their_lines_and_without_text_of_the_file() {
+        let text = "secret-1: { id: a }\nsecret-1: { id: b }\nsecret-2: {}\nsecret-3: text\n\
+                    secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n";
+        let errors = keys(text).unwrap_err();
+        for (line, fault) in [
+            (2, "the key occurs twice"),
+            (3, "an entry needs `id`"),
+            (4, "a key needs a map"),
+            (5, "unknown name"),
+            (6, "a key has 1 to 1024"),
+            (7, "the attribute occurs twice"),
+        ] {
+            assert!(errors.contains(&format!("line {line}: {fault}")), "{errors}");
+        }
+        assert!(!errors.contains("secret") && !errors.contains("teir"), "{errors}");
+    }
+
+    #[test]
+    fn shown_errors_are_bounded() {
+        let text: String = (0..50).map(|number| format!("k{number}: x\n")).collect();
+        assert!(keys(&text).unwrap_err().ends_with("line 10: a key needs a map, such as `{ id: NAME }`; and 40 more"));
+    }
+
+    #[test]
+    fn other_documents_are_errors_and_an_empty_file_has_no_keys() {
+        for text in
+            ["[1]", "a: &x { id: b }\nb: *x", "a: { id: { b: c } }", "a: {id: b}\n---\nc: {id: d}", "{", "a: [b]"]
+        {
+            assert!(keys(text).is_err(), "{text}");
+        }
+        for text in ["", "# no keys\n", "{}", "~"] {
+            assert_eq!(keys(text).map(|keys| keys.len()), Ok(0), "{text:?}");
+        }
+    }
+}

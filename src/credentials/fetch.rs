@@ -1,0 +1,83 @@
+//! Fetches a key set over HTTP or HTTPS.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, HOST};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::url::KeySetUrl;
+use crate::tls::files::system_roots;
+
+/// The longest time for a fetch, from the name resolution to the end of the body.
+pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The largest response, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// Why a key set cannot be fetched.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("the server did not respond within 5 s")]
+    TimedOut,
+    #[error("the connection failed: {0}")]
+    Connection(#[from] io::Error),
+    #[error("the exchange failed: {0}")]
+    Exchange(#[from] hyper::Error),
+    #[error("the response has status {0}")]
+    Status(StatusCode),
+    #[error("the response is longer than 1 MiB")]
+    TooLong,
+    #[error("the request is not valid: {0}")]
+    Request(#[from] http::Error),
+}
+
+/// Returns the body of the resource. Follows no redirects: the URL is part of the trust in its keys.
+///
+/// # Errors
+/// See [`FetchError`].
+pub(super) async fn fetch(url: &KeySetUrl) -> Result<Bytes, FetchError> {
+    timeout(FETCH_TIMEOUT, fetch_within_timeout(url)).await.unwrap_or(Err(FetchError::TimedOut))
+}
+
+async fn fetch_within_timeout(url: &KeySetUrl) -> Result<Bytes, FetchError> {
+    let stream = TcpStream::connect((url.host(), url.port())).await?;
+    if !url.is_https() {
+        return exchange(TokioIo::new(stream), url).await;
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let config = config.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    let config = config.with_root_certificates(system_roots()).with_no_client_auth();
+    let name = ServerName::try_from(url.host().to_owned()).map_err(io::Error::other)?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+    exchange(TokioIo::new(stream), url).await
+}
+
+async fn exchange<T: Read + Write + Unpin + Send + 'static>(io: T, url: &KeySetUrl) -> Result<Bytes, FetchError> {
+    let request = Request::get(url.target()).header(HOST, url.authority()).header(ACCEPT, "application/json");
+    let request = request.body(Empty::<Bytes>::new())?;
+    let (mut sender, connection) = handshake(io).await?;
+    // Ends with the sender, which this function drops.
+    tokio::spawn(connection);
+    let response = sender.send_request(request).await?;
+    if response.status() != StatusCode::OK {
+        return Err(FetchError::Status(response.status()));
+    }
+    match Limited::new(response.into_body(), MAX_BODY).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(FetchError::TooLong),
+        Err(error) => Err(FetchError::Connection(io::Error::other(error))),
+    }
+}

@@ -1,0 +1,122 @@
+//! Key sets of issuers (RFC 7517): the public keys that verify tokens.
+
+use blake3::Hash;
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::identity::IdentityFault;
+
+/// The highest number of keys in a set.
+const MAX_KEYS: usize = 100;
+
+/// The usable keys of a set.
+#[derive(Debug)]
+pub(crate) struct KeySet {
+    keys: Vec<VerificationKey>,
+    /// The hash of the text.
+    pub(super) hash: Hash,
+}
+
+/// A public key, with the algorithms that it allows. The algorithm in a token only selects one of them.
+#[derive(Debug)]
+pub(super) struct VerificationKey {
+    id: Option<String>,
+    pub(super) key: DecodingKey,
+    algorithms: Vec<(Algorithm, Validation)>,
+}
+
+/// Why a text is not a usable key set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum KeySetError {
+    /// The text is not a JSON object with `keys`.
+    #[error("is not a JSON Web Key Set")]
+    Malformed,
+    /// The set has more than 100 keys.
+    #[error("has more than 100 keys")]
+    TooMany,
+    /// The set has no key for a supported algorithm.
+    #[error("has no key for RS256, PS256, ES256 or EdDSA")]
+    NoKey,
+}
+
+#[derive(Deserialize)]
+struct WrittenSet {
+    keys: Vec<Value>,
+}
+
+impl KeySet {
+    /// Parses a key set. Keys for other purposes and of other types are ignored.
+    ///
+    /// # Errors
+    /// See [`KeySetError`].
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, KeySetError> {
+        let WrittenSet { keys } = serde_json::from_slice(text).map_err(|_| KeySetError::Malformed)?;
+        if keys.len() > MAX_KEYS {
+            return Err(KeySetError::TooMany);
+        }
+        let keys: Vec<_> = keys.into_iter().filter_map(VerificationKey::read).collect();
+        if keys.is_empty() { Err(KeySetError::NoKey) } else { Ok(Self { keys, hash: blake3::hash(text) }) }
+    }
+
+    /// Returns the number of usable keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Returns the key with this id, which must allow the algorithm. Without an id, the only key that allows it.
+    pub(super) fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<(&VerificationKey, &Validation), IdentityFault> {
+        let allowed = |key: &'_ VerificationKey| key.algorithms.iter().position(|(one, _)| *one == algorithm);
+        let mut known = self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).peekable();
+        let fault = if known.peek().is_some() { IdentityFault::Algorithm } else { IdentityFault::UnknownKey };
+        let mut usable = known.filter_map(|key| Some((key, &key.algorithms[allowed(key)?].1)));
+        match (usable.next(), usable.next()) {
+            (Some(found), None) => Ok(found),
+            (Some(found), Some(_)) if id.is_some() => Ok(found),
+            (None, _) => Err(fault),
+            (Some(_), Some(_)) => Err(IdentityFault::UnknownKey),
+        }
+    }
+}
+
+impl VerificationKey {
+    /// Reads a key of a set. Returns `None` if it verifies no signatures of a supported algorithm.
+    fn read(written: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(written).ok()?;
+        if jwk.common.public_key_use.as_ref().is_some_and(|usage| *usage != PublicKeyUse::Signature) {
+            return None;
+        }
+        let of_type: &[(Algorithm, KeyAlgorithm)] = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => {
+                &[(Algorithm::RS256, KeyAlgorithm::RS256), (Algorithm::PS256, KeyAlgorithm::PS256)]
+            }
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                &[(Algorithm::ES256, KeyAlgorithm::ES256)]
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                &[(Algorithm::EdDSA, KeyAlgorithm::EdDSA)]
+            }
+            _ => &[],
+        };
+        let named = jwk.common.key_algorithm;
+        let usable = of_type.iter().filter(|(_, name)| named.is_none_or(|named| named == *name));
+        let algorithms: Vec<_> = usable.map(|(algorithm, _)| (*algorithm, signature_only(*algorithm))).collect();
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        (!algorithms.is_empty()).then_some(Self { id: jwk.common.key_id, key, algorithms })
+    }
+}
+
+/// Checks only the signature: [`TokenVerifier`](super::TokenVerifier) checks the claims, with the gateway's clock.
+fn signature_only(algorithm: Algorithm) -> Validation {
+    let mut validation = Validation::new(algorithm);
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.validate_aud = false;
+    validation
+}

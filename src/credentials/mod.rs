@@ -1,0 +1,131 @@
+//! Verifies the credentials of requests: API keys from a file, and tokens that an issuer has signed.
+
+mod fetch;
+mod key_set;
+mod keys;
+mod provider;
+mod refresh;
+mod tokens;
+mod updates;
+mod url;
+
+use std::sync::Arc;
+
+pub(crate) use self::keys::{ApiKeys, KeyTable, digest};
+pub(crate) use self::tokens::{KeySetSource, TokenSettings, TokenVerifier};
+pub(crate) use self::url::KeySetUrl;
+use crate::client::{ClientError, ClientSource};
+use crate::facts::Facts;
+use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityKinds};
+use crate::route::Route;
+use crate::rules::Credentials;
+
+/// Verifies credentials as `identities` in the rule file configures it. Clones share the keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verifiers {
+    pub(crate) keys: Option<Arc<ApiKeys>>,
+    pub(crate) tokens: Option<Arc<TokenVerifier>>,
+}
+
+/// The credentials that a route reads, and those that it requires.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdentityNeeds {
+    pub(crate) reads: IdentityKinds,
+    pub(crate) requires: IdentityKinds,
+}
+
+impl IdentityNeeds {
+    /// Returns the needs of a route. Returns `None` if it reads no credentials.
+    pub(crate) fn of_route(route: &Route) -> Option<Self> {
+        let reads = route.identity_kinds();
+        (!reads.is_empty()).then_some(Self { reads, requires: route.require })
+    }
+}
+
+impl Verifiers {
+    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
+    pub(crate) fn identify(
+        &self,
+        needs: IdentityNeeds,
+        sources: &Credentials,
+        facts: &Facts<'_>,
+        now: u64,
+    ) -> Identity {
+        let key = if needs.reads.key { self.api_key(sources.key.as_ref(), facts) } else { Ok(None) };
+        let token = if needs.reads.token { self.claims(sources.token.as_ref(), facts, now) } else { Ok(None) };
+        let (key, token) = match (key, token) {
+            (Ok(key), Ok(token)) => (key, token),
+            (Err(fault), _) | (_, Err(fault)) => return rejected(fault),
+        };
+        let has_required = key.is_some() && needs.requires.key || token.is_some() && needs.requires.token;
+        if !needs.requires.is_empty() && !has_required {
+            return rejected(IdentityFault::Missing);
+        }
+        Identity { key, token, fault: None }
+    }
+
+    fn api_key(&self, source: Option<&ClientSource>, facts: &Facts<'_>) -> Result<Option<Arc<ApiKey>>, IdentityFault> {
+        let (Some(keys), Some(source)) = (&self.keys, source) else { return Ok(None) };
+        let sent = match source.sent_value(facts) {
+            Ok(sent) => sent,
+            Err(ClientError::Missing) => return Ok(None),
+            Err(_) => return Err(IdentityFault::MalformedKey),
+        };
+        let Some(key) = without_scheme(source, &sent) else { return Ok(None) };
+        keys.find(key).map(Some).ok_or(IdentityFault::UnknownApiKey)
+    }
+
+    fn claims(
+        &self,
+        source: Option<&ClientSource>,
+        facts: &Facts<'_>,
+        now: u64,
+    ) -> Result<Option<Arc<Claims>>, IdentityFault> {
+        let (Some(tokens), Some(source)) = (&self.tokens, source) else { return Ok(None) };
+        let sent = match source.sent_value(facts) {
+            Ok(sent) => sent,
+            Err(ClientError::Missing) => return Ok(None),
+            Err(_) => return Err(IdentityFault::MalformedToken),
+        };
+        let Some(token) = without_scheme(source, &sent) else { return Ok(None) };
+        tokens.verify(token, now).map(Some)
+    }
+
+    /// Fetches the key set again for a token whose key is not known. Returns `true` if a new set has arrived.
+    pub(crate) async fn refresh_key_set(&self) -> bool {
+        match &self.tokens {
+            Some(tokens) => tokens.refresh().await,
+            None => false,
+        }
+    }
+
+    /// Returns these verifiers, but those of `before` where the settings are equal: they have loaded their keys.
+    pub(crate) fn or_kept(self, before: &Self) -> Self {
+        let tokens = match (&before.tokens, self.tokens) {
+            (Some(kept), Some(new)) if *kept == new => Some(Arc::clone(kept)),
+            (_, new) => new,
+        };
+        Self { keys: self.keys, tokens }
+    }
+}
+
+/// Compares the settings, not the keys.
+impl PartialEq for Verifiers {
+    fn eq(&self, other: &Self) -> bool {
+        self.keys.as_ref().map(|keys| keys.path()) == other.keys.as_ref().map(|keys| keys.path())
+            && self.tokens == other.tokens
+    }
+}
+
+fn rejected(fault: IdentityFault) -> Identity {
+    Identity { fault: Some(fault), ..Identity::default() }
+}
+
+/// Returns the credentials without the scheme `Bearer`, which `Authorization` requires. Returns `None` if
+/// `Authorization` has another scheme.
+fn without_scheme<'v>(source: &ClientSource, value: &'v [u8]) -> Option<&'v [u8]> {
+    match source {
+        ClientSource::Header(name) if *name == http::header::AUTHORIZATION => value.strip_prefix(b"Bearer "),
+        _ => Some(value),
+    }
+}

@@ -1,0 +1,161 @@
+//! Verifies signed tokens (RFC 7519, RFC 8725): the signature, the issuer, the audience and the time.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use blake3::Hash;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, decode, decode_header};
+use serde_json::{Map, Value};
+
+use super::key_set::{KeySet, KeySetError};
+use super::provider;
+use super::refresh::Refresh;
+use super::url::KeySetUrl;
+use crate::identity::{Claims, IdentityFault};
+
+/// The longest token, in bytes.
+const MAX_TOKEN: usize = 8 << 10;
+
+/// The tolerated difference between the clocks of the issuer and the gateway, in seconds.
+const LEEWAY: f64 = 30.0;
+
+/// The accepted tokens: `identities.jwt` in the rule file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TokenSettings {
+    pub(crate) jwks: KeySetSource,
+    /// The required `iss`.
+    pub(crate) issuer: String,
+    /// The accepted values of `aud`.
+    pub(crate) audiences: Vec<String>,
+}
+
+/// The source of the key set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeySetSource {
+    File(PathBuf),
+    Url(KeySetUrl),
+}
+
+/// Verifies tokens with the keys of their issuer.
+pub(crate) struct TokenVerifier {
+    pub(super) settings: TokenSettings,
+    /// `None` until a key set has been loaded.
+    keys: ArcSwapOption<KeySet>,
+    pub(super) refresh: Refresh,
+}
+
+impl TokenVerifier {
+    /// Creates a verifier without keys.
+    pub(crate) fn new(settings: TokenSettings) -> Self {
+        provider::install();
+        Self { settings, keys: ArcSwapOption::empty(), refresh: Refresh::default() }
+    }
+
+    /// Returns the accepted tokens.
+    pub(crate) fn settings(&self) -> &TokenSettings {
+        &self.settings
+    }
+
+    /// Returns the path of the key set, if it is a file.
+    pub(crate) fn path(&self) -> Option<&PathBuf> {
+        match &self.settings.jwks {
+            KeySetSource::File(path) => Some(path),
+            KeySetSource::Url(_) => None,
+        }
+    }
+
+    /// Returns the hash of the key set in use.
+    pub(crate) fn hash(&self) -> Option<Hash> {
+        self.keys.load().as_ref().map(|keys| keys.hash)
+    }
+
+    /// Replaces the keys with those of a JSON Web Key Set. Returns their number.
+    ///
+    /// # Errors
+    /// The text is not a usable key set. The previous keys stay in use.
+    pub(crate) fn replace_keys(&self, text: &[u8]) -> Result<usize, KeySetError> {
+        let keys = KeySet::parse(text)?;
+        let count = keys.len();
+        self.keys.store(Some(Arc::new(keys)));
+        Ok(count)
+    }
+
+    /// Verifies a token. `now` is in seconds since the Unix epoch.
+    ///
+    /// # Errors
+    /// The token is not valid, or no keys have been loaded.
+    pub(super) fn verify(&self, token: &[u8], now: u64) -> Result<Arc<Claims>, IdentityFault> {
+        if token.len() > MAX_TOKEN {
+            return Err(IdentityFault::TooLong);
+        }
+        let header = decode_header(token).map_err(|_| IdentityFault::MalformedToken)?;
+        // A recipient must reject extensions that it does not support (RFC 7515 section 4.1.11).
+        if header.crit.is_some() {
+            return Err(IdentityFault::MalformedToken);
+        }
+        if !matches!(header.alg, Algorithm::RS256 | Algorithm::PS256 | Algorithm::ES256 | Algorithm::EdDSA) {
+            return Err(IdentityFault::Algorithm);
+        }
+        let keys = self.keys.load();
+        let keys = keys.as_ref().ok_or(IdentityFault::Unavailable)?;
+        let (key, validation) = keys.find(header.kid.as_deref(), header.alg)?;
+        let decoded = decode::<Map<String, Value>>(token, &key.key, validation);
+        let claims = decoded.map_err(|error| match error.kind() {
+            ErrorKind::InvalidSignature => IdentityFault::Signature,
+            _ => IdentityFault::MalformedToken,
+        })?;
+        self.check(&claims.claims, now)?;
+        Ok(Arc::new(Claims(claims.claims)))
+    }
+
+    /// Checks the registered claims (RFC 7519 section 4.1).
+    fn check(&self, claims: &Map<String, Value>, now: u64) -> Result<(), IdentityFault> {
+        let now = now as f64;
+        let time = |name: &str| match claims.get(name) {
+            Some(value) => value.as_f64().map(Some).ok_or(IdentityFault::Claims),
+            None => Ok(None),
+        };
+        if time("exp")?.ok_or(IdentityFault::Claims)? + LEEWAY <= now {
+            return Err(IdentityFault::Expired);
+        }
+        if time("nbf")?.is_some_and(|start| start - LEEWAY > now) {
+            return Err(IdentityFault::NotYetValid);
+        }
+        if claims.get("iss").and_then(Value::as_str) != Some(&self.settings.issuer) {
+            return Err(IdentityFault::Issuer);
+        }
+        let is_ours =
+            |value: &Value| value.as_str().is_some_and(|one| self.settings.audiences.iter().any(|ours| ours == one));
+        match claims.get("aud") {
+            Some(Value::Array(all)) if all.iter().any(is_ours) => Ok(()),
+            Some(one) if is_ours(one) => Ok(()),
+            _ => Err(IdentityFault::Audience),
+        }
+    }
+}
+
+impl fmt::Display for KeySetSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Url(url) => url.fmt(f),
+        }
+    }
+}
+
+/// Shows the settings, not the keys.
+impl fmt::Debug for TokenVerifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.settings.fmt(f)
+    }
+}
+
+/// Compares the settings, not the keys.
+impl PartialEq for TokenVerifier {
+    fn eq(&self, other: &Self) -> bool {
+        self.settings == other.settings
+    }
+}

@@ -1,0 +1,64 @@
+//! Fetches the key set of an issuer: at the start, every 10 minutes, and for a token whose key is not known.
+
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::fetch::{FETCH_TIMEOUT, fetch};
+use super::tokens::{KeySetSource, TokenVerifier};
+use crate::metrics::{LoadOutcome, Metrics};
+
+/// The age at which a key set is fetched again.
+const MAX_AGE: Duration = Duration::from_secs(600);
+
+/// The time until the next attempt after a failed one.
+const RETRY: Duration = Duration::from_secs(5);
+
+impl TokenVerifier {
+    /// Fetches the key set for a token with an unknown key. All callers share one fetch. Returns `true` when it has
+    /// ended, and `false` if there was a fetch in the last 15 seconds.
+    pub(super) async fn refresh(&self) -> bool {
+        if let KeySetSource::File(_) = self.settings.jwks {
+            return false;
+        }
+        let mut finished = self.refresh.finished.subscribe();
+        self.refresh.request() && timeout(FETCH_TIMEOUT, finished.changed()).await.is_ok()
+    }
+
+    /// Fetches the key set until the verifier is dropped. Drops `first` after the first attempt.
+    pub(crate) async fn run(verifier: Weak<Self>, metrics: Arc<Metrics>, first: Sender<()>) {
+        let mut first = Some(first);
+        let mut has_failed = false;
+        while let Some(active) = verifier.upgrade() {
+            let result = active.fetch_keys().await;
+            metrics.identities_loaded(true, if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed });
+            match &result {
+                Ok(_) if !has_failed && first.is_none() => {}
+                Ok(keys) => tracing::info!(issuer = active.settings.issuer, keys, "key set of tokens loaded"),
+                Err(_) if has_failed => {}
+                Err(fault) => {
+                    let issuer = &active.settings.issuer;
+                    tracing::warn!(issuer, fault, "key set of tokens cannot be loaded, keeping the previous keys");
+                }
+            }
+            has_failed = result.is_err();
+            active.refresh.finish();
+            first = None;
+            let wanted = Arc::clone(&active.refresh.wanted);
+            drop(active);
+            tokio::select! {
+                () = sleep(if has_failed { RETRY } else { MAX_AGE }) => {}
+                () = wanted.notified() => {}
+            }
+        }
+        drop(first);
+    }
+
+    async fn fetch_keys(&self) -> Result<usize, String> {
+        let KeySetSource::Url(url) = &self.settings.jwks else { return Ok(0) };
+        let text = fetch(url).await.map_err(|error| error.to_string())?;
+        self.replace_keys(&text).map_err(|error| format!("the response {error}"))
+    }
+}

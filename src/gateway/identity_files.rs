@@ -1,0 +1,99 @@
+//! Reloads the file of API keys and the key set of tokens when they change.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use blake3::Hash;
+
+use crate::config::key_file;
+use crate::credentials::{ApiKeys, TokenVerifier, Verifiers};
+use crate::metrics::{LoadOutcome, Metrics};
+use crate::tls::read_bounded;
+use crate::watch::FileWatch;
+
+/// Watches the files of `identities`. Until a changed file can be used, the previous keys stay in use.
+#[derive(Debug)]
+pub(super) struct IdentityFiles {
+    keys: Option<(Arc<ApiKeys>, WatchedFile)>,
+    tokens: Option<(Arc<TokenVerifier>, WatchedFile)>,
+    metrics: Arc<Metrics>,
+}
+
+/// A file, and the contents that were loaded last or had an error.
+#[derive(Debug)]
+struct WatchedFile {
+    path: PathBuf,
+    watch: FileWatch,
+    /// The hash of the contents. `None` for an unreadable file.
+    seen: Option<Hash>,
+}
+
+impl IdentityFiles {
+    /// Watches files that have just been loaded.
+    pub(super) fn new(verifiers: &Verifiers, metrics: Arc<Metrics>) -> Self {
+        let keys = verifiers.keys.clone().map(|keys| {
+            let file = WatchedFile::new(keys.path(), keys.hash());
+            (keys, file)
+        });
+        let tokens = verifiers.tokens.clone().and_then(|tokens| {
+            let file = WatchedFile::new(tokens.path()?, tokens.hash());
+            Some((tokens, file))
+        });
+        metrics.set_api_keys(keys.as_ref().map_or(0, |(keys, _)| keys.len()));
+        Self { keys, tokens, metrics }
+    }
+
+    /// Polls the metadata, and loads changed files. Blocks while it reads them.
+    pub(super) fn poll(&mut self) {
+        let Self { keys, tokens, metrics } = self;
+        if let Some((keys, file)) = keys {
+            let loaded = file.poll(key_file::read_bytes, |bytes| {
+                keys.replace(key_file::parse_bytes(bytes)?);
+                metrics.set_api_keys(keys.len());
+                Ok(keys.len())
+            });
+            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(false, outcome));
+        }
+        if let Some((tokens, file)) = tokens {
+            let loaded = file.poll(
+                |path| read_bounded(path).map_err(|error| error.to_string()),
+                |bytes| tokens.replace_keys(bytes).map_err(|error| error.to_string()),
+            );
+            loaded.into_iter().for_each(|outcome| metrics.identities_loaded(true, outcome));
+        }
+    }
+}
+
+impl WatchedFile {
+    fn new(path: &Path, seen: Option<Hash>) -> Self {
+        Self { path: path.to_owned(), watch: FileWatch::new(vec![path.to_owned()]), seen }
+    }
+
+    /// Loads the file if its contents have changed. `load` returns the number of keys. Returns `None` without a change.
+    fn poll<E: Display>(
+        &mut self,
+        read: impl FnOnce(&Path) -> Result<Vec<u8>, E>,
+        load: impl FnOnce(&[u8]) -> Result<usize, E>,
+    ) -> Option<LoadOutcome> {
+        if !self.watch.poll() {
+            return None;
+        }
+        let bytes = read(&self.path);
+        let hash = bytes.as_deref().ok().map(blake3::hash);
+        if std::mem::replace(&mut self.seen, hash) == hash {
+            return None;
+        }
+        let file = self.path.display();
+        match bytes.and_then(|bytes| load(&bytes)) {
+            Ok(keys) => {
+                tracing::info!(%file, keys, "keys of `identities` loaded");
+                Some(LoadOutcome::Loaded)
+            }
+            Err(error) => {
+                tracing::warn!(%file, fault = %error, "keys of `identities` cannot be loaded, keeping the previous keys");
+                Some(LoadOutcome::Failed)
+            }
+        }
+    }
+}
