@@ -26,7 +26,8 @@
 --   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
 --   save(bucket, random)         writes the charges
 --   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
---   on_refusal(bucket, random)   runs after a refusal if nothing was charged; writes only what time or other rules require
+--   on_refusal(bucket, random)   runs after a refusal or a check if nothing was charged; writes only what time or other
+--                                rules require
 --   peek(limiter, key, now)      optional: the same as open(), if open() may write
 --   give_back(limiter, key, permits, at, now)  undoes a grant made at `at`, unless its permits have returned
 
@@ -114,9 +115,9 @@ local function decide(count, limits, decisions)
     local is_granted, wait = granted[i], waits[i]
     local outcome, remaining, reset = 1, early_remaining, early_reset
     if bucket then
-      if not (all and is_granted) then
+      if not (all and is_granted) or flags[i] >= CHECKS_ONLY then
         bucket.added = bucket.added or false
-      elseif permits > 0 and flags[i] < CHECKS_ONLY then
+      elseif permits > 0 then
         algorithm.charge(bucket, decided * permits)
       end
       outcome = not is_granted and 0 or wait and 2 or 1

@@ -139,6 +139,19 @@ fn cost_above_the_rate_is_never_granted() {
     });
 }
 
+/// A check updates the bucket like a refusal, if the clock went back or the rule became slower.
+#[test]
+fn granted_check_dates_the_bucket_after_the_clock_went_back() {
+    Stores::start().each(|name, take| {
+        let charge = |permits| overall(name, 3, 1_000, permits);
+        assert!(take(&[charge(2)], START).granted());
+        let back = START - 3_600_000;
+        assert!(take(&[Charge { checks_only: true, ..charge(1) }], back).granted());
+        assert!(!take(&[charge(3)], back + 999).granted());
+        assert!(take(&[charge(3)], back + 1_000).granted());
+    });
+}
+
 #[test]
 fn clock_set_back_an_hour_grants_nothing_extra() {
     Stores::start().each(|name, take| {
