@@ -30,6 +30,10 @@ pub(super) fn candidate<'f>(
         let message = "a candidate needs a live limit, and this limit is a shadow";
         return Err(written.candidate.report(message, help, problems));
     }
+    if live.charge_on.is_some() && matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) {
+        let message = "`charge_on` does not work with `leaky_bucket`, which assigns time slots before the response";
+        return Err(written.candidate.report(message, "use another algorithm for the candidate", problems));
+    }
     if other_names.any(|other| other == name) {
         let message =
             format!("the name of this candidate in metrics and keys, {}, is already used by a limit", quote(&name));
