@@ -22,7 +22,8 @@ pub(crate) struct LimitStatus {
 impl LimitStatus {
     /// Creates the status from the store's decisions about these charges.
     pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
-        Self::from_decisions(charges, outcome.decisions.into_iter().map(Some).collect(), outcome.now)
+        let known = |decision: Decision| (!decision.is_unknown).then_some(decision);
+        Self::from_decisions(charges, outcome.decisions.into_iter().map(known).collect(), outcome.now)
     }
 
     /// Creates the status from this gateway's own decisions, after a failure of the store.

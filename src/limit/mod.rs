@@ -140,6 +140,8 @@ pub struct Decision {
     pub shard: Option<u16>,
     /// By how many milliseconds the clock of this decision is ahead of [`Outcome::now`], if several nodes decided.
     pub ahead: u64,
+    /// Whether the store did not decide about this shadow, and did not charge it, because its node was unreachable.
+    pub is_unknown: bool,
 }
 
 /// How long a refused request must wait, without other requests.
@@ -228,7 +230,7 @@ impl Decision {
     #[inline]
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
         let granted = matches!(wait, Wait::Now);
-        Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0 }
+        Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0, is_unknown: false }
     }
 }
 
@@ -314,7 +316,7 @@ impl Outcome {
     /// Returns the charges that were made. `charges` are the charges of this outcome.
     pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
         let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
-        let made = asked.filter(|(charge, decision)| decision.granted && charge.taken() > 0);
+        let made = asked.filter(|(charge, decision)| decision.granted && !decision.is_unknown && charge.taken() > 0);
         let granted = |(charge, decision): (Charge, &Decision)| Granted {
             charge: charge.on_shard(decision.shard),
             at: self.now.plus_millis(decision.ahead + decision.delay),

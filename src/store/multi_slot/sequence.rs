@@ -109,7 +109,7 @@ impl SequenceState {
 
     /// Returns the outcome of all charges. A charge without a decision counts as granted, with no remaining permits.
     fn outcome(self, granted: bool) -> Outcome {
-        let unknown = Decision::new(0, Wait::Now, 0);
+        let unknown = Decision { is_unknown: true, ..Decision::new(0, Wait::Now, 0) };
         let known = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
         let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
         let decided = self.decisions.into_iter().zip(self.clock_times);

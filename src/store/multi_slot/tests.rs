@@ -100,6 +100,18 @@ async fn unreachable_group_of_shadows_rejects_no_request() {
     assert_eq!(decide(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
 }
 
+/// Regression test: a request that no upstream received gave back permits of others.
+#[tokio::test]
+async fn unreachable_shadow_was_not_charged() {
+    let nodes = nodes();
+    let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
+    *nodes.unreachable.lock() = Some("s");
+    let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+    let outcome = charge_in_sequence(&charges, &groups(&charges, slot), &nodes).await.expect("a decision");
+    let names = outcome.granted_charges(charges.to_vec()).into_iter().map(|one| one.charge.limiter.name.clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["a"]);
+}
+
 /// Other shards may have permits.
 #[tokio::test]
 async fn shard_that_is_only_read_does_not_refuse() {
