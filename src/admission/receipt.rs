@@ -3,12 +3,12 @@
 
 use std::slice;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use http::StatusCode;
 
 use super::LimitStatus;
 use crate::limit::{Charge, Decision, Granted};
-use crate::rule::{Limit, OnStoreFailure};
+use crate::rule::Limit;
 use crate::rules::{Charges, Positions};
 use crate::store::Store;
 
@@ -19,6 +19,17 @@ pub(crate) struct Receipt {
     positions: Positions,
     asked: Vec<Charge>,
     status: LimitStatus,
+}
+
+/// The settlement of a charge by the status of the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settlement {
+    /// The limit is charged now.
+    Charge,
+    /// The permits are given back, and the response reports them as remaining.
+    Refund,
+    /// The permits are given back.
+    GiveBack,
 }
 
 impl Receipt {
@@ -50,32 +61,62 @@ impl Receipt {
 
     /// Charges the limits with `charge_on` that include the status of the response, and gives back the reserved permits of
     /// those that do not. Gives all other charges back unless the request `was_sent`. Returns the charges and their current
-    /// decisions.
+    /// decisions. A client that leaves does not interrupt the calls to the store, which a task makes.
     pub(crate) async fn settle<'r>(
-        mut self,
+        self,
         store: &Store,
         limits: &'r [Limit],
         status: StatusCode,
         was_sent: bool,
     ) -> (Charges<'r>, LimitStatus) {
-        let is_due = |position: usize| limits.get(position)?.charge_on.as_ref().map(|on| on.includes(status));
-        self.give_back_some(store, |position| !is_due(position).unwrap_or(was_sent)).await;
-        let of_outcome = self.positions.iter().zip(&self.asked).filter_map(|(position, charge)| {
-            let (is_due, limit) = (is_due(*position)?, &limits[*position]);
-            Some((*position, limit, charge, is_due))
+        let settlement = |(position, charge): (&usize, &Charge)| {
+            let is_due = limits.get(*position)?.charge_on.as_ref().map(|on| on.includes(status));
+            self.settlement(*position, charge, is_due, was_sent)
+        };
+        let settlements = self.positions.iter().zip(&self.asked).map(settlement).collect();
+        let settled = self.settle_each(store.clone(), settlements);
+        let settled = match store.is_redis() {
+            true => tokio::spawn(settled).await.unwrap_or_default(),
+            false => settled.await, // never waits
+        };
+        (Charges::from_parts(limits, settled.positions, settled.asked), settled.status)
+    }
+
+    /// Returns how a charge is settled. `is_due` is `None` for limits without `charge_on`.
+    fn settlement(&self, position: usize, charge: &Charge, is_due: Option<bool>, was_sent: bool) -> Option<Settlement> {
+        if self.status.decision(position).is_some_and(|said| !said.granted) {
+            return None; // A shadow refused, and a live limit would have rejected the request.
+        }
+        match is_due {
+            None => (!was_sent).then_some(Settlement::GiveBack),
+            Some(true) => charge.checks_only.then_some(Settlement::Charge),
+            Some(false) => (!charge.checks_only).then_some(Settlement::Refund),
+        }
+    }
+
+    /// Settles each charge. `settlements` has an entry for each.
+    async fn settle_each(mut self, store: Store, settlements: Vec<Option<Settlement>>) -> Self {
+        let of_limits: Vec<_> = self.positions.iter().copied().zip(settlements).collect();
+        let gives_back = |position: usize| {
+            let settlement = of_limits.iter().find(|(of, _)| *of == position).and_then(|(_, settlement)| *settlement);
+            matches!(settlement, Some(Settlement::GiveBack | Settlement::Refund))
+        };
+        let due =
+            of_limits.iter().zip(&self.asked).filter(|((_, settlement), _)| *settlement == Some(Settlement::Charge));
+        let charged = due.map(|((position, _), charge)| {
+            let store = &store;
+            async move { (*position, charge_now(store, charge).await) }
         });
-        let settled = of_outcome.map(async |(position, limit, charge, is_due)| {
-            let decision = match (charge.checks_only, is_due) {
-                (true, true) => charge_now(store, limit, charge).await,
-                (false, false) => self.status.decision(position).map(|decision| refunded(decision, charge)),
-                _ => None,
-            };
-            decision.map(|decision| (position, decision))
-        });
-        for (position, decision) in join_all(settled).await.into_iter().flatten() {
+        let ((), charged) = join(self.give_back_some(&store, gives_back), join_all(charged)).await;
+        for (position, decision) in charged {
             self.status.set_decision(position, decision);
         }
-        (Charges::from_parts(limits, self.positions, self.asked), self.status)
+        for ((position, settlement), charge) in of_limits.iter().zip(&self.asked) {
+            if let (Some(Settlement::Refund), Some(decision)) = (settlement, self.status.decision(*position)) {
+                self.status.set_decision(*position, Some(refunded(decision, charge)));
+            }
+        }
+        self
     }
 
     /// Returns the charges that were made, each with the time of its grant or time slot.
@@ -91,25 +132,41 @@ impl Receipt {
 }
 
 /// Charges a limit after the response. If fewer permits remain than the request costs, takes those that remain: other
-/// requests have passed the check in the meantime. Returns `None` if the limit could not be charged.
-async fn charge_now(store: &Store, limit: &Limit, charge: &Charge) -> Option<Decision> {
-    let due = Charge { checks_only: false, ..charge.clone() };
-    let decision = take_one(store, limit, &due).await?;
-    if decision.granted || decision.remaining == 0 || decision.remaining >= due.permits {
-        return Some(decision);
+/// requests have passed the check in the meantime. Returns `None` if the store did not decide.
+async fn charge_now(store: &Store, charge: &Charge) -> Option<Decision> {
+    let is_in_shards = !charge.limiter.shards().is_empty();
+    let mut due = Charge { checks_only: false, ..charge.clone() };
+    let mut left = charge.permits;
+    loop {
+        let decision = take_or_owe(store, &due, left).await?;
+        due.permits = match decision.remaining {
+            _ if decision.granted => {
+                left -= due.permits;
+                if is_in_shards { left } else { 0 } // other shards may have permits
+            }
+            // Other shards may have some of the permits.
+            0 if is_in_shards => due.permits / 2,
+            remaining => remaining.min(due.permits.saturating_sub(1)),
+        };
+        if due.permits == 0 {
+            return Some(decision);
+        }
     }
-    take_one(store, limit, &Charge { permits: decision.remaining, ..due }).await
 }
 
-/// Makes one charge; by this gateway's share of the limit if the store does not decide and the limit allows it.
-async fn take_one(store: &Store, limit: &Limit, charge: &Charge) -> Option<Decision> {
-    let charge = slice::from_ref(charge);
-    let outcome = match store.take(charge).await {
-        Err(_) if limit.on_store_failure == OnStoreFailure::Local => store.take_locally(charge),
-        outcome => outcome,
-    };
-    let outcome = outcome.inspect_err(|error| tracing::debug!(%error, "failed to charge the outcome of a request"));
-    outcome.ok()?.decisions.into_iter().next()
+/// Makes one charge. If the store certainly did not make it, owes it the permits that are `left`. Otherwise they may be
+/// lost, since no request is charged twice.
+async fn take_or_owe(store: &Store, due: &Charge, left: u32) -> Option<Decision> {
+    match store.take(slice::from_ref(due)).await {
+        Ok(outcome) => outcome.decisions.into_iter().next(),
+        Err(error) => {
+            tracing::debug!(%error, "failed to charge the outcome of a request");
+            if !error.may_have_charged() {
+                store.owe(&Charge { permits: left, ..due.clone() });
+            }
+            None
+        }
+    }
 }
 
 /// Returns the decision after the permits of a charge were given back.
@@ -117,4 +174,37 @@ fn refunded(decision: &Decision, charge: &Charge) -> Decision {
     let full = charge.on_shard(decision.shard).limiter.quota.full();
     let remaining = decision.remaining.saturating_add(charge.permits).min(full);
     Decision { remaining, reset: if remaining == full { 0 } else { decision.reset }, ..*decision }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::limit::{Algorithm, Limiter, Mode, Quota, Wait};
+    use crate::rule::ChargeOn;
+    use crate::status_range::StatusRange;
+
+    /// Regression test: a shadow took the permits that remained, for a request that a live limit would have rejected.
+    #[tokio::test]
+    async fn shadow_that_refused_is_not_settled() {
+        let store = Store::memory();
+        let quota = Quota::new(3, 3_600_000, Algorithm::TokenBucket).expect("a quota");
+        let limiter = Arc::new(Limiter::new("l".to_owned(), Mode::Overall, quota));
+        let charge = Charge { limiter, client: None, permits: 2, shadow: true, checks_only: false };
+        assert!(store.take(slice::from_ref(&charge)).await.expect("a decision").granted());
+        for reserve in [false, true] {
+            let statuses = vec![StatusRange { first: 401, last: 401 }];
+            let charge_on = Some(Box::new(ChargeOn { statuses, reserve }));
+            let limit = Limit { charge_on, ..Limit::new("l".to_owned(), Arc::clone(&charge.limiter)) };
+            let asked = vec![Charge { checks_only: !reserve, ..charge.clone() }];
+            let status: LimitStatus = [(0, Decision::new(1, Wait::Millis(1_000), 1_000))].into_iter().collect();
+            let receipt = Receipt { positions: Positions::from_slice(&[0]), asked, status };
+            let response = if reserve { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
+            let (_, status) = receipt.settle(&store, slice::from_ref(&limit), response, true).await;
+            assert_eq!(status.decision(0).map(|decision| decision.remaining), Some(1));
+            let read = Charge { permits: 0, ..charge.clone() };
+            assert_eq!(store.take(&[read]).await.expect("a decision").decisions[0].remaining, 1);
+        }
+    }
 }

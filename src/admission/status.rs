@@ -71,10 +71,10 @@ impl LimitStatus {
         self.decisions.get(index)?.as_ref()
     }
 
-    /// Replaces the decision of the limit at this position.
-    pub(super) fn set_decision(&mut self, index: usize, decision: Decision) {
+    /// Replaces the decision of the limit at this position. `None` if it is unknown.
+    pub(super) fn set_decision(&mut self, index: usize, decision: Option<Decision>) {
         if let Some(said) = self.decisions.get_mut(index) {
-            *said = Some(decision);
+            *said = decision;
         }
     }
 

@@ -343,6 +343,14 @@ impl Store {
         }
     }
 
+    /// Charges this gateway's share of a limit, and owes the store the charge, whether the share grants it or not. For
+    /// charges of requests that were forwarded already.
+    pub(crate) fn owe(&self, charge: &Charge) {
+        if let Backend::Redis(redis) = &self.0 {
+            redis.store().fallback().owe(charge);
+        }
+    }
+
     /// Gives back permits that [`take_locally`](Self::take_locally) granted.
     pub(crate) fn give_back_locally(&self, granted: &[Granted]) {
         if let Backend::Redis(redis) = &self.0 {
@@ -367,6 +375,11 @@ impl Store {
 }
 
 impl StoreError {
+    /// Returns `true` if the charges may have been made.
+    pub(crate) fn may_have_charged(&self) -> bool {
+        matches!(self, Self::Timeout | Self::Broken | Self::UnexpectedReply)
+    }
+
     /// Returns `true` if the error concerns only a limiter that other programs configure.
     pub(crate) fn is_about_adopted(&self) -> bool {
         matches!(self, Self::NotInitialised | Self::ModeDiffers)

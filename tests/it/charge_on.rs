@@ -3,22 +3,25 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
+use deadpool_redis::redis::cmd;
 use http::{Request, Response, StatusCode};
 use tidegate::{Config, NotSent, Peer, RateLimitLayer, Store};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::gateway::TestGateway;
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, wait_for};
 
 /// A service behind a layer. It responds with the status in the field `want`, as soon as it has a permit of `go`.
 struct Service {
     layer: RateLimitLayer,
     go: Arc<Semaphore>,
     arrived: UnboundedSender<()>,
+    responded: Arc<Notify>,
 }
 
 impl Service {
@@ -30,7 +33,7 @@ impl Service {
         let config = Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}"));
         let layer = RateLimitLayer::builder().store(store).from_config(&config).expect("a layer");
         let (arrived, arrivals) = unbounded_channel();
-        (Self { layer, go: Arc::new(Semaphore::new(0)), arrived }, arrivals)
+        (Self { layer, go: Arc::new(Semaphore::new(0)), arrived, responded: Arc::default() }, arrivals)
     }
 
     fn start(store: Store, limits: &str) -> Self {
@@ -42,12 +45,13 @@ impl Service {
     fn spawn(&self, status: &str) -> JoinHandle<Response<()>> {
         let request = Request::get("/").header("host", "a").header("want", status);
         let request = request.extension(Peer([127, 0, 0, 1].into())).body(()).expect("a request");
-        let (go, arrived) = (Arc::clone(&self.go), self.arrived.clone());
+        let (go, arrived, responded) = (Arc::clone(&self.go), self.arrived.clone(), Arc::clone(&self.responded));
         let service = self.layer.layer(service_fn(move |request: Request<()>| {
-            let (go, arrived) = (Arc::clone(&go), arrived.clone());
+            let (go, arrived, responded) = (Arc::clone(&go), arrived.clone(), Arc::clone(&responded));
             async move {
                 _ = arrived.send(());
                 go.acquire().await.expect("open").forget();
+                responded.notify_one();
                 let want = request.headers()["want"].to_str().expect("a status");
                 let mut response = Response::builder().status(want.trim_end_matches('!'));
                 if want.ends_with('!') {
@@ -63,6 +67,19 @@ impl Service {
     async fn ask(&self, status: &str) -> (u16, String) {
         let response = self.spawn(status).await.expect("a response");
         (response.status().as_u16(), remaining(&response))
+    }
+
+    /// Sends requests until the store decides one of them; returns its result as `ask` does.
+    async fn ask_until_decided(&self, status: &str) -> (u16, String) {
+        let decided = async {
+            loop {
+                let answer = self.ask(status).await;
+                if !answer.1.is_empty() {
+                    return answer;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), decided).await.expect("the store decides")
     }
 }
 
@@ -234,4 +251,64 @@ async fn local_share_is_charged_by_outcome_during_an_outage() {
         statuses.push(service.ask(status).await.0);
     }
     assert_eq!(statuses, [200, 401, 200, 401, 429]);
+}
+
+/// Regression test: the settlement was part of the request, so that it ended when the client left.
+#[tokio::test]
+async fn client_that_leaves_does_not_interrupt_the_settlement() {
+    let Some(redis) = RedisServer::start() else { return };
+    let charged = "{ name: ok, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h, charge_on: 200 }";
+    let (service, mut arrivals) = Service::held(redis.store(), &format!("{charged}, {RESERVED}"));
+    let gone = service.spawn("200");
+    arrivals.recv().await.expect("a request");
+    redis.signal("STOP");
+    service.go.add_permits(1_000);
+    service.responded.notified().await;
+    gone.abort();
+    assert!(gone.await.is_err_and(|error| error.is_cancelled()));
+    redis.signal("CONT");
+    let settled = async { while service.ask("404").await.1 != "1" {} };
+    tokio::time::timeout(Duration::from_secs(30), settled).await.expect("the request was not charged");
+}
+
+/// After a timeout, Redis may have charged the outcome.
+#[tokio::test]
+async fn outcome_is_charged_at_most_once() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = redis.store_with_timeout(Duration::from_secs(2));
+    let (service, mut arrivals) = Service::held(store, LOGINS);
+    let failed = service.spawn("401");
+    arrivals.recv().await.expect("a request");
+    redis.signal("STOP");
+    service.go.add_permits(1_000);
+    assert_eq!(remaining(&failed.await.expect("a response")), "");
+    redis.signal("CONT");
+    let mut connection = redis.connection();
+    let mut has_bucket = || {
+        let keys: Vec<String> = cmd("KEYS").arg("*}:l:*").query(&mut connection).expect("keys");
+        !keys.is_empty()
+    };
+    wait_for("Redis has charged the request", &mut has_bucket);
+    assert_eq!(service.ask_until_decided("200").await, (200, "1".to_owned()));
+}
+
+/// While Redis is unreachable, an outcome becomes a debt, whatever `on_store_failure` says about requests.
+#[tokio::test]
+async fn outcome_is_charged_after_an_outage() {
+    for on_store_failure in ["local", "allow", "deny"] {
+        let Some(redis) = RedisServer::start() else { return };
+        let port = redis.port;
+        let store = redis.store_with_timeout(Duration::from_secs(2));
+        let limit = LOGINS.replace("rate: 2", &format!("rate: 2, on_store_failure: {on_store_failure}"));
+        let (service, mut arrivals) = Service::held(store.clone(), &limit);
+        let failed = service.spawn("401");
+        arrivals.recv().await.expect("a request");
+        drop(redis);
+        while store.is_up().await {}
+        service.go.add_permits(1_000);
+        let response = failed.await.expect("a response");
+        assert_eq!((response.status().as_u16(), remaining(&response)), (401, String::new()));
+        let _redis = RedisServer::start_on(port).expect("a server");
+        assert_eq!(service.ask_until_decided("200").await, (200, "1".to_owned()), "{on_store_failure}");
+    }
 }

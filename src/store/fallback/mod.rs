@@ -156,12 +156,34 @@ impl Fallback {
         }
         let counter = if outcome.granted() { &self.granted } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
-        let made = outcome.granted_charges(charges.to_vec());
+        self.add_debts(&outcome.granted_charges(charges.to_vec()), outcome.now);
+        Ok(outcome)
+    }
+
+    /// Charges this gateway's share with as many of the permits as it has, and records all of them as a debt. Does
+    /// nothing for adopted limiters, whose rates are unknown.
+    pub(crate) fn owe(&self, charge: &Charge) {
+        if charge.limiter.quota.is_adopted() {
+            return;
+        }
+        let take = |permits| self.take(&[Charge { permits, ..charge.clone() }]).ok()?.decisions.into_iter().next();
+        let takes = |permits| permits > 0 && take(permits).is_some_and(|decision| decision.granted);
+        let taken = match take(charge.permits) {
+            Some(decision) if decision.granted => charge.permits,
+            Some(decision) if takes(decision.remaining.min(charge.permits)) => decision.remaining.min(charge.permits),
+            _ => 0,
+        };
+        if taken < charge.permits {
+            let (at, rest) = (self.clock.now(), Charge { permits: charge.permits - taken, ..charge.clone() });
+            self.add_debts(&[Granted { charge: rest, at, overflow: false }], at);
+        }
+    }
+
+    fn add_debts(&self, made: &[Granted], now: Timestamp) {
         if !made.is_empty() {
-            self.debts.lock().add(&made, outcome.now);
+            self.debts.lock().add(made, now);
             self.new_debts_sender.send_replace(());
         }
-        Ok(outcome)
     }
 
     /// Gives back permits that [`take`](Self::take) granted.
@@ -317,6 +339,18 @@ mod tests {
         assert_eq!(granted(&fallback, &charge, 10), 1);
         fallback.set_gateways(1);
         assert_eq!(granted(&fallback, &charge, 10), 5);
+    }
+
+    /// The requests have been forwarded, so the debt includes what the share lacks.
+    #[tokio::test]
+    async fn all_owed_permits_are_a_debt() {
+        let (fallback, _) = fallback_with_clock();
+        fallback.set_gateways(2);
+        fallback.owe(&charge(10, 4));
+        fallback.owe(&charge(10, 3));
+        let (payment, _) = fallback.settlement().await.next(|_, _| true).expect("a payment");
+        assert_eq!(payment.permits(), 7);
+        assert_eq!(granted(&fallback, &charge(10, 1), 5), 0);
     }
 
     /// Regression test: a connection was not used while others granted faster than their debts could be charged.
