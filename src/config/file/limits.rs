@@ -201,7 +201,7 @@ shape! {
         /// ([algorithms.md](algorithms.md#charge-by-outcome)).
         charge_on: Vec<Located<String>> = OneOrMany(&Statuses), Optional;
         /// Charges a request before it is forwarded, and refunds it after a response with another status. So concurrent
-        /// requests cannot exceed the rate. Only with `charge_on`.
+        /// requests cannot exceed the rate, and clients that leave early are charged. Only with `charge_on`.
         reserve: bool = Flag, Default("false");
         /// How to decide while the store is unreachable. For a limit with `adopt` the default is `allow`, because its
         /// rate is unknown then.
