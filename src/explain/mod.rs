@@ -93,6 +93,11 @@ impl ExplainedRequest {
         if facts.is_for_server() {
             return read(Err(&answer(204, "the request is about the gateway itself".to_owned())));
         }
+        if let Some((_, route)) = rules.routes.find_preflight(&facts) {
+            let is_allowed = route.cors.as_ref().is_some_and(|cors| cors.allows_origin(facts.headers));
+            let (status, result) = if is_allowed { (204, "allows") } else { (403, "does not allow") };
+            return read(Err(&answer(status, format!("route `{}` {result} the origin of the preflight", route.name))));
+        }
         if let Some((_, route)) = rules.routes.find_quota(&facts) {
             return read(Err(&answer(200, format!("the gateway returns the quota of route `{}`", route.name))));
         }

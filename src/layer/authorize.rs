@@ -29,7 +29,8 @@ impl LayerState {
         let rules = &*active.rules;
         let read = rules.read_original(&original.method, &original.uri, HostRequirement::Optional, facts)?;
         // The certificate of the connection is the certificate of the proxy.
-        let facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
+        #[cfg_attr(not(feature = "gateway"), expect(unused_mut, reason = "no credentials are verified"))]
+        let mut facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
         record.record_facts(rules, &facts);
         // A proxy has its own routes: without a route here, no limit applies.
         let Some((route, compiled)) = rules.find(&facts)? else { return Ok(LocalResponse::Authorized) };
@@ -37,6 +38,13 @@ impl LayerState {
             return Err(LocalResponse::BadOriginal(OriginalRequestError::Recursive));
         }
         record.record_route(route, compiled);
+        #[cfg(feature = "gateway")]
+        if let Some(needs) = compiled.identity {
+            self.verify(rules, needs, &mut facts, record).await;
+        }
+        if facts.identity_fault().is_some() {
+            return Err(self.reject_unidentified((active, store), (route, compiled), &facts, record).await);
+        }
         let charges = self.charges((active, store), route, &facts, record)?;
         record.start_decision(&charges, store);
         let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;

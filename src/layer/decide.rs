@@ -12,8 +12,6 @@ use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_
 use crate::clock::unix_seconds;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
-#[cfg(feature = "gateway")]
-use crate::identity::IdentityFault;
 use crate::local_response::LocalResponse;
 use crate::route::{Rewrite, Route};
 use crate::rules::Charges;
@@ -119,13 +117,8 @@ impl LayerState {
             }
             #[cfg(feature = "gateway")]
             if let Some(needs) = compiled.identity {
-                facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
-                // Boxed, as it is rare and large.
-                if facts.identity_fault() == Some(IdentityFault::UnknownKey) && Box::pin(rules.refresh_key_set()).await
-                {
-                    facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
-                }
-                record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
+                // Boxed, so that other routes do not pay for its memory.
+                Box::pin(self.verify(rules, needs, &mut facts, record)).await;
             }
             if facts.identity_fault().is_some() {
                 // Boxed, as it is rare and large.

@@ -97,6 +97,11 @@ impl Cors {
         request.origin.as_ref().is_some_and(|origin| self.origins.iter().any(|pattern| pattern.matches(origin)))
     }
 
+    /// Returns `true` if the origin in these fields may access the route.
+    pub(crate) fn allows_origin(&self, fields: &HeaderMap) -> bool {
+        fields.get(ORIGIN).is_some_and(|origin| self.origins.iter().any(|pattern| pattern.matches(origin)))
+    }
+
     /// Sets the CORS fields of the response to a request, and removes the CORS fields of the upstream.
     pub(crate) fn add_fields(&self, fields: &mut HeaderMap, request: &CorsRequest) {
         for name in &RESPONSE_FIELDS {

@@ -74,16 +74,6 @@ impl Matcher {
         })
     }
 
-    /// Returns `true` if a preflight for a request with these facts may meet the conditions. A preflight contains neither
-    /// the header fields nor the cookies of that request.
-    pub(super) fn matches_preflight(&self, facts: &Facts<'_>) -> bool {
-        let is_sent = |value: &ValueCondition| value.field().is_none();
-        self.matches_method(facts.method)
-            && self.values.iter().filter(|value| is_sent(value)).all(|value| value.met(facts) != Met::No)
-            && self.clients.as_ref().is_none_or(|clients| clients.met(facts) != Met::No)
-            && self.not.iter().all(|not| !not.values.iter().all(is_sent) || not.met(facts) != Met::Yes)
-    }
-
     /// Iterates over the methods of all conditions.
     pub(super) fn all_methods(&self) -> impl Iterator<Item = &Method> {
         self.methods.iter().chain(self.not.iter().flat_map(|not| &not.methods))

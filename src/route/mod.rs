@@ -8,6 +8,7 @@ mod coverage;
 mod fields;
 mod matcher;
 mod pattern;
+mod preflight;
 mod quotas;
 mod rewrite;
 mod table;
@@ -25,7 +26,7 @@ pub use self::authorize::Authorize;
 pub(crate) use self::authorize::{OriginalRequest, OriginalRequestError};
 pub use self::clients::ClientNetworks;
 pub use self::cors::{Cors, OriginPattern};
-pub(crate) use self::cors::{CorsRequest, requested_method};
+pub(crate) use self::cors::CorsRequest;
 pub(crate) use self::coverage::{LookupKey, lookup_key};
 pub(crate) use self::fields::RenderedValues;
 pub use self::fields::{FieldChanges, FieldValue};
@@ -220,28 +221,6 @@ impl Routes {
         };
         let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
         Some((position, self.list.get(position)?))
-    }
-
-    /// Returns the route that answers this preflight, with its position: the first route that matches the request which
-    /// the browser is going to send, if the route has `cors`. A preflight has no header fields of that request, so a
-    /// route with `cors` matches with any.
-    pub(crate) fn find_preflight(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
-        if !self.has_cors {
-            return None;
-        }
-        let method = requested_method(facts.method, facts.headers)?;
-        let asked = Facts { method: &method, ..facts.clone() };
-        let (position, route) = self.find_quota(&asked).or_else(|| {
-            let meets_other_conditions = |position: usize| {
-                self.list.get(position).is_some_and(|route| match route.cors {
-                    Some(_) => route.matcher.matches_preflight(&asked),
-                    None => route.matcher.unmet_other(&asked).is_none(),
-                })
-            };
-            let position = self.table.find(&asked.host, asked.path.matched(), meets_other_conditions)?;
-            Some((position, self.list.get(position)?))
-        })?;
-        route.cors.as_ref().map(|_| (position, route))
     }
 
     /// Returns the route whose quota a request asks for, with its position.

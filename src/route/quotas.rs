@@ -23,12 +23,16 @@ impl Quotas {
 
     /// Returns the position of the route.
     pub(super) fn find(&self, facts: &Facts<'_>) -> Option<usize> {
+        self.find_by(facts, |matcher| matcher.unmet_other(facts).is_none())
+    }
+
+    /// Returns the position of the first route with the host and the path of the request whose quota matches.
+    pub(super) fn find_by(&self, facts: &Facts<'_>, matches: impl Fn(&Matcher) -> bool) -> Option<usize> {
         if self.matchers.is_empty() {
             return None;
         }
-        let has_fields =
-            |index: usize| self.matchers.get(index).is_some_and(|(matcher, _)| matcher.unmet_other(facts).is_none());
-        let index = self.table.find(&facts.host, facts.path.matched(), has_fields)?;
+        let matches = |index: usize| self.matchers.get(index).is_some_and(|(matcher, _)| matches(matcher));
+        let index = self.table.find(&facts.host, facts.path.matched(), matches)?;
         self.matchers.get(index).map(|(_, position)| *position)
     }
 }
