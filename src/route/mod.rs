@@ -190,8 +190,10 @@ impl Routes {
     #[must_use]
     pub fn with_conditions<'m>(mut self, conditions: impl Iterator<Item = &'m Matcher> + Clone) -> Self {
         let methods = conditions.clone().flat_map(Matcher::all_methods).filter(|method| !is_common(method));
-        self.methods.extend(unique(methods));
-        self.fields.extend(unique(conditions.flat_map(Matcher::single_fields)));
+        let methods: Vec<Method> = methods.cloned().collect();
+        let fields: Vec<HeaderName> = conditions.flat_map(Matcher::single_fields).cloned().collect();
+        self.methods = unique(self.methods.iter().chain(&methods));
+        self.fields = unique(self.fields.iter().chain(&fields));
         self
     }
 

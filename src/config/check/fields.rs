@@ -78,7 +78,6 @@ impl FieldCheck<'_> {
         for route in file.routes.items().iter().filter_map(Located::get) {
             if let Some(written) = route.r#match.get() {
                 self.check_match(written, problems);
-                written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
             }
         }
         for limit in all_limits(file) {
@@ -90,6 +89,7 @@ impl FieldCheck<'_> {
         for (name, value) in written.headers.get().into_iter().flatten() {
             self.check_name(name, value.key_location(), problems);
         }
+        written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
     }
 
     fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {

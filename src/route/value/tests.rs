@@ -67,7 +67,7 @@ fn query_parameters_are_read_in_all_ways() {
     assert_eq!(results(&source, &facts(None, &headers)), [NO, OK, NO, NO]);
 }
 
-fn lines(name: HeaderName, values: &[&[u8]]) -> HeaderMap {
+fn lines(name: &HeaderName, values: &[&[u8]]) -> HeaderMap {
     values.iter().map(|value| (name.clone(), HeaderValue::from_bytes(value).expect("a header value"))).collect()
 }
 
@@ -95,7 +95,7 @@ fn cookies_are_read_in_all_ways() {
         (&[b"v"], [OR, OR, NO, NO]),
     ];
     for (values, expected) in cases {
-        let headers = lines(header::COOKIE, values);
+        let headers = lines(&header::COOKIE, values);
         assert_eq!(results(&source, &facts(None, &headers)), expected, "{headers:?}");
     }
 }
@@ -117,7 +117,7 @@ fn header_fields_are_read_in_all_ways() {
     ];
     for (values, single, of_list) in cases {
         for (name, expected) in [(&name, single), (&list, of_list)] {
-            let headers = lines(name.clone(), values);
+            let headers = lines(name, values);
             assert_eq!(results(&ValueSource::Header(name.clone()), &facts(None, &headers)), expected, "{headers:?}");
         }
     }
