@@ -47,6 +47,7 @@ mod peer;
 mod quota;
 mod record;
 mod rejection;
+mod report;
 mod request_id;
 mod route_lookup;
 mod unidentified;
@@ -79,8 +80,8 @@ pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{ClientKey, OverTls, Peer};
 use self::quota::QuotaEndpoint;
 use self::record::RequestGuard;
-pub use self::record::{ReportHandle, RequestOutcome, RequestReport};
 pub use self::rejection::Rejection;
+pub use self::report::{ReportHandle, RequestOutcome, RequestReport};
 #[cfg(feature = "gateway")]
 pub(crate) use self::request_id::X_REQUEST_ID;
 use crate::admission::WaitQueues;

@@ -1,13 +1,14 @@
 //! Records the result of a request for the metrics, the rate limit fields of the response, and the report.
 
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::NotSent;
 use super::body::{ClientInFlight, ServedBody};
+use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
 use crate::clock::{Stopwatch, Timestamp};
@@ -29,58 +30,6 @@ use crate::template::Values;
 
 /// The status of a rejection that nginx gets as a 403.
 const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
-
-/// The result of a request, for access logs.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct RequestReport {
-    /// The route of the request.
-    pub route: Option<Arc<str>>,
-    /// The decision of the limits.
-    pub outcome: RequestOutcome,
-    /// The time of the decision by the store's clock. `None` if the store did not decide.
-    pub at: Option<Timestamp>,
-    /// The client's address, behind trusted proxies. `None` if the request is invalid or its peer address is unknown.
-    pub client: Option<IpAddr>,
-    /// The keyed hash of the client in the store's keys, for the first limit that does not identify clients by address.
-    pub client_key: Option<u128>,
-    /// The limit that rejected the request. If several did, the limit with the longest wait.
-    pub limit: Option<Arc<str>>,
-    /// The reason of a rejection by the gateway itself: `store_failed` or `banned`.
-    pub reason: Option<&'static str>,
-    /// The time until the limits had decided. `None` if no limit was evaluated.
-    pub(crate) wait: Option<Duration>,
-    /// The time until the route was found, for traces. `None` if no route matches.
-    #[cfg(feature = "otlp")]
-    pub(crate) matched: Option<Duration>,
-    /// The id of the request, if requests get one.
-    pub(crate) request_id: Option<HeaderValue>,
-}
-
-/// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call
-/// [`get`](Self::get) after the response, or after the request was aborted.
-#[derive(Clone, Debug, Default)]
-pub struct ReportHandle(Arc<OnceLock<RequestReport>>);
-
-/// The decision of the limits about a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RequestOutcome {
-    /// No limit applies to the request.
-    #[default]
-    Unlimited,
-    /// All limits granted the request.
-    Allowed,
-    /// All live limits granted the request, and a shadow limit would have rejected it.
-    ShadowLimited,
-    /// A limit rejected the request.
-    Limited,
-    /// The store failed, and `on_store_failure` decided.
-    StoreFailed,
-    /// The client disconnected before the decision, during the call to the store or while the request waited for a
-    /// permit.
-    Undecided,
-}
 
 /// The data of a request for metrics, response fields and the report.
 #[derive(Default)]
@@ -128,15 +77,6 @@ pub(super) struct RequestGuard<'r> {
     /// The handle for the report, if the request has one.
     report: Option<ReportHandle>,
     is_finished: bool,
-}
-
-// === impl ReportHandle ===
-
-impl ReportHandle {
-    /// Returns the report, or `None` before the end of the request.
-    pub fn get(&self) -> Option<&RequestReport> {
-        self.0.get()
-    }
 }
 
 // === impl RequestGuard ===
@@ -470,22 +410,6 @@ impl<'r> RequestRecord<'r> {
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());
-        }
-    }
-}
-
-// === impl RequestOutcome ===
-
-impl RequestOutcome {
-    /// Returns the value in the access log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unlimited => "unlimited",
-            Self::Allowed => "allowed",
-            Self::ShadowLimited => "shadow_limited",
-            Self::Limited => "limited",
-            Self::StoreFailed => "store_failed",
-            Self::Undecided => "undecided",
         }
     }
 }

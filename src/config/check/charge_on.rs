@@ -12,7 +12,9 @@ pub(super) fn charge_on(written: &file::Limit, problems: &mut Problems) -> Check
     if written.charge_on.optional(problems)?.is_none() {
         let message = "`reserve` has no effect without `charge_on`";
         let help = "add `charge_on`, for example `charge_on: [401, 403]`";
-        return reserve?.map_or(Ok(None), |_| Err(written.reserve.report(message, help, problems)));
+        return reserve?
+            .filter(|reserve| **reserve)
+            .map_or(Ok(None), |_| Err(written.reserve.report(message, help, problems)));
     }
     let statuses = status_ranges(&written.charge_on, problems);
     if written.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {

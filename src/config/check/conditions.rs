@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use super::matcher::header_name;
+use super::names::header_name;
 use super::{Checked, parsed};
 use crate::config::file;
 use crate::config::located::{Located, TextOrList};

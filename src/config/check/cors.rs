@@ -3,7 +3,8 @@
 use http::HeaderValue;
 
 use super::Checked;
-use super::matcher::{header_name, method};
+use super::matcher::method;
+use super::names::header_name;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};

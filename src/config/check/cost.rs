@@ -1,6 +1,6 @@
 //! The cost of a request, which must not exceed the capacity of a bucket.
 
-use super::matcher::header_name;
+use super::names::header_name;
 use super::{Checked, convert, written_rate};
 use crate::config::file::{HeaderPermits, Limit};
 use crate::config::located::ValueOrMap;

@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 
-use super::matcher::header_name;
+use super::names::header_name;
 use super::templates::{self, Variables};
 use super::{Checked, parsed};
 use crate::config::file;

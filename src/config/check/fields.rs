@@ -3,7 +3,7 @@
 use http::HeaderName;
 
 use super::Checked;
-use super::matcher::header_name;
+use super::names::header_name;
 use super::written_limits::all_limits;
 use crate::config::Purpose;
 use crate::config::file::{self, File};

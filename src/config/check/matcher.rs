@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, Method};
+use http::Method;
 
 use super::conditions::values;
 use super::{Checked, network};
 use crate::client::AddressRules;
 use crate::config::file;
 use crate::config::located::Located;
-use crate::config::problem::{Location, Problems, Reported, quote};
+use crate::config::problem::{Problems, Reported, quote};
 use crate::route::{ClientNetworks, HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
@@ -123,11 +123,4 @@ pub(super) fn method(written: &Located<String>, problems: &mut Problems) -> Chec
             Err(written.report(format!("{} is not a method", quote(text)), help, problems))
         }
     }
-}
-
-pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
-    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
-        let message = format!("{} is not a header field name", quote(text));
-        problems.add(location, message, "use letters, digits and `-`, without a colon")
-    })
 }

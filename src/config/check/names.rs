@@ -1,7 +1,10 @@
-//! Checks that names are unique.
+//! Checks names: that they are unique, and names of header fields.
 
 use std::collections::HashMap;
 
+use http::HeaderName;
+
+use super::Checked;
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
 
@@ -23,4 +26,12 @@ pub(super) fn duplicates_at<'f>(names: impl Iterator<Item = (&'f str, Location)>
             None => drop(seen.insert(name, location)),
         }
     }
+}
+
+/// Parses the name of a header field.
+pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
+    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+        let message = format!("{} is not a header field name", quote(text));
+        problems.add(location, message, "use letters, digits and `-`, without a colon")
+    })
 }

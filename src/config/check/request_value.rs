@@ -1,7 +1,7 @@
 //! Values of requests: `header:NAME`, `cookie:NAME` and `query:NAME`.
 
 use super::Checked;
-use super::matcher::header_name;
+use super::names::header_name;
 use crate::client::ClientSource;
 use crate::config::located::Located;
 use crate::config::problem::Problems;
