@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn all_errors_are_reported_with_their_lines_and_without_text_of_the_file() {
+    fn errors_have_lines_and_no_text_of_the_file() {
         let text = "secret-1: { id: a }\nsecret-1: { id: b }\nsecret-2: {}\nsecret-3: text\n\
                     secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n";
         let errors = keys(text).unwrap_err();

@@ -99,7 +99,7 @@ impl Verifiers {
         }
     }
 
-    /// Returns these verifiers, but those of `before` where the settings are equal: they have loaded their keys.
+    /// Returns these verifiers. Verifiers of `before` with equal settings replace them, because they have loaded their keys.
     pub(crate) fn or_kept(self, before: &Self) -> Self {
         let tokens = match (&before.tokens, self.tokens) {
             (Some(kept), Some(new)) if *kept == new => Some(Arc::clone(kept)),

@@ -72,7 +72,7 @@ impl TokenVerifier {
         self.keys.load().as_ref().map(|keys| keys.hash)
     }
 
-    /// Replaces the keys with those of a JSON Web Key Set. Returns their number.
+    /// Replaces the keys by the keys of a JSON Web Key Set. Returns their number.
     ///
     /// # Errors
     /// The text is not a usable key set. The previous keys stay in use.

@@ -22,12 +22,12 @@ pub struct When {
 pub enum Unmet<'w> {
     /// A property of the request.
     Condition(Condition<'w>),
-    /// The tier is none of these.
+    /// The tier is not in this list.
     Tier(&'w [Box<str>]),
 }
 
 impl When {
-    /// Returns the first condition that a request does not meet. Its tier is that of the limit, or else `key:tier`.
+    /// Returns the first condition that a request does not meet. The tier comes from the limit, or else from `key:tier`.
     #[inline]
     pub(crate) fn unmet(&self, limit: &Limit, facts: &Facts<'_>) -> Option<Unmet<'_>> {
         if let Some(condition) = self.matcher.unmet(facts) {

@@ -76,7 +76,7 @@ async fn limits_of_the_original_request_are_charged_for_its_client() {
 }
 
 #[tokio::test]
-async fn fields_of_caddy_and_the_path_of_envoy_name_the_original_request() {
+async fn caddy_and_envoy_name_the_original_request() {
     let asked = Asked::start("127.0.0.0/8").await;
     let caddy = "X-Forwarded-Method: POST\r\nX-Forwarded-Uri: /orders/1\r\nX-Forwarded-Host: shop.example\r\n\
                  X-Forwarded-For: 192.0.2.9\r\n";

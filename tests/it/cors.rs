@@ -41,8 +41,13 @@ async fn send(gateway: &TestGateway, method: &str, path: &str, fields: &str) -> 
 }
 
 async fn preflight(gateway: &TestGateway, path: &str, origin: &str, method: &str) -> Message {
+    announce(gateway, path, origin, method, "x-a,x-b").await
+}
+
+/// Sends a preflight that announces these fields.
+async fn announce(gateway: &TestGateway, path: &str, origin: &str, method: &str, names: &str) -> Message {
     let fields = format!(
-        "Origin: {origin}\r\nAccess-Control-Request-Method: {method}\r\nAccess-Control-Request-Headers: x-a,x-b\r\n"
+        "Origin: {origin}\r\nAccess-Control-Request-Method: {method}\r\nAccess-Control-Request-Headers: {names}\r\n"
     );
     send(gateway, "OPTIONS", path, &fields).await
 }
@@ -72,8 +77,8 @@ async fn preflights_are_answered_and_neither_charged_nor_forwarded() {
             assert_eq!(response.field("ratelimit"), None);
         }
     }
-    // The real request has the field X-Key, which no preflight has.
-    let response = preflight(&gateway, "/keys/1", PAGE, "POST").await;
+    // The route needs the field X-Key, whose value no preflight has.
+    let response = announce(&gateway, "/keys/1", PAGE, "POST", "x-a, X-Key").await;
     assert_eq!(cors_fields(&response), [PAGE, "", "POST", "x-key", "600", PREFLIGHT_VARY]);
     let refused = preflight(&gateway, "/api/a", "https://evil.example", "GET").await;
     assert_eq!(
@@ -90,6 +95,34 @@ async fn preflights_are_answered_and_neither_charged_nor_forwarded() {
     let response = preflight(&gateway, "/api/internal", PAGE, "GET").await;
     assert_eq!((response.status(), cors_fields(&response)[0].as_str()), (200, ""));
     assert_eq!(origin.requests().len(), 2);
+}
+
+/// The announced fields decide between routes, and an unknown value must be allowed by each route that it can lead to.
+#[tokio::test]
+async fn preflight_is_allowed_by_all_routes_that_can_match() {
+    let gateway = TestGateway::start(
+        "upstreams: { api: { targets: ['builtin:echo'] } }
+routes:
+  - { name: staging, match: { path: /api/**, headers: { x-env: staging } }, upstream: api, cors: { origins: ['https://staging.example'] } }
+  - { name: live, match: { path: /api/** }, upstream: api, cors: { origins: ['https://app.example', 'https://both.example'] } }
+  - { name: partner, match: { path: /own/**, headers: { x-partner: '1' } }, upstream: api, cors: { origins: ['*'] } }
+  - { name: own, match: { path: /own/** }, upstream: api }
+  - { name: known, match: { path: /cookie, cookies: { session: present } }, upstream: api, cors: { origins: ['*'] } }
+  - { name: unknown, match: { path: /cookie }, upstream: api }\n",
+    );
+    for (path, origin, names, status) in [
+        ("/api/a", "https://app.example", "x-a", 204),
+        ("/api/a", "https://staging.example", "x-a", 403),
+        ("/api/a", "https://app.example", "x-env", 403),
+        ("/api/a", "https://staging.example", "x-env", 403),
+        ("/own/a", "https://partner.example", "x-a", 200),
+        ("/own/a", "https://partner.example", "x-partner", 200),
+        ("/cookie", "https://partner.example", "x-a", 200),
+    ] {
+        let response = announce(&gateway, path, origin, "DELETE", names).await;
+        let allowed = response.field("access-control-allow-origin");
+        assert_eq!((response.status(), allowed.is_some()), (status, status == 204), "{path} {origin} {names}");
+    }
 }
 
 #[tokio::test]

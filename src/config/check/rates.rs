@@ -91,7 +91,7 @@ pub(super) fn rates(
     Ok(Some(Rates::by_number(by, Arc::new(limiter(default.quota)), max)))
 }
 
-/// Returns the tier with this name, or reports that there is none.
+/// Returns the tier with this name, or reports that the name is unknown.
 fn tier_named<'f>(written: &Located<String>, file: &'f File, problems: &mut Problems) -> Checked<&'f file::Tier> {
     let name = written.required(problems)?;
     let tiers = || file.tiers.get().into_iter().flatten();

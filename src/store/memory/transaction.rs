@@ -60,10 +60,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// moves existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
-            let made = granted && decision.granted;
-            if made && lookup.charge.checks_only {
-                continue;
-            }
+            let made = granted && decision.granted && !lookup.charge.checks_only;
             let shard = shard(self.locked, lookup);
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if made => {

@@ -1,8 +1,12 @@
 //! API keys: what passes, what is rejected, and which limits count it.
 
+use crate::support::gateway::TestGateway;
 use crate::support::process::output;
+use crate::support::wire::upstream::Origin;
 
 use super::{key_file, rules, start};
+
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 const KEYS: &str = "k-one: { id: one, tier: pro, attributes: { team: a } }
 k-two: { id: two, attributes: { team: a } }
@@ -108,6 +112,42 @@ async fn routes_without_identities_ignore_keys() {
     let file = key_file("ignored", KEYS);
     let gateway = start(&format!("keys: {{ header: X-Api-Key, file: {} }}", file.path()), "limits: []");
     assert_eq!(gateway.get("/", "X-Api-Key: wrong\r\n").await.status(), 200);
+}
+
+#[tokio::test]
+async fn upstream_learns_the_owner_of_a_key() {
+    let (file, origin) = (key_file("templates", KEYS), Origin::with_response(OK).await);
+    let rules = rules(
+        &format!("keys: {{ header: X-Api-Key, file: {} }}", file.path()),
+        "request_headers: { set: { x-user: '{key:id} of {key:team}' } }",
+    );
+    let gateway = TestGateway::start(&rules.replace("builtin:echo", &format!("http://{}", origin.address)));
+    // A client cannot send the field itself.
+    for (key, user) in [("k-one", Some("one of a")), ("abc", None)] {
+        assert_eq!(gateway.get("/", &format!("X-Api-Key: {key}\r\nX-User: admin\r\n")).await.status(), 200);
+        assert_eq!(origin.last_request().field("x-user").as_deref(), user, "{key}");
+    }
+    assert_eq!(gateway.get("/", "X-User: admin\r\n").await.status(), 200);
+    assert_eq!(origin.last_request().field("x-user"), None);
+}
+
+/// A proxy that only asks for an authorization gets the answer that the client would get.
+#[tokio::test]
+async fn authorize_verifies_the_credentials_of_the_original_request() {
+    let file = key_file("authorize", KEYS);
+    let gateway = TestGateway::start(&format!(
+        "clients: {{ trusted_proxies: [127.0.0.1] }}
+identities: {{ keys: {{ header: X-Api-Key, file: {} }} }}
+upstreams: {{ echo: {{ targets: ['builtin:echo'] }} }}
+routes:
+  - {{ name: auth, match: {{ path: /_authorize }}, authorize: {{}} }}
+  - {{ name: all, match: {{ path: /** }}, upstream: echo, require: keys }}\n",
+        file.path()
+    ));
+    for (fields, status) in [("X-Api-Key: k-one\r\n", 200), ("X-Api-Key: wrong\r\n", 401), ("", 401)] {
+        let fields = format!("X-Original-Method: GET\r\nX-Original-URI: /a\r\nX-Forwarded-For: 192.0.2.1\r\n{fields}");
+        assert_eq!(gateway.get("/_authorize", &fields).await.status(), status, "{fields}");
+    }
 }
 
 #[tokio::test]

@@ -88,7 +88,7 @@ fn script_is_exact_for_extreme_warm_ups() {
 }
 
 #[test]
-fn full_demand_gets_half_of_the_permits_while_the_bucket_warms_up() {
+fn full_demand_gets_half_of_the_permits_during_the_warm_up() {
     Stores::start().each(|name, take| {
         let quota = quota(10, 1_000, 1, 10_000);
         let mut granted = [0, 0];
