@@ -4,6 +4,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
+#[cfg(feature = "gateway")]
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;

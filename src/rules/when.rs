@@ -1,7 +1,5 @@
 //! The conditions of limits: `when` in the rule file.
 
-use std::fmt;
-
 use crate::condition::Condition;
 use crate::facts::Facts;
 use crate::identity::IdentityValue;
@@ -45,8 +43,9 @@ impl When {
     }
 }
 
-impl fmt::Display for Unmet<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+#[cfg(feature = "gateway")]
+impl std::fmt::Display for Unmet<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Condition(condition) => write!(f, "{condition} does not match"),
             Self::Tier(tiers) => write!(f, "the tier is not {}", tiers.join(" or ")),

@@ -31,7 +31,7 @@ fn render(text: &str, escape: Escape, (host, path, sub): (&str, &str, &str)) -> 
     facts.host = host.into();
     facts.path = normalize(path, EncodedSlash::Keep).unwrap_or_else(|_| path.into());
     facts.query = Some("a=1&b=\"2\"");
-    facts.identity = Some(Box::new(identity.clone()));
+    facts.identity = Some(Box::new(identity));
     let values = Values {
         route: "r",
         request_id: Some("id-1"),
@@ -155,7 +155,7 @@ fn location(to: &str, host: &str, path: &str, sub: &str) -> Option<HeaderValue> 
     let (method, uri, headers, identity) = (Method::GET, Uri::from_static("/"), HeaderMap::new(), identity(sub));
     let mut facts = Facts::read_unnormalized(&method, &uri, crate::facts::HostRequirement::Optional, &headers, None)
         .expect("facts");
-    (facts.host, facts.path, facts.identity) = (host.into(), path.into(), Some(Box::new(identity.clone())));
+    (facts.host, facts.path, facts.identity) = (host.into(), path.into(), Some(Box::new(identity)));
     redirect.location(&Values { facts: Some(&facts), ..Values::default() })
 }
 

@@ -10,6 +10,7 @@ use crate::support::pages;
 use crate::support::redis::RedisServer;
 use crate::support::tls::{Authority, listener};
 use crate::support::wire::soon;
+use crate::support::wire::upstream::Origin;
 
 /// The prefix of the metrics of reloads.
 const RELOADS: &str = "tidegate_config_";
@@ -131,8 +132,12 @@ async fn observe() -> Option<Exported> {
         &listen,
         &format!(
             "store: {}
-upstreams: {{ echo: {{ targets: [builtin:echo] }}, real: {{ targets: ['http://{}'] }} }}
+upstreams:
+  echo: {{ targets: [builtin:echo] }}
+  real: {{ targets: ['http://{}'] }}
+  gone: {{ targets: ['http://{}'] }}
 routes:
+  - {{ name: retries, match: {{ path: /retries }}, upstream: gone }}
   - name: waits
     match: {{ path: /waits }}
     upstream: real
@@ -144,8 +149,10 @@ routes:
 ",
             redis.rule(),
             origin.address,
+            Origin::closed_port().await,
         ),
     );
+    assert_eq!(gateway.get("/retries", "").await.status(), 502);
     let statuses = [gateway.get("/", "").await, gateway.get("/", "").await, gateway.get("/", "").await];
     assert_eq!(statuses.map(|response| response.status()), [200, 200, 429]);
     // Two of these find no permit, and wait.

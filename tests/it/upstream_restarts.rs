@@ -82,7 +82,7 @@ impl Results {
             let (method, body) = if number % 10 == 3 { ("POST", "body") } else { ("GET", "") };
             let head = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nX-Request-Id: {id}\r\n");
             client.send(format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await;
-            if number % 100 == 0 {
+            if number.is_multiple_of(100) {
                 client = Raw::connect(address).await;
                 self.aborted.lock().push(id);
                 continue;

@@ -176,7 +176,7 @@ impl Explained {
             client: explanation.trace.as_ref().map(ClientAddress::new),
             route: explanation.route().map(|route| MatchedRoute {
                 name: route.name.to_string(),
-                upstream: route.action.upstream().map(|name| name.to_string()),
+                upstream: route.action.upstream().map(ToString::to_string),
                 action: describe_action(route),
                 changes: explanation.changes.clone(),
                 conditions: route.matcher.conditions().map(|condition| condition.to_string()).collect(),

@@ -81,19 +81,24 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         timeout => "timeout",
         reject => "reject",
     });
-    let actions: [(&'static str, fn(&Action) -> bool); 3] = [
-        ("upstream", |action| matches!(action, Action::Forward(_))),
-        ("redirect", |action| matches!(action, Action::Redirect(_))),
-        ("respond", |action| matches!(action, Action::Respond(_))),
-    ];
-    let differs =
-        |is_key: fn(&Action) -> bool| old.action != new.action && (is_key(&old.action) || is_key(&new.action));
-    keys.extend(actions.into_iter().filter(|(_, is_key)| differs(*is_key)).map(|(key, _)| key));
+    if old.action != new.action {
+        keys.push(key_of(&old.action));
+        keys.extend(Some(key_of(&new.action)).filter(|key| *key != key_of(&old.action)));
+    }
     let name = |limit: &Limit| (limit.shared, limit.name.clone());
     if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {
         keys.push("limits");
     }
     keys
+}
+
+/// Returns the key of an action in the rule file.
+fn key_of(action: &Action) -> &'static str {
+    match action {
+        Action::Forward(_) => "upstream",
+        Action::Redirect(_) => "redirect",
+        Action::Respond(_) => "respond",
+    }
 }
 
 pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {

@@ -22,7 +22,9 @@ pub(crate) use self::gateway::{
     SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS,
     Upstream, UpstreamTls,
 };
-pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, IdentityKeys, JWT, Jwt};
+pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT};
+#[cfg(feature = "gateway")]
+pub(crate) use self::identities::{IdentityKeys, Jwt};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PERMITS, RATE_SOURCE, REQUESTS, ROUTE,
     RateSource, Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
