@@ -185,7 +185,7 @@ mod credentials {
     //! Without the gateway, a rule file has no `identities`.
 
     /// Verifies nothing.
-    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Verifiers;
 }
 #[cfg(not(feature = "gateway"))]

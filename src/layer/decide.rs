@@ -172,7 +172,7 @@ impl LayerState {
         #[cfg(feature = "gateway")]
         let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
         #[cfg(not(feature = "gateway"))]
-        let _ = record;
+        let _ = (&self.metrics, record);
         charges
     }
 

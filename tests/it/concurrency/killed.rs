@@ -168,5 +168,5 @@ async fn until(load: &Load, mut condition: impl FnMut(&Load) -> bool) {
 async fn try_until(gateway: SocketAddr, until: Instant) -> usize {
     let mut client = Raw::connect(gateway).await;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    usize::from(tokio::time::timeout_at(until.into(), client.head()).await.is_ok())
+    usize::from(tokio::time::timeout_at(until, client.head()).await.is_ok())
 }
