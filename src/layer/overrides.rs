@@ -214,7 +214,7 @@ impl PreparedOverrides {
         if self.index.has_hashes() {
             for one in charges.iter() {
                 let Some(hash) = hash(store, one.charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, one.limit.owner(&route.name), &one.limit.name, now, &mut found);
+                self.index.find_client(hash, one.limit.owner(&route.name), &one.limit.name, || store.now(), &mut found);
             }
             reject_banned(&found, store)?;
         }
@@ -248,7 +248,7 @@ impl PreparedOverrides {
             // Of all limits: a ban of a client of a shadow limit rejects requests, too.
             for (limit, client) in rules.clients(route, facts) {
                 let Some(hash) = hash(store, Some(&client)) else { continue };
-                self.index.find_client(hash, limit.owner(&route.name), &limit.name, now, &mut found);
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, || store.now(), &mut found);
             }
             reject_banned(&found, store)?;
         }
@@ -282,7 +282,7 @@ impl PreparedOverrides {
             for (limit, check) in checks {
                 let LimitCheck::Charge(charge) = check else { continue };
                 let Some(hash) = hash(store, charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, limit.owner(&route.name), &limit.name, now, &mut found);
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, || store.now(), &mut found);
             }
         }
         let ban = found.ban();
@@ -301,8 +301,8 @@ impl PreparedOverrides {
     }
 
     /// Adds the overrides of an address to the matches of a request for this route.
-    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, now: Timestamp, found: &mut OverrideMatches<'i>) {
-        self.index.find_address(address, |scope| concerns(scope, route), now, found);
+    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, store: &Store, found: &mut OverrideMatches<'i>) {
+        self.index.find_address(address, |scope| concerns(scope, route), || store.now(), found);
     }
 
     /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
@@ -320,10 +320,10 @@ impl PreparedOverrides {
                 Some(route) => concerns(scope, route),
                 None => scope.contains_limit(owner, &limit.name),
             };
-            self.index.find_address(network.addr(), in_scope, now, &mut found);
+            self.index.find_address(network.addr(), in_scope, || store.now(), &mut found);
         }
         if let Some(hash) = hash(store, Some(client)) {
-            self.index.find_client(hash, owner, &limit.name, now, &mut found);
+            self.index.find_client(hash, owner, &limit.name, || store.now(), &mut found);
         }
         let one = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
         Some((one.clone(), self.adjusted(&limit.limiter, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))

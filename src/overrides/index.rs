@@ -53,12 +53,12 @@ impl OverrideIndex {
         &'i self,
         address: IpAddr,
         in_scope: impl Fn(&Scope) -> bool,
-        now: Timestamp,
+        now: impl Fn() -> Timestamp,
         found: &mut OverrideMatches<'i>,
     ) {
         for networks in self.networks.iter().filter(|networks| networks.is_ipv4 == address.is_ipv4()) {
             let Ok(network) = IpNet::new(address, networks.prefix_len) else { continue };
-            found.add(networks.by_network.get(&network.trunc()), &in_scope, now);
+            found.add(networks.by_network.get(&network.trunc()), &in_scope, &now);
         }
     }
 

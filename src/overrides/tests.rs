@@ -108,7 +108,7 @@ fn found<'i>(index: &'i OverrideIndex, sent: &Sent, now: Timestamp) -> OverrideM
         Scope::Route(name) => name == sent.route,
         Scope::Limit { route, limit } => route == sent.route && LIMITS.contains(&limit.as_str()),
     };
-    index.find_address(sent.address, in_scope, now, &mut found);
+    index.find_address(sent.address, in_scope, || now, &mut found);
     for (limit, hash) in &sent.clients {
         index.find_client(*hash, sent.route, limit, || now, &mut found);
     }
