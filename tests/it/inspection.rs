@@ -110,6 +110,18 @@ fn inspection_announces_the_next_decision() {
     }
 }
 
+/// The secret of client hashes is unknown until Redis has replied.
+#[test]
+fn reset_can_be_the_first_call() {
+    for _ in 0..5 {
+        let stores = Stores::start();
+        let quota = Quota::new(5, 60_000, Algorithm::TokenBucket).expect("a quota");
+        for store in &stores.all {
+            assert!(!stores.reset(store, &charge_of(&fresh_name(), Some(b"c"), quota, 1)), "the bucket is unused");
+        }
+    }
+}
+
 #[test]
 fn unused_bucket_is_full() {
     let stores = Stores::start();

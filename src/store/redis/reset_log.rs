@@ -102,10 +102,7 @@ impl Redis {
             None => ResetClient::All,
             Some(Some(ClientId::Address(network))) => ResetClient::Address(network.to_string()),
             Some(Some(ClientId::Hash(hash))) => ResetClient::Hash(format!("{hash:032x}")),
-            Some(Some(ClientId::Value(value))) => {
-                let hash = self.key_of(value).ok_or(StoreError::Unreachable)?;
-                ResetClient::Hash(format!("{hash:032x}"))
-            }
+            Some(Some(ClientId::Value(value))) => ResetClient::Hash(format!("{:032x}", self.hash_of(value).await?)),
             Some(None | Some(ClientId::Instance(_))) => ResetClient::Overall,
         };
         let shards = limiter.shards().iter().map(|shard| shard.name.clone());
@@ -115,6 +112,15 @@ impl Redis {
         let text = serde_json::to_string(&reset).unwrap_or_default();
         let mut command = cmd("EVAL");
         self.send_shared(command.arg(SCRIPT).arg(1).arg(&self.reset_log.key).arg(text).arg(MAX_RESETS)).await
+    }
+
+    /// Returns the hash of a client's value. The first call of a store waits for the reply from which the secret is known.
+    async fn hash_of(&self, value: &[u8]) -> Result<u128, StoreError> {
+        if let Some(hash) = self.key_of(value) {
+            return Ok(hash);
+        }
+        self.announced_resets().await?;
+        self.key_of(value).ok_or(StoreError::Unreachable)
     }
 
     /// Returns the resets that were not applied yet.
