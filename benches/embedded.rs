@@ -86,7 +86,7 @@ fn clients(limiter: &Arc<Limiter>, client: fn(u32) -> ClientId) -> Vec<Vec<Charg
 }
 
 fn charge(limiter: &Arc<Limiter>, client: Option<ClientId>) -> Charge {
-    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), client, 1)
 }
 
 fn address(number: u32) -> ClientId {

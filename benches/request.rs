@@ -89,7 +89,7 @@ fn keys(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
         ("value", Some(ClientId::Value(b"0123456789abcdef0123456789abcdef".as_slice().into()))),
     ] {
         let limiter = limiter(if client.is_some() { Mode::PerClient } else { Mode::Overall })?;
-        let charge = Charge { limiter, client, permits: 1, shadow: false, checks_only: false };
+        let charge = Charge::new(limiter, client, 1);
         let mut key = String::new();
         criterion.bench_function(&format!("keys/{name}"), |bench| {
             bench.iter(|| write_redis_keys(black_box(&charge), &secret, &mut key));

@@ -100,7 +100,7 @@ async fn take(store: &ReplayStore, limiter: &Arc<Limiter>, requests: &[(u64, u32
 }
 
 fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
-    Charge { limiter: Arc::clone(limiter), client: None, permits, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), None, permits)
 }
 
 fn take_as_redisson(

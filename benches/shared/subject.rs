@@ -30,10 +30,7 @@ impl Subject {
         let store = ReplayStore::open(&StoreSettings::Redis(settings))?;
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
-        Ok(Self::Shared {
-            store,
-            charge: Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false },
-        })
+        Ok(Self::Shared { store, charge: Charge::new(limiter, None, 1) })
     }
 
     /// Creates a Redisson client. Like the store it uses an async runtime: a Redis that sleeps less between two calls

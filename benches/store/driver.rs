@@ -115,12 +115,8 @@ impl LoadTask {
 
     fn charges(&self, client: u32) -> Vec<Charge> {
         let address = || ClientId::Address(IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + client)).into());
-        let charge = |limiter: &Arc<Limiter>| Charge {
-            limiter: Arc::clone(limiter),
-            client: (limiter.mode == Mode::PerClient).then(address),
-            permits: 1,
-            shadow: false,
-            checks_only: false,
+        let charge = |limiter: &Arc<Limiter>| {
+            Charge::new(Arc::clone(limiter), (limiter.mode == Mode::PerClient).then(address), 1)
         };
         self.limiters.iter().map(charge).collect()
     }

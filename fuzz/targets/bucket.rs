@@ -79,8 +79,7 @@ impl Fixture {
     }
 
     fn take(&self, subject: &Subject, permits: u32, now: u64) -> Decision {
-        let charge =
-            Charge { limiter: Arc::clone(&subject.limiter), client: None, permits, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(&subject.limiter), None, permits);
         let outcome = self.runtime.block_on(self.store.take_at(&[charge], Timestamp::from_millis(now)));
         outcome.unwrap_or_else(|error| panic!("{}: {error}", subject.key)).decisions[0]
     }
@@ -145,8 +144,7 @@ impl Subject {
     fn new(name: &str, rate: u64, algorithm: Algorithm, fill: (u32, u64)) -> Self {
         let quota = Quota::new(rate, INTERVAL, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
-        let charge =
-            Charge { limiter: Arc::clone(&limiter), client: None, permits: 1, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(&limiter), None, 1);
         let mut key = String::new();
         for_each_redis_key(&charge, &KeySecret::derive(b"secret"), |name| key = name.to_owned());
         Self { quota, limiter, key, fill }

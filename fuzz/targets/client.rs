@@ -70,8 +70,7 @@ fn identify([field, cookie, parameter]: &Values, style: &[u8]) -> Option<ClientI
 fn keys(client: ClientId) -> Vec<String> {
     let quota = Quota::new(10, 1_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Limiter::new("{tidegate:route}:limit".into(), Mode::PerClient, quota);
-    let charge =
-        Charge { limiter: limiter.into(), client: Some(client), permits: 1, shadow: false, checks_only: false };
+    let charge = Charge::new(limiter.into(), Some(client), 1);
     let mut keys = Vec::new();
     for_each_redis_key(&charge, &KeySecret::derive(b"secret"), |key| keys.push(key.to_owned()));
     keys

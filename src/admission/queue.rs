@@ -175,7 +175,7 @@ mod tests {
     fn charge(name: &str) -> Charge {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.into(), Mode::Overall, quota));
-        Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false }
+        Charge::new(limiter, None, 1)
     }
 
     fn ticket<'l>(queues: &'l WaitQueues, buckets: &[&str]) -> Ticket<'l> {

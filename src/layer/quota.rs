@@ -93,13 +93,7 @@ impl QuotaEndpoint {
     fn wait(&self, client: Option<IpNet>) -> Option<Wait> {
         let unknown = IpNet::from(std::net::IpAddr::from([0, 0, 0, 0]));
         let client = Some(ClientId::Address(client.unwrap_or(unknown)));
-        let charge = Charge {
-            limiter: Arc::clone(self.limiter.as_ref()?),
-            client,
-            permits: 1,
-            shadow: false,
-            checks_only: false,
-        };
+        let charge = Charge::new(Arc::clone(self.limiter.as_ref()?), client, 1);
         let outcome = self.store.take_immediately(&[charge])?.ok()?;
         outcome.decisions.first().filter(|decision| !decision.granted).map(|decision| decision.wait)
     }

@@ -213,6 +213,11 @@ impl Limiter {
 // === impl Decision ===
 
 impl Charge {
+    /// Creates the charge of a live limit, which takes the permits if all limits grant the request.
+    pub fn new(limiter: Arc<Limiter>, client: Option<ClientId>, permits: u32) -> Self {
+        Self { limiter, client, permits, shadow: false, checks_only: false }
+    }
+
     /// Returns the permits that the charge takes if it is granted.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {

@@ -283,10 +283,7 @@ impl Rules {
                 Err(_) if !may_reject(limit) => continue,
                 Err(cause) => return Err(LimitRejection { limit: &limit.name, cause: MissingInput::Client(cause) }),
             };
-            charges.push((
-                limit,
-                Charge { limiter: limit.limiter_for(facts), client, permits: 1, shadow: false, checks_only: false },
-            ));
+            charges.push((limit, Charge::new(limit.limiter_for(facts), client, 1)));
         }
         Ok(charges)
     }

@@ -68,7 +68,7 @@ mod tests {
     fn failure_is_logged_at_its_start_change_and_end() {
         let quota = Quota::adopted(Sharing::Adopt(None));
         let limiter = Arc::new(Limiter::new("java".into(), Mode::Overall, quota));
-        let charges = [Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false }];
+        let charges = [Charge::new(limiter, None, 1)];
         let failures = AdoptedFailures::default();
         let log = logged_by(|| {
             let (missing, other) = (StoreError::NotInitialised, StoreError::ModeDiffers);

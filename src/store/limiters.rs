@@ -50,7 +50,7 @@ impl LimiterRef {
 
     pub(crate) fn charge(&self, permits: u32) -> Charge {
         let client = Some(ClientId::Instance(Arc::clone(&self.instance)));
-        Charge { limiter: Arc::clone(&self.limiter), client, permits, shadow: false, checks_only: false }
+        Charge::new(Arc::clone(&self.limiter), client, permits)
     }
 }
 

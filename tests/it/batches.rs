@@ -171,7 +171,7 @@ fn clients_share_calls_of_at_most_64_buckets() {
     let total = Arc::clone(&overall("all", 700, 60_000, 1).limiter);
     let request = |client: u32| {
         let own = per_client("own", &client.to_be_bytes(), 1, 60_000, 1);
-        vec![Charge { limiter: Arc::clone(&total), client: None, permits: 1, shadow: false, checks_only: false }, own]
+        vec![Charge::new(Arc::clone(&total), None, 1), own]
     };
     let requests: Vec<_> = (0..1_000).map(request).collect();
     let answers = together(&runtime, &redis, &requests);

@@ -172,7 +172,7 @@ fn reset_of_an_overall_limit_frees_all_shards() {
     for store in &stores.all {
         let quota = Quota::new(40, 60_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Limiter::new(format!("{{{}}}:all", fresh_name()), Mode::Overall, quota).sharded(4);
-        let charge = Charge { limiter: Arc::new(limiter), client: None, permits: 1, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::new(limiter), None, 1);
         stores.take_each(store, (0..30).map(|_| charge.clone()), START);
         let inspected = stores.inspect(store, &charge, START + 1);
         assert_eq!((inspected.used, inspected.remaining, inspected.wait), (30, 10, Wait::Now));
@@ -193,13 +193,7 @@ fn client_is_found_by_its_hash() {
         let quota = Quota::new(3, 60_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Limiter::new(format!("{{{}}}:own", fresh_name()), Mode::PerClient, quota).partitioned(partitions);
         let value = ClientId::Value(b"secret".as_slice().into());
-        let charge = Charge {
-            limiter: Arc::new(limiter),
-            client: Some(value.clone()),
-            permits: 1,
-            shadow: false,
-            checks_only: false,
-        };
+        let charge = Charge::new(Arc::new(limiter), Some(value.clone()), 1);
         assert!(stores.take(store, slice::from_ref(&charge), START).granted());
         let hash = store.store.client_hash(&value).expect("a hash");
         let by_hash = Charge { client: Some(ClientId::Hash(hash)), ..charge.clone() };

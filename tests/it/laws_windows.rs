@@ -19,13 +19,7 @@ const STARTS: [u64; 5] =
 fn charge(name: &str, quota: Quota, client: Option<u8>, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|client| ClientId::Value(vec![client].into()));
-    Charge {
-        limiter: Arc::new(Limiter::new(name.to_owned(), mode, quota)),
-        client,
-        permits,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::new(Limiter::new(name.to_owned(), mode, quota)), client, permits)
 }
 
 fn sliding(rate: u64, interval: u64, segments: u32) -> Quota {

@@ -16,13 +16,7 @@ const HOUR: i64 = 3_600_000;
 
 fn charge(algorithm: Algorithm, interval: u64, rate: u64) -> Charge {
     let quota = Quota::new(rate, interval, algorithm).expect("a quota");
-    Charge {
-        limiter: Arc::new(Limiter::new("lim".into(), Mode::Overall, quota)),
-        client: None,
-        permits: 1,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::new(Limiter::new("lim".into(), Mode::Overall, quota)), None, 1)
 }
 
 fn monthly(rate: u64) -> Charge {

@@ -47,7 +47,7 @@ pub fn run(quota: Quota) -> Result<Timeline, Box<dyn Error>> {
     let limiter = Arc::new(Limiter::new("picture".into(), Mode::Overall, quota));
     let take = |permits, at: u32| -> Result<Decision, Box<dyn Error>> {
         clock.set(Timestamp::from_millis(START + u64::from(at)));
-        let charge = Charge { limiter: Arc::clone(&limiter), client: None, permits, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(&limiter), None, permits);
         Ok(*memory.take(&[charge])?.decisions.first().ok_or("no decision")?)
     };
     let (arrivals, mut timeline) = (arrivals(), Timeline::default());

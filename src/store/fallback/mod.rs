@@ -286,7 +286,7 @@ mod tests {
     fn charge(rate: u64, permits: u32) -> Charge {
         let quota = Quota::new(rate, 10_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("{tidegate:a}:b".into(), Mode::Overall, quota));
-        Charge { limiter, client: None, permits, shadow: false, checks_only: false }
+        Charge::new(limiter, None, permits)
     }
 
     fn fallback_with_clock() -> (Fallback, Arc<ManualClock>) {

@@ -73,13 +73,7 @@ impl Fallback {
         match &reset.client {
             None => _ = self.buckets.reset_all(limiter),
             Some(client) => {
-                let charge = Charge {
-                    limiter: Arc::clone(limiter),
-                    client: client.clone(),
-                    permits: 0,
-                    shadow: false,
-                    checks_only: false,
-                };
+                let charge = Charge::new(Arc::clone(limiter), client.clone(), 0);
                 self.reset(&charge, secret);
             }
         }

@@ -87,13 +87,7 @@ impl Fallback {
         for debt in &payment.debts {
             let limiter = self.shares.lock().limiter(&debt.limiter);
             let permits = debt.grants.iter().fold(0_u32, |sum, (_, permits)| sum.saturating_add(*permits));
-            self.buckets.charge_granted(&Charge {
-                limiter,
-                client: debt.client.clone(),
-                permits,
-                shadow: false,
-                checks_only: false,
-            });
+            self.buckets.charge_granted(&Charge::new(limiter, debt.client.clone(), permits));
         }
     }
 

@@ -189,8 +189,7 @@ impl Memory {
     /// Returns the bucket usage of this limit.
     pub fn usage(&self, limiter: &Arc<Limiter>) -> Usage {
         if limiter.mode == Mode::Overall {
-            let charge =
-                Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
+            let charge = Charge::new(Arc::clone(limiter), None, 0);
             let mut lookup = self.lookup(&charge);
             let found = self.shards[lookup.shard()].lock().find(&mut lookup);
             return Usage { held: found.into(), share: 1, overflowing: false };

@@ -16,8 +16,7 @@ impl Memory {
     /// Removes all buckets of a limit, with the grants of its overflow bucket. Returns the number of removed buckets. Locks
     /// one shard after the other.
     pub(in crate::store) fn reset_all(&self, limiter: &Arc<Limiter>) -> usize {
-        let charge =
-            Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(limiter), None, 0);
         if limiter.mode == Mode::Overall {
             return self.reset(&charge).into();
         }

@@ -62,8 +62,7 @@ impl Memory {
         if owner.is_overall() != (limiter.mode == Mode::Overall) || state.full_at(&limiter.quota) <= now {
             return false;
         }
-        let charge =
-            Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(limiter), None, 0);
         let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
         self.shards[lookup.shard()].lock().insert(&mut lookup, &state, &self.capacity, &self.hasher)
     }

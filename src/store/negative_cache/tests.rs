@@ -19,7 +19,7 @@ fn limiter(algorithm: Algorithm) -> Arc<Limiter> {
 }
 
 fn charge(limiter: &Arc<Limiter>, permits: u32) -> Charge {
-    Charge { limiter: Arc::clone(limiter), client: None, permits, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), None, permits)
 }
 
 fn refusal(wait: Wait) -> Decision {

@@ -348,13 +348,7 @@ mod tests {
 
     fn charge(name: &str, algorithm: Algorithm) -> Charge {
         let quota = Quota::new(3, 60_000, algorithm).expect("a quota");
-        Charge {
-            limiter: Arc::new(Limiter::new(name.into(), Mode::Overall, quota)),
-            client: None,
-            permits: 1,
-            shadow: false,
-            checks_only: false,
-        }
+        Charge::new(Arc::new(Limiter::new(name.into(), Mode::Overall, quota)), None, 1)
     }
 
     #[tokio::test]

@@ -48,8 +48,7 @@ impl Redis {
         let mut removed = 0;
         // The mode of an adopted limiter may be known only to the store.
         if limiter.mode == Mode::Overall || is_shared(limiter) {
-            let whole =
-                Charge { limiter: Arc::clone(limiter), client: None, permits: 0, shadow: false, checks_only: false };
+            let whole = Charge::new(Arc::clone(limiter), None, 0);
             for bucket in whole.on_all_buckets() {
                 removed += self.reset(&bucket).await?.min(1);
             }

@@ -33,7 +33,7 @@ fn clients() -> [ClientId; 3] {
 }
 
 fn charge(limiter: &Arc<Limiter>, client: Option<&ClientId>) -> Charge {
-    Charge { limiter: Arc::clone(limiter), client: client.cloned(), permits: 1, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), client.cloned(), 1)
 }
 
 /// Sends this number of requests; returns how many the store grants locally.

@@ -30,12 +30,12 @@ fn partitioned(name: &str, rate: u64) -> Arc<Limiter> {
 
 fn of_client(limiter: &Arc<Limiter>, client: u32) -> Charge {
     let client = Some(ClientId::Value(client.to_be_bytes().into()));
-    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), client, 1)
 }
 
 fn overall(name: &str, rate: u64, shards: u32) -> Charge {
     let limiter = Limiter::new(name.to_owned(), Mode::Overall, quota(rate)).sharded(shards);
-    Charge { limiter: Arc::new(limiter), client: None, permits: 1, shadow: false, checks_only: false }
+    Charge::new(Arc::new(limiter), None, 1)
 }
 
 /// Sends equal requests concurrently. Returns how many are granted.

@@ -12,7 +12,7 @@ use crate::support::redis::fresh_name;
 
 fn in_shards(name: &str, quota: Quota, shards: u32, permits: u32) -> Charge {
     let limiter = Limiter::new(name.to_owned(), Mode::Overall, quota).sharded(shards);
-    Charge { limiter: Arc::new(limiter), client: None, permits, shadow: false, checks_only: false }
+    Charge::new(Arc::new(limiter), None, permits)
 }
 
 fn of_rate(rate: u64, interval: u64) -> Quota {

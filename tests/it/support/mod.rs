@@ -49,13 +49,7 @@ pub fn per_client(name: &str, value: &[u8], rate: u64, interval: u64, permits: u
 pub fn charge_of(name: &str, client: Option<&[u8]>, quota: Quota, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|value| ClientId::Value(value.into()));
-    Charge {
-        limiter: Arc::new(Limiter::new(name.to_owned(), mode, quota)),
-        client,
-        permits,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::new(Limiter::new(name.to_owned(), mode, quota)), client, permits)
 }
 
 /// Creates a charge on a limiter that another program configures. `client` is the instance id in PER_CLIENT mode.
@@ -73,22 +67,10 @@ pub fn configured(name: &str, rate: u64, interval: u64, permits: u32) -> Charge 
 pub fn shared(name: &str, quota: Quota, client: Option<&str>, permits: u32) -> Charge {
     let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
     let client = client.map(|client| ClientId::Instance(client.into()));
-    Charge {
-        limiter: Arc::new(Limiter::new(name.to_owned(), mode, quota)),
-        client,
-        permits,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::new(Limiter::new(name.to_owned(), mode, quota)), client, permits)
 }
 
 fn charge(name: &str, mode: Mode, client: Option<ClientId>, rate: u64, interval: u64, permits: u32) -> Charge {
     let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");
-    Charge {
-        limiter: Arc::new(Limiter::new(name.to_owned(), mode, quota)),
-        client,
-        permits,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::new(Limiter::new(name.to_owned(), mode, quota)), client, permits)
 }

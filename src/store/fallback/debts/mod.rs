@@ -274,7 +274,7 @@ mod tests {
     use crate::limit::{Algorithm, Charge, Mode, Quota};
 
     fn granted(limiter: &Arc<Limiter>, at: u64, permits: u32) -> Granted {
-        let charge = Charge { limiter: Arc::clone(limiter), client: None, permits, shadow: false, checks_only: false };
+        let charge = Charge::new(Arc::clone(limiter), None, permits);
         Granted { charge, at: Timestamp::from_millis(at), overflow: false }
     }
 

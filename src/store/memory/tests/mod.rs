@@ -13,13 +13,7 @@ use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
 fn charge(client: u32) -> Charge {
     let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("l".into(), Mode::PerClient, quota));
-    Charge {
-        limiter,
-        client: Some(ClientId::Value(client.to_le_bytes().into())),
-        permits: 1,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(limiter, Some(ClientId::Value(client.to_le_bytes().into())), 1)
 }
 
 #[test]
@@ -71,7 +65,7 @@ fn delayed_decision_frees_no_permits_of_later_ones() {
     let memory = Memory::new(Arc::new(Ticking::default()), None);
     let quota = Quota::new(1, 10, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("l".into(), Mode::Overall, quota));
-    let charge = [Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false }];
+    let charge = [Charge::new(limiter, None, 1)];
     let granted = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -125,7 +119,7 @@ fn bucket_is_identified_by_name_algorithm_and_client() {
         let quota = Quota::new(10, 10_000, algorithm).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
         let limiter = Arc::new(Limiter::new(name.into(), mode, quota));
-        let charge = Charge { limiter, client, permits: 1, shadow: false, checks_only: false };
+        let charge = Charge::new(limiter, client, 1);
         memory.take(&[charge]).expect("room").decisions[0].remaining
     };
     let address = |text: &str| Some(ClientId::Address(text.parse().expect("a network")));

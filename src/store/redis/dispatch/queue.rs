@@ -278,7 +278,7 @@ mod tests {
         let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let (decided, decision) = oneshot::channel();
-        let charges = vec![Charge { limiter, client: None, permits: 1, shadow: false, checks_only: false }];
+        let charges = vec![Charge::new(limiter, None, 1)];
         (PendingDecision { charges, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
     }
 

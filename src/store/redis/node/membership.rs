@@ -209,13 +209,7 @@ async fn send_payment(
 }
 
 fn charge(debt: &Debt) -> Charge {
-    Charge {
-        limiter: Arc::clone(&debt.limiter),
-        client: debt.client.clone(),
-        permits: 0,
-        shadow: false,
-        checks_only: false,
-    }
+    Charge::new(Arc::clone(&debt.limiter), debt.client.clone(), 0)
 }
 
 /// Encodes the number of grants, and for each its permits and its age in milliseconds.

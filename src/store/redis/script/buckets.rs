@@ -168,7 +168,7 @@ mod tests {
 
     fn charge(limiter: &Arc<Limiter>, client: &str) -> Charge {
         let client = Some(ClientId::Value(client.as_bytes().into()));
-        Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false, checks_only: false }
+        Charge::new(Arc::clone(limiter), client, 1)
     }
 
     #[test]

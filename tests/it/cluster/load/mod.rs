@@ -156,7 +156,7 @@ fn limiter(mode: Mode, parts: u32) -> Arc<Limiter> {
 fn charge(limiter: &Arc<Limiter>, request: usize) -> Charge {
     let of_client = || ClientId::Value((request % 10_000).to_be_bytes().into());
     let client = (limiter.mode == Mode::PerClient).then(of_client);
-    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow: false, checks_only: false }
+    Charge::new(Arc::clone(limiter), client, 1)
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
