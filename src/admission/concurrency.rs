@@ -29,7 +29,7 @@ pub(crate) struct RequestInFlight {
 
 /// A request that needs a slot.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Newcomer<'r> {
+pub(crate) struct NewRequest<'r> {
     pub(crate) store: &'r Store,
     pub(crate) queues: &'r WaitQueues,
     pub(crate) concurrency: &'r Concurrency,
@@ -47,7 +47,7 @@ impl RequestInFlight {
     }
 }
 
-impl Newcomer<'_> {
+impl NewRequest<'_> {
     /// Takes a slot, or waits for one as long as the rules allow.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ mod receipt;
 mod status;
 mod waiting;
 
-pub(crate) use self::concurrency::{Newcomer, RequestInFlight};
+pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
 pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;

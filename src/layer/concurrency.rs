@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::LayerState;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
-use crate::admission::{Newcomer, RequestInFlight};
+use crate::admission::{NewRequest, RequestInFlight};
 use crate::concurrency::Concurrency;
 use crate::facts::Facts;
 use crate::local_response::LocalResponse;
@@ -32,8 +32,8 @@ impl LayerState {
         #[cfg(not(feature = "gateway"))]
         let deadline: Option<Instant> = None;
         let (queues, client) = (&*self.queues, client.as_ref());
-        let newcomer = Newcomer { store, queues, concurrency, client, metrics, deadline };
-        let taken = newcomer.take_slot().await;
+        let new_request = NewRequest { store, queues, concurrency, client, metrics, deadline };
+        let taken = new_request.take_slot().await;
         let remaining = taken.as_ref().map_or(0, RequestInFlight::remaining);
         let by_client = taken.as_ref().is_err_and(|full| full.client);
         let quota = concurrency.per_client.filter(|_| client.is_some() && (taken.is_ok() || by_client));

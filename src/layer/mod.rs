@@ -40,6 +40,7 @@ mod authorize;
 mod body;
 mod builder;
 mod concurrency;
+mod credentials;
 mod decide;
 #[cfg(feature = "gateway")]
 mod overrides;
@@ -50,7 +51,6 @@ mod rejection;
 mod report;
 mod request_id;
 mod route_lookup;
-mod unidentified;
 
 use std::future::Future;
 use std::mem::take;

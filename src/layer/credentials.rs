@@ -1,4 +1,5 @@
-//! Verifies credentials, and rejects requests whose credentials are not accepted. Limits by address count them, so that guesses are limited.
+//! Verifies credentials, and rejects requests whose credentials are not accepted. Limits by address count these
+//! requests, so that guesses are limited.
 
 use super::LayerState;
 use super::active::Active;
