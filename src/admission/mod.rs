@@ -16,9 +16,9 @@ pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
 pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;
+pub(crate) use self::waiting::RouteWaits;
 use self::waiting::Waiting;
 use crate::limit::{Algorithm, Wait};
-use crate::metrics::WaitMetrics;
 use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
 use crate::store::{Store, StoreError};
@@ -61,7 +61,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 }
 
 /// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts the
-/// wait in `waits`; `None` if no limit of the route allows it.
+/// wait. `waits` is `None` if no limit of the route allows it.
 ///
 /// # Errors
 /// See [`Denial`].
@@ -69,7 +69,7 @@ pub(crate) async fn admit(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<&WaitMetrics>,
+    waits: Option<RouteWaits<'_>>,
 ) -> Result<Admitted, Denial> {
     if charges.is_empty() {
         return Ok(admit_unlimited());
@@ -102,7 +102,7 @@ async fn admit_with_waiting(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<&WaitMetrics>,
+    waits: Option<RouteWaits<'_>>,
 ) -> Result<Admitted, Denial> {
     match admit_from_queue(store, queues, charges, waits).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
@@ -122,7 +122,7 @@ async fn admit_from_queue(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<&WaitMetrics>,
+    waits: Option<RouteWaits<'_>>,
 ) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges, waits);
     let admitted = admit_in_order(&mut waiting, store, charges).await;

@@ -12,6 +12,15 @@ use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
 
+/// The waits of the requests of a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RouteWaits<'m> {
+    pub(crate) metrics: &'m WaitMetrics,
+    /// The end of the request's timeout. A request whose wait would end later is rejected at once, because it could not
+    /// be forwarded.
+    pub(crate) deadline: Option<Instant>,
+}
+
 /// A request that may wait.
 pub(super) struct Waiting<'w> {
     store: &'w Store,
@@ -19,6 +28,7 @@ pub(super) struct Waiting<'w> {
     charges: &'w Charges<'w>,
     /// The arrival time, if a limit lets the request wait.
     arrived_at: Option<Instant>,
+    deadline: Option<Instant>,
     ticket: Option<Ticket<'w>>,
     /// Counts the time from the first wait on.
     record: WaitRecord<'w>,
@@ -35,11 +45,13 @@ impl<'w> Waiting<'w> {
         store: &'w Store,
         queues: &'w WaitQueues,
         charges: &'w Charges<'w>,
-        waits: Option<&'w WaitMetrics>,
+        waits: Option<RouteWaits<'w>>,
     ) -> Self {
         let may_wait = charges.iter().any(|one| one.limit.wait_policy.is_some());
         let arrived_at = may_wait.then(Instant::now);
-        Self { store, queues, charges, arrived_at, ticket: None, record: WaitRecord::new(waits) }
+        let deadline = waits.and_then(|waits| waits.deadline);
+        let record = WaitRecord::new(waits.map(|waits| waits.metrics));
+        Self { store, queues, charges, arrived_at, deadline, ticket: None, record }
     }
 
     /// Ends the wait with the decision about the request.
@@ -67,7 +79,7 @@ impl<'w> Waiting<'w> {
         tokio::select! {
             biased;
             () = ticket.wait_until_first() => Ok(()),
-            () = sleep(shortest.saturating_sub(self.waited())) => self.reject_from_queue(&joined).await,
+            () = sleep(self.cut(shortest.saturating_sub(self.waited()))) => self.reject_from_queue(&joined).await,
             () = self.queues.closed() => self.reject_from_queue(&joined).await,
         }
     }
@@ -100,9 +112,12 @@ impl<'w> Waiting<'w> {
         if delay == 0 {
             return Ok(admitted);
         }
-        self.record.begin();
         let receipt = Receipt::new(self.charges.clone(), admitted.status.clone());
         let mut slot = TimeSlot { store: self.store, receipt: Some(receipt) };
+        if !self.ends_in_time(Duration::from_millis(delay)) {
+            return Err(Denial::Limited { status: admitted.status, wait: Wait::Millis(delay) });
+        }
+        self.record.begin();
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(delay)) => {
@@ -125,7 +140,18 @@ impl<'w> Waiting<'w> {
         let (Some(wait_policy), Some(Wait::Millis(wait))) = (&one.limit.wait_policy, wait) else {
             return false;
         };
-        self.waited() + Duration::from_millis(wait) <= wait_policy.max_wait
+        let wait = Duration::from_millis(wait);
+        self.waited() + wait <= wait_policy.max_wait && self.ends_in_time(wait)
+    }
+
+    /// Returns `true` if a wait from now on ends before the deadline.
+    fn ends_in_time(&self, wait: Duration) -> bool {
+        self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline)
+    }
+
+    /// Returns the wait, or the time until the deadline if that is shorter.
+    fn cut(&self, wait: Duration) -> Duration {
+        self.deadline.map_or(wait, |deadline| wait.min(deadline.saturating_duration_since(Instant::now())))
     }
 
     fn join(

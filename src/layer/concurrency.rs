@@ -1,7 +1,5 @@
 //! Takes the slot of a request of a route with `concurrency`.
 
-use tokio::time::Instant;
-
 use super::LayerState;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
@@ -9,6 +7,7 @@ use crate::admission::{NewRequest, RequestInFlight};
 use crate::concurrency::Concurrency;
 use crate::facts::Facts;
 use crate::local_response::LocalResponse;
+use crate::route::Route;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
 
@@ -22,15 +21,15 @@ impl LayerState {
         rules: &RuleSet,
         store: &Store,
         facts: &Facts<'_>,
-        (compiled, concurrency): (&CompiledRoute, &Concurrency),
+        (route, compiled, concurrency): (&Route, &CompiledRoute, &Concurrency),
         record: &mut RequestRecord<'_>,
     ) -> Result<(), LocalResponse> {
         let Some(metrics) = compiled.in_flight() else { return Ok(()) };
         let client = rules.client_in_flight(concurrency, facts);
         #[cfg(feature = "gateway")]
-        let deadline = compiled.total_timeout().map(|total| Instant::now() + total.saturating_sub(record.elapsed()));
+        let deadline = record.deadline((route, compiled), facts);
         #[cfg(not(feature = "gateway"))]
-        let deadline: Option<Instant> = None;
+        let deadline = None;
         let (queues, client) = (&*self.queues, client.as_ref());
         let new_request = NewRequest { store, queues, concurrency, client, metrics, deadline };
         let taken = new_request.take_slot().await;

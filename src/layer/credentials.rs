@@ -50,7 +50,8 @@ impl LayerState {
             Err(rejection) => return rejection,
         };
         record.start_decision(&charges, store);
-        let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
+        let waits = record.waits((route, compiled), facts);
+        let admitted = admit(store, &self.queues, &charges, waits).await;
         self.record_admitted(&charges, &admitted, (compiled, store), record);
         match admitted {
             Err(denial) => local_response(&charges, denial),

@@ -128,10 +128,11 @@ impl LayerState {
             let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
             if let Some(concurrency) = &route.concurrency {
                 // Boxed, so that other routes do not pay for its memory.
-                Box::pin(self.take_slot(rules, store, &facts, (compiled, concurrency), record)).await?; // 429, 503
+                Box::pin(self.take_slot(rules, store, &facts, (route, compiled, concurrency), record)).await?; // 429, 503
             }
             record.start_decision(&charges, store);
-            let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
+            let waits = record.waits((route, compiled), &facts);
+            let admitted = admit(store, &self.queues, &charges, waits).await;
             self.record_admitted(&charges, &admitted, (compiled, store), record);
             let Admitted { permit, status, .. } = match admitted {
                 Ok(admitted) => admitted,

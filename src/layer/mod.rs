@@ -41,6 +41,7 @@ mod body;
 mod builder;
 mod concurrency;
 mod credentials;
+mod deadline;
 mod decide;
 #[cfg(feature = "gateway")]
 mod overrides;

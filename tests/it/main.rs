@@ -117,5 +117,6 @@ mod upstream_checks;
 mod upstream_failures;
 mod upstream_restarts;
 mod upstream_retry;
+mod wait_deadline;
 mod waiting;
 mod windows_redis;

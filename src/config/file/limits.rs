@@ -194,7 +194,7 @@ shape! {
         /// Permits per request.
         permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
         /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
-        /// default is the interval.
+        /// default is the interval. A request whose wait would end after its timeout is rejected at once.
         max_wait: Millis = Duration(1, HOUR), Optional;
         /// Charges a request only if its response has one of these statuses, such as `[401, 403]` or `500-599`. Other
         /// requests only have to find enough permits. Not with `max_wait`, and not for `leaky_bucket`
