@@ -1,9 +1,9 @@
 //! `authorize`: a proxy asks whether its request may pass. The limits of the original request are charged, and nothing is
 //! forwarded.
 
-use super::LayerState;
 use super::active::Active;
 use super::record::RequestRecord;
+use super::{LayerState, action};
 use crate::admission::admit;
 use crate::facts::{Facts, HostRequirement};
 use crate::local_response::LocalResponse;
@@ -32,6 +32,14 @@ impl LayerState {
         #[cfg_attr(not(feature = "gateway"), expect(unused_mut, reason = "no credentials are verified"))]
         let mut facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
         record.record_facts(rules, &facts);
+        // Browsers send preflights without credentials, and the proxy's origin answers them.
+        if let Some((route, compiled)) = rules.find_preflight(&facts) {
+            record.record_route(route, compiled);
+            return match record.answer_preflight(route, &facts) {
+                LocalResponse::Preflight => Ok(LocalResponse::Authorized),
+                rejection => Err(rejection),
+            };
+        }
         // A proxy has its own routes: without a route here, no limit applies.
         let Some((route, compiled)) = rules.find(&facts)? else { return Ok(LocalResponse::Authorized) };
         if route.authorize.is_some() {
@@ -47,11 +55,16 @@ impl LayerState {
         }
         let charges = self.charges((active, store), route, &facts, record)?;
         record.start_decision(&charges, store);
-        let admitted = admit(store, &self.queues, &charges, compiled.waits.as_ref()).await;
+        let waits = record.waits((route, compiled), &facts);
+        let admitted = admit(store, &self.queues, &charges, waits).await;
         self.record_admitted(&charges, &admitted, (compiled, store), record);
-        match admitted {
-            Ok(_) => Ok(LocalResponse::Authorized),
-            Err(denial) => Err(super::decide::local_response(&charges, denial)),
+        if let Err(denial) = admitted {
+            return Err(super::decide::local_response(&charges, denial));
+        }
+        // A route can deny requests by its own response.
+        match action::respond(route, || action::values(rules, route, &facts, record)) {
+            Some(response) if !response.status().is_success() => Err(response),
+            _ => Ok(LocalResponse::Authorized),
         }
     }
 }

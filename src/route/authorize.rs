@@ -58,23 +58,25 @@ impl OriginalRequest {
             let path = facts.path.normalized().match_indices('/').nth(prefix);
             let path = path.and_then(|(start, _)| facts.path.normalized().get(start..)).unwrap_or("/");
             let target = facts.query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-            return Ok(Self { method: facts.method.clone(), uri: absolute(host, &target)? });
+            return Ok(Self { method: facts.method.clone(), uri: on_host(host, &target)? });
         }
         let uris = URIS;
         let (name, target) = single(facts.headers, &uris).ok_or(OriginalRequestError::Target)?;
         let (_, method) = single(facts.headers, &METHODS).ok_or(OriginalRequestError::Method)?;
         let method = Method::from_bytes(method.as_bytes()).map_err(|_| OriginalRequestError::Invalid)?;
         if !target.starts_with('/') {
-            let uri: Uri = target.parse().map_err(|_| OriginalRequestError::Invalid)?;
-            let is_complete = uri.authority().is_some() && matches!(uri.scheme_str(), Some("http" | "https"));
-            return if is_complete { Ok(Self { method, uri }) } else { Err(OriginalRequestError::Invalid) };
+            let (scheme, rest) = target.split_once("://").ok_or(OriginalRequestError::Invalid)?;
+            let (host, target) = rest.split_at(rest.find('/').ok_or(OriginalRequestError::Invalid)?);
+            let is_http = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+            let uri = absolute(scheme, host, target).filter(|_| is_http).ok_or(OriginalRequestError::Invalid)?;
+            return Ok(Self { method, uri });
         }
         // Only proxies that set `X-Forwarded-Uri` also set the host. Others may forward the field of a client.
         let host = match facts.headers.contains_key(FORWARDED_HOST) && name == FORWARDED_URI {
             true => Some(single(facts.headers, &[FORWARDED_HOST]).ok_or(OriginalRequestError::Invalid)?.1),
             false => host,
         };
-        Ok(Self { method, uri: absolute(host, target)? })
+        Ok(Self { method, uri: on_host(host, target)? })
     }
 }
 
@@ -86,12 +88,25 @@ fn single<'h, 'n>(fields: &'h HeaderMap, names: &'n [HeaderName]) -> Option<(&'n
 }
 
 /// Returns the target on this host.
-fn absolute(host: Option<&str>, target: &str) -> Result<Uri, OriginalRequestError> {
-    let text = host.map_or_else(|| target.to_owned(), |host| format!("http://{host}{target}"));
-    let uri: Uri = text.parse().map_err(|_| OriginalRequestError::Invalid)?;
-    // A host with `/`, `?` or `@` would change the path.
-    let is_same = uri.path_and_query().is_some_and(|found| found.as_str() == target);
-    if is_same { Ok(uri) } else { Err(OriginalRequestError::Invalid) }
+fn on_host(host: Option<&str>, target: &str) -> Result<Uri, OriginalRequestError> {
+    let uri = match host {
+        Some(host) => absolute("http", host, target),
+        None => target.parse().ok().filter(|uri| has_path(uri, target)),
+    };
+    uri.ok_or(OriginalRequestError::Invalid)
+}
+
+/// Returns an absolute URL. Returns `None` if it would not have this host and this target: a client could send a host
+/// such as `a?` to have another path evaluated.
+fn absolute(scheme: &str, host: &str, target: &str) -> Option<Uri> {
+    let uri: Uri = format!("{scheme}://{host}{target}").parse().ok()?;
+    let is_same = uri.authority()?.as_str() == host && has_path(&uri, target);
+    is_same.then_some(uri)
+}
+
+/// Returns `true` if this is the path and the query of the URL. `Uri` drops fragments.
+fn has_path(uri: &Uri, target: &str) -> bool {
+    uri.path_and_query().is_some_and(|found| found.as_str() == target)
 }
 
 impl OriginalRequestError {
@@ -160,11 +175,12 @@ mod tests {
     fn missing_and_invalid_values_are_errors() {
         assert_eq!(by_fields(&[("x-original-method", "GET")]), Err(OriginalRequestError::Target));
         assert_eq!(by_fields(&[("x-original-uri", "/a")]), Err(OriginalRequestError::Method));
-        for uri in ["", "a", "*", "//", "ftp://a/b", "http:///a", "a:1", "/a b"] {
+        let urls = ["http://x?/a", "http://x#/a", "http://x/a#b", "http://x", "http://x?", "http:///a", "ftp://a/b"];
+        for uri in ["", "a", "*", "//", "a:1", "/a b", "/a#b"].into_iter().chain(urls) {
             let found = by_fields(&[("x-original-uri", uri), ("x-original-method", "GET")]);
             assert!(found == Err(OriginalRequestError::Invalid) || uri == "//", "{uri}: {found:?}");
         }
-        for host in ["a/b?", "a@b", "a?", "", "a, b"] {
+        for host in ["a/b?", "a@b", "a?", "a#", "", "a, b"] {
             let fields = [("x-forwarded-uri", "/a"), ("x-forwarded-method", "GET"), ("x-forwarded-host", host)];
             let found = by_fields(&fields);
             assert!(found == Err(OriginalRequestError::Invalid) || host == "a@b", "{host}: {found:?}");

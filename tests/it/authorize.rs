@@ -28,6 +28,17 @@ routes:
     )
 }
 
+/// Routes that deny some requests.
+const DENIALS: &str = "  - { name: blocked, match: { clients: [203.0.113.0/24] }, respond: { status: 403 } }
+  - { name: moved, match: { path: /old }, redirect: { to: 'https://shop.example/new', status: 308 } }
+  - { name: robots, match: { path: /robots.txt }, respond: { status: 200, body: 'none' } }
+  - name: api
+    match: { path: '/api/**' }
+    upstream: api
+    cors: { origins: ['https://app.example'] }
+    limits: [{ name: one, mode: OVERALL, rate: 1, interval: 1h }]
+";
+
 struct Asked {
     gateway: TestGateway,
     origin: Origin,
@@ -36,7 +47,7 @@ struct Asked {
 impl Asked {
     async fn start(trusted: &str) -> Self {
         let origin = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
-        let gateway = TestGateway::start(&rules(&format!("http://{}", origin.address), trusted));
+        let gateway = TestGateway::start(&(rules(&format!("http://{}", origin.address), trusted) + DENIALS));
         Self { gateway, origin }
     }
 
@@ -139,6 +150,52 @@ async fn only_trusted_proxies_ask_and_never_about_themselves() {
     for more in ["X-Forwarded-Uri: /free\r\n", "X-Original-Method: GET\r\n", "X-Original-URL: /free\r\n"] {
         let fields = nginx("POST", "/orders/1", "192.0.2.1") + more;
         assert_eq!(asked.ask("GET /_authorize", &fields).await.status(), 400, "{more}");
+    }
+}
+
+#[tokio::test]
+async fn responses_of_the_rule_file_deny_the_request() {
+    let asked = Asked::start("127.0.0.0/8").await;
+    for (uri, client, status) in [
+        ("/free", "203.0.113.9", 403),
+        ("/free", "192.0.2.1", 200),
+        ("/old", "192.0.2.1", 308),
+        ("/robots.txt", "192.0.2.1", 200),
+    ] {
+        let response = asked.ask("GET /_authorize", &nginx("GET", uri, client)).await;
+        assert_eq!(response.status(), status, "{uri} of {client}");
+        let response = asked.ask("GET /_nginx", &nginx("GET", uri, client)).await;
+        let expected = if status == 200 { (200, None) } else { (403, Some(status.to_string())) };
+        assert_eq!((response.status(), response.field("x-tidegate-status")), expected, "{uri} of {client}");
+    }
+}
+
+#[tokio::test]
+async fn preflights_are_allowed_and_not_charged() {
+    let asked = Asked::start("127.0.0.0/8").await;
+    let preflight = |origin: &str| {
+        let fields = nginx("OPTIONS", "/api/a", "192.0.2.1");
+        format!("{fields}Origin: {origin}\r\nAccess-Control-Request-Method: GET\r\n")
+    };
+    for _ in 0..2 {
+        assert_eq!(asked.ask("GET /_authorize", &preflight("https://app.example")).await.status(), 200);
+    }
+    assert_eq!(asked.ask("GET /_authorize", &preflight("https://evil.example")).await.status(), 403);
+    let statuses = [
+        asked.ask("GET /_authorize", &nginx("GET", "/api/a", "192.0.2.1")).await.status(),
+        asked.ask("GET /_authorize", &nginx("GET", "/api/a", "192.0.2.1")).await.status(),
+    ];
+    assert_eq!(statuses, [200, 429]);
+}
+
+/// Regression test: nginx accepts such hosts, and the path of the URL became `/`.
+#[tokio::test]
+async fn host_of_a_client_does_not_change_the_path() {
+    let asked = Asked::start("127.0.0.0/8").await;
+    for host in ["shop.example?", "shop.example#", "a@shop.example", ""] {
+        let fields = nginx("POST", "/orders/1", "192.0.2.1")
+            .replace("X-Original-URI: ", &format!("X-Original-URL: http://{host}"));
+        assert_eq!(asked.ask("GET /_authorize", &fields).await.status(), 400, "{host}");
     }
 }
 

@@ -24,11 +24,13 @@ pub(super) fn authorize(
         problems.add(location, message, "leave it out: the limits of the original request's route apply");
     }
     let nginx = written.nginx.optional(problems)?.copied().unwrap_or_default();
-    let path = matcher.and_then(|matcher| match matcher.paths.as_slice() {
-        [path] => Some(path),
-        _ => None,
-    });
-    Ok(Some(Authorize { nginx, prefix: path.and_then(PathPattern::segments_before_rest) }))
+    let paths = matcher.map(|matcher| matcher.paths.as_slice()).unwrap_or_default();
+    let prefix = paths.iter().find_map(PathPattern::segments_before_rest);
+    if prefix.is_some() && paths.len() > 1 {
+        let message = "an `authorize` route with a path that ends in `/**` can have no other path";
+        return Err(route.authorize.report(message, "write a route for each path", problems));
+    }
+    Ok(Some(Authorize { nginx, prefix }))
 }
 
 /// Reports an `authorize` route without trusted proxies, which would reject all requests.
