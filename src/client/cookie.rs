@@ -7,11 +7,19 @@ use http::{HeaderMap, header};
 use super::spelling::{self, Name};
 use super::{ClientError, Value};
 
-/// Returns the value of the only cookie with this name.
+/// Returns the value of the only cookie with this name, decoded and normalized.
 ///
 /// # Errors
 /// The cookie is missing, sent more than once, or malformed.
 pub(super) fn value<'f>(headers: &'f HeaderMap, name: &str) -> Value<'f> {
+    spelling::value(sent(headers, name)?)
+}
+
+/// Returns the value of the only cookie with this name as it was sent, without quotes.
+///
+/// # Errors
+/// The cookie is missing, sent more than once, or malformed.
+pub(super) fn sent<'f>(headers: &'f HeaderMap, name: &str) -> Result<&'f [u8], ClientError> {
     let mut found = None;
     let fields = headers.get_all(header::COOKIE).iter();
     for pair in fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b';')) {
@@ -25,8 +33,7 @@ pub(super) fn value<'f>(headers: &'f HeaderMap, name: &str) -> Value<'f> {
             }
         }
     }
-    let value = unquote(spelling::trim(found.ok_or(ClientError::Missing)?))?;
-    spelling::value(value)
+    unquote(spelling::trim(found.ok_or(ClientError::Missing)?))
 }
 
 fn name(sent: &[u8], wanted: &str) -> Name {

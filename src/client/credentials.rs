@@ -6,10 +6,11 @@ use super::{ClientError, Value, base64, spelling};
 
 /// Normalizes a field with credentials to the form `Bearer token`. A value without a scheme does not change.
 pub(super) fn normalize(value: &[u8]) -> Value<'_> {
-    let Some(end) = value.iter().position(|byte| matches!(byte, b' ' | b'\t')) else {
+    let (scheme, rest) = split_scheme(value);
+    if rest.is_empty() {
         return spelling::checked(Cow::Borrowed(value));
-    };
-    let (scheme, rest) = (&value[..end], spelling::trim(&value[end..]));
+    }
+    let end = scheme.len();
     check_token(scheme, rest)?;
     let token = match scheme.eq_ignore_ascii_case(b"basic") {
         true => base64::normalize(Cow::Borrowed(rest))?,
@@ -25,6 +26,13 @@ pub(super) fn normalize(value: &[u8]) -> Value<'_> {
     normalized.push(b' ');
     normalized.extend_from_slice(&token);
     Ok(Cow::Owned(normalized))
+}
+
+/// Splits a trimmed value at the first space. Without a space, the rest is empty.
+pub(super) fn split_scheme(value: &[u8]) -> (&[u8], &[u8]) {
+    let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
+    let (scheme, rest) = value.split_at(end);
+    (scheme, spelling::trim(rest))
 }
 
 /// Rejects text after a token: most origins ignore it, so that it would make one client look like many.

@@ -180,6 +180,23 @@ impl ClientSource {
         }
     }
 
+    /// Returns an API key in a field, a cookie or a query parameter: as it was sent, because any change would be another
+    /// key. In `Authorization` it follows `Bearer`. Returns [`ClientError::Missing`] for other sources.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn sent_key<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
+        let key = match self {
+            Self::Header(name) if *name == header::AUTHORIZATION => {
+                let (scheme, key) = credentials::split_scheme(only_field(facts, name)?);
+                if scheme.eq_ignore_ascii_case(b"bearer") { key } else { b"" }
+            }
+            Self::Header(name) => only_field(facts, name)?,
+            Self::Cookie(name) => cookie::sent(facts.headers, name)?,
+            Self::Query(name) => return query::decoded(facts.query.unwrap_or_default(), name),
+            _ => b"",
+        };
+        if key.is_empty() { Err(ClientError::Missing) } else { Ok(Cow::Borrowed(key)) }
+    }
+
     /// Returns the value of a field, a cookie or a query parameter. Returns [`ClientError::Missing`] for other sources.
     #[cfg(feature = "gateway")]
     pub(crate) fn sent_value<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
@@ -297,16 +314,22 @@ fn path<'f>(facts: &'f Facts<'_>) -> &'f str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// Returns the only value of a field. A comma does not separate values: user agents and signatures contain commas.
-fn field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Value<'f> {
+/// Returns the only value of a field, trimmed. A comma does not separate values: user agents and signatures contain
+/// commas.
+fn only_field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Result<&'f [u8], ClientError> {
     let mut values = facts.headers.get_all(name).iter();
     let value = match (values.next(), values.next()) {
         (None, _) => return Err(ClientError::Missing),
         (Some(_), Some(_)) => return Err(ClientError::Ambiguous),
         (Some(value), None) => spelling::trim(value.as_bytes()),
     };
+    if value.is_empty() { Err(ClientError::Missing) } else { Ok(value) }
+}
+
+/// Returns the only value of a field, normalized.
+fn field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Value<'f> {
+    let value = only_field(facts, name)?;
     match *name {
-        _ if value.is_empty() => Err(ClientError::Missing),
         header::AUTHORIZATION | header::PROXY_AUTHORIZATION => credentials::normalize(value),
         _ => spelling::checked(Cow::Borrowed(value)),
     }

@@ -8,11 +8,25 @@ use std::borrow::Cow;
 use super::spelling::{self, Name};
 use super::{ClientError, Value};
 
-/// Returns the value of the only parameter with this name.
+/// Returns the value of the only parameter with this name, decoded and normalized.
 ///
 /// # Errors
 /// The parameter is missing or sent more than once, or a percent-encoding in a name or in the value is invalid.
 pub(super) fn value<'f>(query: &'f str, name: &str) -> Value<'f> {
+    spelling::value(sent(query, name)?)
+}
+
+/// Returns the value of the only parameter with this name, decoded.
+///
+/// # Errors
+/// The parameter is missing, empty or sent more than once, or a percent-encoding in a name or in the value is invalid.
+#[cfg(feature = "gateway")]
+pub(super) fn decoded<'f>(query: &'f str, name: &str) -> Value<'f> {
+    let value = spelling::decode(sent(query, name)?)?;
+    if value.is_empty() { Err(ClientError::Missing) } else { Ok(value) }
+}
+
+fn sent<'f>(query: &'f str, name: &str) -> Result<&'f [u8], ClientError> {
     let mut found = None;
     for pair in query.as_bytes().split(|byte| *byte == b'&') {
         let mut subpairs = pair.split(|byte| *byte == b';');
@@ -29,7 +43,7 @@ pub(super) fn value<'f>(query: &'f str, name: &str) -> Value<'f> {
         }
     }
     let value = found.ok_or(ClientError::Missing)?;
-    spelling::value(value.strip_prefix(b"=").unwrap_or(value))
+    Ok(value.strip_prefix(b"=").unwrap_or(value))
 }
 
 fn name(sent: &[u8], wanted: &str) -> Result<Name, ClientError> {

@@ -46,9 +46,9 @@ struct KeyReader<'t> {
 /// The text cannot be parsed any further.
 struct Broken;
 
-/// A scalar, or a map whose start has been read.
+/// A scalar, or a map whose start has been read. `None` is YAML's null.
 enum Node {
-    Text(String),
+    Text(Option<String>),
     Map,
 }
 
@@ -79,6 +79,12 @@ pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<KeyTable, KeyFileError> {
     Ok(table)
 }
 
+/// Returns the error of a file that had keys before and has no bytes now: probably its writer failed. `{}` removes all
+/// keys.
+pub(crate) fn emptied() -> KeyFileError {
+    KeyFileError::Faults(vec![(1, "the file is empty; `{}` removes all keys")])
+}
+
 fn parse(text: &str) -> Result<KeyTable, KeyFileError> {
     let parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
     let mut reader =
@@ -98,12 +104,22 @@ impl<'t> KeyReader<'t> {
         loop {
             match self.next()? {
                 Event::StreamStart | Event::DocumentStart(_) => {}
-                Event::MappingStart(..) => break,
+                Event::MappingStart(..) => break self.keys()?,
                 Event::StreamEnd => return Ok(()), // a file without keys
-                Event::Scalar(text, ScalarStyle::Plain, ..) if text.is_empty() || text == "~" => return Ok(()),
+                Event::Scalar(text, ScalarStyle::Plain, ..) if text.is_empty() || text == "~" => break,
                 _ => return self.broken("the file must be a map of keys"),
             }
         }
+        loop {
+            match self.next()? {
+                Event::StreamEnd => return Ok(()),
+                Event::DocumentEnd => {}
+                _ => return self.broken("the file has a second document"),
+            }
+        }
+    }
+
+    fn keys(&mut self) -> Result<(), Broken> {
         while let Some(key) = self.name()? {
             let line = self.line;
             let entry = match self.node()? {
@@ -124,28 +140,28 @@ impl<'t> KeyReader<'t> {
                 None => self.faults.push((line, "an entry needs `id`")),
             }
         }
-        loop {
-            match self.next()? {
-                Event::StreamEnd => return Ok(()),
-                Event::DocumentEnd => {}
-                _ => return self.broken("the file has a second document"),
-            }
-        }
+        Ok(())
     }
 
     /// Reads the rest of an entry. Returns `None` if it has no id.
     fn entry(&mut self) -> Result<Option<ApiKey>, Broken> {
         let (mut id, mut tier, mut attributes) = (None, None, Vec::new());
+        let mut seen = Vec::new();
         while let Some(name) = self.name()? {
+            if seen.contains(&name) {
+                self.fault("the name occurs twice in the entry");
+            }
             match (name.as_str(), self.node()?) {
-                ("id", Node::Text(text)) => id = Some(text),
-                ("tier", Node::Text(text)) => tier = Some(self.share(&text)),
+                ("id", Node::Text(text)) => id = text,
+                ("tier", Node::Text(Some(text))) => tier = Some(self.share(&text)),
+                ("tier", Node::Text(None)) => self.fault("`tier` has no value"),
                 ("attributes", Node::Map) => self.attributes(&mut attributes)?,
                 ("id" | "tier", Node::Map) => return self.broken("`id` and `tier` are texts"),
                 ("attributes", Node::Text(_)) => self.fault("`attributes` is a map"),
                 (_, Node::Text(_)) => self.fault("unknown name: an entry has `id`, `tier` and `attributes`"),
                 (_, Node::Map) => return self.broken("unknown name: an entry has `id`, `tier` and `attributes`"),
             }
+            seen.push(name);
         }
         Ok(id.filter(|id| !id.is_empty()).map(|id| ApiKey { id: id.into(), tier, attributes: attributes.into() }))
     }
@@ -158,7 +174,8 @@ impl<'t> KeyReader<'t> {
                 Node::Text(_) if found.iter().any(|(known, _)| **known == name) => {
                     self.fault("the attribute occurs twice");
                 }
-                Node::Text(text) => found.push((self.share(&name), text.into())),
+                Node::Text(Some(text)) => found.push((self.share(&name), text.into())),
+                Node::Text(None) => self.fault("the attribute has no value"),
             }
         }
         Ok(())
@@ -176,11 +193,12 @@ impl<'t> KeyReader<'t> {
     fn node(&mut self) -> Result<Node, Broken> {
         match self.next()? {
             Event::MappingStart(0, None) => Ok(Node::Map),
-            Event::Scalar(text, _, 0, None) => {
+            Event::Scalar(text, style, 0, None) => {
                 if text.len() > MAX_TEXT {
                     self.fault("a text has at most 1024 bytes");
                 }
-                Ok(Node::Text(text.into_owned()))
+                let is_null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                Ok(Node::Text((!is_null).then(|| text.into_owned())))
             }
             _ => self.broken("a value is a text or a map, without anchors, aliases and tags"),
         }
@@ -220,12 +238,15 @@ impl<'t> KeyReader<'t> {
     }
 }
 
-/// Returns the digest of a key, or the digest that the text contains. Returns `None` if it is not a key.
+/// Returns the digest of a key, or the digest that the text contains. Returns `None` if it is not a key. A misspelt
+/// digest is not one: a client that knows the digest could send it as a key.
 fn digest_of(text: &str) -> Option<[u8; 32]> {
-    let Some(hex) = text.strip_prefix("sha256:") else {
+    let start = text.split_once([':', '=']).map_or("", |(start, _)| start);
+    if !start.eq_ignore_ascii_case("sha256") && !start.eq_ignore_ascii_case("sha-256") {
         let is_key = (1..=MAX_TEXT).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         return is_key.then(|| digest(text.as_bytes()));
-    };
+    }
+    let hex = text.strip_prefix("sha256:")?;
     let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
     let bytes = hex.as_bytes().chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
@@ -293,7 +314,9 @@ mod tests {
     #[test]
     fn errors_have_lines_and_no_text_of_the_file() {
         let text = "secret-1: { id: a }\nsecret-1: { id: b }\nsecret-2: {}\nsecret-3: text\n\
-                    secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n";
+                    secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n\
+                    secret-6: { id: g, id: h }\nsecret-7: { id: ~ }\nsecret-8: { id: i, tier: }\n\
+                    SHA256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad: { id: j }\n";
         let errors = keys(text).unwrap_err();
         for (line, fault) in [
             (2, "the key occurs twice"),
@@ -302,6 +325,10 @@ mod tests {
             (5, "unknown name"),
             (6, "a key has 1 to 1024"),
             (7, "the attribute occurs twice"),
+            (8, "the name occurs twice in the entry"),
+            (9, "an entry needs `id`"),
+            (10, "`tier` has no value"),
+            (11, "a key has 1 to 1024"),
         ] {
             assert!(errors.contains(&format!("line {line}: {fault}")), "{errors}");
         }
@@ -316,9 +343,15 @@ mod tests {
 
     #[test]
     fn other_documents_are_errors_and_an_empty_file_has_no_keys() {
-        for text in
-            ["[1]", "a: &x { id: b }\nb: *x", "a: { id: { b: c } }", "a: {id: b}\n---\nc: {id: d}", "{", "a: [b]"]
-        {
+        for text in [
+            "[1]",
+            "a: &x { id: b }\nb: *x",
+            "a: { id: { b: c } }",
+            "a: {id: b}\n---\nc: {id: d}",
+            "---\n---\nc: {id: d}",
+            "{",
+            "a: [b]",
+        ] {
             assert!(keys(text).is_err(), "{text}");
         }
         for text in ["", "# no keys\n", "{}", "~"] {

@@ -66,13 +66,11 @@ impl Verifiers {
 
     fn api_key(&self, source: Option<&ClientSource>, facts: &Facts<'_>) -> Result<Option<Arc<ApiKey>>, IdentityFault> {
         let (Some(keys), Some(source)) = (&self.keys, source) else { return Ok(None) };
-        let sent = match source.sent_value(facts) {
-            Ok(sent) => sent,
-            Err(ClientError::Missing) => return Ok(None),
-            Err(_) => return Err(IdentityFault::MalformedKey),
-        };
-        let Some(key) = without_scheme(source, &sent) else { return Ok(None) };
-        keys.find(key).map(Some).ok_or(IdentityFault::UnknownApiKey)
+        match source.sent_key(facts) {
+            Ok(key) => keys.find(&key).map(Some).ok_or(IdentityFault::UnknownApiKey),
+            Err(ClientError::Missing) => Ok(None),
+            Err(_) => Err(IdentityFault::MalformedKey),
+        }
     }
 
     fn claims(

@@ -49,6 +49,9 @@ impl IdentityFiles {
         let Self { keys, tokens, metrics } = self;
         if let Some((keys, file)) = keys {
             let loaded = file.poll(key_file::read_bytes, |bytes| {
+                if bytes.is_empty() {
+                    return Err(key_file::emptied());
+                }
                 keys.replace(key_file::parse_bytes(bytes)?);
                 metrics.set_api_keys(keys.len());
                 Ok(keys.len())

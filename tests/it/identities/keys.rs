@@ -55,6 +55,30 @@ async fn keys_come_from_cookies_queries_and_bearer_credentials() {
     }
 }
 
+/// Regression test: keys were normalized like client names, and not found.
+#[tokio::test]
+async fn keys_are_compared_as_they_were_sent() {
+    let keys = ["eyJrIjoiT0tTcG1pUlY2RnVKZTFVaDFsNFZXdE9ZWmNrMkZYbk==", "eyJ:no/base64+", "a+b/c==", "%41%zz"];
+    let text: String = keys.iter().map(|key| format!("'{key}': {{ id: one }}\n")).collect();
+    let file = key_file("unchanged", &text);
+    for (source, start_of_field) in [
+        ("header: X-Api-Key", "X-Api-Key: "),
+        ("header: Authorization", "Authorization: Bearer "),
+        ("cookie: k", "Cookie: k="),
+    ] {
+        let gateway = start(&format!("keys: {{ {source}, file: {} }}", file.path()), "require: keys");
+        for key in keys {
+            let response = gateway.get("/", &format!("{start_of_field}{key}\r\n")).await;
+            assert_eq!(response.status(), 200, "{start_of_field}{key}");
+        }
+        for key in ["A%zz", "a b/c==", "a+b/c", "a-b_c"] {
+            assert_eq!(gateway.get("/", &format!("{start_of_field}{key}\r\n")).await.status(), 401, "{key}");
+        }
+    }
+    let gateway = start(&format!("keys: {{ query: k, file: {} }}", file.path()), "require: keys");
+    assert_eq!(gateway.get("/?k=a%2Bb/c==", "").await.status(), 200);
+}
+
 #[tokio::test]
 async fn limits_count_by_the_owner_of_a_key() {
     let file = key_file("owner", &format!("{KEYS}k-one-b: {{ id: one }}\n"));
