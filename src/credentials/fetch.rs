@@ -14,7 +14,7 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
@@ -23,6 +23,9 @@ use crate::tls::files::system_roots;
 
 /// The longest time for a fetch, from the name resolution to the end of the body.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time for a connection to one address.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The largest response, in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -53,7 +56,7 @@ pub(super) async fn fetch(url: &KeySetUrl) -> Result<Bytes, FetchError> {
 }
 
 async fn fetch_within_timeout(url: &KeySetUrl) -> Result<Bytes, FetchError> {
-    let stream = TcpStream::connect((url.host(), url.port())).await?;
+    let stream = connect(url).await?;
     if !url.is_https() {
         return exchange(TokioIo::new(stream), url).await;
     }
@@ -63,6 +66,19 @@ async fn fetch_within_timeout(url: &KeySetUrl) -> Result<Bytes, FetchError> {
     let name = ServerName::try_from(url.host().to_owned()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     exchange(TokioIo::new(stream), url).await
+}
+
+/// Connects to the first address that responds.
+async fn connect(url: &KeySetUrl) -> io::Result<TcpStream> {
+    let mut failure = io::ErrorKind::AddrNotAvailable.into();
+    for address in lookup_host((url.host(), url.port())).await? {
+        match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
 }
 
 async fn exchange<T: Read + Write + Unpin + Send + 'static>(io: T, url: &KeySetUrl) -> Result<Bytes, FetchError> {

@@ -11,6 +11,9 @@ use crate::identity::IdentityFault;
 /// The highest number of keys in a set.
 const MAX_KEYS: usize = 100;
 
+/// The highest number of keys that are tried for one token, because each costs a signature check.
+const MAX_TRIED: usize = 4;
+
 /// The usable keys of a set.
 #[derive(Debug)]
 pub(crate) struct KeySet {
@@ -65,22 +68,19 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Returns the key with this id, which must allow the algorithm. Without an id, the only key that allows it.
+    /// Returns the keys with this id that allow the algorithm. Without an id, the keys that allow it: while an issuer
+    /// replaces its key, there are two.
     pub(super) fn find(
         &self,
         id: Option<&str>,
         algorithm: Algorithm,
-    ) -> Result<(&VerificationKey, &Validation), IdentityFault> {
+    ) -> Result<Vec<(&VerificationKey, &Validation)>, IdentityFault> {
         let allowed = |key: &'_ VerificationKey| key.algorithms.iter().position(|(one, _)| *one == algorithm);
         let mut known = self.keys.iter().filter(|key| id.is_none() || key.id.as_deref() == id).peekable();
         let fault = if known.peek().is_some() { IdentityFault::Algorithm } else { IdentityFault::UnknownKey };
-        let mut usable = known.filter_map(|key| Some((key, &key.algorithms[allowed(key)?].1)));
-        match (usable.next(), usable.next()) {
-            (Some(found), None) => Ok(found),
-            (Some(found), Some(_)) if id.is_some() => Ok(found),
-            (None, _) => Err(fault),
-            (Some(_), Some(_)) => Err(IdentityFault::UnknownKey),
-        }
+        let usable = known.filter_map(|key| Some((key, &key.algorithms[allowed(key)?].1)));
+        let usable: Vec<_> = usable.take(MAX_TRIED).collect();
+        if usable.is_empty() { Err(fault) } else { Ok(usable) }
     }
 }
 

@@ -14,7 +14,7 @@ const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(super) struct Refresh {
     pub(super) wanted: Arc<Notify>,
-    /// Counts the finished fetches.
+    /// Counts the finished fetches for tokens with unknown keys.
     pub(super) finished: watch::Sender<u64>,
     on_demand: Mutex<OnDemand>,
 }
@@ -46,6 +46,8 @@ impl Refresh {
         true
     }
 
+    /// Ends the wait for a fetch that was [requested](Self::request). A fetch that began earlier does not end it, because
+    /// its response may be older than the key.
     pub(super) fn finish(&self) {
         self.on_demand.lock().is_in_flight = false;
         self.finished.send_modify(|count| *count += 1);

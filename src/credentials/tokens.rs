@@ -101,14 +101,18 @@ impl TokenVerifier {
         }
         let keys = self.keys.load();
         let keys = keys.as_ref().ok_or(IdentityFault::Unavailable)?;
-        let (key, validation) = keys.find(header.kid.as_deref(), header.alg)?;
-        let decoded = decode::<Map<String, Value>>(token, &key.key, validation);
-        let claims = decoded.map_err(|error| match error.kind() {
-            ErrorKind::InvalidSignature => IdentityFault::Signature,
-            _ => IdentityFault::MalformedToken,
-        })?;
-        self.check(&claims.claims, now)?;
-        Ok(Arc::new(Claims(claims.claims)))
+        let mut fault = IdentityFault::Signature;
+        for (key, validation) in keys.find(header.kid.as_deref(), header.alg)? {
+            match decode::<Map<String, Value>>(token, &key.key, validation) {
+                Ok(claims) => {
+                    self.check(&claims.claims, now)?;
+                    return Ok(Arc::new(Claims(claims.claims)));
+                }
+                Err(error) if *error.kind() == ErrorKind::InvalidSignature => {}
+                Err(_) => fault = IdentityFault::MalformedToken,
+            }
+        }
+        Err(fault)
     }
 
     /// Checks the registered claims (RFC 7519 section 4.1).

@@ -4,7 +4,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::fetch::{FETCH_TIMEOUT, fetch};
 use super::tokens::{KeySetSource, TokenVerifier};
@@ -31,6 +31,7 @@ impl TokenVerifier {
     pub(crate) async fn run(verifier: Weak<Self>, metrics: Arc<Metrics>, first: Sender<()>) {
         let mut first = Some(first);
         let mut has_failed = false;
+        let mut is_requested = false;
         while let Some(active) = verifier.upgrade() {
             let result = active.fetch_keys().await;
             metrics.identities_loaded(true, if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed });
@@ -44,14 +45,13 @@ impl TokenVerifier {
                 }
             }
             has_failed = result.is_err();
-            active.refresh.finish();
+            if is_requested {
+                active.refresh.finish();
+            }
             first = None;
             let wanted = Arc::clone(&active.refresh.wanted);
             drop(active);
-            tokio::select! {
-                () = sleep(if has_failed { RETRY } else { MAX_AGE }) => {}
-                () = wanted.notified() => {}
-            }
+            is_requested = timeout(if has_failed { RETRY } else { MAX_AGE }, wanted.notified()).await.is_ok();
         }
         drop(first);
     }

@@ -68,6 +68,23 @@ async fn invalid_claims_get_401() {
 }
 
 /// Each token is signed, but not with a key and an algorithm that belong together.
+/// While an issuer replaces its key, its set has two keys of the same type.
+#[tokio::test]
+async fn tokens_without_a_key_id_match_any_key() {
+    let (old, new, other) = (SigningKey::ec(), SigningKey::ec(), SigningKey::ec());
+    let without_id = |key: &SigningKey| {
+        let mut jwk = key.jwk("");
+        jwk.as_object_mut().expect("a map").remove("kid");
+        jwk
+    };
+    let file = key_set_file("no-id", &key_set(&[without_id(&old), without_id(&new)]));
+    let gateway = start(&jwt(file.path()), "require: jwt");
+    for (key, status) in [(&old, 200), (&new, 200), (&other, 401)] {
+        let token = key.token_with(&json!({ "alg": "ES256" }), &claims("ann"));
+        assert_eq!(with_token(&gateway, &token).await.status(), status);
+    }
+}
+
 #[tokio::test]
 async fn forged_tokens_get_401() {
     let (rsa, ec, other) = (SigningKey::rsa(), SigningKey::ec(), SigningKey::ec());
