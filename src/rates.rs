@@ -31,7 +31,7 @@ pub struct Rates {
 #[derive(Debug)]
 enum Choice {
     Tier { default: (Box<str>, Arc<Limiter>), limiters: BTreeMap<Box<str>, Arc<Limiter>> },
-    Number { default: Arc<Limiter>, max: u32, kept: ArcSwap<HashMap<u32, Arc<Limiter>>> },
+    Number { default: Arc<Limiter>, min: u32, max: u32, kept: ArcSwap<HashMap<u32, Arc<Limiter>>> },
 }
 
 /// Why a rate applies to a request.
@@ -41,6 +41,8 @@ pub(crate) enum RateOrigin {
     Value,
     /// The number of the request exceeds the largest rate.
     Bounded,
+    /// The number of the request is so small that no bucket would ever have the permits of a request.
+    Raised,
     /// It is the default, because the request has no value.
     Missing,
     /// It is the default, because the value is neither a tier nor a valid number.
@@ -61,10 +63,12 @@ impl Rates {
         Some(Self { by, choice: Choice::Tier { default, limiters }, unknown: AtomicU64::default() })
     }
 
-    /// Creates rates by a number, which is at most `max`. `default` is the limiter for requests without a valid number.
-    pub(crate) fn by_number(by: IdentityValue, default: Arc<Limiter>, max: u32) -> Self {
+    /// Creates rates by a number, which is at most `max`. Smaller numbers than a request of this `cost` needs are raised.
+    /// `default` is the limiter for requests without a valid number.
+    pub(crate) fn by_number(by: IdentityValue, default: Arc<Limiter>, max: u32, cost: u32) -> Self {
         let kept = HashMap::from([(default.quota.rate(), Arc::clone(&default))]);
-        let choice = Choice::Number { default, max, kept: ArcSwap::from_pointee(kept) };
+        let min = least_rate(&default, cost, max);
+        let choice = Choice::Number { default, min, max, kept: ArcSwap::from_pointee(kept) };
         Self { by, choice, unknown: AtomicU64::default() }
     }
 
@@ -84,8 +88,10 @@ impl Rates {
                 let default = Arc::clone(mapped.entry(name.clone()).or_insert_with(|| map(default)));
                 Choice::Tier { default: (name.clone(), default), limiters: mapped }
             }
-            Choice::Number { default, max, .. } => {
-                return Self::by_number(self.by.clone(), map(default), *max);
+            Choice::Number { default, min, max, .. } => {
+                let default = map(default);
+                let kept = HashMap::from([(default.quota.rate(), Arc::clone(&default))]);
+                Choice::Number { default, min: *min, max: *max, kept: ArcSwap::from_pointee(kept) }
             }
         };
         Self { by: self.by.clone(), choice, unknown: AtomicU64::default() }
@@ -100,9 +106,10 @@ impl Rates {
                 Some(limiter) => (Some(Arc::clone(limiter)), RateOrigin::Value),
                 None => (None, RateOrigin::Invalid),
             },
-            Choice::Number { default, max, kept } => match parse(&value) {
+            Choice::Number { default, min, max, kept } => match parse(&value) {
                 None => (None, RateOrigin::Invalid),
                 Some(rate) if rate > *max => (Some(at_rate(default, kept, *max)), RateOrigin::Bounded),
+                Some(rate) if rate < *min => (Some(at_rate(default, kept, *min)), RateOrigin::Raised),
                 Some(rate) => (Some(at_rate(default, kept, rate)), RateOrigin::Value),
             },
         }
@@ -156,9 +163,10 @@ impl PartialEq for Rates {
             (Choice::Tier { default, limiters }, Choice::Tier { default: other, limiters: others }) => {
                 (default, limiters) == (other, others)
             }
-            (Choice::Number { default, max, .. }, Choice::Number { default: other_default, max: other_max, .. }) => {
-                (default, max) == (other_default, other_max)
-            }
+            (
+                Choice::Number { default, min, max, .. },
+                Choice::Number { default: other_default, min: other_min, max: other_max, .. },
+            ) => (default, min, max) == (other_default, other_min, other_max),
             (Choice::Tier { .. }, Choice::Number { .. }) | (Choice::Number { .. }, Choice::Tier { .. }) => false,
         };
         self.by == other.by && is_same
@@ -175,6 +183,16 @@ fn parse(text: &str) -> Option<u32> {
     }
     let rate = text.parse().unwrap_or(u64::MAX);
     (rate > 0).then(|| u32::try_from(rate).unwrap_or(u32::MAX))
+}
+
+/// Returns the smallest rate, at most `max`, whose full bucket has the permits of a request.
+fn least_rate(limiter: &Limiter, cost: u32, max: u32) -> u32 {
+    let (mut least, mut enough) = (1, max);
+    while least < enough {
+        let rate = least + (enough - least) / 2;
+        if limiter.at_rate(rate).quota.capacity() >= cost { enough = rate } else { least = rate + 1 }
+    }
+    least
 }
 
 /// Returns the limiter with this rate, from the kept ones if possible. The same rate has the same limiter, so that
@@ -210,7 +228,7 @@ mod tests {
     }
 
     fn by_number() -> Rates {
-        Rates::by_number(IdentityValue::parse("header:x").expect("a value"), limiter(100), 1_000)
+        Rates::by_number(IdentityValue::parse("header:x").expect("a value"), limiter(100), 1_000, 5)
     }
 
     /// Returns the rate and its origin for a request of a trusted proxy with this field.
@@ -248,6 +266,7 @@ mod tests {
             (Some("-1"), None, RateOrigin::Invalid),
             (Some("+1"), None, RateOrigin::Invalid),
             (Some("1.5"), None, RateOrigin::Invalid),
+            (Some("2"), Some(3), RateOrigin::Raised), // 3 is the first rate whose burst, twice the rate, has 5 permits
             (Some(""), None, RateOrigin::Invalid),
             (None, None, RateOrigin::Missing),
         ] {
@@ -258,7 +277,7 @@ mod tests {
 
     #[test]
     fn kept_limiters_of_numbers_are_bounded() {
-        let rates = Rates::by_number(IdentityValue::parse("header:x").expect("a value"), limiter(100), u32::MAX);
+        let rates = Rates::by_number(IdentityValue::parse("header:x").expect("a value"), limiter(100), u32::MAX, 1);
         for rate in 1..=2 * MAX_KEPT {
             assert_eq!(chosen(&rates, Some(&rate.to_string())).0, u32::try_from(rate).ok());
         }

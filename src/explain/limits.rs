@@ -59,6 +59,7 @@ fn rate_origin(limit: &Limit, check: &LimitCheck, facts: &Facts<'_>, f: &mut fmt
     match origin {
         RateOrigin::Value => writeln!(f, "from {by}"),
         RateOrigin::Bounded => writeln!(f, "the `max`, because {by} is larger"),
+        RateOrigin::Raised => writeln!(f, "the smallest that can admit a request, because {by} is smaller"),
         RateOrigin::Missing => writeln!(f, "the default, because {by} is missing"),
         // The value may be a secret.
         RateOrigin::Invalid if key == "tier" => writeln!(f, "the default, because {by} is not a tier"),

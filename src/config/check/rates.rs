@@ -88,7 +88,8 @@ pub(super) fn rates(
         let message = format!("`default` is {}, above the `max` of {max}", default.quota.rate());
         return Err(source.default.report(message, "raise `max`, or lower `default`", problems));
     }
-    Ok(Some(Rates::by_number(by, Arc::new(limiter(default.quota)), max)))
+    let cost = shared.cost.as_ref().map_or(1, Cost::max);
+    Ok(Some(Rates::by_number(by, Arc::new(limiter(default.quota)), max, cost)))
 }
 
 /// Returns the tier with this name, or reports that the name is unknown.
