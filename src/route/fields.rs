@@ -36,6 +36,11 @@ impl FieldChanges {
         })
     }
 
+    /// Returns the names of all fields.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &HeaderName> {
+        self.remove.iter().chain(self.set.iter().chain(&self.add).map(|(name, _)| name))
+    }
+
     /// Computes the values of the templates. Without templates, does not allocate.
     pub(crate) fn render(&self, values: &Values<'_>) -> RenderedValues {
         let value = |template: &Template| HeaderValue::try_from(template.render(values)?).ok();

@@ -117,6 +117,10 @@ impl Rules {
             if let Some(concurrency) = &route.concurrency {
                 concurrency.client.fields(&mut |name| _ = fields.insert(name.clone()));
             }
+            // Otherwise an origin could take a trailer, or a name with underscores, for the field of the gateway.
+            if let Some(changes) = &route.request_headers {
+                fields.extend(changes.names().cloned());
+            }
             for limit in &route.limits {
                 if let Some(IdentityValue::Header(name)) = limit.rates.as_ref().map(|rates| &rates.by) {
                     fields.insert(name.clone());

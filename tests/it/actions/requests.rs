@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 
-use super::gateway;
+use super::{gateway, gateway_with};
 use crate::support::gateway::TestGateway;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, OriginConnection};
@@ -40,6 +40,26 @@ async fn upstream_receives_the_changed_request() {
     for name in ["cookie", "x-secret"] {
         assert_eq!(request.field(name), None, "{name}");
     }
+}
+
+#[tokio::test]
+async fn client_cannot_send_the_fields_of_the_gateway_otherwise() {
+    let (origin, gateway) = gateway_with("request_id: true, underscores: keep", ROUTES).await;
+    let response = gateway
+        .client()
+        .await
+        .ask(
+            "POST /orders/1 HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nX_Fixed: no\r\nX_Secret: s\r\nX_Other: 1\r\n\
+             Trailer: X-Fixed, X-Secret, X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n\
+             2\r\nhi\r\n0\r\nX-Fixed: no\r\nX-Secret: s\r\nX-Sum: 1\r\n\r\n",
+        )
+        .await;
+    assert_eq!(response.status(), 200);
+    let request = origin.last_request();
+    assert_eq!(request.field("x-fixed").as_deref(), Some("one"));
+    let others = ["x_fixed", "x_secret", "x_other"].map(|name| request.field(name));
+    assert_eq!(others, [None, None, Some("1".to_owned())]);
+    assert_eq!(request.trailers, [("x-sum".to_owned(), "1".to_owned())]);
 }
 
 #[tokio::test]
