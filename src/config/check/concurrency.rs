@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use super::limits::sources;
-use super::written_limits::own_limits;
 use super::{Checked, convert};
 use crate::client::ClientSource;
 use crate::concurrency::Concurrency;
 use crate::config::file;
-use crate::config::located::Located;
+use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
 
 /// Converts `concurrency`. `prefix` is that of names in the store.
@@ -35,10 +34,13 @@ pub(super) fn concurrency(
         let help = "add `queue`, for example `queue: 50`";
         return Err(written.max_wait.report("`max_wait` has no effect without `queue`", help, problems));
     }
-    let is_taken = |limit: &&Located<String>| limit.get().is_some_and(|name| name == Concurrency::POLICY);
-    if let Some(name) = own_limits(route).map(|limit| &limit.name).find(is_taken) {
+    let named = route.limits.items().iter().find_map(|item| match item.get()? {
+        ValueOrMap::Value(name) => (name == Concurrency::POLICY).then_some(item.location),
+        ValueOrMap::Map(limit) => (limit.name.get()? == Concurrency::POLICY).then_some(limit.name.location),
+    });
+    if let Some(location) = named {
         let message = format!("{} is the name of the route's `concurrency` in responses", quote(Concurrency::POLICY));
-        return Err(name.report(message, "rename the limit", problems));
+        return Err(problems.add(location, message, "rename the limit"));
     }
     let name = route.name.get().map(String::as_str).unwrap_or_default();
     let name = Arc::from(format!("{{{prefix}tidegate:{name}}}:@in_flight"));
