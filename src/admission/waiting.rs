@@ -144,7 +144,7 @@ impl<'w> Waiting<'w> {
         self.waited() + wait <= wait_policy.max_wait && self.ends_in_time(wait)
     }
 
-    /// Returns `true` if a wait from now on ends before the deadline.
+    /// Returns `true` if a wait that begins now ends before the deadline.
     fn ends_in_time(&self, wait: Duration) -> bool {
         self.deadline.is_none_or(|deadline| Instant::now() + wait < deadline)
     }
