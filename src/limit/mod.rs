@@ -57,7 +57,7 @@ words! {
 }
 
 /// A rate and its algorithm: `rate` permits in each `interval`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
     rate: u32,
     interval: u64,

@@ -148,6 +148,26 @@ fn debts_move_once_with_the_limiter_of_the_sender() {
     }
 }
 
+/// Regression test: debts were grouped by their rate, and all debts of a payment are written with one limiter.
+#[test]
+fn debts_of_tiers_with_equal_rates_keep_their_intervals() {
+    let tier = |interval| {
+        let quota = Quota::new(10, interval, Algorithm::TokenBucket).expect("a quota");
+        Arc::new(Limiter::new("{a}:l".to_owned(), Mode::PerClient, quota))
+    };
+    let (old, tiers) = (unreachable_redis(), [tier(60_000), tier(3_600_000)]);
+    for (tier, client) in tiers.iter().zip(&clients()) {
+        assert_eq!(granted(&old, &charge(tier, Some(client)), 1), 1);
+    }
+    let new = hand_over(&old, &[]);
+    let (payments, _) = fallback(&new).payments();
+    let debts: Vec<_> = payments.iter().flat_map(|payment| &payment.debts).collect();
+    for (tier, client) in tiers.iter().zip(&clients()) {
+        let debt = debts.iter().find(|debt| debt.client.as_ref() == Some(client)).expect("a debt");
+        assert_eq!(debt.limiter, *tier);
+    }
+}
+
 #[test]
 fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
     let limiters = all_algorithms();

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::limit::{BucketId, ClientId, Granted, Limiter};
+use crate::limit::{BucketId, ClientId, Granted, Limiter, Quota};
 use crate::random::random;
 
 /// The maximum number of buckets with debts. Further grants are counted as `uncharged` and never charged to the store.
@@ -156,15 +156,15 @@ impl Debts {
     }
 
     /// Turns debts to buckets that match `owns` into payments: to at most [`MAX_PAYMENT`] buckets each, with one hash
-    /// tag and one rate. A payment that is handed over is written with one limiter.
+    /// tag and one quota. A payment that is handed over is written with one limiter.
     fn begin_payments(&mut self, now: Timestamp, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         self.rounds += 1;
-        let mut by_hash_tag: HashMap<(String, u32, Option<u32>), Vec<Debt>> = HashMap::new();
+        let mut by_hash_tag: HashMap<(String, Quota, Option<u32>), Vec<Debt>> = HashMap::new();
         let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(owns));
         for (_, mut debt) in owed {
             if debt.retain_live(now) {
                 let partition = debt.limiter.partition_of(debt.client.as_ref());
-                let hash_tag = (debt.limiter.name.clone(), debt.limiter.quota.rate(), partition);
+                let hash_tag = (debt.limiter.name.clone(), debt.limiter.quota, partition);
                 by_hash_tag.entry(hash_tag).or_default().push(debt);
             }
         }
