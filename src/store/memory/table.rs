@@ -1,6 +1,7 @@
 //! The buckets of one limit in one shard.
 
 use std::mem::discriminant;
+use std::slice;
 use std::sync::Arc;
 
 #[cfg(feature = "gateway")]
@@ -11,7 +12,7 @@ use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{self, Lookup};
 use super::owner::Owner;
 use crate::clock::Timestamp;
-use crate::limit::{BucketState, Limiter};
+use crate::limit::{BucketState, Limiter, Quota};
 
 /// The buckets of one limit, by owner.
 #[derive(Debug)]
@@ -19,13 +20,16 @@ pub(super) struct Table {
     pub(super) name_hash: u64,
     /// The latest limiter with this name; a reload creates a new one.
     limiter: Arc<Limiter>,
-    /// The limiter with the lowest rate that used the table. Clients with other rates share the table, and at a higher rate a
-    /// bucket in use would look full.
-    slowest: Arc<Limiter>,
+    slowest: SlowestQuotas,
     /// The capacity of the limit; `None` for an OVERALL limit.
     limit_capacity: Option<Arc<LimitCapacity>>,
     buckets: HashTable<Bucket>,
 }
+
+/// The quotas with the lowest rate and with the longest interval that used a table. Clients with other quotas share the
+/// table, and by a faster quota a bucket in use would look full. Some algorithms depend on the rate, others on the interval.
+#[derive(Debug)]
+struct SlowestQuotas([Quota; 2]);
 
 /// The data that is stored for a client.
 #[derive(Debug)]
@@ -40,7 +44,7 @@ impl Table {
     pub(super) fn new(lookup: &Lookup<'_>, capacity: &BucketCapacity) -> Self {
         let limiter = Arc::clone(&lookup.charge.limiter);
         let limit_capacity = (!lookup.owner.is_overall()).then(|| capacity.limit_capacity_of(&limiter));
-        let slowest = Arc::clone(&limiter);
+        let slowest = SlowestQuotas([limiter.quota; 2]);
         Self { name_hash: lookup.name_hash, limiter, slowest, limit_capacity, buckets: HashTable::new() }
     }
 
@@ -95,24 +99,23 @@ impl Table {
     /// Passes the limiter, the owner and the state of each bucket in use to `each`.
     #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
-        let in_use = |bucket: &&Bucket| bucket.state.full_at(&self.slowest.quota) > now;
+        let quotas = self.slowest.distinct();
+        let in_use = |bucket: &&Bucket| bucket.is_in_use(quotas, now);
         self.buckets.iter().filter(in_use).for_each(|bucket| each(&self.limiter, bucket.owner, &bucket.state));
     }
 
     /// Uses this limiter, and so its quota, from this call on.
     pub(super) fn update_limiter(&mut self, limiter: &Arc<Limiter>) {
         if !Arc::ptr_eq(&self.limiter, limiter) {
-            if is_slower(limiter, &self.slowest) {
-                self.slowest = Arc::clone(limiter);
-            }
+            self.slowest.add(&limiter.quota);
             self.limiter = Arc::clone(limiter);
         }
     }
 
     /// Removes full buckets and releases their capacity. Returns `false` if no bucket is left.
     pub(super) fn sweep(&mut self, capacity: &BucketCapacity, now: Timestamp) -> bool {
-        let (before, quota) = (self.buckets.len(), &self.slowest.quota);
-        self.buckets.retain(|bucket| bucket.state.full_at(quota) > now);
+        let (before, quotas) = (self.buckets.len(), self.slowest.distinct());
+        self.buckets.retain(|bucket| bucket.is_in_use(quotas, now));
         if let Some(limit_capacity) = &self.limit_capacity {
             capacity.release(limit_capacity, before - self.buckets.len());
         }
@@ -120,8 +123,37 @@ impl Table {
     }
 }
 
-/// Returns `true` if permits return more slowly to the buckets of `one` than to the buckets of `other`.
-fn is_slower(one: &Limiter, other: &Limiter) -> bool {
-    let cross = |one: &Limiter, other: &Limiter| u64::from(one.quota.rate()).saturating_mul(other.quota.interval());
+// === impl SlowestQuotas ===
+
+impl SlowestQuotas {
+    fn add(&mut self, quota: &Quota) {
+        let [lowest_rate, longest] = &mut self.0;
+        if is_slower(quota, lowest_rate) {
+            *lowest_rate = *quota;
+        }
+        if quota.interval() > longest.interval() {
+            *longest = *quota;
+        }
+    }
+
+    /// Returns both quotas, or one if they are equal.
+    fn distinct(&self) -> &[Quota] {
+        let [lowest_rate, longest] = &self.0;
+        if lowest_rate == longest { slice::from_ref(longest) } else { &self.0 }
+    }
+}
+
+// === impl Bucket ===
+
+impl Bucket {
+    /// Returns `true` if the bucket is not full by one of these quotas.
+    fn is_in_use(&self, quotas: &[Quota], now: Timestamp) -> bool {
+        quotas.iter().any(|quota| self.state.full_at(quota) > now)
+    }
+}
+
+/// Returns `true` if `one` has a lower rate per time than `other`.
+fn is_slower(one: &Quota, other: &Quota) -> bool {
+    let cross = |one: &Quota, other: &Quota| u64::from(one.rate()).saturating_mul(other.interval());
     cross(one, other) < cross(other, one)
 }

@@ -48,6 +48,28 @@ fn another_rate_for_one_client_removes_no_bucket_in_use() {
     assert!(!(1..600).step_by(2).any(|client| granted(&base, client)), "a bucket in use was removed");
 }
 
+/// Regression test: buckets were judged by the quota with the lowest rate, which may have a shorter interval.
+#[test]
+fn tier_with_a_longer_interval_keeps_its_buckets_in_use() {
+    for algorithm in [Algorithm::SlidingWindow { segments: 6 }, Algorithm::TokenBucket] {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+        let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, 640);
+        let tier = |rate, interval| {
+            let quota = Quota::new(rate, interval, algorithm).expect("a quota");
+            Arc::new(Limiter::new("l".into(), Mode::PerClient, quota))
+        };
+        let remaining = |limiter: &Arc<Limiter>, client| {
+            let charge = Charge { limiter: Arc::clone(limiter), ..charge(client) };
+            memory.take(&[charge]).expect("a decision").decisions[0].remaining
+        };
+        let (free, pro) = (tier(5, 60_000), tier(1_000, 7_200_000));
+        assert!((0..600).all(|client| remaining(&pro, client) == 999));
+        clock.advance_millis(3_900_000);
+        (600..2_000).for_each(|client| _ = remaining(&free, client));
+        assert!((0..600).all(|client| remaining(&pro, client) == 998), "{algorithm:?}: a bucket in use was removed");
+    }
+}
+
 /// A clock that advances with each call, and yields to other threads before it returns.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
