@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::debts::Payment;
 use super::{Fallback, debts};
 use crate::clock::Timestamp;
-use crate::limit::{Charge, Limiter};
+use crate::limit::{Charge, Limiter, Quota};
 use crate::store::Memory;
 
 /// The state of a gateway for its successor, in addition to buckets and debts.
@@ -70,10 +70,10 @@ impl Fallback {
         self.shares.lock().end_predecessors();
     }
 
-    /// Adds a bucket of the predecessor. Returns `true` if there was capacity for it.
-    pub(crate) fn import(&self, whole: &Arc<Limiter>, owner: [u8; 16], numbers: &[i64]) -> bool {
+    /// Adds a bucket of the predecessor, whose clients had these shares, too. Returns `true` if there was capacity for it.
+    pub(crate) fn import(&self, whole: &Arc<Limiter>, quotas: &[Quota], owner: [u8; 16], numbers: &[i64]) -> bool {
         let share = self.shares.lock().limiter(whole);
-        self.buckets.import(&share, owner, numbers)
+        self.buckets.import(&share, quotas, owner, numbers)
     }
 
     /// Takes over a payment of the predecessor.

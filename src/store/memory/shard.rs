@@ -10,9 +10,9 @@ use super::lookup::{Location, Lookup};
 use super::owner::Owner;
 use super::table::Table;
 use crate::clock::Timestamp;
-#[cfg(feature = "gateway")]
-use crate::limit::Limiter;
 use crate::limit::{BucketState, Charge, Decision};
+#[cfg(feature = "gateway")]
+use crate::limit::{Limiter, Quota};
 
 /// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent
 /// sweeps.
@@ -202,10 +202,18 @@ impl Shard {
         table.len()
     }
 
-    /// Passes the limiter, the owner and the state of each bucket in use to `each`.
+    /// See [`Table::each_in_use`].
     #[cfg(feature = "gateway")]
-    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
+    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
         self.tables.iter().for_each(|table| table.each_in_use(now, each));
+    }
+
+    /// See [`Table::add_quotas`]. The lookup has a bucket.
+    #[cfg(feature = "gateway")]
+    pub(super) fn add_quotas(&mut self, lookup: &Lookup<'_>, quotas: &[Quota]) {
+        if let Some(table) = self.table(lookup).and_then(|table| self.tables.get_bucket_mut(table)) {
+            table.add_quotas(quotas);
+        }
     }
 
     /// Releases the capacity that was reserved for a bucket that is not added.

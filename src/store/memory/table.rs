@@ -96,12 +96,18 @@ impl Table {
         self.buckets.get_bucket_entry(slot).map(OccupiedEntry::remove).is_ok()
     }
 
-    /// Passes the limiter, the owner and the state of each bucket in use to `each`.
+    /// Passes the limiter, the slowest quotas, and the owner and the state of each bucket in use to `each`.
     #[cfg(feature = "gateway")]
-    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, Owner, &BucketState)) {
+    pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
         let quotas = self.slowest.distinct();
-        let in_use = |bucket: &&Bucket| bucket.is_in_use(quotas, now);
-        self.buckets.iter().filter(in_use).for_each(|bucket| each(&self.limiter, bucket.owner, &bucket.state));
+        let in_use = self.buckets.iter().filter(|bucket| bucket.is_in_use(quotas, now));
+        in_use.for_each(|bucket| each(&self.limiter, quotas, bucket.owner, &bucket.state));
+    }
+
+    /// Keeps buckets that are in use by one of these quotas, as if they had used the table.
+    #[cfg(feature = "gateway")]
+    pub(super) fn add_quotas(&mut self, quotas: &[Quota]) {
+        quotas.iter().for_each(|quota| self.slowest.add(quota));
     }
 
     /// Uses this limiter, and so its quota, from this call on.

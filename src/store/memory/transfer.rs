@@ -24,13 +24,17 @@ impl Memory {
         *self.secret.get_or_init(|| secret) == secret
     }
 
-    /// Passes the limiter, the owner and the numbers of each bucket in use to `each`. If all of them would take more
-    /// than about `budget` bytes, passes those that are used most, and returns how many it left out. Locks one shard
-    /// after the other.
-    pub(in crate::store) fn export(&self, budget: usize, mut each: impl FnMut(&Limiter, [u8; 16], &[i64])) -> usize {
+    /// Passes the limiter, the slowest quotas of its clients, and the owner and the numbers of each bucket in use to
+    /// `each`. If all of them would take more than about `budget` bytes, passes those that are used most, and returns how
+    /// many it left out. Locks one shard after the other.
+    pub(in crate::store) fn export(
+        &self,
+        budget: usize,
+        mut each: impl FnMut(&Limiter, &[Quota], [u8; 16], &[i64]),
+    ) -> usize {
         let now = self.clock.now();
         let mut sizes = [0_usize; LEVELS];
-        self.each_in_use(now, |limiter, _, state| {
+        self.each_in_use(now, |limiter, _, _, state| {
             let numbers = state.to_numbers(&limiter.quota, now).len();
             sizes[level(state, &limiter.quota, now)] += OWNER_BYTES + NUMBER_BYTES * numbers;
         });
@@ -40,13 +44,13 @@ impl Memory {
             *budget = left;
             left = left.saturating_sub(size);
         }
-        self.each_in_use(now, |limiter, owner, state| {
+        self.each_in_use(now, |limiter, quotas, owner, state| {
             let numbers = state.to_numbers(&limiter.quota, now);
             let left = &mut budgets[level(state, &limiter.quota, now)];
             match left.checked_sub(OWNER_BYTES + NUMBER_BYTES * numbers.len()) {
                 Some(less) => {
                     *left = less;
-                    each(limiter, owner.bytes(), &numbers);
+                    each(limiter, quotas, owner.bytes(), &numbers);
                 }
                 None => left_out += 1,
             }
@@ -54,17 +58,29 @@ impl Memory {
         left_out
     }
 
-    /// Adds a bucket of another process. Returns `false` if the bucket has another mode or algorithm, if it exists
-    /// already, or if there is no capacity for it.
-    pub(in crate::store) fn import(&self, limiter: &Arc<Limiter>, owner: [u8; 16], numbers: &[i64]) -> bool {
+    /// Adds a bucket of another process, where clients of the limit had these quotas, too. Returns `false` if the bucket
+    /// is full, has another mode or algorithm, or exists already, or if there is no capacity for it.
+    pub(in crate::store) fn import(
+        &self,
+        limiter: &Arc<Limiter>,
+        quotas: &[Quota],
+        owner: [u8; 16],
+        numbers: &[i64],
+    ) -> bool {
         let (owner, now) = (Owner::of_bytes(owner), self.clock.now());
         let Some(state) = BucketState::from_numbers(&limiter.quota, numbers, now) else { return false };
-        if owner.is_overall() != (limiter.mode == Mode::Overall) || state.full_at(&limiter.quota) <= now {
+        let is_full = quotas.iter().chain([&limiter.quota]).all(|quota| state.full_at(quota) <= now);
+        if owner.is_overall() != (limiter.mode == Mode::Overall) || is_full {
             return false;
         }
         let charge = Charge::new(Arc::clone(limiter), None, 0);
         let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
-        self.shards[lookup.shard()].lock().insert(&mut lookup, &state, &self.capacity, &self.hasher)
+        let mut shard = self.shards[lookup.shard()].lock();
+        let is_added = shard.insert(&mut lookup, &state, &self.capacity, &self.hasher);
+        if is_added {
+            shard.add_quotas(&lookup, quotas);
+        }
+        is_added
     }
 
     /// Makes a charge that another process has granted, even if this bucket lacks the permits. Without capacity for the
@@ -77,7 +93,7 @@ impl Memory {
         }
     }
 
-    fn each_in_use(&self, now: Timestamp, mut each: impl FnMut(&Limiter, Owner, &BucketState)) {
+    fn each_in_use(&self, now: Timestamp, mut each: impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
         for shard in &self.shards {
             shard.lock().each_in_use(now, &mut each);
         }

@@ -19,7 +19,7 @@ use self::limiter::{WrittenMode, WrittenPayment, bytes, hex};
 use super::fallback::LocalState;
 use super::settings::KeySecret;
 use super::{Backend, Memory, Store};
-use crate::limit::Limiter;
+use crate::limit::{Limiter, Quota};
 
 /// The maximum size of a state in bytes. If it would be larger, buckets and payments are left out, the least used
 /// buckets first.
@@ -30,6 +30,9 @@ const MAX_PAYMENTS: usize = MAX_STATE / 2;
 const VERSION: u32 = 1;
 /// The maximum number of gateways in a valid state.
 const MAX_GATEWAYS: u32 = 1 << 16;
+
+/// The maximum number of slowest quotas of a limit: the quotas with the lowest rate and with the longest interval.
+const MAX_SLOWEST: usize = 2;
 
 /// The state of a store, as another gateway has sent it.
 #[derive(Debug)]
@@ -63,6 +66,9 @@ enum Line {
         name: String,
         mode: WrittenMode,
         algorithm: String,
+        /// The rates and intervals of the slowest quotas of its clients. Older gateways do not write them.
+        #[serde(default)]
+        slowest: Vec<(u32, u64)>,
     },
     /// An owner and the numbers of the bucket.
     Bucket(String, Vec<i64>),
@@ -114,14 +120,18 @@ impl StoreState {
                     imported.owed += owed.unwrap_or_default();
                     imported.ignored += usize::from(owed.is_none());
                 }
-                Some(Line::Limit { name, mode, algorithm }) => {
+                Some(Line::Limit { name, mode, algorithm, slowest }) => {
                     let is_same = |known: &&&Arc<Limiter>| {
                         known.mode == mode.read() && known.quota.algorithm().name() == algorithm
                     };
-                    current = by_name.get(name.as_str()).filter(is_same).copied();
+                    let known = by_name.get(name.as_str()).filter(is_same);
+                    current = known.map(|limiter| (*limiter, read_quotas(&slowest, limiter)));
                 }
                 Some(Line::Bucket(owner, numbers)) => {
-                    let is_known = current.is_some_and(|limiter| store.import_bucket(limiter, &owner, &numbers));
+                    let import = |(limiter, quotas): &(&Arc<Limiter>, Vec<Quota>)| {
+                        store.import_bucket(limiter, quotas, &owner, &numbers)
+                    };
+                    let is_known = current.as_ref().is_some_and(import);
                     imported.buckets += usize::from(is_known);
                     imported.ignored += usize::from(!is_known);
                 }
@@ -130,6 +140,12 @@ impl StoreState {
         }
         imported
     }
+}
+
+/// Returns the quotas with these rates and intervals, with the algorithm of this limiter.
+fn read_quotas(written: &[(u32, u64)], limiter: &Limiter) -> Vec<Quota> {
+    let quota = |(rate, interval): &(u32, u64)| Quota::new((*rate).into(), *interval, limiter.quota.algorithm()).ok();
+    written.iter().take(MAX_SLOWEST).filter_map(quota).collect()
 }
 
 // === impl Header ===
@@ -285,11 +301,11 @@ impl Store {
         Some(permits)
     }
 
-    fn import_bucket(&self, limiter: &Arc<Limiter>, owner: &str, numbers: &[i64]) -> bool {
+    fn import_bucket(&self, limiter: &Arc<Limiter>, quotas: &[Quota], owner: &str, numbers: &[i64]) -> bool {
         let Some(owner) = bytes(owner).and_then(|owner| owner.try_into().ok()) else { return false };
         match &self.0 {
-            Backend::Memory(memory) => memory.import(limiter, owner, numbers),
-            Backend::Redis(redis) => redis.store().fallback().import(limiter, owner, numbers),
+            Backend::Memory(memory) => memory.import(limiter, quotas, owner, numbers),
+            Backend::Redis(redis) => redis.store().fallback().import(limiter, quotas, owner, numbers),
         }
     }
 }
@@ -306,11 +322,13 @@ impl SentState {
     /// Adds the buckets of an embedded store.
     fn add_buckets(&mut self, memory: &Memory) {
         let (mut last, mut too_many) = (None, 0);
-        let left_out = memory.export(MAX_STATE - self.bytes.len(), |limiter, owner, numbers| {
-            let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name());
+        let left_out = memory.export(MAX_STATE - self.bytes.len(), |limiter, quotas, owner, numbers| {
+            let slowest: Vec<_> = quotas.iter().map(|quota| (quota.rate(), quota.interval())).collect();
+            let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name(), slowest);
             if last.as_ref() != Some(&limit) {
                 let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::of(limit.1), limit.2.to_owned());
-                _ = Line::Limit { name, mode, algorithm }.write(&mut self.bytes, MAX_STATE);
+                let line = Line::Limit { name, mode, algorithm, slowest: limit.3.clone() };
+                _ = line.write(&mut self.bytes, MAX_STATE);
                 last = Some(limit);
             }
             let line = Line::Bucket(hex(&owner), numbers.to_vec());

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::*;
-use crate::clock::SystemClock;
+use crate::clock::{Clock, ManualClock, SystemClock, Timestamp};
 use crate::limit::calendar::{Calendar, Unit};
 use crate::limit::{Algorithm, Charge, ClientId, Mode, Quota, examples};
 use crate::store::settings::{RedisSettings, RedisUrl, StoreSettings};
@@ -189,6 +189,29 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
     assert_eq!(left(&changed[2], None), 12);
 }
 
+/// Regression test: the successor judged buckets by the default quota of their limit, by which they looked full.
+#[test]
+fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
+    for algorithm in [Algorithm::Gcra { burst: 1 }, Algorithm::SlidingWindow { segments: 6 }] {
+        let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+        let store = |max| {
+            let memory = Memory::bounded(Arc::clone(&clock) as Arc<dyn Clock>, None, max);
+            Store(Backend::Memory(Arc::new(memory)))
+        };
+        let default = limiter("{a}:l", Mode::PerClient, 100, algorithm);
+        let quota = Quota::new(1, 3_600_000, algorithm).expect("a quota");
+        let slow = Arc::new(Limiter::new("{a}:l".to_owned(), Mode::PerClient, quota));
+        let [slow_client, first, second] = clients();
+        let (old, new) = (store(2), store(2));
+        assert_eq!(granted(&old, &charge(&slow, Some(&slow_client)), 2), 1);
+        clock.advance_millis(300_000);
+        new.take_over(&read(&old.begin_handover()), std::slice::from_ref(&default));
+        // The second client finds no capacity, so full buckets are removed.
+        assert_eq!([&first, &second].map(|client| granted(&new, &charge(&default, Some(client)), 1)), [1, 1]);
+        assert_eq!(granted(&new, &charge(&slow, Some(&slow_client)), 1), 0, "{algorithm:?}");
+    }
+}
+
 #[test]
 fn successor_with_another_secret_gets_debts_and_no_buckets() {
     let old = unreachable_redis();
@@ -246,7 +269,7 @@ fn too_many_buckets_leave_the_least_used_behind() {
         assert!(memory.take(&[charge]).expect("a decision").granted());
     }
     let (mut permits, mut numbers) = (0, 0);
-    let left_out = memory.export(20_000, |_, _, bucket| {
+    let left_out = memory.export(20_000, |_, _, _, bucket| {
         (permits, numbers) = (permits + bucket[3], numbers + 1);
     });
     assert_eq!((left_out + numbers, numbers < 250), (1_000, true), "{numbers}");
