@@ -1,7 +1,10 @@
 //! Leases of requests in flight. A lease is taken by the request itself. A task of each worker renews the leases of the
 //! worker's requests and releases the leases of ended requests, many in one call. All calls of one route are to one hash slot.
 
-use std::collections::BTreeMap;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
 use std::mem::take;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -54,7 +57,8 @@ struct LeaseTable {
     prefix: String,
     next: u64,
     held: BTreeMap<u64, Arc<LeaseKeys>>,
-    released: Vec<(u64, Arc<LeaseKeys>)>,
+    /// Ended leases, by the name of their route's slots. No list is empty.
+    released: HashMap<Arc<str>, Vec<KnownLease>>,
 }
 
 /// The sorted sets that contain a lease.
@@ -196,7 +200,7 @@ async fn keep_leases(redis: Redis, leases: Weak<Leases>, changed: Arc<Notify>) {
 impl Default for Leases {
     fn default() -> Self {
         let prefix = format!("{:016x}", u64::from_le_bytes(random()));
-        let table = LeaseTable { prefix, next: 0, held: BTreeMap::new(), released: Vec::new() };
+        let table = LeaseTable { prefix, next: 0, held: BTreeMap::new(), released: HashMap::new() };
         Self { table: Mutex::new(table), changed: Arc::default(), keeper: Mutex::default() }
     }
 }
@@ -211,8 +215,7 @@ impl Leases {
     /// Returns a call that takes a lease. It first releases ended leases of the route, so that they count no longer.
     fn call_to_take(self: &Arc<Self>, lease: &RedisLease, bounds: Vec<u32>) -> LeaseCall {
         let mut table = self.table.lock();
-        let of_route = |(_, keys): &mut (u64, Arc<LeaseKeys>)| keys.route == lease.keys.route;
-        let released = table.released.extract_if(.., of_route).take(MAX_PER_CALL).collect();
+        let released = table.take_released(&lease.keys.route);
         let taken = Some((lease.id, Arc::clone(&lease.keys), bounds));
         LeaseCall { leases: Arc::clone(self), taken, prefix: table.prefix.clone(), renewed: Vec::new(), released }
     }
@@ -220,10 +223,8 @@ impl Leases {
     /// Returns calls that release all ended leases, and renew all others if that `is_due`.
     fn calls_to_keep(self: &Arc<Self>, is_due: bool) -> Vec<LeaseCall> {
         let mut table = self.table.lock();
-        let mut by_route: BTreeMap<Arc<str>, [Vec<KnownLease>; 2]> = BTreeMap::new();
-        for (id, keys) in take(&mut table.released) {
-            by_route.entry(Arc::clone(&keys.route)).or_default()[1].push((id, keys));
-        }
+        let released = take(&mut table.released).into_iter();
+        let mut by_route: BTreeMap<_, _> = released.map(|(route, released)| (route, [Vec::new(), released])).collect();
         for (id, keys) in table.held.iter().filter(|_| is_due) {
             by_route.entry(Arc::clone(&keys.route)).or_default()[0].push((*id, Arc::clone(keys)));
         }
@@ -244,9 +245,11 @@ impl Leases {
 
     /// Adds ended leases that are released with one of the next calls.
     fn release_later(&self, ended: Vec<(u64, Arc<LeaseKeys>)>) {
-        let mut table = self.table.lock();
-        let room = MAX_RELEASED.saturating_sub(table.released.len());
-        table.released.extend(ended.into_iter().take(room));
+        let released = &mut self.table.lock().released;
+        let room = MAX_RELEASED.saturating_sub(released.values().map(Vec::len).sum());
+        for (id, keys) in ended.into_iter().take(room) {
+            released.entry(Arc::clone(&keys.route)).or_default().push((id, keys));
+        }
     }
 
     fn is_idle(&self) -> bool {
@@ -258,6 +261,20 @@ impl Leases {
 impl Drop for Leases {
     fn drop(&mut self) {
         self.changed.notify_one(); // the task ends
+    }
+}
+
+// === impl LeaseTable ===
+
+impl LeaseTable {
+    /// Removes and returns ended leases of a route, at most [`MAX_PER_CALL`].
+    fn take_released(&mut self, route: &str) -> Vec<KnownLease> {
+        let Some(of_route) = self.released.get_mut(route) else { return Vec::new() };
+        let taken = of_route.split_off(of_route.len().saturating_sub(MAX_PER_CALL));
+        if of_route.is_empty() {
+            self.released.remove(route);
+        }
+        taken
     }
 }
 
