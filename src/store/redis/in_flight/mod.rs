@@ -302,7 +302,7 @@ impl Drop for RedisLease {
     }
 }
 
-// === impl LeaseKeys, LeaseCall ===
+// === impl LeaseKeys ===
 
 impl LeaseKeys {
     /// Returns the keys: of the route, then of the client.
@@ -313,6 +313,27 @@ impl LeaseKeys {
     }
 }
 
+// === impl LeaseCall ===
+
+impl LeaseCall {
+    /// Returns the names of the leases to renew and to release, by key. A lease that has ended since this call was created
+    /// is not renewed: it may have been released already, and would be added again.
+    fn kept(&self, secret: &KeySecret) -> BTreeMap<String, [Vec<String>; 2]> {
+        let renewed: Vec<_> = {
+            let table = self.leases.table.lock();
+            self.renewed.iter().filter(|(id, _)| table.held.contains_key(id)).collect()
+        };
+        let mut kept: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
+        for (index, leases) in [renewed, self.released.iter().collect()].into_iter().enumerate() {
+            for (id, of) in leases {
+                let lease = name(&self.prefix, *id);
+                of.names(secret).into_iter().for_each(|key| kept.entry(key).or_default()[index].push(lease.clone()));
+            }
+        }
+        kept
+    }
+}
+
 impl Call for LeaseCall {
     type Reply = Value;
 
@@ -320,13 +341,7 @@ impl Call for LeaseCall {
         let secret = connection.secret()?;
         let taken = self.taken.as_ref();
         let mut keys = taken.map(|(_, keys, _)| keys.names(&secret)).unwrap_or_default();
-        let mut kept: BTreeMap<String, [Vec<String>; 2]> = BTreeMap::new();
-        for (index, leases) in [&self.renewed, &self.released].into_iter().enumerate() {
-            for (id, of) in leases {
-                let lease = name(&self.prefix, *id);
-                of.names(&secret).into_iter().for_each(|key| kept.entry(key).or_default()[index].push(lease.clone()));
-            }
-        }
+        let kept = self.kept(&secret);
         let others: Vec<String> = kept.keys().filter(|key| !keys.contains(key)).cloned().collect();
         keys.extend(others);
         let lease = taken.map_or_else(String::new, |(id, ..)| name(&self.prefix, *id));

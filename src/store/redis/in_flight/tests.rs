@@ -23,3 +23,19 @@ fn lease_is_taken_without_a_search_of_other_routes() {
     let released = others.iter().map(|call| call.released.len()).sum::<usize>();
     assert_eq!((call.released.len(), released), (MAX_PER_CALL, MAX_RELEASED - MAX_PER_CALL));
 }
+
+/// Regression test: a renewal after the release of the lease took its slot for the duration of a lease.
+#[test]
+fn lease_that_has_ended_is_not_renewed() {
+    let leases = Arc::new(Leases::default());
+    let [ended, held] = [0, 1].map(|_| leases.new_lease(keys("{tidegate:a}:@in_flight"))).map(|mut lease| {
+        lease.may_exist = true;
+        lease.start();
+        lease
+    });
+    let calls = leases.calls_to_keep(true);
+    drop(ended);
+    assert_eq!(leases.call_to_take(&held, Vec::new()).released.len(), 1);
+    let kept: Vec<_> = calls.iter().flat_map(|call| call.kept(&KeySecret::random()).into_values()).collect();
+    assert_eq!(kept, [[vec![name(&calls[0].prefix, held.id)], Vec::new()]]);
+}
