@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use deadpool_redis::redis::cmd;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use tidegate::{Config, Metrics, Peer, RateLimitLayer, RateLimitedBody, ReportHandle, RequestOutcome, Store};
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::redis::RedisServer;
@@ -188,6 +190,25 @@ async fn waiting_requests_are_served_first_come_first_served() {
         drop(first);
         assert_eq!(second.await.expect("a response").status(), 200);
     }
+}
+
+/// Regression test: the task that sends releases ended with the last request, before its release was sent.
+#[tokio::test]
+async fn last_request_of_a_removed_store_frees_its_slot() {
+    let Some(redis) = RedisServer::start() else { return };
+    let service = Service::start(Some(redis.url()), "concurrency: { max: 2 }");
+    let (slots, mut connection) = (format!("{{tidegate:r{}}}:@in_flight", service.route), redis.connection());
+    let held = service.ask("a").await;
+    drop(service);
+    let mut count = || cmd("ZCARD").arg(&slots).query::<u32>(&mut connection).expect("a number");
+    assert_eq!(count(), 1);
+    drop(held);
+    let until_free = async {
+        while count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(5), until_free).await.expect("the slot is free before its lease ends");
 }
 
 /// A request that waits for its client does not delay requests of other clients.

@@ -6,7 +6,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::mem::take;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, from_redis_value};
@@ -41,14 +41,21 @@ const MAX_PER_CALL: usize = 500;
 /// The most ended leases that are kept while Redis does not reply. Further ones end by themselves.
 const MAX_RELEASED: usize = 100_000;
 
-/// The leases of a worker.
-#[derive(Debug)]
+/// The leases of a worker, as the worker and all its requests have them.
+#[derive(Debug, Default)]
 pub(super) struct Leases {
-    table: Mutex<LeaseTable>,
-    /// Notified when there are leases to keep.
-    changed: Arc<Notify>,
+    shared: Arc<SharedLeases>,
     /// The task that keeps the leases. Restarted if its runtime has ended.
     keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The leases of a worker, for the task that keeps them, too. The task releases the last leases when the worker and all
+/// its requests have ended.
+#[derive(Debug)]
+struct SharedLeases {
+    table: Mutex<LeaseTable>,
+    /// Notified when there are leases to keep.
+    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -59,6 +66,8 @@ struct LeaseTable {
     held: BTreeMap<u64, Arc<LeaseKeys>>,
     /// Ended leases, by the name of their route's slots. No list is empty.
     released: HashMap<Arc<str>, Vec<KnownLease>>,
+    /// Whether the worker and all its requests have ended.
+    has_ended: bool,
 }
 
 /// The sorted sets that contain a lease.
@@ -88,7 +97,7 @@ type KnownLease = (u64, Arc<LeaseKeys>);
 /// A call about leases of one route. If it is dropped without success, its ended leases are released later.
 #[derive(Debug)]
 struct LeaseCall {
-    leases: Arc<Leases>,
+    leases: Arc<SharedLeases>,
     /// The lease to take, and the bound of each of its keys.
     taken: Option<(u64, Arc<LeaseKeys>, Vec<u32>)>,
     prefix: String,
@@ -115,7 +124,7 @@ impl Redis {
             return request.hold_if(|bound| bound, None); // no client could be identified
         }
         let mut lease = self.leases.new_lease(Arc::new(keys));
-        let mut call = self.leases.call_to_take(&lease, bounds);
+        let mut call = self.leases.shared.call_to_take(&lease, bounds);
         let slot = hash_slot_of_key(route);
         lease.may_exist = true;
         self.ensure_keeper();
@@ -156,22 +165,21 @@ impl Redis {
     fn ensure_keeper(&self) {
         let mut keeper = self.leases.keeper.lock();
         if keeper.as_ref().is_none_or(JoinHandle::is_finished) {
-            let (leases, changed) = (Arc::downgrade(&self.leases), Arc::clone(&self.leases.changed));
             let redis = Self { leases: Arc::default(), ..self.with_dispatchers(Arc::clone(&self.dispatchers)) };
-            *keeper = Some(tokio::spawn(keep_leases(redis, leases, changed)));
+            *keeper = Some(tokio::spawn(keep_leases(redis, Arc::clone(&self.leases.shared))));
         }
     }
 }
 
 /// Renews and releases leases, until the worker and all its requests have ended.
-async fn keep_leases(redis: Redis, leases: Weak<Leases>, changed: Arc<Notify>) {
+async fn keep_leases(redis: Redis, leases: Arc<SharedLeases>) {
     let mut renew_at = Instant::now() + RENEW_EVERY;
     loop {
         tokio::select! {
-            () = changed.notified() => {}
+            () = leases.changed.notified() => {}
             () = sleep_until(renew_at) => {}
         }
-        let Some(leases) = leases.upgrade() else { return };
+        let has_ended = leases.table.lock().has_ended;
         let is_due = Instant::now() >= renew_at;
         if is_due {
             renew_at = Instant::now() + RENEW_EVERY;
@@ -186,10 +194,12 @@ async fn keep_leases(redis: Redis, leases: Weak<Leases>, changed: Arc<Notify>) {
                 renew_at = renew_at.min(Instant::now() + RETRY_EVERY);
             }
         }
+        if has_ended {
+            return;
+        }
         if leases.is_idle() {
-            drop(leases);
-            changed.notified().await;
-            changed.notify_one();
+            leases.changed.notified().await;
+            leases.changed.notify_one();
             renew_at = Instant::now() + RENEW_EVERY;
         }
     }
@@ -197,21 +207,33 @@ async fn keep_leases(redis: Redis, leases: Weak<Leases>, changed: Arc<Notify>) {
 
 // === impl Leases ===
 
-impl Default for Leases {
-    fn default() -> Self {
-        let prefix = format!("{:016x}", u64::from_le_bytes(random()));
-        let table = LeaseTable { prefix, next: 0, held: BTreeMap::new(), released: HashMap::new() };
-        Self { table: Mutex::new(table), changed: Arc::default(), keeper: Mutex::default() }
-    }
-}
-
 impl Leases {
     fn new_lease(self: &Arc<Self>, keys: Arc<LeaseKeys>) -> RedisLease {
-        let mut table = self.table.lock();
+        let mut table = self.shared.table.lock();
         table.next += 1;
         RedisLease { leases: Arc::clone(self), id: table.next, keys, may_exist: false }
     }
+}
 
+impl Drop for Leases {
+    fn drop(&mut self) {
+        self.shared.table.lock().has_ended = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+// === impl SharedLeases ===
+
+impl Default for SharedLeases {
+    fn default() -> Self {
+        let prefix = format!("{:016x}", u64::from_le_bytes(random()));
+        let (held, released) = (BTreeMap::new(), HashMap::new());
+        let table = LeaseTable { prefix, next: 0, held, released, has_ended: false };
+        Self { table: Mutex::new(table), changed: Notify::default() }
+    }
+}
+
+impl SharedLeases {
     /// Returns a call that takes a lease. It first releases ended leases of the route, so that they count no longer.
     fn call_to_take(self: &Arc<Self>, lease: &RedisLease, bounds: Vec<u32>) -> LeaseCall {
         let mut table = self.table.lock();
@@ -258,12 +280,6 @@ impl Leases {
     }
 }
 
-impl Drop for Leases {
-    fn drop(&mut self) {
-        self.changed.notify_one(); // the task ends
-    }
-}
-
 // === impl LeaseTable ===
 
 impl LeaseTable {
@@ -285,19 +301,20 @@ impl Lease for RedisLease {}
 impl RedisLease {
     /// Keeps the lease until it is dropped.
     fn start(&mut self) {
-        let mut table = self.leases.table.lock();
+        let mut table = self.leases.shared.table.lock();
         if table.held.insert(self.id, Arc::clone(&self.keys)).is_none() && table.held.len() == 1 {
-            self.leases.changed.notify_one();
+            self.leases.shared.changed.notify_one();
         }
     }
 }
 
 impl Drop for RedisLease {
     fn drop(&mut self) {
-        self.leases.table.lock().held.remove(&self.id);
+        let leases = &self.leases.shared;
+        leases.table.lock().held.remove(&self.id);
         if self.may_exist {
-            self.leases.release_later(vec![(self.id, Arc::clone(&self.keys))]);
-            self.leases.changed.notify_one();
+            leases.release_later(vec![(self.id, Arc::clone(&self.keys))]);
+            leases.changed.notify_one();
         }
     }
 }

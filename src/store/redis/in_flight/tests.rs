@@ -10,16 +10,16 @@ fn keys(route: &str) -> Arc<LeaseKeys> {
 #[test]
 fn lease_is_taken_without_a_search_of_other_routes() {
     let (leases, busy) = (Arc::new(Leases::default()), keys("{tidegate:busy}:@in_flight"));
-    leases.release_later((0..2 * MAX_RELEASED as u64).map(|id| (id, Arc::clone(&busy))).collect());
+    leases.shared.release_later((0..2 * MAX_RELEASED as u64).map(|id| (id, Arc::clone(&busy))).collect());
     let lease = leases.new_lease(keys("{tidegate:other}:@in_flight"));
     let since = Instant::now();
     for _ in 0..2_000 {
-        assert!(leases.call_to_take(&lease, Vec::new()).released.is_empty());
+        assert!(leases.shared.call_to_take(&lease, Vec::new()).released.is_empty());
     }
     assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
     let lease = leases.new_lease(busy);
-    let call = leases.call_to_take(&lease, Vec::new());
-    let others = leases.calls_to_keep(false);
+    let call = leases.shared.call_to_take(&lease, Vec::new());
+    let others = leases.shared.calls_to_keep(false);
     let released = others.iter().map(|call| call.released.len()).sum::<usize>();
     assert_eq!((call.released.len(), released), (MAX_PER_CALL, MAX_RELEASED - MAX_PER_CALL));
 }
@@ -33,9 +33,9 @@ fn lease_that_has_ended_is_not_renewed() {
         lease.start();
         lease
     });
-    let calls = leases.calls_to_keep(true);
+    let calls = leases.shared.calls_to_keep(true);
     drop(ended);
-    assert_eq!(leases.call_to_take(&held, Vec::new()).released.len(), 1);
+    assert_eq!(leases.shared.call_to_take(&held, Vec::new()).released.len(), 1);
     let kept: Vec<_> = calls.iter().flat_map(|call| call.kept(&KeySecret::random()).into_values()).collect();
     assert_eq!(kept, [[vec![name(&calls[0].prefix, held.id)], Vec::new()]]);
 }
