@@ -201,6 +201,8 @@ mod explain;
 mod rate_limiter;
 #[cfg(feature = "gateway")]
 mod rejected;
+#[cfg(feature = "gateway")]
+mod replay;
 // 4 gateway
 #[cfg(feature = "gateway")]
 mod forward;

@@ -16,6 +16,8 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("rustls", 2, "TLS is IO"),
     ("tokio_rustls", 2, "TLS is IO"),
     ("tracing", 2, "code without IO returns its findings instead of logging them"),
+    ("flate2", 3, "only the logs of a replay are compressed"),
+    ("ruzstd", 3, "only the logs of a replay are compressed"),
     ("saphyr_parser", 3, "only the rule file is YAML"),
     ("serde_yaml", 3, "only the rule file is YAML"),
     ("tower", 4, "services wrap decisions"),
