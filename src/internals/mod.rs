@@ -20,7 +20,7 @@ pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]
 pub use self::probes::{
     ApiKeyFile, DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key,
-    limited_response, normalize_path, parse_proxy_header, recording_layer, write_redis_keys,
+    limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, write_redis_keys,
 };
 pub use crate::facts::{Facts, Requests};
 

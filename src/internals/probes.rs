@@ -1,5 +1,6 @@
 //! Functions of the gateway that benchmarks measure and the fuzzer calls.
 
+use std::hint::black_box;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
 use crate::rejected::RejectedClients;
+use crate::replay::log::LogFormat;
 use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
 use crate::store::settings::KeySecret;
@@ -27,6 +29,16 @@ pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -
     let mut length = 0;
     crate::store::redis_keys(charge, secret, key, |key| length += key.len());
     length
+}
+
+/// Parses the lines of an access log. Returns the number of parsed requests.
+///
+/// # Errors
+/// The format is unknown.
+pub fn parse_log(format: &str, log: &[u8]) -> Result<usize, String> {
+    let format = LogFormat::parse_mapping(format)?;
+    let lines = log.split_inclusive(|byte| *byte == b'\n');
+    Ok(lines.filter(|line| black_box(format.parse(line)).is_some()).count())
 }
 
 /// The API keys of a file.

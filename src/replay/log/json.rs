@@ -62,7 +62,9 @@ impl<'l> Value<'_, '_, 'l> {
     fn set<E>(self, value: Scalar<'l>) -> Result<(), E> {
         match self.slot {
             Slot::Field(field) => {
-                field.parts.iter().for_each(|(part, rank)| self.values.set(part, *rank, value.clone()))
+                for (part, rank) in &field.parts {
+                    self.values.set(part, *rank, value.clone());
+                }
             }
             Slot::Header(name) => {
                 let value = value.text().filter(|value| value != REDACTED);

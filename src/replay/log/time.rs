@@ -59,10 +59,10 @@ pub(super) fn parse_rfc3339(text: &str) -> Option<u64> {
 pub(super) fn from_integer(number: u64) -> Option<u64> {
     match number {
         ..MIN_SECONDS => None,
-        ..MAX_SECONDS => Some(number * 1_000),
-        ..MAX_MILLIS => Some(number),
-        ..MAX_MICROS => Some(number / 1_000),
-        _ => Some(number / 1_000_000),
+        MIN_SECONDS..MAX_SECONDS => Some(number * 1_000),
+        MAX_SECONDS..MAX_MILLIS => Some(number),
+        MAX_MILLIS..MAX_MICROS => Some(number / 1_000),
+        MAX_MICROS.. => Some(number / 1_000_000),
     }
 }
 
