@@ -183,7 +183,7 @@ async fn reload_switches_formats_and_files_without_loss() {
 
 #[tokio::test]
 async fn lines_have_attempts_wait_and_protocol() {
-    let dead = Origin::closed_port().await;
+    let dead = Origin::closed_port();
     let live = Origin::with_response("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").await;
     let targets = format!("'http://{dead}', 'http://{}'", live.address);
     let logging = Logging::start("attempts", "{ path: ./a.log, format: json }", &targets);

@@ -15,6 +15,7 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, wait_for};
+use crate::support::wire::upstream::Origin;
 
 /// A service behind a layer. It responds with the status in the field `want`, as soon as it has a permit of `go`.
 struct Service {
@@ -225,7 +226,7 @@ async fn unsent_request_is_charged_by_its_status_only() {
 
 #[tokio::test]
 async fn unreachable_upstream_counts_as_502() {
-    let upstream = std::net::TcpListener::bind("127.0.0.1:0").and_then(|one| one.local_addr()).expect("a free port");
+    let upstream = Origin::closed_port();
     let gateway = TestGateway::start(&format!(
         "upstreams: {{ api: {{ targets: 'http://{upstream}', retry: off, eject: off }} }}\n\
          routes: [{{ name: all, match: {{}}, upstream: api, limits: [{}] }}]",

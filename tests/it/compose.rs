@@ -1,7 +1,7 @@
 //! Runs docker-compose.yml without Docker: starts its commands with its configuration files, on free ports. Only
 //! addresses and nginx's folders are replaced in the files.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::compose::{Compose, replace_once};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile, address, tidegate};
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, free_port};
 use crate::support::wire::raw::Raw;
 use crate::support::wire::upstream::Origin;
 
@@ -150,7 +150,7 @@ impl Nginx {
     }
 
     async fn try_start(text: &str, gateways: [SocketAddr; 2], attempt: u32) -> Option<Self> {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let name = format!("nginx-{}-{}-{attempt}", std::process::id(), address.port());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::create_dir_all(&folder).expect("a folder");

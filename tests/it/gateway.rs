@@ -376,7 +376,7 @@ async fn connection_metric_counts_open_connections() {
 
 #[tokio::test]
 async fn request_that_was_not_sent_gets_its_permits_back() {
-    let absent = crate::support::wire::upstream::Origin::closed_port().await;
+    let absent = crate::support::wire::upstream::Origin::closed_port();
     let redis = RedisServer::start();
     let stores = ["memory".to_owned()].into_iter().chain(redis.as_ref().map(RedisServer::rule));
     for store in stores {

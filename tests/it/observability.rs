@@ -149,7 +149,7 @@ routes:
 ",
             redis.rule(),
             origin.address,
-            Origin::closed_port().await,
+            Origin::closed_port(),
         ),
     );
     assert_eq!(gateway.get("/retries", "").await.status(), 502);

@@ -94,7 +94,7 @@ async fn equal_keys_use_the_same_target() {
 
 #[tokio::test]
 async fn dead_target_costs_no_client_a_request() {
-    let (live, dead) = (Origin::with_response(OK).await, Origin::closed_port().await);
+    let (live, dead) = (Origin::with_response(OK).await, Origin::closed_port());
     let gateway = start(&format!("targets: ['http://{dead}', 'http://{}'], balance: round_robin", live.address));
     assert_eq!(count(&get(&gateway, 100).await, 200), 100);
     let series = format!(

@@ -138,7 +138,7 @@ async fn upstream_whose_targets_all_fail_is_unavailable() {
 
 #[tokio::test]
 async fn ejected_target_is_shown_with_the_failure() {
-    let (good, closed) = (Target::start().await, Origin::closed_port().await);
+    let (good, closed) = (Target::start().await, Origin::closed_port());
     let rules = format!(
         "upstreams: {{ api: {{ targets: ['http://{}', {{ url: 'http://{closed}', weight: 3 }}] }} }}
 routes: [{{ name: all, match: {{}}, upstream: api }}]",
@@ -202,7 +202,7 @@ async fn hung_check_does_not_overlap_with_the_next() {
 
 #[tokio::test]
 async fn refused_connection_fails_a_check() {
-    let closed = Origin::closed_port().await;
+    let closed = Origin::closed_port();
     let rules = format!(
         "upstreams: {{ api: {{ targets: ['http://{closed}'], health: {{ path: /, interval: 100ms, fall: 1 }} }} }}
 routes: [{{ name: all, match: {{}}, upstream: api }}]"

@@ -87,7 +87,7 @@ async fn fail_once(name: &str, target: &str, more: &str) -> (Message, Value, Val
 
 #[tokio::test]
 async fn dead_target_is_logged_while_another_answers() {
-    let (live, dead) = (Origin::with_response(OK).await, Origin::closed_port().await);
+    let (live, dead) = (Origin::with_response(OK).await, Origin::closed_port());
     let gateway = Gateway::start("one-dead", &format!("targets: ['http://{}', 'http://{dead}']", live.address));
     for _ in 0..200 {
         assert_eq!(gateway.get("/").await.status(), 200);

@@ -133,7 +133,7 @@ routes:
   - {{ name: gone, match: {{ path: /gone }}, upstream: gone, {limit} }}
   - {{ name: all, match: {{ path: /** }}, upstream: api, {limit} }}\n",
             targets.join("', '"),
-            Origin::closed_port().await
+            Origin::closed_port()
         ),
     );
     let (program, address, admin) = Program::run(&file, &["--workers", "2", "--log", "info,tidegate::upstream=off"]);

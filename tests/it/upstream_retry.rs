@@ -103,7 +103,7 @@ async fn requests_that_are_not_sent_again_get_the_reason() {
 #[tokio::test]
 async fn post_is_sent_to_another_target_if_no_connection_opens() {
     let origin = Origin::with_response(OK).await;
-    let targets = [format!("http://{}", Origin::closed_port().await), format!("http://{}", origin.address)];
+    let targets = [format!("http://{}", Origin::closed_port()), format!("http://{}", origin.address)];
     let gateway = TestGateway::start(&rules(&targets, "", ""));
     for _ in 0..20 {
         assert_eq!(ask(&gateway, &request("POST", "", b"body")).await.status(), 200);

@@ -210,7 +210,7 @@ async fn silent_collector_delays_neither_requests_nor_the_end() {
 #[tokio::test(flavor = "multi_thread")]
 async fn absent_collector_loses_spans_and_is_logged_once() {
     let origin = Origin::with_response(OK).await;
-    let endpoint = format!("http://{}", Origin::closed_port().await);
+    let endpoint = format!("http://{}", Origin::closed_port());
     let gateway = Gateway::start("absent", origin.address, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)]);
     let mut client = Raw::connect(gateway.address).await;
     for count in [3, 6] {

@@ -52,7 +52,7 @@ async fn unread_response_prevents_reuse_of_its_connection() {
 
 #[tokio::test]
 async fn unreachable_upstream_is_a_502_and_not_sent() {
-    let gateway = Settings::to(Origin::closed_port().await).start();
+    let gateway = Settings::to(Origin::closed_port()).start();
     let response = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n").await;
     assert_eq!((response.status(), response.field("x-not-sent").as_deref()), (502, Some("yes")));
     assert!(gateway.has_metric(r#"outcome="unreachable"} 1"#));
@@ -61,7 +61,7 @@ async fn unreachable_upstream_is_a_502_and_not_sent() {
 #[tokio::test]
 async fn next_target_replaces_an_unreachable_one() {
     let (one, two) = (Origin::with_response(OK).await, Origin::with_response(OK).await);
-    let targets = [one.address, Origin::closed_port().await, two.address];
+    let targets = [one.address, Origin::closed_port(), two.address];
     let gateway = Settings::to_all(targets).start();
     for _ in 0..6 {
         assert_eq!(gateway.ask(get("/")).await.status(), 200);

@@ -119,7 +119,7 @@ async fn closed_connection_frees_its_slot() {
     assert_eq!(soon(statuses).await, [200, 200, 200]);
     assert_eq!(origin.connections(), 3);
 
-    let gateway = with_one_connection(Settings::to(Origin::closed_port().await)).start();
+    let gateway = with_one_connection(Settings::to(Origin::closed_port())).start();
     for _ in 0..3 {
         assert_eq!(gateway.ask(get("/")).await.status(), 502);
     }

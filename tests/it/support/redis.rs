@@ -1,10 +1,12 @@
 //! Runs `redis-server` on a free port.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
@@ -230,15 +232,40 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("waited 30 s until {what}");
 }
 
-/// Returns a port that is free at this moment.
+/// The ports of cluster nodes.
+const NODE_PORTS: Range<u16> = 10_000..16_000;
+
+/// The ports of other servers. Neither range contains ports of the other, cluster bus ports, or ports above 32,767, which
+/// the kernel assigns to clients and to listeners without a port.
+const SERVER_PORTS: Range<u16> = 26_000..32_768;
+
+/// Returns a free port. No other call of this process returns it again soon, so that a server can be restarted on it.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port").port()
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(random_start);
+    free_port_in(&SERVER_PORTS, &NEXT, is_free)
 }
 
-/// Returns a free port whose cluster bus port (10,000 higher) is free, too.
+/// Returns such a port whose cluster bus port (10,000 higher) is free, too.
 pub fn free_port_of_node() -> u16 {
-    let has_both = |port: &u16| *port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok();
-    std::iter::repeat_with(free_port).find(has_both).expect("a free port")
+    static NEXT: LazyLock<AtomicU16> = LazyLock::new(random_start);
+    free_port_in(&NODE_PORTS, &NEXT, |port| is_free(port) && is_free(port + 10_000))
+}
+
+/// Returns the next free port of a range.
+fn free_port_in(range: &Range<u16>, next: &AtomicU16, is_free: impl Fn(u16) -> bool) -> u16 {
+    let length = range.end - range.start;
+    let mut ports = (0..length).map(|_| range.start + next.fetch_add(1, Ordering::Relaxed) % length);
+    ports.find(|port| is_free(*port)).expect("a free port")
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+/// Returns a random number, so that two processes do not use the same ports at the same time.
+fn random_start() -> AtomicU16 {
+    let bytes = RandomState::new().build_hasher().finish().to_le_bytes();
+    AtomicU16::new(u16::from_le_bytes([bytes[0], bytes[1]]))
 }
 
 /// Returns `true` for Redis 7 and later and for Valkey. An older Redis does not start if a setting names FCALL.

@@ -74,7 +74,7 @@ async fn http1_origin_counts_as_not_sent() {
 #[tokio::test]
 async fn next_target_replaces_an_unreachable_one() {
     let origin = H2Origin::with_ok().await;
-    let targets = [Origin::closed_port().await, origin.address];
+    let targets = [Origin::closed_port(), origin.address];
     let gateway = Settings::to_all(targets).set("protocol", "http2").start();
     for _ in 0..2 {
         assert_eq!(gateway.ask(chunked("body")).await.status(), 200);

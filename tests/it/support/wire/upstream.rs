@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 
 use super::raw::{Message, Raw};
 
@@ -65,10 +65,12 @@ impl Origin {
         .await
     }
 
-    /// Returns an address that refuses connections.
-    pub async fn closed_port() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("should bind");
-        listener.local_addr().expect("should have an address")
+    /// Returns an address that refuses connections. A socket that does not listen reserves the port until the process
+    /// ends: no other test can listen on it.
+    pub fn closed_port() -> SocketAddr {
+        let socket = Box::leak(Box::new(TcpSocket::new_v4().expect("a socket")));
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("should bind");
+        socket.local_addr().expect("should have an address")
     }
 
     /// Returns the number of connections so far.
