@@ -137,7 +137,7 @@ fn unreachable_redis_is_logged_once() {
     let rules = format!(
         "listen: 127.0.0.1:0
 admin: 127.0.0.1:0
-store: {{ url: '{url}' }}
+store: {{ url: '{url}', timeout: 5s }}
 upstreams: {{ echo: {{ targets: [builtin:echo] }} }}
 routes:
   - {{ name: all, match: {{}}, upstream: echo, limits: [{{ name: l, mode: OVERALL, rate: 3, interval: 1h }}] }}\n"

@@ -24,7 +24,7 @@ fn rules(store: &str) -> String {
 }
 
 fn store_at(port: u16) -> String {
-    format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 2s }}")
+    format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 5s }}")
 }
 
 /// Each gateway has generated a secret before Redis starts; all must use the same one.
@@ -77,7 +77,7 @@ async fn fail_readiness_follows_the_state_of_the_store() {
         return;
     }
     let port = free_port();
-    let store = format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 2s, fail_readiness: true }}");
+    let store = format!("{{ url: 'redis://127.0.0.1:{port}', timeout: 5s, fail_readiness: true }}");
     let gateway = TestGateway::start(&rules(&store));
     let ready = async || gateway.admin_get("/readyz").await;
     soon(async { while ready().await.status() != 503 {} }).await;
@@ -114,7 +114,7 @@ async fn eviction_policy_of_redis_is_logged_at_start() {
 async fn lost_reply_to_a_refund_refunds_once() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
-    let store = RedisServer::store_at(format!("redis://127.0.0.1:{}", proxy.port), Duration::from_millis(500));
+    let store = RedisServer::store_at(format!("redis://127.0.0.1:{}", proxy.port), Duration::from_secs(3));
     let one = overall("{a}:l", 10, 3_600_000, 1);
     let mut taken = Vec::new();
     for _ in 0..3 {
@@ -122,7 +122,7 @@ async fn lost_reply_to_a_refund_refunds_once() {
         taken = outcome.granted_charges(vec![one.clone()]);
     }
     // The reply arrives after the timeout.
-    proxy.delay(3_000, 3_000);
+    proxy.delay(5_000, 5_000);
     assert!(store.give_back(&taken).await.is_err());
     proxy.delay(0, 0);
     let none = [overall("{a}:l", 10, 3_600_000, 0)];

@@ -126,7 +126,7 @@ async fn request_without_a_response_in_time_is_sent_again() {
             }
         })
         .await;
-        let gateway = gateway(&origin, "timeouts: { response: 100ms }");
+        let gateway = gateway(&origin, "timeouts: { response: 3s }");
         assert_eq!((ask(&gateway, &request("GET", "", b"")).await.status(), origin.connections()), (200, 2));
         assert_eq!(retries(&gateway, "timeout").await, 1);
     }
@@ -286,7 +286,7 @@ async fn total_timeout_ends_a_request_in_each_phase() {
         _ = conn.raw.closed().await;
     })
     .await;
-    let gateway = gateway(&origin, "timeouts: { total: 200ms }");
+    let gateway = gateway(&origin, "timeouts: { total: 3s }");
     let response = gateway.get("/head", "").await;
     assert_eq!((response.status(), origin.connections()), (504, 1));
     assert!(response.text().contains("the deadline has passed"), "{}", response.text());
@@ -323,7 +323,7 @@ async fn call_that_waits_beyond_its_deadline_gets_its_permit_back() {
 #[tokio::test]
 async fn timeout_of_a_call_is_reduced_by_its_wait_for_a_permit() {
     let origin = Origin::with_response(OK).await;
-    let limit = "limits: [{ name: one, mode: OVERALL, rate: 1, interval: 300ms, max_wait: 10s }]";
+    let limit = "limits: [{ name: one, mode: OVERALL, rate: 1, interval: 4s, max_wait: 10s }]";
     let gateway = TestGateway::start(&rules(&[format!("http://{}", origin.address)], "", limit));
     let call = "Content-Type: application/grpc\r\nTE: trailers\r\ngrpc-timeout: 10S\r\n";
     for _ in 0..2 {

@@ -142,7 +142,7 @@ fn moved_slots() -> u16 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failover_to_a_replica_fails_no_request() {
     let Some(cluster) = RedisCluster::start_with(3, true) else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
+    let gateway = TestGateway::start(&rules(&cluster, "3s", 10));
     until_store_decides(&gateway).await;
     let mut granted = vec![0; 60];
     for (client, granted) in granted.iter_mut().enumerate() {
@@ -177,7 +177,7 @@ async fn failover_to_a_replica_fails_no_request() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unreachable_node_affects_only_its_clients() {
     let Some(cluster) = RedisCluster::start() else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "200ms", 1_000));
+    let gateway = TestGateway::start(&rules(&cluster, "5s", 1_000));
     until_store_decides(&gateway).await;
     cluster.nodes[2].signal("KILL");
     let mut by_store = 0;
@@ -196,7 +196,7 @@ async fn unreachable_node_affects_only_its_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gateway_decides_locally_until_the_cluster_starts() {
     let Some(cluster) = RedisCluster::start_alone() else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "200ms", 10));
+    let gateway = TestGateway::start(&rules(&cluster, "3s", 10));
     let mut granted = 0;
     for _ in 0..3 {
         let response = ask(&gateway, 0).await;

@@ -19,7 +19,7 @@ use crate::support::wire::soon;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retries_until_the_deadline_keep_the_connection() {
     let Some(cluster) = RedisCluster::start() else { return };
-    let store = cluster.store_with_timeout(Duration::from_millis(500));
+    let store = cluster.store_with_timeout(Duration::from_secs(5));
     let charge = configured("own", 60, 3_600_000, 1);
     let slot = cluster.hash_slot_of("own");
     let from = cluster.owner_of(slot);
@@ -67,7 +67,7 @@ async fn limiter_is_found_while_only_its_keys_have_moved() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debt_to_a_migrating_slot_does_not_block_its_node() {
     let Some(cluster) = RedisCluster::start() else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
+    let gateway = TestGateway::start(&rules(&cluster, "3s", 10));
     until_store_decides(&gateway).await;
     let client = 7;
     let before = keys(&cluster);

@@ -152,7 +152,7 @@ async fn silent_origin_ends_a_large_response() {
         conn.raw.closed().await.ok();
     })
     .await;
-    let gateway = Settings::to(origin.address).timeout("idle", "200ms").start();
+    let gateway = Settings::to(origin.address).timeout("idle", "3s").start();
     let mut client = gateway.client().await;
     client.send(get("/")).await;
     client.head().await.unwrap();

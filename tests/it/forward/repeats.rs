@@ -124,7 +124,7 @@ async fn started_or_late_response_is_not_repeated() {
             }
         })
         .await;
-        let gateway = Settings::to(origin.address).timeout("response", "200ms").start();
+        let gateway = Settings::to(origin.address).timeout("response", "3s").start();
         let mut client = client_with_response(&gateway).await;
         let rejection = client.ask(get("/")).await;
         assert_eq!((rejection.status(), rejection.field("x-not-sent")), (status, None), "{response:?}");

@@ -32,7 +32,7 @@ async fn request_in_flight_keeps_its_upstream() {
 #[tokio::test]
 async fn waiting_request_keeps_its_removed_upstream() {
     let old = Origin::with_response(OK).await;
-    let limit = "{ name: slow, mode: OVERALL, rate: 1, interval: 2s, max_wait: 5s, queue: 1 }";
+    let limit = "{ name: slow, mode: OVERALL, rate: 1, interval: 6s, max_wait: 9s, queue: 1 }";
     let gateway = TestGateway::start(&rules(old.address, limit));
     assert_eq!(gateway.get("/", "").await.status(), 200);
     // The queue has room for one of the requests. The rejection of the other shows that the first one waits.

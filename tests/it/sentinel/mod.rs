@@ -168,7 +168,7 @@ async fn min_replicas_bounds_lost_grants_in_a_failover() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hung_master_is_replaced_for_good() {
     let Some(setup) = SentinelSetup::start() else { return };
-    let gateways = [(); 2].map(|()| TestGateway::start(&rules(&setup.rule().replace("2s", "200ms"))));
+    let gateways = [(); 2].map(|()| TestGateway::start(&rules(&setup.rule().replace("2s", "3s"))));
     let both = [&gateways[0], &gateways[1]];
     wait_until_shared(both, &setup.servers[0]).await;
     let load = Load::start(both);

@@ -9,8 +9,7 @@ use super::*;
 #[tokio::test]
 async fn upgrade_limits_end_a_connection() {
     let origin = echo().await;
-    for (bound, cause) in
-        [("idle_timeout: 100ms", "idle"), ("max_time: 100ms", "max_time"), ("max_bytes: 15B", "max_bytes")]
+    for (bound, cause) in [("idle_timeout: 3s", "idle"), ("max_time: 3s", "max_time"), ("max_bytes: 15B", "max_bytes")]
     {
         let gateway = gateway(&origin, &format!("upgrades: {{ {bound} }}"));
         let mut client = upgraded(&gateway).await;
@@ -27,8 +26,8 @@ async fn upgrade_limits_end_a_connection() {
 #[tokio::test]
 async fn limits_of_bodies_and_requests_do_not_apply() {
     let origin = echo().await;
-    let listen = "{ address: 127.0.0.1:0, body_timeout: 50ms, idle_timeout: 50ms, min_rate: 1MiB }";
-    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 1s }", "timeouts: { idle: 50ms }");
+    let listen = "{ address: 127.0.0.1:0, body_timeout: 2s, idle_timeout: 2s, min_rate: 1MiB }";
+    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 5s }", "timeouts: { idle: 2s }");
     let gateway = TestGateway::start_at(listen, &rules);
     let mut client = upgraded(&gateway).await;
     client.send("many bytes").await;
@@ -65,7 +64,7 @@ async fn drain_ends_upgraded_connections_at_its_deadline() {
     let mut client = Raw::connect(address).await;
     client.send(handshake("/", "")).await;
     assert_eq!(client.head().await.unwrap().status(), 101);
-    let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_millis(800)));
+    let draining = tokio::task::spawn_blocking(move || gateway.drain(Duration::from_secs(4)));
     until(|| std::net::TcpStream::connect(address).is_err()).await;
     client.send("still here").await;
     assert_eq!(client.exactly(10).await.unwrap(), b"still here");

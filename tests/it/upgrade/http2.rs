@@ -178,8 +178,8 @@ async fn impossible_tunnel_takes_no_permit() {
 #[tokio::test]
 async fn only_upgrade_limits_apply_to_tunnels() {
     let origin = server().await;
-    let listen = "{ address: 127.0.0.1:0, body_timeout: 300ms, idle_timeout: 300ms, min_rate: 1MiB }";
-    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 2s }", "timeouts: { idle: 300ms }");
+    let listen = "{ address: 127.0.0.1:0, body_timeout: 2s, idle_timeout: 2s, min_rate: 1MiB }";
+    let rules = rules(&origin, "max_body: 1B, upgrades: { idle_timeout: 5s }", "timeouts: { idle: 2s }");
     let gateway = TestGateway::start_at(listen, &rules);
     let mut client = Frames::connect(gateway.address, &[]).await;
     open_tunnel(&mut client, 1, "/", &[]).await;
