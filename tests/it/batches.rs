@@ -33,7 +33,7 @@ fn replay_store(server: &RedisServer) -> ReplayStore {
 }
 
 fn settings(server: &RedisServer) -> StoreSettings {
-    let (url, timeout) = (RedisUrl::new(server.url()), std::time::Duration::from_secs(10));
+    let (url, timeout) = (RedisUrl::new(server.url()), std::time::Duration::from_secs(60));
     StoreSettings::Redis(RedisSettings { pool_size: 1, timeout, ..RedisSettings::new(url) })
 }
 
@@ -227,7 +227,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
     }
     let (made, seconds) = (calls(&server) - before, began.elapsed().as_secs());
     assert!(made <= 2 + seconds, "{made} calls in {seconds} s");
-    assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 490);
+    assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 500 - (2 + seconds));
 }
 
 /// An invalid value counts as a missing bucket, and does not affect other buckets.

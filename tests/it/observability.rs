@@ -141,7 +141,7 @@ routes:
   - name: waits
     match: {{ path: /waits }}
     upstream: real
-    limits: [{{ name: all, mode: OVERALL, rate: 1, interval: 10ms, max_wait: 1s }}]
+    limits: [{{ name: all, mode: OVERALL, rate: 1, interval: 100ms, max_wait: 1s }}]
   - name: rejects
     match: {{ path: /** }}
     upstream: echo
@@ -155,8 +155,14 @@ routes:
     assert_eq!(gateway.get("/retries", "").await.status(), 502);
     let statuses = [gateway.get("/", "").await, gateway.get("/", "").await, gateway.get("/", "").await];
     assert_eq!(statuses.map(|response| response.status()), [200, 200, 429]);
-    // Two of these find no permit, and wait.
-    tokio::join!(gateway.get("/waits", ""), gateway.get("/waits", ""), gateway.get("/waits", ""));
+    let has_waited = async || gateway.admin_get("/metrics").await.text().contains("tidegate_permit_wait_seconds_count");
+    soon(async {
+        while !has_waited().await {
+            // Two of these find no permit, and wait.
+            tokio::join!(gateway.get("/waits", ""), gateway.get("/waits", ""), gateway.get("/waits", ""));
+        }
+    })
+    .await;
     gateway.client().await.ask("GET / HTTP/1.1\r\nbad field: 1\r\n\r\n").await;
     redis.signal("STOP");
     soon(async { while gateway.get("/waits", "").await.field("ratelimit").is_some() {} }).await;

@@ -7,7 +7,6 @@ use deadpool_redis::redis::{Connection, InfoDict, cmd};
 use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 
 use crate::support::gateway::{TestGateway, get};
 use crate::support::overall;
@@ -103,7 +102,7 @@ async fn admin_shows_cause_and_charges_of_an_outage() {
 async fn local_grants_are_charged_once_redis_has_memory() {
     let Some(redis) = RedisServer::start() else { return };
     // A long timeout, so that a late reply on a busy machine is not an outage.
-    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", redis.port);
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 5s }}", redis.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
     let mut control = redis.connection();
     until(|| announcements(&mut control) >= 3).await; // A connection that opens without memory would be an outage.
@@ -132,7 +131,7 @@ fn announcements(control: &mut Connection) -> u64 {
 async fn full_redis_decides_nothing_until_debts_are_charged() {
     let Some(redis) = RedisServer::start() else { return };
     let (proxy, mut control) = (FaultyProxy::start(redis.port).await, redis.connection());
-    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 5s }}", proxy.port);
     let gateway = TestGateway::start(&rules_at(&store, "interval: 1h"));
     soon(async { while !is_from_store(&ask(&gateway).await) {} }).await;
     proxy.cut();
@@ -162,7 +161,7 @@ async fn full_redis_decides_nothing_until_debts_are_charged() {
 async fn local_time_slots_are_charged_after_an_outage() {
     let Some(redis) = RedisServer::start() else { return };
     let proxy = FaultyProxy::start(redis.port).await;
-    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 2s }}", proxy.port);
+    let store = format!("{{ url: 'redis://127.0.0.1:{}', timeout: 5s }}", proxy.port);
     let limit = "interval: 1h, algorithm: leaky_bucket, queue: 1, max_wait: 1s";
     let gateway = TestGateway::start(&rules_at(&store, limit));
     soon(async { while gateway.counter("tidegate_gateways").await != 1 {} }).await;
@@ -372,15 +371,14 @@ async fn full_queue_rejects_nothing_during_an_outage() {
     let limit = "interval: 10s, max_wait: 20s, queue: 1, on_store_failure: allow".to_owned();
     let gateway = Arc::new(TestGateway::start(&rules(&redis, &limit).replace("rate: 10", "rate: 1")));
     assert_eq!(ask(&gateway).await.status(), 200);
-    let waits = tokio::spawn({
+    // One request waits, so the other one finds the queue full.
+    let mut asked = JoinSet::new();
+    for _ in 0..2 {
         let gateway = Arc::clone(&gateway);
-        async move { ask(&gateway).await }
-    });
-    // One request waits, so the next one finds the queue full.
-    let is_rejected = |response: &Message| response.status() == 429;
-    soon(async { while !timeout(Duration::from_millis(50), ask(&gateway)).await.as_ref().is_ok_and(is_rejected) {} })
-        .await;
+        asked.spawn(async move { ask(&gateway).await });
+    }
+    let rejected = soon(asked.join_next()).await.expect("a task").expect("a response");
+    assert_eq!(rejected.status(), 429);
     drop(redis);
     assert_eq!(soon(ask(&gateway)).await.status(), 200);
-    waits.abort();
 }

@@ -171,7 +171,7 @@ async fn hung_redis_charges_each_request_at_most_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn redis_restarted_empty_decides_again() {
     let Some(server) = RedisServer::start() else { return };
-    let (store, port) = (server.store_with_timeout(Duration::from_millis(500)), server.port);
+    let (store, port) = (server.store_with_timeout(Duration::from_secs(3)), server.port);
     let load = Load::start(&store);
     wait_a_little();
     server.signal("KILL");
@@ -202,7 +202,8 @@ async fn requests_to_a_hung_redis_time_out_together() {
     }
     let results = all.join_all().await;
     assert!(results.iter().all(|result| matches!(result, Err(StoreError::Timeout | StoreError::Unreachable))));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // One after the other they would need more than an hour.
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     server.signal("CONT");
     let charged = used(&store).await;
     assert!(charged <= 2 * 4_096, "{charged} requests were charged, more than in two calls");

@@ -1,9 +1,5 @@
 //! A primary of a cluster that hangs: it accepts connections and does not reply.
 
-use std::time::Duration;
-
-use tidegate::internals::clock::Stopwatch;
-
 use super::faults::{ask, granted_to, is_decided_by_store, rules, until_store_decides};
 use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
@@ -14,17 +10,16 @@ use crate::support::wire::soon;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hung_primary_delays_one_request_per_connection() {
     let Some(cluster) = RedisCluster::start() else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "1s", 1_000));
+    let gateway = TestGateway::start(&rules(&cluster, "3s", 1_000));
     until_store_decides(&gateway).await;
     cluster.nodes[2].signal("STOP");
-    let (mut by_store, mut waited) = (0, 0);
+    let mut by_store = 0;
     for client in 0..300 {
-        let watch = Stopwatch::start();
         let response = ask(&gateway, client).await;
         assert_eq!(response.status(), 200, "{}", response.text());
         by_store += usize::from(is_decided_by_store(&response));
-        waited += usize::from(watch.elapsed() >= Duration::from_millis(900));
     }
+    let waited = gateway.counter(r#"tidegate_store_failures_total{cause="timeout"}"#).await;
     assert!((150..=250).contains(&by_store) && waited <= 2, "{by_store} of 300, {waited} waited");
     assert_eq!(gateway.counter("tidegate_store_up").await, 0);
     gateway.until_config_has(&[&format!("127.0.0.1:{}: no answer in time", cluster.nodes[2].port)]).await;
@@ -37,7 +32,7 @@ async fn hung_primary_delays_one_request_per_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hung_primary_is_not_asked_after_its_failover() {
     let Some(cluster) = RedisCluster::start_with(3, true) else { return };
-    let gateway = TestGateway::start(&rules(&cluster, "500ms", 10));
+    let gateway = TestGateway::start(&rules(&cluster, "3s", 10));
     until_store_decides(&gateway).await;
     let mut granted = vec![0; 40];
     for (client, granted) in granted.iter_mut().enumerate() {
