@@ -49,7 +49,9 @@ async fn exhaust_share(admin: &Admin, client: &str) {
 async fn two_gateways(redis: &RedisServer) -> (FaultyProxy, Admin, Admin) {
     let proxy = FaultyProxy::start(redis.port).await;
     let one = Admin::with_tokens(&format!("store: {}\n", redis.rule()));
-    let other = Admin::with_tokens(&format!("store: redis://127.0.0.1:{}\n", proxy.port));
+    // A slow reply is no outage: a proxy that is cut closes its connections.
+    let store = format!("store: {{ url: 'redis://127.0.0.1:{}', timeout: 5s }}\n", proxy.port);
+    let other = Admin::with_tokens(&store);
     soon(async { while owed(&one).await.1 != 2 || owed(&other).await.1 != 2 {} }).await;
     (proxy, one, other)
 }

@@ -153,7 +153,7 @@ async fn only_started_handshakes_are_counted_as_failed() {
 #[tokio::test]
 async fn slow_handshake_is_ended_and_counted() {
     let authority = authority();
-    let listen = listener(&authority, &["api"], "").replace("tls:", "header_timeout: 200ms, tls:");
+    let listen = listener(&authority, &["api"], "").replace("tls:", "header_timeout: 3s, tls:");
     let gateway = TestGateway::start_at(&listen, ECHO);
     let mut client = gateway.client().await;
     client.send([22, 3, 1]).await;
