@@ -1,6 +1,7 @@
 //! Fetches a key set over HTTP or HTTPS.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::url::KeySetUrl;
-use crate::tls::files::system_roots;
+use crate::tls::TlsFileError;
+use crate::tls::files::{ConfiguredFile, system_roots};
 
 /// The longest time for a fetch, from the name resolution to the end of the body.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -35,6 +37,8 @@ const MAX_BODY: usize = 1 << 20;
 pub(super) enum FetchError {
     #[error("the server did not respond within 5 s")]
     TimedOut,
+    #[error("{0}")]
+    Authorities(#[from] TlsFileError),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
     #[error("the exchange failed: {0}")]
@@ -47,22 +51,27 @@ pub(super) enum FetchError {
     Request(#[from] http::Error),
 }
 
-/// Returns the body of the resource. Follows no redirects: the URL is part of the trust in its keys.
+/// Returns the body of the resource. The authorities in the file `ca`, or else those of the system, must have signed the
+/// certificate of the server. Follows no redirects: the URL is part of the trust in its keys.
 ///
 /// # Errors
 /// See [`FetchError`].
-pub(super) async fn fetch(url: &KeySetUrl) -> Result<Bytes, FetchError> {
-    timeout(FETCH_TIMEOUT, fetch_within_timeout(url)).await.unwrap_or(Err(FetchError::TimedOut))
+pub(super) async fn fetch(url: &KeySetUrl, ca: Option<&Path>) -> Result<Bytes, FetchError> {
+    timeout(FETCH_TIMEOUT, fetch_within_timeout(url, ca)).await.unwrap_or(Err(FetchError::TimedOut))
 }
 
-async fn fetch_within_timeout(url: &KeySetUrl) -> Result<Bytes, FetchError> {
+async fn fetch_within_timeout(url: &KeySetUrl, ca: Option<&Path>) -> Result<Bytes, FetchError> {
     let stream = connect(url).await?;
     if !url.is_https() {
         return exchange(TokioIo::new(stream), url).await;
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let config = config.with_safe_default_protocol_versions().map_err(io::Error::other)?;
-    let config = config.with_root_certificates(system_roots()).with_no_client_auth();
+    let roots = match ca.map(|path| ConfiguredFile { key: "ca", path }) {
+        Some(file) => file.authorities(&file.read()?)?,
+        None => system_roots(),
+    };
+    let config = config.with_root_certificates(roots).with_no_client_auth();
     let name = ServerName::try_from(url.host().to_owned()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     exchange(TokioIo::new(stream), url).await

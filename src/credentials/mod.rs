@@ -98,10 +98,16 @@ impl Verifiers {
     }
 
     /// Returns these verifiers. Verifiers of `before` with equal settings replace them, because they have loaded their keys.
+    /// With other settings and the same key set, the new verifier takes over the keys: the issuer may be unreachable.
     pub(crate) fn or_kept(self, before: &Self) -> Self {
         let tokens = match (&before.tokens, self.tokens) {
             (Some(kept), Some(new)) if *kept == new => Some(Arc::clone(kept)),
-            (_, new) => new,
+            (Some(before), Some(new)) => {
+                new.adopt_keys(before);
+                Some(new)
+            }
+            (None, new) => new,
+            (Some(_), None) => None,
         };
         Self { keys: self.keys, tokens }
     }

@@ -26,6 +26,8 @@ const LEEWAY: f64 = 30.0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TokenSettings {
     pub(crate) jwks: KeySetSource,
+    /// The trusted authorities of an `https` server of the key set. By default the authorities of the system.
+    pub(crate) ca: Option<PathBuf>,
     /// The required `iss`.
     pub(crate) issuer: String,
     /// The accepted values of `aud`.
@@ -70,6 +72,13 @@ impl TokenVerifier {
     /// Returns the hash of the key set in use.
     pub(crate) fn hash(&self) -> Option<Hash> {
         self.keys.load().as_ref().map(|keys| keys.hash)
+    }
+
+    /// Takes over the keys of a verifier with the same source, unless this verifier has loaded keys.
+    pub(super) fn adopt_keys(&self, before: &Self) {
+        if self.settings.jwks == before.settings.jwks && self.keys.load().is_none() {
+            self.keys.store(before.keys.load_full());
+        }
     }
 
     /// Replaces the keys by the keys of a JSON Web Key Set. Returns their number.

@@ -58,7 +58,7 @@ impl TokenVerifier {
 
     async fn fetch_keys(&self) -> Result<usize, String> {
         let KeySetSource::Url(url) = &self.settings.jwks else { return Ok(0) };
-        let text = fetch(url).await.map_err(|error| error.to_string())?;
+        let text = fetch(url, self.settings.ca.as_deref()).await.map_err(|error| error.to_string())?;
         self.replace_keys(&text).map_err(|error| format!("the response {error}"))
     }
 }

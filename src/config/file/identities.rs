@@ -35,6 +35,9 @@ shape! {
     JWT: Jwt = "`jwt`" {
         /// The issuer's key set (JWKS): an `https` or `http` URL, or a path. In a layer, a path.
         jwks: String = Text, Required("jwks: https://id.example.com/jwks.json");
+        /// The authorities that may sign the certificate of an `https` server of the key set. By default, the authorities
+        /// that the system trusts.
+        ca: String = Text, Optional;
         /// The required `iss` of tokens.
         issuer: String = Text, Required("issuer: https://id.example.com/");
         /// The accepted values of `aud`.

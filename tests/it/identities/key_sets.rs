@@ -3,6 +3,8 @@
 use futures_util::future::join_all;
 
 use crate::support::issuer::{KeySetServer, SigningKey, claims, key_set};
+use crate::support::process::{RuleFile, output};
+use crate::support::tls::Authority;
 
 use super::{jwt, start, with_token};
 
@@ -82,4 +84,48 @@ async fn reload_keeps_the_key_set() {
     let report = gateway.reload(&super::rules(&jwt(&server.url), "require: jwt, max_body: 1MiB"));
     assert!(!report.is_unchanged());
     assert_eq!((with_token(&gateway, &key.token("1", &claims("ann"))).await.status(), server.requests()), (200, 1));
+}
+
+/// Regression test: after a reload with another audience, tokens got 503 until the issuer was reachable.
+#[tokio::test]
+async fn reload_of_token_settings_keeps_the_key_set() {
+    let key = SigningKey::ec();
+    let server = KeySetServer::start(&key_set(&[key.jwk("1")]));
+    let gateway = start(&jwt(&server.url), "require: jwt");
+    server.fail();
+    gateway.reload(&super::rules(&jwt(&server.url).replace("audience: api", "audience: [web, api]"), "require: jwt"));
+    assert_eq!(with_token(&gateway, &key.token("1", &claims("ann"))).await.status(), 200);
+}
+
+#[tokio::test]
+async fn key_set_server_must_be_signed_by_ca() {
+    let (key, [trusted, other]) = (SigningKey::ec(), [Authority::new(), Authority::new()]);
+    trusted.sign("id", &["127.0.0.1"]);
+    let server = KeySetServer::start_with_tls(&key_set(&[key.jwk("1")]), &trusted, "id");
+    for (ca, status) in [(Some(&trusted), 200), (Some(&other), 503), (None, 503)] {
+        let ca = ca.map(|ca| format!(", ca: '{}' }}", ca.path("ca.pem")));
+        let gateway = start(&jwt(&server.url).replace(" }", &ca.unwrap_or(" }".to_owned())), "require: jwt");
+        assert_eq!(with_token(&gateway, &key.token("1", &claims("ann"))).await.status(), status);
+    }
+}
+
+#[test]
+fn ca_without_an_https_server_is_an_error() {
+    let authority = Authority::new();
+    let ca = authority.path("ca.pem");
+    authority.write("broken.pem", "text");
+    for (jwks, ca, fault) in [
+        ("https://id.test/", ca.clone(), None),
+        ("http://127.0.0.1/", ca.clone(), Some("`ca` has no effect")),
+        ("keys.json", ca, Some("`ca` has no effect")),
+        ("https://id.test/", authority.path("broken.pem"), Some("is not PEM")),
+    ] {
+        let identities = jwt(jwks).replace(" }", &format!(", ca: '{ca}' }}"));
+        let text = format!("listen: 127.0.0.1:0\n{}", super::rules(&identities, "require: jwt"));
+        let rules = RuleFile::new("key-set-ca", &text);
+        let output = output(&["check", "-c", rules.path()]);
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).expect("text");
+        assert_eq!(output.status.code(), Some(i32::from(fault.is_some())), "{text}");
+        assert!(text.contains(fault.unwrap_or_default()), "{text}");
+    }
 }

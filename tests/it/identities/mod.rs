@@ -2,8 +2,10 @@
 
 mod key_sets;
 mod keys;
+mod load;
 mod reloads;
 mod tokens;
+mod under_load;
 
 use crate::support::gateway::TestGateway;
 use crate::support::process::RuleFile;

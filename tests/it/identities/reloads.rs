@@ -1,32 +1,62 @@
 //! Files of keys that change while requests arrive.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt::Write;
+use std::time::Duration;
 
-use crate::support::gateway::get;
 use crate::support::issuer::{SigningKey, claims, key_set, replace_file};
 use crate::support::wire::soon;
 
+use super::load::Load;
 use super::{jwt, key_file, key_set_file, start, with_token};
+
+/// The keys of a large file: fewer in debug builds, which read them slowly.
+const MANY: usize = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+
+/// Returns a file with many keys: `key-0` and following, and these keys.
+fn many_keys(more: &[&str]) -> String {
+    let mut text = String::new();
+    for number in 0..MANY {
+        let tier = ["free", "pro"][number % 2];
+        let entry = format!("id: owner-{number}, tier: {tier}, attributes: {{ rate: {number}, team: t{number} }}");
+        writeln!(text, "key-{number}: {{ {entry} }}").expect("text");
+    }
+    more.iter().for_each(|key| writeln!(text, "{key}: {{ id: more }}").expect("text"));
+    text
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reload_of_many_keys_fails_no_request() {
+    let file = key_file("many", &many_keys(&["changed-0"]));
+    let identities = format!("keys: {{ header: X-Api-Key, file: {} }}", file.path());
+    let gateway = start(&identities, "require: keys");
+    let count = u64::try_from(MANY).expect("a count") + 1;
+    assert_eq!(gateway.counter("tidegate_api_keys").await, count);
+    let mut load = Load::default();
+    for number in [0, 1, MANY / 2, MANY - 1] {
+        load.add(gateway.address, format!("X-Api-Key: key-{number}\r\n"));
+    }
+    let status = async |key: &str| gateway.get("/", &format!("X-Api-Key: {key}\r\n")).await.status();
+    for reload in 0..3 {
+        let (removed, added) = (format!("changed-{reload}"), format!("changed-{}", reload + 1));
+        assert_eq!((status(&removed).await, status(&added).await), (200, 401));
+        replace_file(file.path(), &many_keys(&[&added]));
+        let in_force = async { while status(&added).await != 200 {} };
+        tokio::time::timeout(Duration::from_secs(60), in_force).await.expect("a reload within a minute");
+        assert_eq!((status(&removed).await, gateway.counter("tidegate_api_keys").await), (401, count));
+        load.wait_for_progress().await;
+    }
+    let (requests, slowest) = load.stop().await;
+    assert!(slowest < Duration::from_secs(5), "the slowest of {requests} requests took {slowest:?}");
+    assert_eq!(gateway.counter("tidegate_identity_loads_total{kind=\"keys\",outcome=\"loaded\"}").await, 3);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_keys_fail_no_request() {
     let file = key_file("replaced", "kept: { id: kept }\nold: { id: old }\n");
     let identities = format!("keys: {{ header: X-Api-Key, file: {} }}", file.path());
-    let gateway = Arc::new(start(&identities, "require: keys"));
-    let stop = Arc::new(AtomicBool::new(false));
-    let load = tokio::spawn({
-        let (gateway, stop) = (Arc::clone(&gateway), Arc::clone(&stop));
-        async move {
-            let mut client = gateway.client().await;
-            let mut count = 0;
-            while !stop.load(Ordering::SeqCst) {
-                assert_eq!(get(&mut client, "/", "X-Api-Key: kept\r\n").await.status(), 200);
-                count += 1;
-            }
-            count
-        }
-    });
+    let gateway = start(&identities, "require: keys");
+    let mut load = Load::default();
+    load.add(gateway.address, "X-Api-Key: kept\r\n".to_owned());
     let status = async |key: &str| gateway.get("/", &format!("X-Api-Key: {key}\r\n")).await.status();
     assert_eq!((status("old").await, status("new").await), (200, 401));
     replace_file(file.path(), "kept: { id: kept }\nnew: { id: new }\n");
@@ -39,8 +69,8 @@ async fn replaced_keys_fail_no_request() {
     assert_eq!(status("new").await, 200);
     replace_file(file.path(), "kept: { id: kept }\nlast: { id: last }\n");
     soon(async { while status("last").await != 200 {} }).await;
-    stop.store(true, Ordering::SeqCst);
-    assert!(load.await.expect("no failed request") > 0);
+    load.wait_for_progress().await;
+    load.stop().await;
 }
 
 #[tokio::test]

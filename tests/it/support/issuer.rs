@@ -1,7 +1,7 @@
 //! An issuer of tokens: keys of all supported types, signed tokens, and a server for the key set.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,7 +15,13 @@ use ring::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
     RsaEncoding, RsaKeyPair,
 };
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
+
+use super::tls::Authority;
 
 /// A key that signs tokens.
 pub enum SigningKey {
@@ -32,9 +38,21 @@ pub struct KeySetServer {
 
 #[derive(Default)]
 struct Shared {
-    /// The response; `None` closes each connection.
-    response: Mutex<Option<Vec<u8>>>,
+    response: Mutex<KeySetResponse>,
     requests: AtomicUsize,
+    /// The connections without a response.
+    silent: Mutex<Vec<TcpStream>>,
+}
+
+/// The response of a server for a key set.
+#[derive(Clone, Default)]
+enum KeySetResponse {
+    Bytes(Vec<u8>),
+    /// Closes the connection.
+    #[default]
+    Close,
+    /// Keeps the connection open without a response.
+    Silence,
 }
 
 impl SigningKey {
@@ -142,22 +160,37 @@ pub fn replace_file(path: &str, text: &str) {
 
 impl KeySetServer {
     pub fn start(key_set: &str) -> Self {
+        Self::start_with(key_set, "http", |stream, shared| shared.serve(stream))
+    }
+
+    /// Starts a server with this certificate, which must be signed for 127.0.0.1.
+    pub fn start_with_tls(key_set: &str, authority: &Authority, certificate: &str) -> Self {
+        let chain =
+            CertificateDer::from_pem_file(authority.path(&format!("{certificate}.pem"))).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_file(authority.path(&format!("{certificate}.key"))).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
+        let config = config.with_safe_default_protocol_versions().expect("versions").with_no_client_auth();
+        let config = Arc::new(config.with_single_cert(vec![chain], key).expect("a configuration"));
+        Self::start_with(key_set, "https", move |stream, shared| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            shared.serve(StreamOwned::new(connection, stream));
+        })
+    }
+
+    fn start_with(key_set: &str, scheme: &str, serve: impl Fn(TcpStream, &Shared) + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let url = format!("http://{}/jwks.json", listener.local_addr().expect("an address"));
+        let url = format!("{scheme}://{}/jwks.json", listener.local_addr().expect("an address"));
         let server = Self { url, shared: Arc::default() };
         server.set(key_set);
         let shared = Arc::clone(&server.shared);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { continue };
-                let mut head = Vec::new();
-                let mut byte = [0];
-                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
-                    head.extend(byte);
-                }
-                shared.requests.fetch_add(1, Ordering::SeqCst);
-                if let Some(response) = &*shared.response.lock() {
-                    _ = stream.write_all(response); // the client may have closed the connection
+                let Ok(stream) = stream else { continue };
+                let response = shared.response.lock().clone();
+                if let KeySetResponse::Silence = response {
+                    shared.silent.lock().push(stream);
+                } else {
+                    serve(stream, &shared);
                 }
             }
         });
@@ -174,16 +207,41 @@ impl KeySetServer {
 
     /// Sets the whole response.
     pub fn respond(&self, response: &str) {
-        *self.shared.response.lock() = Some(response.into());
+        *self.shared.response.lock() = KeySetResponse::Bytes(response.into());
     }
 
     /// Closes each connection without a response.
     pub fn fail(&self) {
-        *self.shared.response.lock() = None;
+        *self.shared.response.lock() = KeySetResponse::Close;
+    }
+
+    /// Keeps each connection open without a response, and counts no request.
+    pub fn hang(&self) {
+        *self.shared.response.lock() = KeySetResponse::Silence;
+    }
+
+    /// Returns the number of connections without a response so far.
+    pub fn silent_connections(&self) -> usize {
+        self.shared.silent.lock().len()
     }
 
     /// Returns the number of requests so far.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    /// Reads a request and sends the response.
+    fn serve(&self, mut stream: impl Read + Write) {
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|count| count == 1) {
+            head.extend(byte);
+        }
+        self.requests.fetch_add(1, Ordering::SeqCst);
+        if let KeySetResponse::Bytes(response) = &*self.response.lock() {
+            _ = stream.write_all(response); // the client may have closed the connection
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Creates the verifiers of credentials, and reads their files.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::config::file::{self, File};
@@ -7,6 +8,7 @@ use crate::config::key_file;
 use crate::config::problem::{Checked, Problems, quote};
 use crate::config::{Purpose, Source};
 use crate::credentials::{ApiKeys, KeySetSource, KeySetUrl, KeyTable, TokenSettings, TokenVerifier, Verifiers};
+use crate::tls::files::ConfiguredFile;
 use crate::tls::read_bounded;
 
 /// Creates the verifiers of `identities`.
@@ -37,10 +39,11 @@ fn api_keys(written: &file::IdentityKeys, source: Source<'_>, problems: &mut Pro
 
 fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenVerifier> {
     let jwks = key_set(written, source, problems);
+    let ca = authorities(written, source, problems);
     let audiences = written.audience.required(problems)?.iter();
     let audiences = audiences.map(|audience| audience.required(problems).cloned()).collect::<Checked<Vec<_>>>();
     let issuer = written.issuer.required(problems)?.clone();
-    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, issuer, audiences: audiences? });
+    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences? });
     let Some(path) = verifier.path().filter(|_| source.files.are_checked()) else { return Ok(verifier) };
     let help = "write a JSON Web Key Set: `{\"keys\": [...]}`";
     let loaded = match read_bounded(path) {
@@ -52,6 +55,23 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
         return Err(written.jwks.report(message, help, problems));
     }
     Ok(verifier)
+}
+
+/// Returns the file of the authorities of the key set's server, which must be valid.
+fn authorities(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
+    let Some(path) = written.ca.optional(problems)?.map(|path| source.files.path(path)) else { return Ok(None) };
+    let url = written.jwks.get().and_then(|text| KeySetUrl::parse(text));
+    if written.jwks.is_present() && !url.is_some_and(|url| url.is_https()) {
+        let help = "leave `ca` out, or fetch the key set from an `https` URL";
+        return Err(written.ca.report("`ca` has no effect without an `https` URL in `jwks`", help, problems));
+    }
+    let file = ConfiguredFile { key: "ca", path: &path };
+    if source.files.are_checked()
+        && let Err(bad) = file.read().and_then(|text| file.authorities(&text))
+    {
+        return Err(written.ca.report(bad.to_string(), bad.help, problems));
+    }
+    Ok(Some(path))
 }
 
 fn key_set(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<KeySetSource> {
