@@ -10,7 +10,7 @@ use std::sync::Arc;
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
 use crate::credentials::{KeyTable, digest};
-use crate::identity::ApiKey;
+use crate::identity::{ApiKey, AttributeNames};
 use crate::tls::{FileReadError, read_at_most};
 
 /// The largest file, in bytes.
@@ -40,6 +40,8 @@ struct KeyReader<'t> {
     table: KeyTable,
     /// The texts that many keys have: tiers, and names of attributes.
     shared: HashSet<Arc<str>>,
+    /// The lists of names of attributes that many keys have.
+    shared_names: HashSet<AttributeNames>,
     faults: Vec<(usize, &'static str)>,
 }
 
@@ -87,8 +89,14 @@ pub(crate) fn emptied() -> KeyFileError {
 
 fn parse(text: &str) -> Result<KeyTable, KeyFileError> {
     let parser = Parser::new_from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
-    let mut reader =
-        KeyReader { parser, line: 1, table: KeyTable::default(), shared: HashSet::new(), faults: Vec::new() };
+    let mut reader = KeyReader {
+        parser,
+        line: 1,
+        table: KeyTable::default(),
+        shared: HashSet::new(),
+        shared_names: HashSet::new(),
+        faults: Vec::new(),
+    };
     _ = reader.file(); // the fault is recorded
     if !reader.faults.is_empty() {
         return Err(KeyFileError::Faults(reader.faults));
@@ -145,7 +153,7 @@ impl<'t> KeyReader<'t> {
 
     /// Reads the rest of an entry. Returns `None` if it has no id.
     fn entry(&mut self) -> Result<Option<ApiKey>, Broken> {
-        let (mut id, mut tier, mut attributes) = (None, None, Vec::new());
+        let (mut id, mut tier, mut names, mut values) = (None, None, Vec::new(), Vec::new());
         let mut seen = Vec::new();
         while let Some(name) = self.name()? {
             if seen.contains(&name) {
@@ -155,7 +163,7 @@ impl<'t> KeyReader<'t> {
                 ("id", Node::Text(text)) => id = text,
                 ("tier", Node::Text(Some(text))) => tier = Some(self.share(&text)),
                 ("tier", Node::Text(None)) => self.fault("`tier` has no value"),
-                ("attributes", Node::Map) => self.attributes(&mut attributes)?,
+                ("attributes", Node::Map) => self.attributes(&mut names, &mut values)?,
                 ("id" | "tier", Node::Map) => return self.broken("`id` and `tier` are texts"),
                 ("attributes", Node::Text(_)) => self.fault("`attributes` is a map"),
                 (_, Node::Text(_)) => self.fault("unknown name: an entry has `id`, `tier` and `attributes`"),
@@ -163,18 +171,23 @@ impl<'t> KeyReader<'t> {
             }
             seen.push(name);
         }
-        Ok(id.filter(|id| !id.is_empty()).map(|id| ApiKey { id: id.into(), tier, attributes: attributes.into() }))
+        let Some(id) = id.filter(|id| !id.is_empty()) else { return Ok(None) };
+        let names = self.share_names(&names);
+        Ok(ApiKey::new(&id, tier, names, values.iter().map(String::as_str)))
     }
 
-    fn attributes(&mut self, found: &mut Vec<(Arc<str>, Box<str>)>) -> Result<(), Broken> {
+    fn attributes(&mut self, names: &mut Vec<Arc<str>>, values: &mut Vec<String>) -> Result<(), Broken> {
         while let Some(name) = self.name()? {
             match self.node()? {
                 Node::Map => return self.broken("an attribute is a text"),
-                Node::Text(_) if found.len() == MAX_ATTRIBUTES => self.fault("a key has at most 32 attributes"),
-                Node::Text(_) if found.iter().any(|(known, _)| **known == name) => {
+                Node::Text(_) if names.len() == MAX_ATTRIBUTES => self.fault("a key has at most 32 attributes"),
+                Node::Text(_) if names.iter().any(|known| **known == name) => {
                     self.fault("the attribute occurs twice");
                 }
-                Node::Text(Some(text)) => found.push((self.share(&name), text.into())),
+                Node::Text(Some(text)) => {
+                    names.push(self.share(&name));
+                    values.push(text);
+                }
                 Node::Text(None) => self.fault("the attribute has no value"),
             }
         }
@@ -196,6 +209,9 @@ impl<'t> KeyReader<'t> {
             Event::Scalar(text, style, 0, None) => {
                 if text.len() > MAX_TEXT {
                     self.fault("a text has at most 1024 bytes");
+                }
+                if text.contains('\0') {
+                    self.fault("a text has no NUL character");
                 }
                 let is_null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 Ok(Node::Text((!is_null).then(|| text.into_owned())))
@@ -225,6 +241,15 @@ impl<'t> KeyReader<'t> {
         }
         let new: Arc<str> = text.into();
         self.shared.insert(Arc::clone(&new));
+        new
+    }
+
+    fn share_names(&mut self, names: &[Arc<str>]) -> AttributeNames {
+        if let Some(known) = self.shared_names.get(names) {
+            return Arc::clone(known);
+        }
+        let new: AttributeNames = names.into();
+        self.shared_names.insert(Arc::clone(&new));
         new
     }
 
@@ -303,10 +328,9 @@ mod tests {
         assert!(keys(&text).unwrap_err().contains("line 5: a key has"), "{:?}", keys(&text));
         let keys = keys(text.rsplit_once("\"k 3").unwrap().0).unwrap();
         let one = keys.find(b"k-1").unwrap();
-        assert_eq!((&*one.id, one.tier.as_deref()), ("one", Some("pro")));
-        let attributes: Vec<_> = one.attributes.iter().map(|(name, value)| (&**name, &**value)).collect();
-        assert_eq!(attributes, [("rate", "5"), ("plan", "gold")]);
-        assert_eq!(&*keys.find(b"abc").unwrap().id, "two");
+        assert_eq!((one.id(), one.tier()), ("one", Some("pro")));
+        assert_eq!(one.attributes().collect::<Vec<_>>(), [("rate", "5"), ("plan", "gold")]);
+        assert_eq!(keys.find(b"abc").unwrap().id(), "two");
         assert!(keys.find(b"k-2").is_none() && keys.find(b"").is_none() && keys.find(abc.as_bytes()).is_none());
         assert_eq!(keys.len(), 2);
     }
@@ -316,7 +340,8 @@ mod tests {
         let text = "secret-1: { id: a }\nsecret-1: { id: b }\nsecret-2: {}\nsecret-3: text\n\
                     secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n\
                     secret-6: { id: g, id: h }\nsecret-7: { id: ~ }\nsecret-8: { id: i, tier: }\n\
-                    SHA256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad: { id: j }\n";
+                    SHA256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad: { id: j }\n\
+                    secret-9: { id: \"k\\0\" }\n";
         let errors = keys(text).unwrap_err();
         for (line, fault) in [
             (2, "the key occurs twice"),
@@ -329,6 +354,7 @@ mod tests {
             (9, "an entry needs `id`"),
             (10, "`tier` has no value"),
             (11, "a key has 1 to 1024"),
+            (12, "a text has no NUL character"),
         ] {
             assert!(errors.contains(&format!("line {line}: {fault}")), "{errors}");
         }

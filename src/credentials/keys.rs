@@ -59,9 +59,12 @@ impl ApiKeys {
         self.active.load().hash
     }
 
-    /// Replaces all keys.
+    /// Replaces all keys. Blocks until no lookup uses the previous keys: a lookup that has to free them takes milliseconds.
     pub(crate) fn replace(&self, table: KeyTable) {
-        self.active.store(Arc::new(table));
+        let mut previous = self.active.swap(Arc::new(table));
+        while Arc::get_mut(&mut previous).is_none() {
+            std::thread::yield_now();
+        }
     }
 
     /// Returns the entry of a key. The lookup compares digests, so its time reveals nothing about other keys.

@@ -109,7 +109,7 @@ impl Explanation<'_> {
             (None, None, None) => writeln!(f, "  the request has no credentials")?,
             (None, key, token) => {
                 if let Some(key) = key {
-                    writeln!(f, "  the API key of {}", quote(&key.id))?;
+                    writeln!(f, "  the API key of {}", quote(key.id()))?;
                 }
                 if token.is_some() {
                     writeln!(f, "  a valid token")?;

@@ -1,5 +1,6 @@
 //! The verified identities of a request: an API key, the claims of a token. Rules read values of them.
 
+mod api_key;
 mod fault;
 
 use std::borrow::Cow;
@@ -9,6 +10,9 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
+pub(crate) use self::api_key::ApiKey;
+#[cfg(feature = "gateway")]
+pub(crate) use self::api_key::AttributeNames;
 pub(crate) use self::fault::IdentityFault;
 use crate::words::words;
 
@@ -40,17 +44,6 @@ pub struct IdentityKinds {
     pub token: bool,
     /// Whether the set contains API keys.
     pub key: bool,
-}
-
-/// The entry of an API key in the file of keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ApiKey {
-    /// The public name of the key's owner. Never the key itself.
-    pub id: Box<str>,
-    /// The tier of the owner.
-    pub tier: Option<Arc<str>>,
-    /// Further values, by name.
-    pub attributes: Box<[(Arc<str>, Box<str>)]>,
 }
 
 /// The claims of a verified token (RFC 7519 section 4).
@@ -109,12 +102,9 @@ impl IdentityValue {
         let key = || identity?.key.as_deref();
         match self {
             Self::Claim(name) => identity?.token.as_deref()?.text(name),
-            Self::KeyId => Some(Cow::Borrowed(&key()?.id)),
-            Self::KeyTier => Some(Cow::Borrowed(key()?.tier.as_deref()?)),
-            Self::KeyAttribute(name) => {
-                let mut attributes = key()?.attributes.iter();
-                Some(Cow::Borrowed(&attributes.find(|(known, _)| **known == **name)?.1))
-            }
+            Self::KeyId => Some(Cow::Borrowed(key()?.id())),
+            Self::KeyTier => Some(Cow::Borrowed(key()?.tier()?)),
+            Self::KeyAttribute(name) => Some(Cow::Borrowed(key()?.attribute(name)?)),
             Self::Header(name) => {
                 let mut values = fields?.get_all(name).iter();
                 let value = values.next().filter(|_| values.next().is_none())?;

@@ -56,8 +56,16 @@ struct Request {
 /// The values of an API key and of a token.
 #[derive(Default)]
 struct NamedIdentity {
-    key: Option<ApiKey>,
+    key: Option<NamedKey>,
     claims: Map<String, Value>,
+}
+
+/// The values of an API key.
+#[derive(Default)]
+struct NamedKey {
+    id: String,
+    tier: Option<Arc<str>>,
+    attributes: Vec<(Arc<str>, String)>,
 }
 
 impl Rules {
@@ -139,15 +147,14 @@ impl NamedIdentity {
             self.claims.insert(name.to_string(), value.into());
             return Some(());
         }
+        if value.contains('\0') {
+            return None;
+        }
         let key = self.key.get_or_insert_default();
         match source {
             IdentityValue::KeyId => key.id = value.into(),
             IdentityValue::KeyTier => key.tier = Some(value.into()),
-            IdentityValue::KeyAttribute(name) => {
-                let known = std::mem::take(&mut key.attributes).into_vec();
-                let added = (Arc::from(&**name), value.into());
-                key.attributes = known.into_iter().chain([added]).collect();
-            }
+            IdentityValue::KeyAttribute(name) => key.attributes.push((Arc::from(&**name), value.into())),
             IdentityValue::Claim(_) | IdentityValue::Header(_) => return None,
         }
         Some(())
@@ -156,7 +163,11 @@ impl NamedIdentity {
 
 impl From<NamedIdentity> for Identity {
     fn from(named: NamedIdentity) -> Self {
-        Self { key: named.key.map(Arc::new), token: Some(Arc::new(Claims(named.claims))), fault: None }
+        let key = named.key.and_then(|NamedKey { id, tier, attributes }| {
+            let names = attributes.iter().map(|(name, _)| Arc::clone(name)).collect();
+            ApiKey::new(&id, tier, names, attributes.iter().map(|(_, value)| value.as_str()))
+        });
+        Self { key: key.map(Arc::new), token: Some(Arc::new(Claims(named.claims))), fault: None }
     }
 }
 

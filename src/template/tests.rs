@@ -19,7 +19,7 @@ fn parse(text: &str, escape: Escape) -> Template {
 fn identity(claim: &str) -> Identity {
     let claims = json!({ "sub": claim, "https://id.example/plan": "pro", "n": 7, "list": [1] });
     let token = claims.as_object().cloned().map(|claims| Claims(claims).into());
-    let key = ApiKey { id: "team-1".into(), ..ApiKey::default() };
+    let key = ApiKey::new("team-1", None, Arc::default(), []).expect("a key");
     Identity { token, key: Some(key.into()), fault: None }
 }
 
