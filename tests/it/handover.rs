@@ -32,17 +32,17 @@ routes: [{{ name: all, match: {{}}, upstream: echo }}]\n"
 }
 
 /// The path of a socket. Dropping it removes the file.
-struct Socket(PathBuf);
+pub struct Socket(PathBuf);
 
 impl Socket {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         // Short, because a path of a Unix socket has at most 107 bytes.
         let path = std::env::temp_dir().join(format!("tidegate-{name}-{}.sock", std::process::id()));
         _ = std::fs::remove_file(&path);
         Self(path)
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().expect("a path in UTF-8")
     }
 }

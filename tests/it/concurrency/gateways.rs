@@ -43,6 +43,13 @@ fn rules(origin: &Origin, store: &str, concurrency: &str) -> String {
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
+/// Waits until this number of requests wait.
+pub async fn until_waiting(gateway: &TestGateway, count: u64) {
+    while gateway.counter("tidegate_requests_waiting{route=\"all\"}").await != count {
+        tokio::task::yield_now().await;
+    }
+}
+
 async fn until_in_flight(gateway: &TestGateway, count: u64) {
     while gateway.counter("tidegate_requests_in_flight{route=\"all\"}").await != count {
         tokio::task::yield_now().await;
@@ -106,9 +113,7 @@ async fn gateways_share_the_slots_in_redis() {
     }
     let mut waiting = gateways[0].client().await;
     waiting.send(GET).await;
-    while gateways[0].counter("tidegate_requests_waiting{route=\"all\"}").await == 0 {
-        tokio::task::yield_now().await;
-    }
+    until_waiting(&gateways[0], 1).await;
     // The request of the other gateway ends.
     held.pop();
     assert_eq!(waiting.head().await.expect("a head").status(), 200);

@@ -3,98 +3,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::support::gateway::TestGateway;
 use crate::support::process::{Program, RuleFile};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
-use crate::support::wire::upstream::{Origin, OriginConnection};
+
+use super::upstream_load::{Load, hold, send_all, until, upstream};
 
 const MAX: usize = 10;
 /// The requests that the killed gateway holds.
 const HELD: usize = 4;
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-/// Counts the requests that an upstream has at once.
-#[derive(Debug, Default)]
-struct Load {
-    now: AtomicUsize,
-    peak: AtomicUsize,
-    held: AtomicUsize,
-    changed: Notify,
-}
-
-struct Counted<'l>(&'l Load);
-
-impl Load {
-    fn begin(&self) -> Counted<'_> {
-        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
-        self.peak.fetch_max(now, Ordering::SeqCst);
-        self.changed.notify_waiters();
-        Counted(self)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.now.fetch_sub(1, Ordering::SeqCst);
-        self.0.changed.notify_waiters();
-    }
-}
-
-/// Starts an upstream whose responses take a few milliseconds. A request for `/hold` ends when its connection is closed.
-async fn upstream(load: &Arc<Load>) -> Origin {
-    let load = Arc::clone(load);
-    Origin::start(move |mut conn: OriginConnection| {
-        let load = Arc::clone(&load);
-        async move {
-            while let Some(request) = conn.request().await {
-                let counted = load.begin();
-                if request.start.contains("/hold") {
-                    load.held.fetch_add(1, Ordering::SeqCst);
-                    load.changed.notify_waiters();
-                    _ = conn.request().await;
-                    load.held.fetch_sub(1, Ordering::SeqCst);
-                    load.changed.notify_waiters();
-                    return;
-                }
-                for _ in 0..50 {
-                    tokio::task::yield_now().await;
-                }
-                drop(counted);
-                conn.raw.send(OK).await;
-            }
-        }
-    })
-    .await
-}
-
-/// Sends requests one after the other. Returns how many were admitted.
-async fn send(address: SocketAddr, until: Instant) -> usize {
-    let (mut client, mut admitted) = (Raw::connect(address).await, 0);
-    while Instant::now() < until {
-        let status = client.ask("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.status();
-        assert!(matches!(status, 200 | 503), "{status}");
-        admitted += usize::from(status == 200);
-    }
-    admitted
-}
-
-/// Sends requests through all gateways for a second. Returns how many were admitted.
-async fn send_all(gateways: &[SocketAddr]) -> usize {
-    let until = Instant::now() + Duration::from_secs(1);
-    let senders: Vec<_> = gateways.iter().flat_map(|one| (0..15).map(|_| tokio::spawn(send(*one, until)))).collect();
-    let mut admitted = 0;
-    for sender in senders {
-        admitted += sender.await.expect("responses");
-    }
-    admitted
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_of_a_killed_gateway_are_free_within_10_seconds() {
@@ -143,25 +66,6 @@ async fn slots_of_a_killed_gateway_are_free_within_10_seconds() {
     let until = killed_at + Duration::from_secs(14);
     assert_eq!(try_until(other, until).await, 0, "a slot was free");
     assert_eq!(load.peak.load(Ordering::SeqCst), MAX);
-}
-
-/// Sends a request that is held, and waits until the upstream has it.
-async fn hold(gateway: SocketAddr, load: &Load) -> Raw {
-    let before = load.held.load(Ordering::SeqCst);
-    let mut client = Raw::connect(gateway).await;
-    client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n").await;
-    until(load, |load| load.held.load(Ordering::SeqCst) > before).await;
-    client
-}
-
-async fn until(load: &Load, mut condition: impl FnMut(&Load) -> bool) {
-    loop {
-        let changed = load.changed.notified();
-        if condition(load) {
-            return;
-        }
-        changed.await;
-    }
 }
 
 /// Sends a request. Returns 1 if it is admitted before this time, and 0 otherwise.

@@ -1,7 +1,11 @@
 //! Bounds on requests in flight (`concurrency`): in a layer with both stores, in gateways, and across gateways.
 
+mod cluster;
 mod gateways;
+mod handover;
+mod http2;
 mod killed;
+mod upstream_load;
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -13,7 +13,7 @@ const CONNECT_FIELDS: [(&str, &str); 6] = [
     ("sec-websocket-version", "13"),
 ];
 
-async fn open_tunnel(client: &mut Frames, stream: u32, path: &str, more: &[(&str, &str)]) {
+pub async fn open_tunnel(client: &mut Frames, stream: u32, path: &str, more: &[(&str, &str)]) {
     let mut block = CONNECT_FIELDS.to_vec();
     block[4].1 = path;
     block.extend(more);
@@ -33,12 +33,17 @@ async fn take(client: &mut Frames, stream: u32, count: usize) -> Vec<u8> {
 async fn server() -> Origin {
     Origin::start(|mut conn: OriginConnection| async move {
         let request = conn.request().await.expect("a request");
-        let key = request.field("sec-websocket-key").expect("a key");
-        conn.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        conn.raw.send(switch(&request)).await;
         let (mut read, mut write) = conn.raw.stream.split();
         tokio::io::copy(&mut read, &mut write).await.ok();
     })
     .await
+}
+
+/// Returns the response that accepts the WebSocket of this request.
+pub fn switch(request: &Message) -> String {
+    let key = request.field("sec-websocket-key").expect("a key");
+    SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))
 }
 
 /// Returns `Sec-WebSocket-Accept` (RFC 6455 section 4.2.2), without code of the gateway.
@@ -210,8 +215,7 @@ async fn reset_passes_between_stream_and_connection() {
     }
     let origin = Origin::start(|mut conn: OriginConnection| async move {
         let request = conn.request().await.expect("a request");
-        let key = request.field("sec-websocket-key").expect("a key");
-        conn.raw.send(SWITCH.replace("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", &accept(&key))).await;
+        conn.raw.send(switch(&request)).await;
         conn.raw.exactly(1).await.unwrap();
         conn.raw.stream.set_zero_linger().unwrap();
     })

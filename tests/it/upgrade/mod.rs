@@ -2,7 +2,7 @@
 
 mod bounds;
 mod carrying;
-mod http2;
+pub mod http2;
 mod offers;
 mod tls;
 
@@ -16,12 +16,12 @@ use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::until;
 use crate::support::wire::upstream::{Origin, OriginConnection};
 
-const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+pub const SWITCH: &str = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                       Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// Returns a WebSocket request as browsers send it.
-fn handshake(path: &str, more: &str) -> String {
+pub fn handshake(path: &str, more: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{more}\r\n"
