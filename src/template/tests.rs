@@ -1,5 +1,7 @@
 //! Templates: their grammar, and the escapes of values.
 
+use std::sync::Arc;
+
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use proptest::prelude::*;
 use serde_json::json;
