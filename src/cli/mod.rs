@@ -10,9 +10,11 @@ mod logging;
 mod notify;
 mod operate;
 mod reload;
+mod replay;
 mod run;
 mod serve;
 mod signals;
+mod suggest;
 
 use std::io;
 use std::path::PathBuf;
@@ -49,6 +51,10 @@ enum Command {
     Reload(reload::ReloadArgs),
     /// Show which route and limits apply to a request, and why
     Explain(explain::ExplainArgs),
+    /// Show which requests of access logs the rules would have rejected
+    Replay(replay::ReplayArgs),
+    /// Propose the rate of a limit from access logs
+    Suggest(suggest::SuggestArgs),
     /// Show whether a running gateway is ready, its rule file with errors, and its store
     Status(operate::StatusArgs),
     /// List the targets of the upstreams of a running gateway
@@ -147,6 +153,8 @@ pub fn main() -> ExitCode {
         Some(Command::Run(command)) => run::run(&command.into_args()),
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
+        Some(Command::Replay(args)) => with_output(|out, errors| replay::replay_logs(&args, out, errors)),
+        Some(Command::Suggest(args)) => with_output(|out, errors| suggest::suggest_rate(&args, out, errors)),
         Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
         Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),
         Some(Command::Drain(args)) => with_output(|out, errors| operate::drain(&args, out, errors)),

@@ -89,6 +89,11 @@ impl RuleFile {
         self.read(Purpose::Layer, true).config
     }
 
+    /// Loads the file for a layer without opening the files that it refers to.
+    pub(crate) fn load_rules(&self) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Layer, false).config
+    }
+
     /// Loads the file for the gateway.
     pub(crate) fn load_for_gateway(&self) -> Result<Config, ConfigLoadError> {
         self.load_with_sources().config

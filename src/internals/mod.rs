@@ -9,6 +9,8 @@ mod overrides;
 mod pipeline;
 #[cfg(feature = "gateway")]
 mod probes;
+#[cfg(feature = "gateway")]
+mod replay;
 
 pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
 #[cfg(feature = "gateway")]
@@ -22,6 +24,8 @@ pub use self::probes::{
     ApiKeyFile, DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key,
     limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, write_redis_keys,
 };
+#[cfg(feature = "gateway")]
+pub use self::replay::{TracedRequest, replay_log, replay_trace};
 pub use crate::facts::{Facts, Requests};
 
 /// The items of the private module `client`.

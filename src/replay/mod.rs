@@ -1,4 +1,27 @@
-//! Replays access logs through the rules.
+//! Replays access logs through the rules in virtual time: `tidegate replay` and `tidegate suggest`.
+//!
+//! Threads parse the [`log`], and one thread decides in the order of the times: with the rules, the admission and the
+//! store of the gateway, and a clock that follows the log. A test compares the decisions with a layer's.
 
-#[allow(dead_code, unused_imports, reason = "only the command `replay` uses the parser")]
-pub(crate) mod log;
+mod batch;
+mod clients;
+mod comparison;
+mod curve;
+mod decider;
+mod engine;
+mod inputs;
+mod log;
+mod merge;
+mod read;
+mod report;
+mod series;
+mod suggest;
+mod tally;
+pub(crate) mod verdicts;
+mod waiting;
+
+pub(crate) use self::comparison::replay;
+pub(crate) use self::log::LogFormat;
+pub(crate) use self::read::{LogFiles, ReadSummary};
+pub(crate) use self::report::{Difference, RejectedClient, Report};
+pub(crate) use self::suggest::{SuggestError, Suggestion, suggest};

@@ -100,11 +100,11 @@ pub enum LimitCheck {
 impl Rules {
     /// Creates the filter for request fields.
     pub(crate) fn field_filter(&self) -> FieldFilter {
-        FieldFilter::new(self.used(), self.fields.strip.clone(), self.fields.underscores)
+        FieldFilter::new(self.used_fields(), self.fields.strip.clone(), self.fields.underscores)
     }
 
     /// Returns the fields that routes and limits read.
-    fn used(&self) -> HashSet<HeaderName> {
+    pub(crate) fn used_fields(&self) -> HashSet<HeaderName> {
         let mut fields = HashSet::new();
         for when in &self.when {
             when.matcher.fields(&mut |name| _ = fields.insert(name.clone()));

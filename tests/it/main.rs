@@ -91,6 +91,8 @@ mod reference;
 mod rejected;
 mod reload;
 mod replaced_rules;
+mod replay;
+mod replay_decisions;
 mod request_id;
 mod resets;
 mod route_conditions;

@@ -5,7 +5,7 @@ mod api;
 mod overrides;
 mod request;
 mod status;
-mod table;
+pub(super) mod table;
 mod top;
 mod upstreams;
 

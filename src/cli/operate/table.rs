@@ -3,13 +3,13 @@
 use crate::cli::logging::is_unsafe;
 
 /// Returns a table of two columns.
-pub(super) fn rows(table: &[(&str, String)]) -> String {
+pub(in crate::cli) fn rows(table: &[(&str, String)]) -> String {
     let width = table.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     table.iter().map(|(name, value)| format!("{name:width$}  {}\n", printable(value))).collect()
 }
 
 /// Returns a table with a line of column names.
-pub(super) fn columns<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
+pub(in crate::cli) fn columns<const N: usize>(heads: [&str; N], rows: impl Iterator<Item = [String; N]>) -> String {
     let mut lines = vec![heads.map(str::to_owned)];
     lines.extend(rows.map(|row| row.map(|cell| printable(&cell))));
     let widths: Vec<usize> =
@@ -23,7 +23,7 @@ pub(super) fn columns<const N: usize>(heads: [&str; N], rows: impl Iterator<Item
 
 /// Replaces characters that could change a terminal or mislead a reader: control, invisible and bidirectional
 /// characters, and line separators.
-pub(super) fn printable(text: &str) -> String {
+pub(in crate::cli) fn printable(text: &str) -> String {
     text.chars().map(|letter| if is_unsafe(letter) { '\u{fffd}' } else { letter }).collect()
 }
 

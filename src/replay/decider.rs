@@ -1,0 +1,83 @@
+//! Decides as the gateway does, at the times of a log: by the admission and the embedded store, with a manual clock.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use http::StatusCode;
+
+use crate::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
+use crate::clock::{Clock, ManualClock, Timestamp};
+use crate::limit::{Charge, Decision, Wait};
+use crate::rule::Limit;
+use crate::rules::Charges;
+use crate::store::Store;
+
+/// The maximum number of buckets. Memory ends earlier: permits in use are never dropped to bound a replay.
+const MAX_BUCKETS: usize = 1 << 28;
+
+/// The store and its clock.
+#[derive(Debug)]
+pub(super) struct Decider {
+    store: Store,
+    clock: Arc<ManualClock>,
+    /// Without requests: [`Waiting`](super::waiting::Waiting) has its own queues.
+    queues: WaitQueues,
+}
+
+/// The decisions of a request that limits refused, and the longest wait.
+#[derive(Debug)]
+pub(super) struct Refused {
+    pub(super) status: LimitStatus,
+    pub(super) wait: Wait,
+}
+
+impl Decider {
+    pub(super) fn new() -> Self {
+        let clock = Arc::new(ManualClock::default());
+        let store = Store::memory_builder().clock(Arc::clone(&clock) as _).max_buckets(MAX_BUCKETS).open();
+        Self { store, clock, queues: WaitQueues::new() }
+    }
+
+    /// Returns the time of the clock, in milliseconds.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.now().as_millis()
+    }
+
+    /// Sets the clock, unless the time is earlier. Returns `false` then.
+    pub(super) fn set_time(&self, millis: u64) -> bool {
+        let is_later = millis >= self.now();
+        if is_later {
+            self.clock.set(Timestamp::from_millis(millis));
+        }
+        is_later
+    }
+
+    /// Makes all charges of a request or none, now.
+    pub(super) fn admit(&self, charges: &Charges<'_>) -> Result<LimitStatus, Refused> {
+        match admit(&self.store, &self.queues, charges, None).now_or_never() {
+            Some(Ok(Admitted { status, .. })) => Ok(status),
+            Some(Err(Denial::Limited { status, wait })) => Err(Refused { status, wait }),
+            // The embedded store decides at once, except about adopted limits, which are not replayed.
+            Some(Err(Denial::StoreFailed(_))) | None => Ok(LimitStatus::default()),
+        }
+    }
+
+    /// Returns the decisions of the limits about a request without permits.
+    pub(super) fn read(&self, charges: &Charges<'_>) -> Vec<Decision> {
+        let asked: Vec<_> = charges.as_slice().iter().map(|charge| Charge { permits: 0, ..charge.clone() }).collect();
+        self.store.take_immediately(&asked).and_then(Result::ok).map(|outcome| outcome.decisions).unwrap_or_default()
+    }
+
+    /// Settles the charges of an admitted request with the status of its response.
+    pub(super) fn settle<'r>(
+        &self,
+        charges: Charges<'r>,
+        status: LimitStatus,
+        limits: &'r [Limit],
+        response: StatusCode,
+    ) -> (Charges<'r>, LimitStatus) {
+        let unsettled = (charges.clone(), status.clone());
+        let settled = Receipt::new(charges, status).settle(&self.store, limits, response, true);
+        settled.now_or_never().unwrap_or(unsettled)
+    }
+}

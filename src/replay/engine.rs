@@ -1,0 +1,337 @@
+//! Runs requests through the rules in virtual time.
+
+use std::collections::BTreeMap;
+
+use hashbrown::{DefaultHashBuilder, HashSet};
+use http::header::{HOST, HeaderMap, HeaderName};
+use http::{Method, StatusCode};
+
+use super::batch::ParsedRequest;
+use super::decider::{Decider, Refused};
+use super::inputs::{Inputs, Needs};
+use super::report::Report;
+use super::tally::{HashedClient, Tally, hashed};
+use super::waiting::{Decided, Waiting};
+use crate::admission::LimitStatus;
+use crate::client::ClientError;
+use crate::clock::Timestamp;
+use crate::facts::{Facts, HostRequirement};
+use crate::limit::ClientId;
+use crate::route::Route;
+use crate::rule::Limit;
+use crate::rules::{Charges, LimitCheck, MissingInput, Rules};
+
+/// The rules, their store, and the statistics of their limits.
+#[derive(Debug)]
+pub(crate) struct Engine<'r> {
+    rules: &'r Rules,
+    decider: Decider,
+    waiting: Waiting<'r>,
+    inputs: Inputs,
+    routes: Vec<ReplayedRoute<'r>>,
+    limits: Vec<(&'r Limit, Tally)>,
+    hasher: DefaultHashBuilder,
+    totals: Report,
+    /// The times of the first and the last request.
+    span: Option<(u64, u64)>,
+    /// Requests that have been decided since the last event.
+    decided: Vec<Decided<'r>>,
+    verdicts: Vec<Verdict>,
+}
+
+/// A route, and what the replay needs to know about its limits.
+#[derive(Debug)]
+struct ReplayedRoute<'r> {
+    route: &'r Route,
+    /// The positions of the statistics of its limits.
+    tallies: Vec<usize>,
+    needs: Vec<Needs>,
+    /// Whether no limit needs what logs lack.
+    needs_nothing: bool,
+    may_wait: bool,
+    settles: bool,
+}
+
+/// Where a request comes from.
+#[derive(Debug)]
+pub(super) struct Origin<'r> {
+    /// The number of the request.
+    number: u64,
+    route: usize,
+    address: Option<ClientId>,
+    response: StatusCode,
+    arrived_at: u64,
+    limits: &'r [Limit],
+}
+
+/// The decision about a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    /// The number of the request, as given to [`Engine::replay`].
+    pub(crate) number: u64,
+    /// The position of its route.
+    pub(crate) route: Option<usize>,
+    /// Whether the limits admit the request. Other reasons for a rejection do not count.
+    pub(crate) admitted: bool,
+}
+
+/// Why no limit decides about a request.
+enum Undecided {
+    Invalid,
+    Unmatched,
+    Free,
+}
+
+impl<'r> Engine<'r> {
+    pub(crate) fn new(rules: &'r Rules) -> Self {
+        let (mut limits, mut positions) = (Vec::<(&Limit, Tally)>::new(), BTreeMap::new());
+        let mut routes = Vec::new();
+        for route in rules.routes.iter() {
+            let mut tallies = Vec::new();
+            for limit in &route.limits {
+                let name = format!("{}/{}", limit.owner(&route.name), limit.name);
+                let position = *positions.entry(name.clone()).or_insert(limits.len());
+                if position == limits.len() {
+                    limits.push((limit, Tally::new(name, limit)));
+                }
+                tallies.push(position);
+            }
+            routes.push(ReplayedRoute::new(route, tallies));
+        }
+        Self {
+            rules,
+            decider: Decider::new(),
+            waiting: Waiting::default(),
+            inputs: Inputs::new(rules),
+            routes,
+            limits,
+            hasher: DefaultHashBuilder::default(),
+            totals: Report::default(),
+            span: None,
+            decided: Vec::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    /// Returns the header fields that the rules read.
+    pub(crate) fn fields(&self) -> HashSet<HeaderName> {
+        self.inputs.names().cloned().collect()
+    }
+
+    /// Iterates over the statistics of the limits, in the order of the rule file.
+    pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.limits.iter().map(|(_, tally)| tally)
+    }
+
+    /// Returns the name of a route.
+    pub(crate) fn route_name(&self, route: usize) -> &'r str {
+        &self.routes[route].route.name
+    }
+
+    /// Decides a request. The requests have to be in the order of their times.
+    pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64) {
+        self.totals.requests += 1;
+        self.advance(request.time);
+        let is_in_order = self.decider.set_time(request.time);
+        self.totals.late += u64::from(!is_in_order);
+        let first = self.span.map_or(request.time, |(first, _)| first.min(request.time));
+        self.span = Some((first, self.decider.now()));
+        let no_headers = HeaderMap::new();
+        let headers = request.headers.as_deref().unwrap_or(&no_headers);
+        self.inputs.record(headers);
+        if let Err(undecided) = self.decide(request, headers, number) {
+            match undecided {
+                Undecided::Invalid => self.totals.invalid += 1,
+                Undecided::Unmatched => self.totals.unmatched += 1,
+                Undecided::Free => self.totals.allowed += 1,
+            }
+            self.verdicts.push(Verdict { number, route: None, admitted: true });
+        }
+        self.record_decided();
+    }
+
+    /// Ends all waits, after the last request.
+    pub(crate) fn end(&mut self) {
+        self.advance(u64::MAX);
+        self.record_decided();
+    }
+
+    /// Removes and returns the decisions since the last call.
+    pub(crate) fn take_verdicts(&mut self) -> std::vec::Drain<'_, Verdict> {
+        self.verdicts.drain(..)
+    }
+
+    /// Returns the statistics of the requests. The caller adds the numbers of lines.
+    pub(crate) fn report(&self) -> Report {
+        let time = |millis| Timestamp::from_millis(millis).to_rfc3339();
+        let limits = self.limits.iter().map(|(limit, tally)| (tally.name.clone(), tally.report(limit)));
+        Report {
+            first: self.span.map(|(first, _)| time(first)),
+            last: self.span.map(|(_, last)| time(last)),
+            notes: self.notes(),
+            limits: limits.collect(),
+            ..self.totals.clone()
+        }
+    }
+
+    fn decide(&mut self, request: &ParsedRequest, headers: &HeaderMap, number: u64) -> Result<(), Undecided> {
+        let (rules, address) = (self.rules, request.client);
+        let (method, uri) = request.target.as_ref().ok_or(Undecided::Invalid)?;
+        let facts = rules.read(method, uri, HostRequirement::Optional, headers, address);
+        let facts = Facts { peer_is_client: true, ..facts.map_err(|_| Undecided::Invalid)? };
+        if facts.is_for_server() || rules.routes.find_quota(&facts).is_some() {
+            return Err(Undecided::Free);
+        }
+        let has_host = headers.contains_key(HOST) || uri.host().is_some();
+        let logged = request.route.as_deref().filter(|_| !has_host).and_then(|name| self.position_of(name));
+        let position = logged.or_else(|| rules.routes.find(&facts).map(|(position, _)| position));
+        let position = position.ok_or(Undecided::Unmatched)?;
+        let replayed = &self.routes[position];
+        let route = replayed.route;
+        if route.matcher.is_ambiguous(&facts) {
+            return Err(Undecided::Invalid);
+        }
+        // A preflight has a field that logs lack.
+        if route.cors.is_some() && *method == Method::OPTIONS {
+            return Err(Undecided::Free);
+        }
+        let mut charges = rules.charges_if(route, &facts, |_| false).map_err(|_| Undecided::Invalid)?;
+        if !replayed.needs_nothing || charges.len() < route.limits.len() {
+            self.sort_out(position, &facts, &mut charges)?;
+        }
+        let origin = Origin {
+            number,
+            route: position,
+            address: facts.peer.map(|address| ClientId::Address(rules.addresses.network(address))),
+            response: request.status.unwrap_or(StatusCode::OK),
+            arrived_at: self.decider.now(),
+            limits: &route.limits,
+        };
+        if charges.is_empty() {
+            self.decided.push(Decided::unlimited(origin, charges, &self.decider));
+        } else if self.routes[position].may_wait {
+            self.waiting.arrive(origin, charges, &self.decider, &mut self.decided);
+        } else {
+            let (status, admitted) = match self.decider.admit(&charges) {
+                Ok(status) => (status, true),
+                Err(Refused { status, .. }) => (status, false),
+            };
+            self.decided.push(Decided { at: origin.arrived_at, origin, charges, status, admitted });
+        }
+        Ok(())
+    }
+
+    fn position_of(&self, name: &str) -> Option<usize> {
+        self.routes.iter().position(|replayed| *replayed.route.name == *name)
+    }
+
+    /// Removes the charges of limits whose input the log lacks, and counts these requests.
+    fn sort_out(&mut self, position: usize, facts: &Facts<'_>, charges: &mut Charges<'r>) -> Result<(), Undecided> {
+        let replayed = &self.routes[position];
+        let mut removed = Vec::new();
+        for (index, limit) in replayed.route.limits.iter().enumerate() {
+            let tally = &mut self.limits[replayed.tallies[index]].1;
+            match &replayed.needs[index] {
+                Needs::Credentials => tally.unverified += 1,
+                Needs::AdoptedRate => tally.unknown += 1,
+                Needs::Fields(fields) if self.inputs.lacks(fields) => tally.unknown += 1,
+                _ if charges.positions().contains(&index) => continue,
+                _ => match self.rules.check_limit(limit, facts) {
+                    LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if facts.peer.is_none() => {
+                        tally.unknown += 1;
+                    }
+                    LimitCheck::Deny(_) => return Err(Undecided::Invalid),
+                    LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Unmet => continue,
+                },
+            }
+            removed.push(limit);
+        }
+        charges.retain(|limit| !removed.iter().any(|other| std::ptr::eq(*other, limit)));
+        Ok(())
+    }
+
+    fn advance(&mut self, to: u64) {
+        self.waiting.advance(to, &self.decider, &mut self.decided);
+    }
+
+    fn record_decided(&mut self) {
+        let mut decided = std::mem::take(&mut self.decided);
+        decided.drain(..).for_each(|one| self.record(one));
+        self.decided = decided;
+    }
+
+    fn record(&mut self, decided: Decided<'r>) {
+        let Decided { origin, mut charges, mut status, admitted, at } = decided;
+        let replayed = &self.routes[origin.route];
+        if admitted && replayed.settles {
+            (charges, status) = self.decider.settle(charges, status, origin.limits, origin.response);
+        }
+        *(if admitted { &mut self.totals.allowed } else { &mut self.totals.rejected }) += 1;
+        self.totals.waited += u64::from(admitted && at > origin.arrived_at);
+        self.verdicts.push(Verdict { number: origin.number, route: Some(origin.route), admitted });
+        // Successive limits usually count the same client.
+        let mut last: Option<HashedClient<'_>> = None;
+        for one in charges.iter() {
+            let Some(decision) = status.decision(one.index) else { continue };
+            let client = one.charge.client.as_ref().or(origin.address.as_ref());
+            let client = client.map(|client| match last {
+                Some((other, hash)) if other == client => (client, hash),
+                _ => hashed(client, &self.hasher),
+            });
+            last = client.or(last);
+            let counts = one.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
+            let permits = if counts { one.charge.permits } else { 0 };
+            let tally = &mut self.limits[replayed.tallies[one.index]].1;
+            tally.record(client, one.charge, decision, permits, at, &self.hasher);
+        }
+    }
+
+    /// Returns what the replay could not take into account.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for (_, tally) in &self.limits {
+            let name = &tally.name;
+            if tally.unknown > 0 {
+                notes.push(format!(
+                    "limit {name}: {} requests without its client or rate are not counted",
+                    tally.unknown
+                ));
+            }
+            if tally.unverified > 0 {
+                let count = tally.unverified;
+                notes.push(format!("limit {name}: {count} requests need credentials, which cannot be verified"));
+            }
+            if tally.overflowed {
+                notes.push(format!("limit {name}: too many clients for the store, and some share a bucket"));
+            }
+        }
+        if self.totals.requests > 0 {
+            let missing = self.inputs.missing();
+            notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
+        }
+        if self.routes.iter().any(|replayed| replayed.route.concurrency.is_some()) {
+            notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
+        }
+        notes
+    }
+}
+
+impl<'r> ReplayedRoute<'r> {
+    fn new(route: &'r Route, tallies: Vec<usize>) -> Self {
+        let needs: Vec<_> = route.limits.iter().map(Needs::of).collect();
+        Self {
+            route,
+            tallies,
+            needs_nothing: needs.iter().all(|needs| matches!(needs, Needs::Nothing)),
+            needs,
+            may_wait: route.limits.iter().any(|limit| limit.wait_policy.is_some()),
+            settles: route.limits.iter().any(|limit| limit.charge_on.is_some()),
+        }
+    }
+}
+
+impl<'r> Decided<'r> {
+    fn unlimited(origin: Origin<'r>, charges: Charges<'r>, decider: &Decider) -> Self {
+        Self { origin, charges, status: LimitStatus::default(), admitted: true, at: decider.now() }
+    }
+}

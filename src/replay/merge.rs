@@ -1,0 +1,117 @@
+//! Merges the batches of several logs into the order of their times.
+//!
+//! A log is written in the order of responses, so the times of a log are not in order. Two successive batches of each
+//! log are merged: a line can be in front of its place by at least the length of a batch.
+
+use std::collections::VecDeque;
+
+use super::batch::{Batch, ParsedRequest};
+
+/// The number of batches of a log that are merged.
+const RUNS: usize = 2;
+
+/// A log whose batches are merged.
+pub(super) struct Source<N> {
+    /// Returns the next batch; `None` at the end of the log.
+    next_batch: N,
+    runs: VecDeque<Run>,
+    has_ended: bool,
+    /// The number of lines before the next batch.
+    lines: u64,
+}
+
+struct Run {
+    requests: std::vec::IntoIter<ParsedRequest>,
+    /// The number of lines before the batch.
+    first_line: u64,
+}
+
+impl Run {
+    fn time(&self) -> Option<u64> {
+        self.requests.as_slice().first().map(|request| request.time)
+    }
+}
+
+impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
+    pub(super) fn new(next_batch: N) -> Self {
+        Self { next_batch, runs: VecDeque::new(), has_ended: false, lines: 0 }
+    }
+
+    /// Loads batches until enough are there to merge. Returns the time of the next request; `None` at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<u64>, E> {
+        self.runs.retain(|run| run.time().is_some());
+        while !self.has_ended && self.runs.len() < RUNS {
+            match (self.next_batch)()? {
+                None => self.has_ended = true,
+                Some(batch) => {
+                    let run = Run { requests: batch.requests.into_iter(), first_line: self.lines };
+                    self.lines += batch.lines;
+                    self.runs.extend(run.time().is_some().then_some(run));
+                }
+            }
+        }
+        Ok(self.runs.iter().filter_map(Run::time).min())
+    }
+
+    /// Returns the next request and the number of its line, and the time of the request after it within the loaded
+    /// batches, if none of them is empty then.
+    pub(super) fn take(&mut self) -> Option<(ParsedRequest, u64)> {
+        let run = self.runs.iter_mut().min_by_key(|run| run.time().unwrap_or(u64::MAX))?;
+        let request = run.requests.next()?;
+        let line = run.first_line + u64::from(request.line);
+        Some((request, line))
+    }
+}
+
+/// Calls `consume` for the requests of all logs in the order of their times, each with the position of its log and the
+/// number of its line.
+pub(super) fn merge<E, N: FnMut() -> Result<Option<Batch>, E>>(
+    mut sources: Vec<Source<N>>,
+    mut consume: impl FnMut(&ParsedRequest, usize, u64),
+) -> Result<(), E> {
+    let mut times = Vec::with_capacity(sources.len());
+    for source in &mut sources {
+        times.push(source.peek()?);
+    }
+    loop {
+        let next = times.iter().enumerate().filter_map(|(log, time)| Some(((*time)?, log))).min();
+        let Some((_, log)) = next else { return Ok(()) };
+        if let Some((request, line)) = sources[log].take() {
+            consume(&request, log, line);
+        }
+        times[log] = sources[log].peek()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch(times: &[u64]) -> Batch {
+        let request = |(line, time): (usize, &u64)| ParsedRequest {
+            time: *time,
+            line: u32::try_from(line).expect("a line"),
+            client: None,
+            status: None,
+            target: None,
+            headers: None,
+            route: None,
+        };
+        let mut requests: Vec<_> = times.iter().enumerate().map(request).collect();
+        requests.sort_by_key(|request| request.time);
+        Batch { requests, lines: times.len() as u64, ..Batch::default() }
+    }
+
+    #[test]
+    fn requests_are_merged_in_the_order_of_their_times() {
+        let logs = [vec![batch(&[1, 4, 3]), batch(&[2, 9])], vec![batch(&[]), batch(&[3, 5])], vec![]];
+        let source = |batches: Vec<Batch>| {
+            let mut batches = batches.into_iter();
+            Source::new(move || Ok::<_, ()>(batches.next()))
+        };
+        let mut merged = Vec::new();
+        let sources = logs.into_iter().map(source).collect();
+        merge(sources, |request, log, line| merged.push((request.time, log, line))).expect("no error");
+        assert_eq!(merged, [(1, 0, 0), (2, 0, 3), (3, 0, 2), (3, 1, 0), (4, 0, 1), (5, 1, 1), (9, 0, 4)]);
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads logs: one thread for each file reads, several threads parse, and the calling thread gets the requests in the
+//! order of their times.
+
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+
+use bytes::Bytes;
+use hashbrown::HashSet;
+use http::header::HeaderName;
+use parking_lot::Mutex;
+
+use super::batch::{Batch, Fields, ParsedRequest};
+use super::log::{self, LogFormat};
+use super::merge::{Source, merge};
+
+/// The bytes of a batch if there is one file. Several files share them.
+const BATCH: usize = 4 << 20;
+
+/// The fewest bytes of a batch.
+const MIN_BATCH: usize = 1 << 20;
+
+/// The most bytes of a line. Longer lines are cut.
+const MAX_LINE: usize = 16 << 20;
+
+/// The number of lines from which the format of a file is recognized.
+const SAMPLE_LINES: usize = 100;
+
+/// The batches of each file that are read ahead.
+const READ_AHEAD: usize = 2;
+
+/// Log files and their format.
+#[derive(Debug)]
+pub(crate) struct LogFiles {
+    pub(crate) paths: Vec<PathBuf>,
+    /// The format of all files; `None` to recognize it for each.
+    pub(crate) format: Option<Arc<LogFormat>>,
+    /// The lines that have been read, for a progress bar.
+    pub(crate) lines: AtomicU64,
+}
+
+/// The lines of all files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadSummary {
+    pub(crate) lines: u64,
+    pub(crate) unparsed: u64,
+    /// The first line that was not parsed: its file, its number and its escaped text.
+    pub(crate) first_unparsed: Option<(String, u64, String)>,
+    /// The formats of the files.
+    pub(crate) formats: Vec<String>,
+}
+
+/// A log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    #[error("cannot read {}: {error}", .path.display())]
+    Io { path: PathBuf, error: io::Error },
+    #[error("the format of {} is unknown: describe it with --format", .0.display())]
+    UnknownFormat(PathBuf),
+}
+
+/// Lines to parse, and the place of the result.
+struct Job {
+    text: Bytes,
+    format: Arc<LogFormat>,
+    parsed: SyncSender<Batch>,
+}
+
+/// A batch of a file: the format if it is the first, and the parsed lines.
+type Pending = Result<(Option<Arc<LogFormat>>, Receiver<Batch>), ReadError>;
+
+impl ReadSummary {
+    fn add(&mut self, batch: &Batch, path: &Path, lines_before: u64) {
+        self.lines += batch.lines;
+        self.unparsed += batch.unparsed;
+        if let (None, Some((line, text))) = (&self.first_unparsed, &batch.first_unparsed) {
+            self.first_unparsed = Some((path.display().to_string(), lines_before + line + 1, text.clone()));
+        }
+    }
+}
+
+impl LogFiles {
+    /// Calls `consume` for each request in the order of the times, with the position of its file and the number of its
+    /// line. Header fields are kept if they are in `fields`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or its format is unknown.
+    pub(crate) fn read(
+        &self,
+        fields: HashSet<HeaderName>,
+        consume: impl FnMut(&ParsedRequest, usize, u64),
+    ) -> Result<ReadSummary, ReadError> {
+        let fields = Arc::new(fields);
+        let size = (BATCH / self.paths.len().max(1)).max(MIN_BATCH);
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        thread::scope(|scope| {
+            // The calling thread decides, so one thread less parses.
+            let parsers = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1);
+            for _ in 0..parsers {
+                let (queue, fields) = (Arc::clone(&queue), Arc::clone(&fields));
+                scope.spawn(move || parse_jobs(&queue, &fields));
+            }
+            let summary = Mutex::new(ReadSummary::default());
+            let sources = self.paths.iter().map(|path| {
+                let (batches, pending) = sync_channel::<Pending>(READ_AHEAD);
+                let (jobs, format) = (jobs.clone(), self.format.clone());
+                scope.spawn(move || {
+                    let mut reader = Reader { path, size, format, jobs, batches };
+                    if let Err(error) = reader.read() {
+                        _ = reader.batches.send(Err(error));
+                    }
+                });
+                let (summary, mut lines) = (&summary, 0);
+                Source::new(move || {
+                    let Ok(next) = pending.recv() else { return Ok(None) };
+                    let (format, parsed) = next?;
+                    let batch = parsed.recv().unwrap_or_default();
+                    let mut summary = summary.lock();
+                    summary.formats.extend(format.map(|format| format.name().to_owned()));
+                    summary.add(&batch, path, lines);
+                    lines += batch.lines;
+                    self.lines.fetch_add(batch.lines, Ordering::Relaxed);
+                    Ok(Some(batch))
+                })
+            });
+            let sources: Vec<_> = sources.collect();
+            drop(jobs);
+            merge(sources, consume)?;
+            Ok(summary.into_inner())
+        })
+    }
+}
+
+/// Parses batches until there are no more.
+fn parse_jobs(queue: &Mutex<Receiver<Job>>, fields: &Fields) {
+    loop {
+        let job = queue.lock().recv();
+        let Ok(Job { text, format, parsed }) = job else { return };
+        _ = parsed.send(Batch::parse(&text, &format, fields));
+    }
+}
+
+/// Reads one file.
+struct Reader<'f> {
+    path: &'f Path,
+    size: usize,
+    format: Option<Arc<LogFormat>>,
+    jobs: Sender<Job>,
+    batches: SyncSender<Pending>,
+}
+
+impl Reader<'_> {
+    /// Cuts the file into batches at the ends of lines. Ends early after an error in another file.
+    fn read(&mut self) -> Result<(), ReadError> {
+        let failed = |error| ReadError::Io { path: self.path.to_owned(), error };
+        let mut input = log::open(self.path).map_err(failed)?;
+        let mut unfinished = Vec::new();
+        loop {
+            let (text, rest, is_last) = next_lines(&mut input, unfinished, self.size).map_err(failed)?;
+            unfinished = rest;
+            if !text.is_empty() && !self.send(text)? || is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends lines to the parsers. Returns `false` if the batches are not wanted.
+    fn send(&mut self, text: Vec<u8>) -> Result<bool, ReadError> {
+        let mut first = None;
+        let format = match &self.format {
+            Some(format) => Arc::clone(format),
+            None => {
+                let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').take(SAMPLE_LINES).collect();
+                let format = LogFormat::recognize(&lines);
+                let format = Arc::new(format.ok_or_else(|| ReadError::UnknownFormat(self.path.to_owned()))?);
+                first = Some(Arc::clone(&format));
+                Arc::clone(self.format.insert(format))
+            }
+        };
+        let (parsed, result) = sync_channel(1);
+        let is_wanted = self.batches.send(Ok((first, result))).is_ok();
+        Ok(is_wanted && self.jobs.send(Job { text: text.into(), format, parsed }).is_ok())
+    }
+}
+
+/// Reads about `size` bytes after the start of a line. Returns whole lines, the start of the next line, and whether the
+/// input has ended.
+fn next_lines(input: &mut dyn BufRead, unfinished: Vec<u8>, size: usize) -> io::Result<(Vec<u8>, Vec<u8>, bool)> {
+    let mut text = unfinished;
+    text.reserve(size);
+    loop {
+        let before = text.len();
+        Read::take(&mut *input, size as u64).read_to_end(&mut text)?;
+        if text.len() - before < size {
+            return Ok((text, Vec::new(), true));
+        }
+        let end = text[before..].iter().rposition(|byte| *byte == b'\n').map(|at| before + at + 1);
+        if let Some(end) = end.or((text.len() > MAX_LINE).then_some(text.len())) {
+            let rest = text.split_off(end);
+            return Ok((text, rest, false));
+        }
+    }
+}
