@@ -101,16 +101,20 @@ fn uri(target: &str, text: &Bytes) -> Option<Uri> {
 }
 
 fn headers(logged: &LoggedRequest<'_>, fields: &Fields) -> Option<HeaderMap> {
-    let mut headers = HeaderMap::new();
     let host = logged.host.as_deref().filter(|host| !host.is_empty());
+    if host.is_none() && fields.is_empty() {
+        return None;
+    }
+    let mut headers = HeaderMap::new();
     if let Some(host) = host.and_then(|host| HeaderValue::from_str(host).ok()) {
         headers.insert(HOST, host);
     }
     for (name, value) in &logged.headers {
-        let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_str(value)) else {
-            continue;
-        };
-        if fields.contains(&name) && (name != HOST || host.is_none()) {
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
+        if fields.contains(&name)
+            && (name != HOST || host.is_none())
+            && let Ok(value) = HeaderValue::from_str(value)
+        {
             headers.append(name, value);
         }
     }
