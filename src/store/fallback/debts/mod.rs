@@ -157,6 +157,7 @@ impl Debts {
 
     /// Turns debts to buckets that match `owns` into payments: to at most [`MAX_PAYMENT`] buckets each, with one hash
     /// tag and one quota. A payment that is handed over is written with one limiter.
+    #[expect(clippy::mutable_key_type, reason = "calendars are hashed by their address")]
     fn begin_payments(&mut self, now: Timestamp, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         self.rounds += 1;
         let mut by_hash_tag: HashMap<(String, Quota, Option<u32>), Vec<Debt>> = HashMap::new();
