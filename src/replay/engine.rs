@@ -7,12 +7,12 @@ use http::header::{HOST, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
 use super::batch::ParsedRequest;
+use super::decided::{Decided, Origin};
 use super::decider::{Decider, Refused};
 use super::inputs::{Inputs, Needs};
 use super::report::Report;
 use super::tally::{HashedClient, Tally, hashed};
-use super::waiting::{Decided, Waiting};
-use crate::admission::LimitStatus;
+use super::waiting::Waiting;
 use crate::client::ClientError;
 use crate::clock::Timestamp;
 use crate::facts::{Facts, HostRequirement};
@@ -50,18 +50,6 @@ struct ReplayedRoute<'r> {
     needs_nothing: bool,
     may_wait: bool,
     settles: bool,
-}
-
-/// Where a request comes from.
-#[derive(Debug)]
-pub(super) struct Origin<'r> {
-    /// The number of the request.
-    number: u64,
-    route: usize,
-    address: Option<ClientId>,
-    response: StatusCode,
-    arrived_at: u64,
-    limits: &'r [Limit],
 }
 
 /// The decision about a request.
@@ -208,7 +196,7 @@ impl<'r> Engine<'r> {
             limits: &route.limits,
         };
         if charges.is_empty() {
-            self.decided.push(Decided::unlimited(origin, charges, &self.decider));
+            self.decided.push(Decided::unlimited(origin, charges));
         } else if self.routes[position].may_wait {
             self.waiting.arrive(origin, charges, &self.decider, &mut self.decided);
         } else {
@@ -327,11 +315,5 @@ impl<'r> ReplayedRoute<'r> {
             may_wait: route.limits.iter().any(|limit| limit.wait_policy.is_some()),
             settles: route.limits.iter().any(|limit| limit.charge_on.is_some()),
         }
-    }
-}
-
-impl<'r> Decided<'r> {
-    fn unlimited(origin: Origin<'r>, charges: Charges<'r>, decider: &Decider) -> Self {
-        Self { origin, charges, status: LimitStatus::default(), admitted: true, at: decider.now() }
     }
 }

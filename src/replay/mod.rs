@@ -7,6 +7,7 @@ mod batch;
 mod clients;
 mod comparison;
 mod curve;
+mod decided;
 mod decider;
 mod engine;
 mod inputs;

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::time::Duration;
 
+use super::decided::{Decided, Origin};
 use super::decider::{Decider, Refused};
-use super::engine::Origin;
 use crate::admission::LimitStatus;
 use crate::limit::{BucketId, Decision, Wait};
 use crate::rules::{Charges, LimitCharge};
@@ -19,17 +19,6 @@ pub(super) struct Waiting<'r> {
     events: BinaryHeap<Reverse<(u64, u64, u64)>>,
     next_event: u64,
     next_ticket: u64,
-}
-
-/// A decided request.
-#[derive(Debug)]
-pub(super) struct Decided<'r> {
-    pub(super) origin: Origin<'r>,
-    pub(super) charges: Charges<'r>,
-    pub(super) status: LimitStatus,
-    pub(super) admitted: bool,
-    /// The time of the decision, in milliseconds.
-    pub(super) at: u64,
 }
 
 #[derive(Debug)]

@@ -200,8 +200,8 @@ fn three_abusers_among_10_000_clients_are_found() {
     assert_eq!(names(&limit["top"]).iter().map(String::as_str).collect::<BTreeSet<_>>(), abusers);
     assert_eq!(limit["clients"], 10_003);
 
-    let suggest = ["suggest", "-c", rules.path(), "--limit", "login/per-ip", log.path()];
-    let suggestion = json(&output(&[&suggest[..], &["--json"]].concat()));
+    let suggest = ["suggest", "-c", rules.path(), "--limit", "login/per-ip", "--json", log.path()];
+    let suggestion = json(&output(&suggest));
     let proposed = &suggestion["proposed"];
     let number = |key: &str| proposed[key].as_u64().expect("a number");
     assert_eq!(number("abusers"), 3);
@@ -219,9 +219,19 @@ fn three_abusers_among_10_000_clients_are_found() {
         (limit["rejected"].as_u64(), limit["affected"].as_u64()),
         (proposed["requests"].as_u64(), proposed["clients"].as_u64())
     );
+}
 
-    let table = output(&suggest);
-    assert!(text(&table.stdout).contains("proposed: 3 top abusers"), "{}", text(&table.stdout));
+#[test]
+fn suggestion_has_a_snippet_for_the_rule_file() {
+    let rules = RuleFile::new("suggest-text", RULES);
+    let mut requests: Vec<_> = (0..20).map(|second| (second, "192.0.2.1", "/login")).collect();
+    requests.extend([(30, "192.0.2.2", "/login"), (40, "192.0.2.3", "/login"), (50, "192.0.2.4", "/login")]);
+    let log = LogFile::new("suggest-text", &lines(&requests));
+    let suggestion = output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", log.path()]);
+    let suggestion = text(&suggestion.stdout);
+    assert!(suggestion.contains("proposed: 1 top abusers and 0 other clients are rejected"), "{suggestion}");
+    let snippet = "- { name: per-ip, mode: PER_CLIENT, client: \"ip\", rate: 1, interval: 10s }";
+    assert!(suggestion.ends_with(&format!("{snippet}\n")), "{suggestion}");
 }
 
 #[test]

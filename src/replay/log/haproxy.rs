@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::LoggedRequest;
 use super::request::RequestLine;
-use super::text::{self, Scanner};
+use super::text;
 use super::time;
 
 /// The number of `/` in the three fields that identify the server, the timers and the connections.

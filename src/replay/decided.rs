@@ -1,0 +1,38 @@
+//! Decided requests.
+
+use http::StatusCode;
+
+use crate::admission::LimitStatus;
+use crate::limit::ClientId;
+use crate::rule::Limit;
+use crate::rules::Charges;
+
+/// Where a request comes from.
+#[derive(Debug)]
+pub(super) struct Origin<'r> {
+    /// The number of the request.
+    pub(super) number: u64,
+    pub(super) route: usize,
+    pub(super) address: Option<ClientId>,
+    pub(super) response: StatusCode,
+    pub(super) arrived_at: u64,
+    pub(super) limits: &'r [Limit],
+}
+
+/// A decided request.
+#[derive(Debug)]
+pub(super) struct Decided<'r> {
+    pub(super) origin: Origin<'r>,
+    pub(super) charges: Charges<'r>,
+    pub(super) status: LimitStatus,
+    pub(super) admitted: bool,
+    /// The time of the decision, in milliseconds.
+    pub(super) at: u64,
+}
+
+impl<'r> Decided<'r> {
+    /// Admits a request that no limit counts.
+    pub(super) fn unlimited(origin: Origin<'r>, charges: Charges<'r>) -> Self {
+        Self { at: origin.arrived_at, origin, charges, status: LimitStatus::default(), admitted: true }
+    }
+}
