@@ -19,7 +19,7 @@ use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
 use crate::path::EncodedSlash;
 use crate::rejected::RejectedClients;
-use crate::replay::log::LogFormat;
+use crate::replay::LogFormat;
 use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
 use crate::store::settings::KeySecret;

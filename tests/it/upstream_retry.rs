@@ -153,7 +153,7 @@ async fn body_is_sent_again_up_to_its_bound() {
 async fn retries_of_an_outage_are_bounded() {
     const REQUESTS: usize = 300;
     let origin = Origin::start(|mut conn: OriginConnection| async move { _ = conn.request().await }).await;
-    let gateway = Arc::new(gateway(&origin, ""));
+    let gateway = Arc::new(gateway(&origin, "timeouts: { connect: 10s }"));
     let mut clients = JoinSet::new();
     for _ in 0..REQUESTS {
         let gateway = Arc::clone(&gateway);
