@@ -219,17 +219,17 @@ pub fn wait_a_little() {
     std::thread::sleep(Duration::from_millis(10));
 }
 
-/// Checks `condition` until it holds, for at most 30 s. `what` completes "waited 30 s until".
+/// Checks `condition` until it holds, for at most 60 s. `what` completes "waited 60 s until".
 #[allow(dead_code, reason = "not every user waits")]
 #[track_caller]
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..3_000 {
+    for _ in 0..6_000 {
         if condition() {
             return;
         }
         wait_a_little();
     }
-    panic!("waited 30 s until {what}");
+    panic!("waited 60 s until {what}");
 }
 
 /// The ports of cluster nodes.
