@@ -64,10 +64,12 @@ pub(super) async fn handshake(
         tracing::debug!(%peer, "client exceeded its TLS handshake rate, closing");
         return None;
     }
-    // Boxed, because the future is large and finished before the first request.
+    // Boxed, because the future is large and finished before the first request. Not a part of the `select!`, which would
+    // close the connection before its rejection is counted.
+    let mut accepting = Box::pin(tls.accept(stream));
     let accepted = tokio::select! {
         biased;
-        accepted = Box::pin(tls.accept(stream)) => accepted,
+        accepted = &mut accepting => accepted,
         () = timed_out => {
             context.metrics.rejected(SLOW);
             return None;
