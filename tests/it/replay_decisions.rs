@@ -121,17 +121,11 @@ proptest! {
         let (rules, trace) = (rules(&limits), traced(&steps));
         let decided = run(async {
             let (layer, began) = (layer(&rules, Store::memory()), Instant::now());
-            let asked = trace.iter().map(|traced| {
-                let (layer, traced) = (layer.clone(), *traced);
-                let at = began + Duration::from_millis(traced.time - START);
-                async move {
-                    sleep_until(at).await;
-                    tokio::spawn(async move { ask(&layer, traced).await })
-                }
-            });
             let mut asking = Vec::new();
-            for asked in asked {
-                asking.push(asked.await);
+            for traced in &trace {
+                let (layer, traced) = (layer.clone(), *traced);
+                sleep_until(began + Duration::from_millis(traced.time - START)).await;
+                asking.push(tokio::spawn(async move { ask(&layer, traced).await }));
                 tokio::task::yield_now().await;
             }
             let mut decided = Vec::new();
