@@ -51,8 +51,8 @@ pub(super) enum FetchError {
     Request(#[from] http::Error),
 }
 
-/// Returns the body of the resource. The authorities in the file `ca`, or else those of the system, must have signed the
-/// certificate of the server. Follows no redirects: the URL is part of the trust in its keys.
+/// Returns the body of the resource. The certificate of the server must be signed by an authority in the file `ca`, by
+/// default by an authority of the system. Follows no redirects: the URL is part of the trust in its keys.
 ///
 /// # Errors
 /// See [`FetchError`].

@@ -1,10 +1,12 @@
 //! Reloads the file of API keys and the key set of tokens when they change.
 
 use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use blake3::Hash;
+use blake3::{Hash, Hasher};
 
 use crate::config::key_file;
 use crate::credentials::{ApiKeys, TokenVerifier, Verifiers};
@@ -82,6 +84,10 @@ impl WatchedFile {
         if !self.watch.poll() {
             return None;
         }
+        // A file that is confirmed is rarely changed, and a file of keys is large.
+        if self.seen.is_some() && hash_of(&self.path) == self.seen {
+            return None;
+        }
         let bytes = read(&self.path);
         let hash = bytes.as_deref().ok().map(blake3::hash);
         if std::mem::replace(&mut self.seen, hash) == hash {
@@ -97,6 +103,19 @@ impl WatchedFile {
                 tracing::warn!(%file, fault = %error, "keys of `identities` cannot be loaded, keeping the previous keys");
                 Some(LoadOutcome::Failed)
             }
+        }
+    }
+}
+
+/// Returns the hash of a regular file, without reading the whole file into memory. Returns `None` for other files, and for
+/// a file that cannot be read.
+fn hash_of(path: &Path) -> Option<Hash> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+    let (mut file, mut hasher, mut buffer) = (File::open(path).ok()?, Hasher::new(), [0; 8 << 10]);
+    loop {
+        match file.read(&mut buffer).ok()? {
+            0 => return Some(hasher.finalize()),
+            count => _ = hasher.update(&buffer[..count]),
         }
     }
 }

@@ -43,7 +43,8 @@ pub(crate) fn read_at_most(path: &Path, max: u64) -> Result<Vec<u8>, FileReadErr
     if metadata.is_file() && metadata.len() > max {
         return Err(FileReadError::TooLong(max));
     }
-    let mut bytes = Vec::new();
+    // Without a capacity, a large file needs three times its size while it is read.
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default());
     File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max { Err(FileReadError::TooLong(max)) } else { Ok(bytes) }
 }

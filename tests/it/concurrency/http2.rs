@@ -74,8 +74,8 @@ async fn http2_streams_never_exceed_max() {
     let until = Instant::now() + Duration::from_secs(1);
     let (one, other) = (send_streams(gateways[0].address, until), send_streams(gateways[1].address, until));
     let (one, other) = tokio::join!(one, other);
-    let all = (load.peak.load(Ordering::SeqCst), load.now.load(Ordering::SeqCst));
-    assert_eq!(all, (7, 0), "of {one} and {other} requests");
+    let (peak, now) = (load.peak.load(Ordering::SeqCst), load.now.load(Ordering::SeqCst));
+    assert!(peak <= 7 && now == 0, "{peak} and {now} of {one} and {other} requests");
 }
 
 /// Repeats requests in 30 streams of a connection. Returns how many were admitted.

@@ -108,9 +108,14 @@ pub async fn send_all_to(path: &'static str, gateways: &[SocketAddr]) -> usize {
 
 /// Sends a request that is held, and waits until the upstream has it.
 pub async fn hold(gateway: SocketAddr, load: &Load) -> Raw {
+    hold_at("/hold", gateway, load).await
+}
+
+/// Sends a request for this target, which must contain `/hold`, and waits until the upstream has it.
+pub async fn hold_at(target: &str, gateway: SocketAddr, load: &Load) -> Raw {
     let before = load.held.load(Ordering::SeqCst);
     let mut client = Raw::connect(gateway).await;
-    client.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
     until(load, |load| load.held.load(Ordering::SeqCst) > before).await;
     client
 }
