@@ -104,6 +104,18 @@ impl RuleFile {
         self.read(Purpose::Gateway, true)
     }
 
+    /// Reads all texts of the rules without checking them. Reads none from standard input.
+    pub(crate) fn read_sources(&self) -> SourceFiles {
+        let mut sources = SourceFiles::default();
+        if let Self::Path(path) = self
+            && let Ok(bytes) = sources.read(path, MAX_READ)
+        {
+            let files = ReferencedFiles::relative_to(path);
+            check::read_sources(bytes, Source { purpose: Purpose::Gateway, files, name: path }, &mut sources);
+        }
+        sources
+    }
+
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
     pub(crate) fn load_without_referenced_files(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Gateway, false).config

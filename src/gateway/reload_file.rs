@@ -150,13 +150,14 @@ impl FileReloader {
         if self.is_stdin() {
             return Err(FailedReload::new(file, &ReloadError::NoFile));
         }
-        let Loaded { config, sources } = file.load_with_sources();
-        let hash = sources.hash();
-        let before = std::mem::replace(last_read, hash);
-        *self.0.sources.lock() = sources.into_paths().into();
-        if trigger == ReloadTrigger::FileChange && before == hash && hash.is_some() {
+        // Before the check, which also loads files such as API keys.
+        if trigger == ReloadTrigger::FileChange && last_read.is_some() && file.read_sources().hash() == *last_read {
             return Ok(None);
         }
+        let Loaded { config, sources } = file.load_with_sources();
+        let hash = sources.hash();
+        *last_read = hash;
+        *self.0.sources.lock() = sources.into_paths().into();
         // The errors of a rule file have no secrets.
         let config = config.map_err(|error| FailedReload::new(file, &error.into()))?;
         for warning in &config.warnings {

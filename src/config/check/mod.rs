@@ -59,6 +59,7 @@ use self::matcher::MatchContext;
 use super::file::File;
 use super::include::include;
 use super::located::Located;
+use super::node::Node;
 use super::placeholders::Placeholders;
 use super::problem::{Checked, Location, Problems, Reported, quote};
 use super::secrets::Secrets;
@@ -83,17 +84,28 @@ pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFile
     }
 }
 
+/// Reads the included files and the files with values, without checking anything.
+#[cfg(feature = "gateway")]
+pub(super) fn read_sources(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) {
+    _ = read_tree(bytes, source, sources, &mut Problems::default());
+}
+
+fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
+    let text = decode(bytes, 0, problems)?;
+    let mut placeholders = Placeholders::new(source.files, sources);
+    let mut usage = Usage::default();
+    let mut root = tree::read(&text, 0, &mut usage, &mut placeholders, problems)?;
+    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
+    Ok(root)
+}
+
 fn run_steps(
     bytes: Vec<u8>,
     source: Source<'_>,
     sources: &mut SourceFiles,
     problems: &mut Problems,
 ) -> Checked<Config> {
-    let text = decode(bytes, 0, problems)?;
-    let mut placeholders = Placeholders::new(source.files, sources);
-    let mut usage = Usage::default();
-    let mut root = tree::read(&text, 0, &mut usage, &mut placeholders, problems)?;
-    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
+    let root = read_tree(bytes, source, sources, problems)?;
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
     let file: File = serde_yaml::from_value(valid).map_err(|_| problems.reported(root.location))?;
