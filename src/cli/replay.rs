@@ -10,7 +10,7 @@ use clap::Args;
 use super::operate::table;
 use super::{ConfigArg, rule_file};
 use crate::config::{Config, RuleFile};
-use crate::replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, replay};
+use crate::replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, page, replay};
 
 /// Without `--lenient`, at least this many lines are needed for each line that is not parsed.
 const LINES_PER_UNPARSED: u64 = 100;
@@ -41,6 +41,9 @@ pub(super) struct ReplayArgs {
     /// Write JSON
     #[arg(long)]
     json: bool,
+    /// Also write the result as an HTML page with charts, and a line to try other rates
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Writes what the rules would have decided about the requests of logs. Returns the exit code: 0, or 2 if a rule file is
@@ -65,6 +68,11 @@ pub(super) fn replay_logs(args: &ReplayArgs, out: &mut impl Write, errors: &mut 
         },
         Err(error) => return writeln!(errors, "tidegate: {error}").map(|()| 2),
     };
+    if let Some(file) = &args.html
+        && let Err(error) = std::fs::write(file, page(&report))
+    {
+        return writeln!(errors, "tidegate: {}: {error}", file.display()).map(|()| 2);
+    }
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &report)?;
         writeln!(out)?;

@@ -27,6 +27,8 @@ pub(crate) struct CurvePoint {
     pub(crate) clients: u64,
     /// The permits beyond the rate: requests, if each costs one permit.
     pub(crate) requests: u64,
+    /// The intervals of all buckets that need more permits.
+    pub(crate) intervals: u64,
 }
 
 impl Histogram {
@@ -52,20 +54,25 @@ impl Histogram {
     }
 }
 
-/// Returns the curve: a point for each bucket with numbers. `peaks` has the most permits of each client in an interval,
+/// Returns the curve: a point for rate 0, and a point for each bucket with numbers. `peaks` has the most permits of each client in an interval,
 /// `intervals` the permits in each interval of each bucket of the limit.
 pub(super) fn curve(peaks: &Histogram, intervals: &Histogram) -> Vec<CurvePoint> {
     let has_numbers = |position: &usize| {
         let has = |histogram: &Histogram| histogram.0.get(*position).is_some_and(|bucket| bucket.count > 0);
-        has(peaks) || has(intervals)
+        has(peaks) || has(intervals) || *position == 0
     };
     let positions = (0..peaks.0.len().max(intervals.0.len())).filter(has_numbers);
     let point = |position| {
         let (rate, over) = (upper_bound(position), intervals.above(position));
         let requests = over.sum.saturating_sub(over.count * u64::from(rate));
-        CurvePoint { rate, clients: peaks.above(position).count, requests }
+        CurvePoint { rate, clients: peaks.above(position).count, requests, intervals: over.count }
     };
     positions.map(point).collect()
+}
+
+/// Returns all bounds of buckets up to this number, and the bound of its bucket. The first bound is 0.
+pub(super) fn bounds(number: u32) -> impl Iterator<Item = u32> {
+    (0..=position(number)).map(upper_bound)
 }
 
 fn position(number: u32) -> usize {
@@ -107,6 +114,6 @@ mod tests {
         [2, 5, 5].into_iter().for_each(|peak| peaks.add(peak));
         [2, 5, 5, 3].into_iter().for_each(|requests| intervals.add(requests));
         let points: Vec<_> = curve(&peaks, &intervals).iter().map(|at| (at.rate, at.clients, at.requests)).collect();
-        assert_eq!(points, [(2, 2, 7), (3, 2, 4), (5, 0, 0)]);
+        assert_eq!(points, [(0, 3, 15), (2, 2, 7), (3, 2, 4), (5, 0, 0)]);
     }
 }

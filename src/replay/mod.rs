@@ -13,6 +13,8 @@ mod engine;
 mod inputs;
 mod log;
 mod merge;
+mod page;
+mod ranks;
 mod read;
 mod report;
 mod series;
@@ -23,6 +25,7 @@ mod waiting;
 
 pub(crate) use self::comparison::replay;
 pub(crate) use self::log::LogFormat;
+pub(crate) use self::page::page;
 pub(crate) use self::read::{LogFiles, ReadSummary};
 pub(crate) use self::report::{Difference, RejectedClient, Report};
 pub(crate) use self::suggest::{SuggestError, Suggestion, suggest};

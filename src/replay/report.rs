@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::curve::CurvePoint;
+use super::ranks::RankPoint;
 use super::series::Series;
 
 /// The result of a replay.
@@ -78,6 +79,9 @@ pub(crate) struct LimitReport {
     pub(crate) series: Series,
     /// The rejections of other rates, counted in consecutive intervals.
     pub(crate) curve: Vec<CurvePoint>,
+    /// The demands of the clients, for pages. For an OVERALL limit, of the addresses.
+    #[serde(skip)]
+    pub(crate) ranks: Vec<RankPoint>,
 }
 
 /// A client that a limit rejected.

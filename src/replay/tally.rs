@@ -6,6 +6,7 @@ use hashbrown::DefaultHashBuilder;
 
 use super::clients::{self, Clients};
 use super::curve::{Histogram, curve};
+use super::ranks::ranks;
 use super::report::{LimitReport, RejectedClient};
 use super::series::Series;
 use crate::client::shown_value;
@@ -177,6 +178,7 @@ impl Tally {
             top: self.top(),
             series: self.series.clone(),
             curve: curve(&peaks, &intervals),
+            ranks: ranks(self.peaks()),
         }
     }
 }

@@ -248,3 +248,17 @@ fn suggest_needs_a_known_limit_with_requests() {
     let stdin = output(&["suggest", "-c", rules.path(), "--limit", "login/per-ip", "-"]);
     assert_eq!(stdin.status.code(), Some(2));
 }
+
+#[test]
+fn html_page_is_written_to_a_file() {
+    let rules = RuleFile::new("replay-html", RULES);
+    let log = LogFile::new("html", &(lines(&[(0, "192.0.2.1", "/login"); 5]) + "<script>\n"));
+    let page = LogFile::new("html-page", "");
+    let written = replay(&rules, &[log.path(), "--lenient", "--html", page.path()]);
+    assert!(written.status.success() && text(&written.stdout).contains("login/per-ip"), "{}", text(&written.stderr));
+    let html = std::fs::read_to_string(page.path()).expect("a page");
+    assert!(html.starts_with("<!doctype html>") && html.contains("192.0.2.1") && html.contains("&lt;script&gt;"));
+    let failed = replay(&rules, &[log.path(), "--lenient", "--html", "/nowhere/page.html"]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(text(&failed.stderr).contains("/nowhere/page.html"), "{}", text(&failed.stderr));
+}

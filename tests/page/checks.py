@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Callable, Iterator
 
+import replay
 from scene import TOKEN, Scene
 from webdriver import free_port, wait_until
 
@@ -245,25 +246,60 @@ def unknown(scene: Scene) -> None:
 @check("axe-core finds no violation on any page, in light and dark, at 390 and 1,400 pixels")
 def accessible(scene: Scene) -> None:
     browser = scene.browser
+    for page in PAGES:
+        scene.show(page)
+        wait_until("the page", lambda: browser.run("return document.querySelectorAll('main > *').length > 1"))
+        if page.startswith("explain"):
+            browser.click("form button.primary")
+        check_accessible(scene, page)
+
+
+def check_accessible(scene: Scene, page: str) -> None:
+    """Runs axe-core on the current page, and checks that it is not wider than the window."""
+    browser = scene.browser
     axe = Path("target/page/node_modules/axe-core/axe.min.js").read_text()
     run = """
       const done = arguments[0];
       axe.run(document, { resultTypes: ['violations'], preload: false, iframes: false }).then((result) => done(result.violations.map((found) =>
         `${found.id}: ${found.help}: ${found.nodes.slice(0, 3).map((node) => node.html.slice(0, 150)).join(' | ')}`)))
         .catch((error) => done([String(error)]));"""
-    for page in PAGES:
-        scene.show(page)
-        wait_until("the page", lambda: browser.run("return document.querySelectorAll('main > *').length > 1"))
-        if page.startswith("explain"):
-            browser.click("form button.primary")
-        browser.run(axe + "; window.axe = axe;")
-        for scheme in ("light", "dark"):
-            browser.scheme(scheme)
-            for width in (390, 1400):
-                browser.resize(width)
-                expect(f"violations of `{page}`, {scheme}, {width}", browser.run_async(run), [])
-                overflow = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                expect(f"pixels beyond the right edge of `{page}` at {width}", overflow, 0)
+    browser.run(axe + "; window.axe = axe;")
+    for scheme in ("light", "dark"):
+        browser.scheme(scheme)
+        for width in (390, 1400):
+            browser.resize(width)
+            expect(f"violations of `{page}`, {scheme}, {width}", browser.run_async(run), [])
+            overflow = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            expect(f"pixels beyond the right edge of `{page}` at {width}", overflow, 0)
+
+
+@check("the page of a replay is accessible, and shows the counts of the rate at its line")
+def replayed(scene: Scene) -> None:
+    browser = scene.browser
+    browser.open(replay.write(scene).as_uri())
+    text = browser.text("main")
+    for part in ("Rejected", "login/per-ip", "203.0.113.99", "1 line not parsed", "<script>document.title", "x-api-key"):
+        expect(f"{part} on the page", part in text, True)
+    expect("the title", browser.run("return document.title").startswith("Replay of "), True)
+    check_accessible(scene, "replay")
+
+    expect("the section", browser.text("#limit-3 h2"), "login/per-ip")
+
+    def state() -> list[str]:
+        return browser.run("""
+          const find = (part) => document.getElementById(`limit-3-${part}`);
+          return [...['shown', 'above', 'permits'].map((part) => find(part).textContent),
+            find('across').getAttribute('y1'), find('rate').getAttribute('aria-valuetext')];""")
+
+    before = state()
+    expect("the rate of the limit", before[0], "10 per 1m")
+    browser.call("POST", browser.find("#limit-3-rate") + "/value", {"text": "\ue012" * 9})  # the left arrow
+    after = state()
+    expect("the chosen rate", after[0], "1 per 1m")
+    expect("the unchanged parts", [one for one, other in zip(before, after) if one == other], [])
+    for part in (1, 2):
+        counts = [number(texts[part].split(" (")[0]) for texts in (before, after)]
+        expect(f"more above the rate in {counts}", 0 < counts[0] < counts[1], True)
 
 
 @check("an outage of the store is shown with its cause, and its end")
@@ -336,7 +372,7 @@ def contained(scene: Scene) -> None:
         message = json.loads(entry["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             hosts.add(re.sub(r"^(\w+://[^/:]*|\w+:).*", r"\1", message["params"]["request"]["url"]))
-    own = ("http://127.0.0.1", "data:", "about:", "chrome:")  # `chrome:` is the empty tab
+    own = ("http://127.0.0.1", "file://", "data:", "about:", "chrome:")  # `chrome:` is the empty tab
     expect("other hosts", [host for host in hosts if not host.startswith(own)], [])
     known = ("Failed to load resource", "net::ERR_")  # the outages and rejections that the checks cause
     errors = [entry["message"] for entry in scene.browser.log("browser") if entry["level"] == "SEVERE"]

@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import replay
 from scene import Scene
 from webdriver import wait_until
 
@@ -30,6 +31,15 @@ def main() -> None:
         for width in (390, 1400):
             browser.resize(width)
             browser.screenshot(folder / f"empty-{width}-light.png", width)
+        browser.open(replay.write(scene).as_uri())
+        for scheme in ("light", "dark"):
+            browser.scheme(scheme)
+            for width in (390, 1400):
+                browser.resize(width)
+                browser.screenshot(folder / f"replay-{width}-{scheme}.png", width)
+        if only == {"replay"}:
+            return
+        browser.scheme("light")
         scene.start_load()
         time.sleep(25)  # for charts with a curve
         for name, page in PAGES.items():
