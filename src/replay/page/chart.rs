@@ -26,7 +26,7 @@ impl LogScale {
 
     /// Returns the powers of ten up to a value, and the value, with their positions.
     pub(super) fn ticks(self, last: u64) -> Vec<(f64, String)> {
-        let powers = (0..).map(|power| 10_u64.saturating_pow(power)).take_while(|value| *value <= last / 3);
+        let powers = (0..).map(|power| 10_u64.saturating_pow(power)).take_while(|value| *value <= last / 2);
         powers.chain([last]).map(|value| (self.at(to_float(value)), short(to_float(value)))).collect()
     }
 }

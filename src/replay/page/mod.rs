@@ -44,8 +44,9 @@ pub(crate) fn page(report: &Report) -> String {
 fn totals(report: &Report) -> String {
     let mut html = String::new();
     if let (Some(first), Some(last)) = (&report.first, &report.last) {
-        let formats = report.formats.join(", ");
-        _ = writeln!(html, "<p class=\"detail\">{} to {}, {}</p>", Escaped(first), Escaped(last), Escaped(&formats));
+        let span = format!("{first} to {last}");
+        let parts: Vec<_> = [&span].into_iter().chain(&report.formats).map(String::as_str).collect();
+        _ = writeln!(html, "<p class=\"detail\">{}</p>", Escaped(&parts.join(", ")));
     }
     let share = |name, count, detail: &str| {
         (name, format!("<span class=\"big\">{}</span> <span class=\"detail\">{detail}</span>", grouped(count)))

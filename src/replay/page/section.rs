@@ -99,7 +99,8 @@ pub(super) fn section(number: usize, name: &str, limit: &LimitReport) -> (String
         html += "<p class=\"empty\">No client was rejected.</p>\n";
     } else {
         let caption = format!("Clients rejected most by {}", Escaped(name));
-        let heads = [("Client", "client"), ("Rejected", "number"), ("First rejection", ""), ("Last rejection", "")];
+        let heads =
+            [("Client", "client"), ("Rejected", "number"), ("First rejection", "time"), ("Last rejection", "time")];
         let rows = limit.top.iter().map(|client| {
             let text = |text: &str| Escaped(text).to_string();
             [
