@@ -93,6 +93,7 @@ mod reload;
 mod replaced_rules;
 mod replay;
 mod replay_decisions;
+mod replay_recorded;
 mod request_id;
 mod resets;
 mod route_conditions;
