@@ -94,7 +94,7 @@ fn response_headers(
 pub(super) fn describe_missing(limit: &Limit, cause: &MissingInput) -> String {
     match (cause, &limit.permits) {
         (MissingInput::Client(cause), _) => format!("client {} {cause}", quote(&limit.client.to_string())),
-        (MissingInput::Credentials, _) => "the credentials are not valid".to_owned(),
+        (MissingInput::Credentials, _) => "the credentials are missing or not accepted".to_owned(),
         (MissingInput::Cost(cause), Cost::Header(cost)) => format!("cost {} {cause}", quote(cost.name.as_str())),
         (MissingInput::Cost(cause), Cost::Fixed(_)) => format!("cost {cause}"),
     }

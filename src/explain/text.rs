@@ -134,6 +134,9 @@ impl Explanation<'_> {
             return writeln!(f, "answered with {status}: {reason}");
         }
         let action = match self.route() {
+            Some(route) if route.authorize.is_some() => {
+                return writeln!(f, "answered as the limits of the original request decide: explain that request");
+            }
             Some(route) if !matches!(route.action, Action::Forward(_)) => describe_action(route),
             _ => "forwarded".to_owned(),
         };
@@ -149,6 +152,9 @@ impl Explanation<'_> {
             }
             None => writeln!(f, "{action}: no live limit counts it"),
         }?;
+        if self.route().is_some_and(|route| route.concurrency.is_some()) {
+            writeln!(f, "without a free slot, answered with 429 or 503")?;
+        }
         if *self.facts.method == http::Method::TRACE {
             writeln!(f, "TRACE is not forwarded: answered with 501 instead")?;
         }
@@ -168,7 +174,9 @@ fn describe_concurrency(concurrency: &Concurrency, f: &mut fmt::Formatter<'_>) -
         0 => writeln!(f, "  further requests are rejected immediately\n"),
         queue => {
             let max_wait = u64::try_from(concurrency.max_wait.as_millis()).unwrap_or(u64::MAX);
-            writeln!(f, "  in each gateway, up to {queue} further requests wait for up to {}\n", Millis::show(max_wait))
+            let of_client = concurrency.per_client.map_or_else(String::new, |one| format!(", {one} of each client,"));
+            let max_wait = Millis::show(max_wait);
+            writeln!(f, "  in each gateway, up to {queue} further requests{of_client} wait for up to {max_wait}\n")
         }
     }
 }

@@ -19,8 +19,8 @@ shape! {
         per_client: u64 = Whole(1, MAX_REQUESTS), Optional;
         /// The parts of a request that identify its client, as in a limit. Without them, the client is the address.
         client: Vec<Located<String>> = OneOrMany(&Text), Default("ip");
-        /// The most requests in one gateway that wait for a slot, and as many of one client as `per_client`. With 0, no
-        /// request waits.
+        /// The most requests in one gateway that wait for a slot. Of one client, at most `per_client` wait; further ones are
+        /// rejected at once. With 0, no request waits.
         queue: u64 = Whole(0, MAX_QUEUE), Default("0");
         /// The longest time that a request waits.
         max_wait: Millis = Duration(1, HOUR), Default("1s");
