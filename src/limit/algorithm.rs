@@ -111,7 +111,7 @@ impl Algorithm {
                 "a permit becomes available again one interval after the end of its segment",
             ),
             Self::GcraWarmUp(_) => {
-                return ("gcra with warm_up", "as gcra; after idle time the rate rises from a third to the full rate");
+                return ("gcra_warm_up", "as gcra; after idle time the rate rises from a third to the full rate");
             }
             Self::Redisson(_) => return ("redisson", "as token_bucket, shared with Redisson"),
         };

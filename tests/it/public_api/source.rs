@@ -50,6 +50,9 @@ impl Library {
                     folders.push(path);
                     continue;
                 }
+                if path.extension().is_none_or(|extension| extension != "rs") {
+                    continue; // text that a module includes
+                }
                 if ["mod", "lib"].contains(&name.as_str()) {
                     module.pop();
                 }
