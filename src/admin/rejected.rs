@@ -50,7 +50,7 @@ pub(super) struct Rejected {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 struct RejectedQuery {
-    /// The last 1, 5 or 15 minutes; 15 by default.
+    /// The current minute and the 1, 5 or 15 (default) before it.
     #[param(pattern = "^(1|5|15)$")]
     minutes: Option<String>,
     /// 1: of all gateways.

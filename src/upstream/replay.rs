@@ -12,7 +12,7 @@ const MIN_SHARED: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct ReplayBuffer {
     frames: Vec<KeptFrame>,
-    /// The number of bytes in `frames`.
+    /// The number of recorded bytes, including those that were not kept.
     bytes: usize,
     max_bytes: usize,
     /// The number of frames that this attempt has read.
@@ -21,7 +21,7 @@ pub(crate) struct ReplayBuffer {
     unread: u64,
     /// Whether the client's stream has ended.
     has_ended: bool,
-    /// Whether a part of the body was read and not kept.
+    /// Whether the body cannot be replayed any more.
     is_incomplete: bool,
 }
 

@@ -269,7 +269,7 @@ impl DebtSettlement<'_> {
         permits
     }
 
-    /// Removes a payment that was charged.
+    /// Removes a payment that is not sent again: it was charged, or cannot be charged.
     pub(crate) fn paid(&self, payment: &Payment) {
         self.fallback.debts.lock().paid(payment.id);
     }

@@ -131,8 +131,8 @@ impl Debts {
         self.by_bucket.is_empty() && self.unpaid.is_empty()
     }
 
-    /// Returns the next payment that has a debt to a bucket that matches `owns` and is not postponed. It returns the
-    /// same payment until that is [`paid`](Self::paid).
+    /// Returns the next payment that has a debt to a bucket that matches `owns` and is not postponed. Repeats a payment
+    /// until it is [`paid`](Self::paid), has expired or is forgiven.
     pub(crate) fn next_payment(
         &mut self,
         now: Timestamp,
@@ -150,7 +150,7 @@ impl Debts {
         self.unpaid.iter().find(is_next).cloned()
     }
 
-    /// Removes a payment that was charged.
+    /// Removes a payment that is not sent again: it was charged, or cannot be charged.
     pub(crate) fn paid(&mut self, id: u64) {
         self.unpaid.retain(|payment| payment.id != id);
     }
