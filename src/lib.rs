@@ -3,7 +3,7 @@
 //!
 //! A limit grants at most `rate` permits in any window of one `interval`, in milliseconds of the store's clock. This holds
 //! for all processes that share a [`Store`] in Redis, while Redis answers. [`Store::memory`] keeps the permits of one process.
-//! The other algorithms of the rule file also allow bursts, time slots and calendar windows.
+//! The other algorithms of the rule file provide bursts, time slots and calendar windows.
 //!
 //! # Limit a service
 //!
@@ -38,9 +38,9 @@
 //! # }
 //! ```
 //!
-//! Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets an open
-//! store, your own responses, and the treatment of requests that match no route. [`ReportHandle`] returns the result of a
-//! request for your access log.
+//! Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets a
+//! [`Store`], your own responses, and the treatment of requests that match no route. [`ReportHandle`] returns the result
+//! of a request for your access log.
 //!
 //! # Limit any action
 //!
@@ -115,8 +115,8 @@
 //! | feature | adds | public items that need it |
 //! |---|---|---|
 //! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`], [`ReloadError`], [`ReloadReport`] |
-//! | `otlp` | the gateway exports OpenTelemetry traces over OTLP, if the environment has an endpoint | none |
-//! | `tls` | TLS to Redis with rustls and ring. Without it, a `rediss://` URL is a [`StoreOpenError`], and an error in a rule file | none |
+//! | `otlp` | the gateway exports OpenTelemetry traces over OTLP, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set | none |
+//! | `tls` | TLS to Redis with rustls and ring. Without it, `rediss://` fails with [`StoreOpenError`], or as a rule file error | none |
 //! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
 //! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
 //!

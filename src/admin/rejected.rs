@@ -26,20 +26,20 @@ const MAX_CLIENTS: usize = 100;
 pub(super) struct Rejected {
     /// The address or the hash of the client; null for an OVERALL limit.
     client: Option<String>,
-    /// The value behind the hash, if `show_clients` is set and the value is kept.
+    /// The plaintext client key, if `show_clients` is set and the key is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     value: Option<Box<str>>,
-    /// At most this number of requests were rejected.
+    /// The upper bound of the rejected requests.
     count: u64,
-    /// At least `count` minus this number were rejected.
+    /// `count` minus this is the lower bound.
     error: u64,
     route: String,
     limit: String,
-    /// The limit in the rule file.
+    /// The file and the line.
     #[schema(value_type = Object)]
     location: LimitLocation,
-    /// The first rejection after the last 15 minutes without a rejection (RFC 3339).
+    /// The first rejection since the last pause of 15 minutes (RFC 3339).
     since: String,
     /// The last rejection.
     last: String,
@@ -53,12 +53,12 @@ struct RejectedQuery {
     /// The current minute and the 1, 5 or 15 (default) before it.
     #[param(pattern = "^(1|5|15)$")]
     minutes: Option<String>,
-    /// 1: of all gateways.
+    /// 1: all gateways. With an embedded store, only this gateway.
     #[param(pattern = "^[01]$")]
     all: Option<String>,
 }
 
-/// Returns the clients that one limit rejected most.
+/// Returns the clients that one limit rejected most, at most 100.
 #[utoipa::path(
     get,
     path = "/limits/{route}/{limit}/rejected",
@@ -66,7 +66,7 @@ struct RejectedQuery {
     params(LimitPath, RejectedQuery),
     responses((status = 200, body = [Rejected]), Problem)
 )]
-pub(super) async fn of_limit(
+pub(super) async fn list_by_limit(
     State(admin): State<Admin>,
     Path(LimitPath { route, limit }): Path<LimitPath>,
     RawQuery(query): RawQuery,
@@ -76,7 +76,7 @@ pub(super) async fn of_limit(
     admin.rejected_clients(&active, query.as_deref(), Some(LimitId::new(&route, &limit))).await.map(Json)
 }
 
-/// Returns the clients that the limits rejected most.
+/// Returns the clients that the limits rejected most, at most 100.
 #[utoipa::path(
     get,
     path = "/rejected",
@@ -84,7 +84,7 @@ pub(super) async fn of_limit(
     params(RejectedQuery),
     responses((status = 200, body = [Rejected]), Problem)
 )]
-pub(super) async fn of_all(
+pub(super) async fn list_all(
     State(admin): State<Admin>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Vec<Rejected>>, Problem> {

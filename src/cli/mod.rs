@@ -41,7 +41,7 @@ struct Cli {
 enum Command {
     /// Run the gateway
     Run(run::RunCommand),
-    /// Run with an in-memory store and a built-in upstream, to try things out
+    /// Run with an embedded store and a built-in upstream, to try things out
     Demo(CommonArgs),
     /// Report all errors of a rule file
     Check(check::CheckArgs),

@@ -88,7 +88,7 @@ impl Worker {
                     }
                     Some(ended) = serving.join_next() => ended.map_err(io::Error::other)??,
                     () = self.drain.started(), if !self.drain.has_started() => {}
-                    // The drain has started since the condition of the loop was checked, and nothing is left to wait for.
+                    // The drain started after the loop condition was checked, and no server or command is left.
                     else => break,
                 }
             }
@@ -124,10 +124,10 @@ impl WorkerCommand {
     }
 }
 
-/// Frees an untouched block of memory at intervals.
+/// Returns freed memory to the system at intervals.
 ///
 /// The allocator returns freed memory to the system after a delay, but only when more memory is freed. After a burst of
-/// requests, a worker may free nothing for a long time.
+/// requests, a worker may free nothing for a long time. So this task frees an untouched block.
 async fn release_freed_memory() {
     loop {
         tokio::time::sleep(MAINTENANCE_INTERVAL).await;

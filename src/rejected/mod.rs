@@ -46,7 +46,7 @@ pub(crate) struct RejectedClient {
     pub(crate) count: u64,
     /// The difference to the lowest possible number.
     pub(crate) error: u64,
-    /// The first rejection after the last 15 minutes without a rejection.
+    /// The first rejection since the last pause of 15 minutes.
     pub(crate) since: Timestamp,
     pub(crate) last: Timestamp,
     /// The value of a hashed client, if it is kept.

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
-/// The shortest data that is shared with the connection. It can be a small part of a read buffer of 64 KiB, all of which
-/// stays in memory. Shorter data is copied, so that a body of many short frames takes no more memory than its bytes.
+/// The minimum length of data that is shared, not copied. Shared data keeps its whole read buffer of 64 KiB in memory,
+/// which is too much for each of many short frames.
 const MIN_SHARED: usize = 16 * 1024;
 
 /// The frames that were read of a body, up to a bound.
@@ -40,7 +40,7 @@ impl ReplayBuffer {
         Self { max_bytes, ..Self::default() }
     }
 
-    /// Returns the next kept frame of this attempt. Returns `None` if the client's stream has the next frame.
+    /// Returns the next kept frame of this attempt. Returns `None` if the next frame is not buffered.
     pub(crate) fn next(&mut self) -> Option<Frame<Bytes>> {
         let frame = match self.frames.get(self.position)? {
             KeptFrame::Shared(data) => Frame::data(data.clone()),
@@ -77,7 +77,7 @@ impl ReplayBuffer {
         self.has_ended = true;
     }
 
-    /// Keeps no more frames, and drops those that were read.
+    /// Stops recording. Drops the frames that this attempt has read.
     pub(crate) fn stop(&mut self) {
         self.frames.drain(..self.position);
         (self.position, self.is_incomplete) = (0, true);

@@ -19,7 +19,7 @@ use crate::gateway::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_O
 
 /// How long a successor may take to become ready.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum connections that have not sent a version yet.
+/// The maximum number of connections that have not sent a version yet. Further ones are dropped.
 const MAX_UNIDENTIFIED: usize = 64;
 /// The pause after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub(crate) struct Handover {
 pub(crate) enum HandoverOutcome {
     /// The successor is ready to take over, and waits for its [release](Successor::release).
     TakenOver(Successor),
-    /// The gateway must end. If there is a successor, it has the sockets and is still starting.
+    /// The gateway must end. A successor, if any, has the sockets and is still starting.
     Stopped(Option<Successor>),
 }
 
@@ -127,9 +127,10 @@ async fn identify(stream: UnixStream) -> io::Result<UnixStream> {
     check_user(&stream)?;
     match timeout(MESSAGE_TIMEOUT, receive(&stream)).await?? {
         (VERSION, _) => Ok(stream),
-        _ => {
+        (theirs, _) => {
             send(&stream, VERSION, None).await?;
-            Err(io::Error::other("the process uses another version of the handover protocol"))
+            let [theirs, expected] = [theirs, VERSION].map(u8::escape_ascii);
+            Err(io::Error::other(format!("handover protocol version {theirs}, expected {expected}")))
         }
     }
 }

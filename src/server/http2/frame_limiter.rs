@@ -1,4 +1,4 @@
-//! Limits the rate of frames without effect, which `h2` would process without limit.
+//! Limits the rate of frames without content, which `h2` would process without limit.
 //!
 //! A connection has credit for frames that neither open a stream nor carry data. It regains credit over time, with
 //! requests, and with bytes that it is sent, because a client that receives much must send many WINDOW_UPDATE frames.
@@ -14,7 +14,7 @@ use super::shutdown::{PAYLOAD, PING_ACK};
 use crate::http2::TrailerScanner;
 use crate::server::metered_socket::{Meter, NextRead};
 
-/// The highest credit: how many frames without effect may arrive at once.
+/// The highest credit: how many frames without content may arrive at once.
 const MAX_CREDIT: u64 = 1_000;
 /// The credit that a connection regains each second.
 const PER_SECOND: u64 = 100;
@@ -78,7 +78,7 @@ enum FrameEvent {
     MalformedTrailers(u32),
 }
 
-/// The credit for frames without effect.
+/// The credit for frames without content.
 #[derive(Debug)]
 struct FrameCredit {
     available: u64,

@@ -1,7 +1,7 @@
 //! Serves an HTTP/2 connection.
 //!
 //! The crate `h2` implements frames, HPACK and flow control. Each request runs in its own task ([`stream`]). The other
-//! modules limit resets ([`shared_counters`]), frames without effect ([`frame_limiter`]), bodies that wait for their
+//! modules limit resets ([`shared_counters`]), frames without content ([`frame_limiter`]), bodies that wait for their
 //! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), uploads that wait ([`windows`]), and
 //! clients that no longer respond ([`ping`]).
 

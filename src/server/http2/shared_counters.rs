@@ -1,4 +1,4 @@
-//! Counters shared by the tasks of a connection and its streams: resets, frames without effect, open uploads and long
+//! Counters shared by the tasks of a connection and its streams: resets, frames without content, open uploads and long
 //! bodies.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct SharedCounters {
     resets: AtomicU32,
     /// RST_STREAM frames, for streams in any state.
     rst_stream_frames: AtomicU32,
-    /// The client has sent too many frames without effect.
+    /// The client has sent too many frames without content.
     is_flooded: AtomicBool,
     /// A GOAWAY was sent because of the client's behaviour.
     has_sent_goaway: AtomicBool,
@@ -118,7 +118,7 @@ impl SharedCounters {
         }
     }
 
-    /// Records that the client has sent too many frames without effect.
+    /// Records that the client has sent too many frames without content.
     pub(super) fn set_flooded(&self) {
         self.is_flooded.store(true, Relaxed);
     }

@@ -193,7 +193,7 @@ impl Fallback {
             |one: &Granted| Granted { charge: Charge { limiter: limiter(one), ..one.charge.clone() }, ..one.clone() };
         let shares: Vec<Granted> = granted.iter().map(share).collect();
         self.buckets.give_back(&shares);
-        self.debts.lock().take_out(granted);
+        self.debts.lock().remove_refunded(granted);
     }
 
     /// Returns a receiver that changes whenever there are new debts.

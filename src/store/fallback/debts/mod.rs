@@ -13,8 +13,8 @@ use crate::clock::Timestamp;
 use crate::limit::{BucketId, ClientId, Granted, Limiter, Quota};
 use crate::random::random;
 
-/// The maximum number of buckets with debts. Further grants are counted as `uncharged` and never charged to the store.
-/// Only an outage with very many different clients reaches this bound.
+/// The maximum number of buckets with debts. Beyond it, grants to new buckets count as `uncharged` and are never
+/// charged. Only an outage with very many different clients reaches this bound.
 const MAX_BUCKETS: usize = 1 << 16;
 
 /// The number of time steps in the retention of a permit. Grants in one step are merged.
@@ -23,7 +23,7 @@ const MERGE_STEPS: u64 = 16;
 /// The maximum number of buckets in a payment.
 const MAX_PAYMENT: usize = 64;
 
-/// The interval, in milliseconds, in which returned permits are removed from a full table.
+/// The minimum time, in milliseconds, between two removals of expired permits from a full table.
 const SWEEP_EVERY: u64 = 1_000;
 
 /// All debts of this gateway.
@@ -34,7 +34,7 @@ pub(crate) struct Debts {
     pub(crate) uncharged: u64,
     next_sweep: Timestamp,
     unpaid: VecDeque<Payment>,
-    /// How often all debts were turned into payments.
+    /// How often [`begin_payments`](Self::begin_payments) was called.
     pub(crate) rounds: u64,
 }
 
@@ -76,19 +76,19 @@ impl Debts {
         }
     }
 
-    /// Removes permits that were given back.
-    pub(crate) fn take_out(&mut self, granted: &[Granted]) {
+    /// Removes refunded permits.
+    pub(crate) fn remove_refunded(&mut self, granted: &[Granted]) {
         for one in granted {
             let bucket = one.charge.bucket_id();
             let Some(debt) = self.by_bucket.get_mut(&bucket) else { continue };
-            debt.take_out(one.at, one.charge.permits);
+            debt.remove_refunded(one.at, one.charge.permits);
             if debt.grants.is_empty() {
                 self.by_bucket.remove(&bucket);
             }
         }
     }
 
-    /// Returns the number of owed permits. It may include permits that have returned since.
+    /// Returns the number of owed permits. May include permits that have expired since.
     #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> u64 {
         let new = self.by_bucket.values().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits));
@@ -133,6 +133,9 @@ impl Debts {
 
     /// Returns the next payment that has a debt to a bucket that matches `owns` and is not postponed. Repeats a payment
     /// until it is [`paid`](Self::paid), has expired or is forgiven.
+    ///
+    /// `owns` returns `true` for the buckets of the node that is charged. `postponed` has the ids of payments that this
+    /// settlement has left to another one.
     pub(crate) fn next_payment(
         &mut self,
         now: Timestamp,
@@ -156,7 +159,7 @@ impl Debts {
     }
 
     /// Turns debts to buckets that match `owns` into payments: to at most [`MAX_PAYMENT`] buckets each, with one hash
-    /// tag and one quota. A payment that is handed over is written with one limiter.
+    /// tag and one quota. In a handover, a payment is serialized with one limiter.
     #[expect(clippy::mutable_key_type, reason = "calendars are hashed by their address")]
     fn begin_payments(&mut self, now: Timestamp, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         self.rounds += 1;
@@ -248,7 +251,7 @@ impl Debt {
         (!grants.is_empty()).then(|| Self { limiter: Arc::clone(shard), client: self.client.clone(), grants })
     }
 
-    fn take_out(&mut self, at: Timestamp, mut permits: u32) {
+    fn remove_refunded(&mut self, at: Timestamp, mut permits: u32) {
         for (_, sum) in self.grants.iter_mut().rev().filter(|(granted, _)| *granted >= at) {
             let taken = permits.min(*sum);
             (*sum, permits) = (*sum - taken, permits - taken);
@@ -256,7 +259,7 @@ impl Debt {
         self.grants.retain(|(_, sum)| *sum > 0);
     }
 
-    /// Removes returned permits. Returns `false` if nothing is left.
+    /// Removes expired permits. Returns `false` if nothing is left.
     fn retain_live(&mut self, now: Timestamp) -> bool {
         let lasts = self.limiter.quota.retention_millis();
         self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
@@ -385,7 +388,7 @@ mod tests {
     fn refund_reduces_the_debt() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         debts.add(&[granted(&limiter, 1_000, 3)], Timestamp::from_millis(1_000));
-        debts.take_out(&[granted(&limiter, 1_000, 1)]);
+        debts.remove_refunded(&[granted(&limiter, 1_000, 1)]);
         assert_eq!(payments(&mut debts, 1_000), [(1_000, 2)]);
     }
 
