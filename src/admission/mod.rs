@@ -61,7 +61,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 }
 
 /// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts the
-/// wait. `waits` is `None` if no limit of the route allows it.
+/// wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its memory.
 ///
 /// # Errors
 /// See [`Denial`].
@@ -69,7 +69,7 @@ pub(crate) async fn admit(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<RouteWaits<'_>>,
+    waits: Option<Box<RouteWaits<'_>>>,
 ) -> Result<Admitted, Denial> {
     if charges.is_empty() {
         return Ok(admit_unlimited());
@@ -80,7 +80,7 @@ pub(crate) async fn admit(
         return to_admission(store, said, charges);
     }
     // Boxed, so that requests that are decided immediately do not pay for the memory of waiting.
-    Box::pin(admit_with_waiting(store, queues, charges, waits)).await
+    Box::pin(admit_with_waiting(store, queues, charges, waits.map(|waits| *waits))).await
 }
 
 /// Admits a request without limits.

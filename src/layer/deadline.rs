@@ -23,12 +23,16 @@ impl RequestRecord<'_> {
     }
 
     /// Returns the waits of the route's requests, if one of its limits lets them wait.
-    pub(super) fn waits<'c>(&self, route: (&Route, &'c CompiledRoute), facts: &Facts<'_>) -> Option<RouteWaits<'c>> {
+    pub(super) fn waits<'c>(
+        &self,
+        route: (&Route, &'c CompiledRoute),
+        facts: &Facts<'_>,
+    ) -> Option<Box<RouteWaits<'c>>> {
         let metrics = route.1.waits.as_ref()?;
         #[cfg(feature = "gateway")]
         let deadline = self.deadline(route, facts);
         #[cfg(not(feature = "gateway"))]
         let (deadline, _) = (None, facts); // a layer has no timeouts
-        Some(RouteWaits { metrics, deadline })
+        Some(Box::new(RouteWaits { metrics, deadline }))
     }
 }
