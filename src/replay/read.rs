@@ -18,7 +18,7 @@ use super::log::{self, LogFormat};
 use super::merge::{Source, merge};
 
 /// The bytes of a batch if there is one file. Several files share them.
-const BATCH: usize = 4 << 20;
+const BATCH: usize = 2 << 20;
 
 /// The fewest bytes of a batch.
 const MIN_BATCH: usize = 1 << 20;

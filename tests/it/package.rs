@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use crate::support::pages;
@@ -28,7 +29,7 @@ fn package_has_the_files_that_users_need() {
             }
             let text = fs::read_to_string(&path).expect("text");
             needed.insert(path.strip_prefix(pages::root()).expect("a path in the folder").display().to_string());
-            needed.extend(included_files(&text));
+            needed.extend(included_files(&text, path.parent().expect("a folder")));
         }
     }
     assert!(needed.contains("lua/admit.lua") && needed.contains("docs/rules.md"), "{needed:?}");
@@ -64,7 +65,9 @@ fn links_of_readme(folder: &str) -> Vec<String> {
 }
 
 /// Returns the files outside `src` that a source file includes.
-fn included_files(text: &str) -> Vec<String> {
+fn included_files(text: &str, folder: &Path) -> Vec<String> {
     let paths = text.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-    paths.map(|path| path.trim_start_matches("../").to_owned()).collect()
+    let root = fs::canonicalize(pages::root()).expect("the folder");
+    let absolute = paths.map(|path| fs::canonicalize(folder.join(path)).expect("an included file"));
+    absolute.map(|path| path.strip_prefix(&root).expect("a path in the folder").display().to_string()).collect()
 }
