@@ -29,7 +29,7 @@ impl LayerState {
         #[cfg(feature = "gateway")]
         let deadline = record.deadline((route, compiled), facts);
         #[cfg(not(feature = "gateway"))]
-        let deadline = None;
+        let (deadline, _) = (None, route); // a layer has no timeouts
         let (queues, client) = (&*self.queues, client.as_ref());
         let new_request = NewRequest { store, queues, concurrency, client, metrics, deadline };
         let taken = new_request.take_slot().await;

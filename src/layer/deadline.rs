@@ -23,6 +23,7 @@ impl RequestRecord<'_> {
     }
 
     /// Returns the waits of the route's requests, if one of its limits lets them wait.
+    #[cfg_attr(not(feature = "gateway"), expect(clippy::unused_self, reason = "a layer has no timeouts"))]
     pub(super) fn waits<'c>(
         &self,
         route: (&Route, &'c CompiledRoute),
