@@ -115,6 +115,10 @@ impl<'w> Waiting<'w> {
         let receipt = Receipt::new(self.charges.clone(), admitted.status.clone());
         let mut slot = TimeSlot { store: self.store, receipt: Some(receipt) };
         if !self.ends_in_time(Duration::from_millis(delay)) {
+            // Before the response, so that the next request finds the slot free.
+            if let Some(receipt) = slot.receipt.take() {
+                receipt.give_back(self.store).await;
+            }
             return Err(Denial::Limited { status: admitted.status, wait: Wait::Millis(delay) });
         }
         self.record.begin();
