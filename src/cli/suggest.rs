@@ -38,8 +38,8 @@ impl From<SuggestError> for Failure {
     }
 }
 
-/// Writes candidates for the rate of a limit, and proposes one. Returns the exit code: 0, or 2 if the rule file is
-/// invalid, a log cannot be read, or the logs have no request of the limit.
+/// Writes candidates for the rate of a limit, and proposes one. Returns the exit code: 0, or 2 if an input is invalid
+/// or the logs have no request of the limit.
 ///
 /// # Errors
 /// `out` or `errors` cannot be written to.

@@ -74,7 +74,7 @@ impl LocalGateway {
         Ok(Self { address, watchers: tls_configs.watchers(&metrics), metrics, _resolver: resolver, _trigger: trigger })
     }
 
-    /// Reloads the certificate files of upstreams that have changed.
+    /// Reloads changed certificate files of upstreams.
     pub fn check_certificates(&mut self) {
         self.watchers.iter_mut().for_each(CertificateWatcher::check);
     }

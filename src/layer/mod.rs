@@ -133,7 +133,8 @@ struct LayerState {
     /// Held while overrides are read from the store.
     #[cfg(feature = "gateway")]
     reading_overrides: Arc<tokio::sync::Mutex<()>>,
-    /// The store handle of a program's own worker. A worker of the gateway uses the handle in `active`.
+    /// The store handle of a layer from [`RateLimitLayer::for_worker`]. A worker of the gateway uses the handle in
+    /// `active`.
     own_store: Option<Store>,
     /// The number of the gateway's worker that the layer belongs to.
     worker: Option<usize>,
@@ -168,7 +169,7 @@ impl RateLimitLayer {
         Self::builder().from_yaml(text)
     }
 
-    /// Creates a layer with the rules and the store of `config`, which counts in `metrics`.
+    /// Creates a layer with the rules and the store of `config`. The layer counts in `metrics`.
     ///
     /// # Errors
     /// The store cannot be opened. An unreachable store is not an error: the limits' `on_store_failure` decides.
@@ -246,12 +247,12 @@ impl RateLimitLayer {
         self.state.store(&active).take_over(state, &limiters);
     }
 
-    /// Follows the resets through other gateways.
+    /// Applies the resets of buckets that other gateways have announced.
     #[cfg(feature = "gateway")]
     pub(crate) async fn follow_resets(&self) {
         let active = self.state.active.load_full();
         let limiters: Vec<_> = active.rules.limiters().cloned().collect();
-        // Without a reply, the next call follows the resets.
+        // If the store does not reply, the next call applies the resets.
         _ = self.state.store(&active).follow_resets(&limiters).await;
     }
 
@@ -326,7 +327,7 @@ where
                 Ok(receipt) => receipt,
                 Err(local_response) => {
                     if guard.record.is_authorization() {
-                        // A proxy reads the status, and the error of a gRPC call has the status 200.
+                        // The proxy reads only the status, and a gRPC error would have the status 200.
                         request.headers_mut().remove(CONTENT_TYPE);
                     }
                     let route = guard.record.route.map(|(route, _)| &*route.name);
@@ -335,8 +336,7 @@ where
                     return Ok(response);
                 }
             };
-            // A separate future, which can use the memory of the finished decision. Inline, the response would need its
-            // own.
+            // A separate future can reuse the memory of the finished decision. Inline code would need more memory.
             let response = inner.call(request);
             let serve = async {
                 let mut response = response.await;

@@ -14,7 +14,7 @@ use crate::store::settings::KeySecret;
 pub(crate) struct Buckets {
     limiters: Vec<LimiterBuckets>,
     len: usize,
-    /// Whether a limiter is present with several rules: some clients have another rate.
+    /// Whether several limiters have one name but different rules. An override gives some clients another rate.
     has_variants: bool,
 }
 
@@ -73,8 +73,8 @@ impl Buckets {
         BucketIndex { limiter, bucket: entry.clients.len() - 1 }
     }
 
-    /// Returns `true` if one of these buckets is present with another rule. In one call, neither would see the other's
-    /// charges.
+    /// Returns `true` if one of these buckets is present with another rule. In one call, the script would load such a
+    /// bucket twice, and neither copy would contain the charges of the other.
     pub(crate) fn conflicts_with(&self, charges: &[Charge]) -> bool {
         let known = |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
         let is_only = |charge: &Charge| !self.has_variants && known(charge);
