@@ -41,7 +41,7 @@ pub(crate) enum RateOrigin {
     Value,
     /// The number of the request exceeds the largest rate.
     Bounded,
-    /// The number of the request is so small that no bucket would ever have the permits of a request.
+    /// The number of the request is below the smallest rate: a full bucket would have too few permits for a request.
     Raised,
     /// It is the default, because the request has no value.
     Missing,
@@ -52,8 +52,8 @@ pub(crate) enum RateOrigin {
 // === impl Rates ===
 
 impl Rates {
-    /// Creates rates by tier. `limiters` contains the limiters of all tiers, including the default tier: otherwise, returns
-    /// `None`.
+    /// Creates rates by tier. `limiters` contains the limiter of each tier. Returns `None` if the tier `default` has no
+    /// limiter.
     pub(crate) fn by_tier(
         by: IdentityValue,
         default: &str,
@@ -63,8 +63,8 @@ impl Rates {
         Some(Self { by, choice: Choice::Tier { default, limiters }, unknown: AtomicU64::default() })
     }
 
-    /// Creates rates by a number, which is at most `max`. Smaller numbers than a request of this `cost` needs are raised.
-    /// `default` is the limiter for requests without a valid number.
+    /// Creates rates by a number. Numbers above `max` are reduced to `max`. Numbers that are too small for a request of
+    /// this `cost` are raised. `default` is the limiter for requests without a valid number.
     pub(crate) fn by_number(by: IdentityValue, default: Arc<Limiter>, max: u32, cost: u32) -> Self {
         let kept = HashMap::from([(default.quota.rate(), Arc::clone(&default))]);
         let min = least_rate(&default, cost, max);
@@ -140,14 +140,14 @@ impl Rates {
         limiters.into_iter().flatten().map(|(name, limiter)| (&**name, limiter))
     }
 
-    /// Records a request with a tier that is unknown.
+    /// Counts the request if its tier is unknown.
     pub(crate) fn record(&self, origin: RateOrigin) {
         if origin == RateOrigin::Invalid && self.max().is_none() {
             self.unknown.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the number of recorded requests since the last call.
+    /// Returns the number of counted requests since the last call.
     pub(crate) fn take_unknown(&self) -> u64 {
         match self.unknown.load(Ordering::Relaxed) {
             0 => 0,
@@ -175,8 +175,8 @@ impl PartialEq for Rates {
 
 impl Eq for Rates {}
 
-/// Parses a rate of decimal digits. Returns `None` for 0, since each rate grants at least one permit. Larger numbers than
-/// the program can represent are returned as the largest one.
+/// Parses a rate of at most 20 decimal digits. Returns `None` for other texts, and for 0, since each rate grants at
+/// least one permit. Returns `u32::MAX` for larger numbers.
 fn parse(text: &str) -> Option<u32> {
     if text.is_empty() || text.len() > 20 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -185,7 +185,8 @@ fn parse(text: &str) -> Option<u32> {
     (rate > 0).then(|| u32::try_from(rate).unwrap_or(u32::MAX))
 }
 
-/// Returns the smallest rate, at most `max`, whose full bucket has the permits of a request.
+/// Returns the smallest rate whose full bucket has enough permits for a request of this cost, or `max` if no smaller
+/// rate has.
 fn least_rate(limiter: &Limiter, cost: u32, max: u32) -> u32 {
     let (mut least, mut enough) = (1, max);
     while least < enough {

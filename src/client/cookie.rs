@@ -1,4 +1,4 @@
-//! Reads the value of a cookie (RFC 6265 section 5.4): `name=value` pairs, separated by semicolons.
+//! Reads a cookie from the `Cookie` fields: `name=value` pairs, separated by semicolons (RFC 6265 section 5.4).
 //!
 //! Some origins also accept commas as separators (RFC 2965), percent-encoded names and values, and quoted values.
 
@@ -39,7 +39,7 @@ pub(super) fn sent<'f>(headers: &'f HeaderMap, name: &str) -> Result<&'f [u8], C
 fn name(sent: &[u8], wanted: &str) -> Name {
     match spelling::decode(sent) {
         Ok(sent) => spelling::name(&sent, wanted),
-        // Not percent-encoded. Rejects no request because of a cookie of another service in the domain.
+        // Not an error: another service of the domain may have set a cookie with this name.
         Err(_) => spelling::name(sent, wanted),
     }
 }

@@ -51,8 +51,8 @@ pub(super) enum FetchError {
     Request(#[from] http::Error),
 }
 
-/// Returns the body of the resource. The certificate of the server must be signed by an authority in the file `ca`, by
-/// default by an authority of the system. Follows no redirects: the URL is part of the trust in its keys.
+/// Returns the response body of the URL. The certificate of the server must be signed by an authority in the file `ca`,
+/// by default by an authority of the system. Does not follow redirects: the operator trusts only this URL.
 ///
 /// # Errors
 /// See [`FetchError`].
