@@ -37,7 +37,7 @@ pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_
     let host = host(request.uri(), received, request.headers())?;
     to_origin_form(request.uri_mut());
     let headers = request.headers_mut();
-    // A request that was filtered for a handler still has them.
+    // The layer does not remove hop-by-hop fields if it is configured for a handler.
     hop_by_hop::remove(headers, &mut kinds);
     if kinds.has(FieldKind::ContentLength) {
         canonical_length(headers, length).ok_or(LocalResponse::Malformed)?;
@@ -127,7 +127,7 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, accepts_trailers: 
     Some(())
 }
 
-/// Returns the protocol of a 101 response. It was checked before that the request offered this protocol.
+/// Returns the protocol of a 101 response. The upstream module has checked that the request offered this protocol.
 fn upgraded_protocol(status: StatusCode, headers: &HeaderMap) -> Option<HeaderValue> {
     if status == StatusCode::SWITCHING_PROTOCOLS { headers.get(header::UPGRADE).cloned() } else { None }
 }
@@ -139,13 +139,14 @@ fn check_coding(headers: &HeaderMap) -> Option<()> {
     (is_chunked && codings.next().is_none()).then_some(())
 }
 
-/// Returns the host of the request target, if it has one; it takes precedence over `Host` (RFC 9112 section 3.2.2).
+/// Returns the host of the request target, which takes precedence over `Host` (RFC 9112 section 3.2.2). Returns `None`
+/// if the target has no host.
 fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, LocalResponse> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
     match uri.authority() {
         _ if second => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
-        // The upstream gets its own name, as with nginx: HTTP/1.1 requires a `Host`.
+        // The caller inserts the upstream's name, as nginx does: HTTP/1.1 requires a `Host`.
         None if !first && received == Version::HTTP_10 => Ok(None),
         None if !first => Err(LocalResponse::BadRequest(BadRequest::NoHost)),
         None => Ok(None),

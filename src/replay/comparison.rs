@@ -13,7 +13,7 @@ use crate::rules::Rules;
 struct Comparison<'r> {
     other: Engine<'r>,
     difference: Difference,
-    /// The decisions of requests about which only one of the rule files has decided.
+    /// The first decision of each request that the other rule file has not decided yet, by the request's number.
     undecided: HashMap<u64, Verdict>,
 }
 

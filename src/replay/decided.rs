@@ -7,13 +7,14 @@ use crate::limit::ClientId;
 use crate::rule::Limit;
 use crate::rules::Charges;
 
-/// Where a request comes from.
+/// The request that a decision is about.
 #[derive(Debug)]
 pub(super) struct Origin<'r> {
-    /// The number of the request.
+    /// The position of the request among all requests of the logs.
     pub(super) number: u64,
     pub(super) route: usize,
     pub(super) address: Option<ClientId>,
+    /// The status in the log. Without one, 200.
     pub(super) response: StatusCode,
     pub(super) arrived_at: u64,
     pub(super) limits: &'r [Limit],
