@@ -180,8 +180,9 @@ impl ClientSource {
         }
     }
 
-    /// Returns an API key in a field, a cookie or a query parameter: as it was sent, because any change would be another
-    /// key. In `Authorization` it follows `Bearer`. Returns [`ClientError::Missing`] for other sources.
+    /// Returns the API key in a field, a cookie or a query parameter. Does not normalize the key, because similar keys
+    /// can belong to different clients. In `Authorization` the key follows `Bearer`. Returns [`ClientError::Missing`]
+    /// for other sources.
     #[cfg(feature = "gateway")]
     pub(crate) fn sent_key<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
         let key = match self {
@@ -248,7 +249,7 @@ fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
     }
 }
 
-/// Returns the values of an encoded client for operators: at most `max` bytes, and a mark if more were cut off.
+/// Returns the values of an encoded client for operators: at most `max` bytes, then `...` if there are more.
 #[cfg(feature = "gateway")]
 pub(crate) fn shown_value(encoded: &[u8], max: usize) -> String {
     let (mut rest, mut shown) = (encoded, String::new());
@@ -256,7 +257,7 @@ pub(crate) fn shown_value(encoded: &[u8], max: usize) -> String {
         if !shown.is_empty() {
             shown.push_str(", ");
         }
-        // A character more than the maximum shows that the value is longer.
+        // Copies up to one character beyond the maximum, so that the check below finds longer values.
         shown.push_str(&String::from_utf8_lossy(&value[..value.len().min(max + 4)]));
         if shown.len() > max {
             let end = (0..=max).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);

@@ -46,7 +46,7 @@ struct ReplayedRoute<'r> {
     /// The positions of the statistics of its limits.
     tallies: Vec<usize>,
     needs: Vec<Needs>,
-    /// Whether no limit needs what logs lack.
+    /// Whether each limit needs only input that all logs contain.
     needs_nothing: bool,
     may_wait: bool,
     settles: bool,
@@ -179,7 +179,7 @@ impl<'r> Engine<'r> {
         if route.matcher.is_ambiguous(&facts) {
             return Err(Undecided::Invalid);
         }
-        // A preflight has a field that logs lack.
+        // Counted as a preflight, which charges no limit. Logs lack the field that distinguishes preflights.
         if route.cors.is_some() && *method == Method::OPTIONS {
             return Err(Undecided::Free);
         }

@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 /// How many candidates one examination finds.
 const MAX_CANDIDATES: usize = 128;
 
-/// How long to wait before the next examination after one that found fewer.
+/// The pause after an examination that found fewer than [`MAX_CANDIDATES`].
 const EXAMINATION_PAUSE: Duration = Duration::from_millis(50);
 
 /// A warning is logged again if no connection was evicted for this long.

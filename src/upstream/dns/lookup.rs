@@ -27,8 +27,8 @@ use super::state::{Answer, Family, Host, LookupError, Missing};
 const HOSTS_FILE: &str = "/etc/hosts";
 const RESOLVER_FILE: &str = "/etc/resolv.conf";
 
-/// The longest time until a server replies to a query. The default of the system is 5 s, which is longer than the
-/// upstream stays reachable.
+/// The longest time until a server replies to a query. The default of the system, 5 s, would leave no time to query
+/// another server within [`LIMIT`].
 const MAX_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest duration of a lookup with all its queries.
@@ -51,7 +51,7 @@ struct Client {
     resolver: Result<TokioResolver, String>,
     hosts: Hosts,
     search: Vec<Name>,
-    /// The least number of dots in names that are looked up without the search list first.
+    /// Names with at least this many dots are looked up as they are, before the search list applies.
     min_dots: usize,
 }
 
@@ -170,7 +170,7 @@ impl Client {
         let priority = records.iter().map(|record| record.priority).min();
         // The target `.` means that the service does not exist (RFC 2782).
         records.retain(|record| Some(record.priority) == priority && !record.target.is_root());
-        // Sorted, because servers rotate their records: of too many, the same ones are used each time.
+        // Servers rotate their records. Sorting keeps the same records each time if there are too many.
         records.sort_by(|one, other| (&one.target, one.port).cmp(&(&other.target, other.port)));
         records.truncate(MAX_SERVICES);
         let found = join_all(records.iter().map(|record| self.addresses(&record.target))).await;
@@ -201,8 +201,8 @@ impl Client {
         Ok((services.collect(), ttl))
     }
 
-    /// Looks up a name with each suffix of the search list, until one has records. Ends with a failure: the name may have
-    /// records, and a later one could belong to another service.
+    /// Looks up a name with each suffix of the search list, until a name has records. Stops at a name whose lookup
+    /// fails, because a later name could belong to another service.
     async fn search<T, F: Future<Output = Found<T>>>(&self, name: &Name, look_up: impl Fn(Name) -> F) -> Found<T> {
         for candidate in candidates(name, &self.search, self.min_dots) {
             match look_up(candidate).await {
