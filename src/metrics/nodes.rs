@@ -13,8 +13,8 @@ use super::catalog::{Catalog, Description, Label};
 
 const NODE: Label = Label::Open("node");
 
-/// The counters of each node by its address, and the number of their users. Gateways with old and new rules may use the
-/// same nodes for a while.
+/// The counters of each node by its address, and the number of their users. After a reload, the old and the new store
+/// may use the same nodes for a while.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Nodes(Arc<Mutex<BTreeMap<String, (usize, NodeMetrics)>>>);
 
