@@ -10,12 +10,13 @@ use super::problem::Problem;
 pub(super) enum EntityTags {
     /// `*`: any.
     Any,
-    /// Tags with their quotation marks, without weak ones.
+    /// Tags with their quotation marks, without `W/`.
     Strong(Vec<String>),
 }
 
 impl EntityTags {
-    /// Reads a condition. Returns `None` without one. `If-None-Match` compares weakly: `W/"x"` is `"x"` there.
+    /// Reads the condition in this field. Returns `None` without the field. If `is_weak`, as for `If-None-Match`, the
+    /// tag `W/"x"` equals `"x"`; otherwise weak tags are ignored.
     pub(super) fn read(headers: &HeaderMap, name: &HeaderName, is_weak: bool) -> Result<Option<Self>, Problem> {
         let mut tags = Vec::new();
         for value in headers.get_all(name) {

@@ -1,4 +1,4 @@
-//! The files that a configuration is read from: the rule file, and the files with values.
+//! The files that a configuration is read from: the rule file, included files, and files with values.
 
 use std::fmt::Display;
 use std::fs::{self, File};

@@ -83,7 +83,7 @@ pub(super) enum Part {
     Header(Box<str>),
 }
 
-/// The content of a field of an object.
+/// The meaning of a field's name in an object.
 pub(super) enum Found<'m, 'k> {
     Field(&'m Field),
     /// The name after the prefix of header fields.

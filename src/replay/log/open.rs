@@ -12,7 +12,7 @@ const BUFFER: usize = 256 * 1024;
 const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Opens a log: plain, gzip or zstd, which its first bytes determine. `-` is standard input.
+/// Opens a log, and recognizes gzip and zstd by the first bytes. `-` is standard input.
 ///
 /// # Errors
 /// The file cannot be opened or read. A damaged compressed file is an error of a later read.
