@@ -13,16 +13,16 @@ pub(super) struct Inputs {
     fields: Vec<(HeaderName, bool)>,
 }
 
-/// Why a limit is not replayed, or only for some requests.
+/// The input of a limit that logs may lack. Without it, the limit is not replayed, or only for some requests.
 #[derive(Debug)]
 pub(super) enum Needs {
-    /// It needs nothing that logs lack.
+    /// All logs have the input.
     Nothing,
-    /// It identifies clients by these fields.
+    /// The fields that identify clients.
     Fields(Vec<HeaderName>),
-    /// It reads credentials, which no log has.
+    /// Credentials, or the field of a trusted proxy that sets the rate. No log has them.
     Credentials,
-    /// Its rate is in Redis.
+    /// The rate in Redis.
     AdoptedRate,
 }
 

@@ -10,7 +10,7 @@ use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
 
-/// Converts `concurrency`. `prefix` is that of names in the store.
+/// Converts `concurrency`. Names in the store begin with `prefix`.
 pub(super) fn concurrency(
     route: &file::Route,
     prefix: &str,

@@ -12,7 +12,8 @@ pub(super) struct RequestLine<'l> {
 }
 
 impl<'l> RequestLine<'l> {
-    /// Parses a line such as `GET /a HTTP/1.1`. Returns `None` if no request could be read from the client.
+    /// Parses a line such as `GET /a HTTP/1.1`. Returns `None` if the line is not a valid request line, for example
+    /// because the server could not parse the request.
     pub(super) fn parse(line: &Cow<'l, str>) -> Option<Self> {
         let (method, rest) = line.split_once(' ')?;
         let target = match rest.rsplit_once(' ') {
@@ -25,7 +26,7 @@ impl<'l> RequestLine<'l> {
         Self::new(method, target)
     }
 
-    /// Returns `None` if the method or the target is invalid in HTTP.
+    /// Creates a request line. Returns `None` if the method or the target is invalid in HTTP.
     pub(super) fn new(method: Cow<'l, str>, target: Cow<'l, str>) -> Option<Self> {
         let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if !method.starts_with(|c: char| c.is_ascii_alphabetic()) || !method.bytes().all(is_token) {
