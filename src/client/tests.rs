@@ -172,7 +172,7 @@ fn other_spelling_of_credentials_is_the_same_client() {
     assert_ne!(api_key(b"a, b"), api_key(b"a"), "a comma is part of the value");
 }
 
-/// Decodes valid percent-encoding and leaves invalid one, as PHP and Rack do.
+/// Decodes valid percent-encoding and keeps invalid percent-encoding, as PHP and Rack do.
 fn percent(text: &str, plus: bool) -> String {
     let text = if plus { text.replace('+', " ") } else { text.to_owned() };
     let mut pieces = text.split('%');
@@ -237,7 +237,7 @@ fn token_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     ]
 }
 
-/// Checks that a plain value that an origin reads identifies the same client here, or no client.
+/// Checks that the gateway finds the client of the value that each origin reads, or no client.
 fn agree(
     read: Vec<(&'static str, Option<String>)>,
     ours: &Result<ClientId, ClientError>,

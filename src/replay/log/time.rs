@@ -4,7 +4,7 @@ use memchr::memchr_iter;
 
 use super::text::Scanner;
 
-/// The first number that is a Unix time. A smaller number is more likely a duration.
+/// The smallest number that is read as a Unix time. Smaller numbers are more likely durations.
 const MIN_SECONDS: u64 = 100_000_000;
 /// Larger numbers are milliseconds.
 const MAX_SECONDS: u64 = 100_000_000_000;
@@ -13,7 +13,7 @@ const MAX_MILLIS: u64 = MAX_SECONDS * 1_000;
 /// Larger numbers are nanoseconds.
 const MAX_MICROS: u64 = MAX_MILLIS * 1_000;
 
-/// Parses the formats of this file and Unix times.
+/// Parses a time in any format of this module.
 pub(super) fn parse(text: &str) -> Option<u64> {
     let separator = |at: usize| text.as_bytes().get(at).filter(|byte| matches!(byte, b'-' | b'/'));
     if separator(2).is_some() {

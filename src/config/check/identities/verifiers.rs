@@ -57,7 +57,7 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
     Ok(verifier)
 }
 
-/// Returns the file of the authorities of the key set's server, which must be valid.
+/// Checks and returns the file of the authorities that sign the certificate of the key set's server.
 fn authorities(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
     let Some(path) = written.ca.optional(problems)?.map(|path| source.files.path(path)) else { return Ok(None) };
     let url = written.jwks.get().and_then(|text| KeySetUrl::parse(text));

@@ -1,6 +1,6 @@
 //! The dispatchers of a worker: `pool_size` for each node. They start at the first call to the node, on the runtime of
-//! the caller, and end when the node has no more hash slots. If their runtime has ended, they are restarted on the
-//! next one.
+//! the caller, and end when the node has no more hash slots. If their runtime has ended, the next call restarts them on
+//! its own runtime.
 
 mod clock_offset;
 mod dispatcher;
