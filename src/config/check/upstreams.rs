@@ -63,7 +63,7 @@ fn upstream(
     })
 }
 
-/// Rejects a target that is listed twice: its state, such as its health, would be one.
+/// Rejects a target that is listed twice, because both entries would share one state, such as the health.
 fn reject_repeated(listed: &[Located<file::Target>], targets: &[Target], problems: &mut Problems) -> Checked<()> {
     let mut result = Ok(());
     for (position, (written, target)) in listed.iter().zip(targets).enumerate() {

@@ -73,7 +73,7 @@ pub(crate) enum LogFormat {
     Mapped(Arc<Mapping>),
 }
 
-/// The formats with a name. If several formats parse as many lines, the first is recognized.
+/// The formats with a name. If several formats parse the same number of lines, the first is recognized.
 const FORMATS: [LogFormat; 8] = [
     LogFormat::Tidegate,
     LogFormat::Envoy,

@@ -74,7 +74,7 @@ fn three_handovers_grant_one_share_of_each_limit() {
             for (index, limiter) in limiters.iter().enumerate() {
                 for (number, client) in clients().iter().enumerate() {
                     let charge = charge(limiter, Some(client));
-                    // All of them still have open connections.
+                    // The old gateways still drain, and grant permits to open connections.
                     let requests = if handover == 3 { 20 } else { 1 };
                     let of_all = stores.iter().map(|store| granted(store, &charge, requests)).sum::<usize>();
                     grants[index * 3 + number] += of_all;
@@ -84,7 +84,7 @@ fn three_handovers_grant_one_share_of_each_limit() {
         }
         for (index, grants) in grants.iter().enumerate() {
             let name = &limiters[index / 3].name;
-            // One is forwarded at once, and others wait behind it.
+            // The first request takes no share: it is forwarded immediately, and the others wait for their slots.
             let share = if name.ends_with("leaky_bucket") { share + 1 } else { share };
             // A permit of a cold bucket stays in use up to three times as long.
             let least = if name.ends_with("warm_up") { share / 6 } else { share / 2 };
@@ -189,7 +189,7 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
     assert_eq!(left(&changed[2], None), 12);
 }
 
-/// Regression test: the successor judged buckets by the default quota of their limit, by which they looked full.
+/// Regression test: the successor evaluated these buckets by the default quota of their limit, by which they were full.
 #[test]
 fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
     for algorithm in [Algorithm::Gcra { burst: 1 }, Algorithm::SlidingWindow { segments: 6 }] {
