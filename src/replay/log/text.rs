@@ -56,7 +56,7 @@ impl<'l> Scanner<'l> {
         self.quoted().and_then(present)
     }
 
-    /// Reads a number, which can be absent.
+    /// Skips a number, or `-` for an absent number.
     pub(super) fn number(&mut self) -> Option<()> {
         let word = self.word()?;
         (word == "-" || word.parse::<u64>().is_ok()).then_some(())
@@ -68,7 +68,7 @@ pub(super) fn present<'l>(value: impl Into<Cow<'l, str>>) -> Option<Cow<'l, str>
     Some(value.into()).filter(|value| !value.is_empty() && value != "-")
 }
 
-/// Resolves the escapes of nginx, Apache, Rust and HAProxy, which `mark` starts. Other escapes remain.
+/// Resolves the escapes of nginx, Apache, Rust and HAProxy, which begin with `mark`. Other escapes remain.
 pub(super) fn unescape(text: &str, mark: char) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut parts = text.split(mark);
@@ -93,7 +93,7 @@ pub(super) fn unescape(text: &str, mark: char) -> String {
             bytes.push(byte);
             bytes.extend_from_slice(&part.as_bytes()[length..]);
         } else if mark == '\\' && part.is_empty() {
-            // An escaped backslash: the text after it has no escape.
+            // An escaped backslash: the next part follows the second backslash, so it does not begin with an escape.
             bytes.push(b'\\');
             bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
         } else if let Some((c, rest)) = unicode().filter(|_| mark == '\\') {

@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::state::{Answer, Family};
 
-/// How long an attempt has the network for itself (RFC 8305 section 5).
+/// How long the next attempt waits for the previous one (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// The longest duration of all attempts.

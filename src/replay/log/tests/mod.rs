@@ -185,7 +185,7 @@ fn formats_are_recognized_by_their_lines() {
 
 #[test]
 fn formats_reject_the_lines_of_others() {
-    // These formats have supersets: names of JSON fields that are also in use elsewhere, and fewer fields.
+    // `nginx-json` reads names of fields that Tidegate also uses, and a combined line begins with a common line.
     let is_superset =
         |format: &str, line: &str| matches!((format, line), ("nginx-json", "tidegate") | ("common", "combined"));
     for (name, line) in LINES {
