@@ -33,7 +33,7 @@ struct Shared {
 #[derive(Debug)]
 struct Permits {
     asked_at: Instant,
-    /// Used and remaining permits for each charge; `None` if the store did not answer.
+    /// Used and remaining permits for each charge; `None` if the store did not reply.
     used: Vec<Option<(u64, u32)>>,
 }
 
@@ -56,7 +56,8 @@ impl OverallPermits {
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))
     }
 
-    /// Adds the permits to the list of all limits. All others have `null`: PER_CLIENT limits, OVERALL limits after the first 64, and limits without a reply.
+    /// Adds the permits to the list of all limits. PER_CLIENT limits, OVERALL limits after the first 64, and limits
+    /// without a reply have `null`.
     pub(super) async fn add_permits(&self, limits: &mut Value) {
         let shared = Arc::clone(&self.0);
         // A separate task: a client that disconnects must not cancel calls that other clients wait for.

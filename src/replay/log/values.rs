@@ -77,7 +77,7 @@ impl<'l> Values<'l> {
         }
     }
 
-    /// Returns `None` if the line has no time or no request.
+    /// Returns the request of the line, or `None` if the line has no time or no request.
     pub(super) fn into_request(self) -> Option<LoggedRequest<'l>> {
         let Self { time, client, method, path, query, request, status, host, route, id, headers, .. } = self;
         let request = request.get().or_else(|| {
@@ -87,7 +87,7 @@ impl<'l> Values<'l> {
             }
             RequestLine::new(method, path)
         })?;
-        // Without its own field, the client is the last address that a proxy added.
+        // If no field has the client, it is the address that the last proxy added.
         let forwarded = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-forwarded-for"));
         let client = client.get().or_else(|| text::last_address(&forwarded?.1));
         let logged = LoggedRequest::new(time.get()?, request);

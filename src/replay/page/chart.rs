@@ -1,4 +1,4 @@
-//! Charts as SVG, stretched to the width of the page. Scales are outside, so that their text is not stretched.
+//! Charts as SVG. A drawing is stretched to the width of the page, while its scales are separate texts in normal size.
 
 use std::fmt::{self, Write as _};
 

@@ -70,8 +70,8 @@ impl Fallback {
         self.shares.lock().end_predecessors();
     }
 
-    /// Adds a bucket of the predecessor. `quotas` are further shares that clients of the limit had there. Returns `true`
-    /// if the bucket was added.
+    /// Adds a bucket of the predecessor. `quotas` are further shares that clients of the limit had there. Returns
+    /// `true` if the bucket was added.
     pub(crate) fn import(&self, whole: &Arc<Limiter>, quotas: &[Quota], owner: [u8; 16], numbers: &[i64]) -> bool {
         let share = self.shares.lock().limiter(whole);
         self.buckets.import(&share, quotas, owner, numbers)

@@ -189,7 +189,7 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
     assert_eq!(left(&changed[2], None), 12);
 }
 
-/// Regression test: the successor evaluated these buckets by the default quota of their limit, by which they were full.
+/// Regression test: the successor evaluated these buckets by the limit's default quota, and removed them as full.
 #[test]
 fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
     for algorithm in [Algorithm::Gcra { burst: 1 }, Algorithm::SlidingWindow { segments: 6 }] {
