@@ -263,8 +263,8 @@ impl<'t> KeyReader<'t> {
     }
 }
 
-/// Returns the digest of a key, or the digest that the text contains. Returns `None` if it is not a key. A misspelt
-/// digest is not one: a client that knows the digest could send it as a key.
+/// Returns the digest of a key, or the digest that the text contains. Returns `None` if the text is neither. A misspelt
+/// digest is not read as a key, because a client that knows the digest could send it.
 fn digest_of(text: &str) -> Option<[u8; 32]> {
     let start = text.split_once([':', '=']).map_or("", |(start, _)| start);
     if !start.eq_ignore_ascii_case("sha256") && !start.eq_ignore_ascii_case("sha-256") {

@@ -125,7 +125,7 @@ fn against(difference: &Difference) -> String {
     )
 }
 
-/// Returns the hash of an inline script or style, for a policy.
+/// Returns the hash of an inline script or style, for the `Content-Security-Policy` of the page.
 fn hash(text: &str) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut base64 = String::from("sha256-");
