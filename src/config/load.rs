@@ -9,7 +9,7 @@ use super::sources::SourceFiles;
 use super::text::MAX_READ;
 use super::{Config, Purpose, Source, check};
 
-/// The most times that files are read because one of them changes. The gateway notices later changes.
+/// The maximum number of times that the files are read because one of them changes. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.

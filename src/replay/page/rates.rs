@@ -12,7 +12,7 @@ pub(super) struct Candidate {
     pub(super) above: u64,
     /// The permits beyond the rate.
     pub(super) permits: u64,
-    /// Whether other numbers of the bucket make the counts uncertain.
+    /// Whether the counts are interpolated: the curve merges the demands between two bounds.
     pub(super) is_approximate: bool,
 }
 
