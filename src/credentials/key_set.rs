@@ -68,8 +68,8 @@ impl KeySet {
         self.keys.len()
     }
 
-    /// Returns the keys with this id that allow the algorithm. Without an id, the keys that allow it: while an issuer
-    /// replaces its key, there are two.
+    /// Returns the keys with this id that allow the algorithm. Without an id, returns all keys that allow the
+    /// algorithm: while an issuer replaces its key, the set has two.
     pub(super) fn find(
         &self,
         id: Option<&str>,

@@ -70,7 +70,8 @@ impl Tally {
         }
     }
 
-    /// Records the decision of the limit about a request that needs these permits. The client of an OVERALL limit is the address, if it is known.
+    /// Records the decision of the limit about a request that needs these permits. The client of an OVERALL limit is
+    /// the address, if it is known.
     pub(super) fn record(
         &mut self,
         client: Option<HashedClient<'_>>,
@@ -183,7 +184,7 @@ impl Tally {
     }
 }
 
-/// Returns a client as the log has it.
+/// Returns the text of a client for a report: the address, the value, or a hash.
 pub(super) fn shown_client(client: &ClientId) -> String {
     match client {
         ClientId::Address(network) if network.prefix_len() == network.max_prefix_len() => network.addr().to_string(),

@@ -43,7 +43,7 @@ pub(crate) struct Candidate {
 /// The interval that is proposed without abusers, in milliseconds.
 const DEFAULT_INTERVAL: u64 = 60_000;
 
-/// The part of the requests rejected by the best candidate that the proposed one has to reject.
+/// The proposed candidate rejects at least this share of the requests that the best candidate rejects.
 const GOOD_ENOUGH: f64 = 0.9;
 
 /// Returns the candidates: for each interval half, once and twice the rate that follows from the demand, and for each two
