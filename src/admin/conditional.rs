@@ -22,9 +22,11 @@ impl EntityTags {
         for value in headers.get_all(name) {
             let text = value.to_str().unwrap_or("?");
             for tag in text.split(',').map(str::trim).filter(|tag| !tag.is_empty()) {
+                if tag == "*" {
+                    return Ok(Some(Self::Any));
+                }
                 let (bare, is_weak_tag) = tag.strip_prefix("W/").map_or((tag, false), |bare| (bare, true));
                 match bare {
-                    "*" => return Ok(Some(Self::Any)),
                     bare if bare.len() < 2 || !bare.starts_with('"') || !bare.ends_with('"') => {
                         let detail = format!("`{name}` has an entity tag without quotation marks");
                         return Err(Problem::new(StatusCode::BAD_REQUEST, detail));
@@ -67,5 +69,7 @@ mod tests {
         assert!(!matches(&["W/\"b\""], false, "\"b\"") && !matches(&[""], true, "\"b\""));
         assert_eq!(read(&[], false), Ok(None));
         assert!(read(&["abc"], false).is_err() && read(&["\""], false).is_err());
+        // Regression test: this condition matched every tag.
+        assert!(read(&["W/*"], true).is_err() && read(&["W/*"], false).is_err());
     }
 }
