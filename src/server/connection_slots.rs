@@ -59,7 +59,7 @@ pub(crate) struct ConnectionSlot {
     /// The length of the prefix that identifies the peer as a client, if the connection is counted for its peer. A
     /// trusted proxy is not counted.
     client_prefix: Option<u8>,
-    /// The client that a PROXY protocol header named.
+    /// The client that a PROXY protocol header named. The connection is then counted only for this client.
     proxied_client: OnceLock<Box<ProxiedClient>>,
     /// The PROXY protocol header named no client, so the proxy's forwarded fields are not trusted.
     has_no_client: AtomicBool,
@@ -238,9 +238,12 @@ impl ConnectionSlot {
 
     /// Returns the client that the connection is counted for. Returns `None` for a trusted proxy.
     pub(crate) fn client(&self) -> Option<IpNet> {
-        let peer_network =
-            || IpNet::new(self.peer.0.to_canonical(), self.client_prefix?).ok().map(|network| network.trunc());
-        self.proxied_client.get().map_or_else(peer_network, |proxied| proxied.client)
+        self.proxied_client.get().map_or_else(|| self.peer_client(), |proxied| proxied.client)
+    }
+
+    /// Returns the client that the connection was counted for when it was accepted.
+    fn peer_client(&self) -> Option<IpNet> {
+        IpNet::new(self.peer.0.to_canonical(), self.client_prefix?).ok().map(|network| network.trunc())
     }
 
     /// Returns the number of connections of a client on this listener.
@@ -254,9 +257,12 @@ impl ConnectionSlot {
         let client_connections = &self.shared.client_connections;
         let client = client_connections.add(peer.ip(), &self.shared.gateway.0.addresses.load());
         let client = client.map_err(|ClientLimitReached| ConnectionCap::Client)?;
-        if let Err(second) = self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
-            second.client.iter().for_each(|client| client_connections.remove(client));
-        }
+        let counted_before = match self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
+            // A reload during the acceptance of the connection can change whether its peer is a trusted proxy.
+            Ok(()) => self.peer_client(),
+            Err(second) => second.client,
+        };
+        counted_before.iter().for_each(|client| client_connections.remove(client));
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! Limits on connections, requests and heads.
 
+use ipnet::IpNet;
+
 use super::idle::wait_until_idle;
 use super::*;
 
@@ -36,6 +38,24 @@ async fn trusted_proxy_has_no_client_cap() {
     let server = start_with_connections(&connections, &Listen { max_connections_per_client: 1, ..listen() }, describe);
     let _first = is_served(&server).await.unwrap();
     assert!(is_served(&server).await.is_ok());
+}
+
+/// Regression test: if a peer became a trusted proxy after its connection was counted, the connection stayed counted for
+/// it.
+#[test]
+fn connection_is_counted_only_for_the_client_of_its_proxy_header() {
+    let gateway = gateway_connections(9, AddressRules::default());
+    let connections = ListenerConnections::new(&listen(), &gateway);
+    let [peer, client] = ["10.0.0.1:1", "10.0.0.2:1"].map(|address| address.parse::<SocketAddr>().unwrap());
+    let slot = connections.acquire(peer).unwrap();
+    let counts = || [peer, client].map(|one| slot.count_of(&IpNet::from(one.ip())));
+    assert_eq!(counts(), [1, 0]);
+    gateway
+        .update(9, AddressRules { trusted_proxies: vec!["10.0.0.1/32".parse().unwrap()], ..AddressRules::default() });
+    slot.assign_client(client).unwrap();
+    assert_eq!(counts(), [0, 1]);
+    slot.release();
+    assert_eq!(counts(), [0, 0]);
 }
 
 #[tokio::test]
