@@ -172,7 +172,8 @@ impl Debts {
                 by_hash_tag.entry(hash_tag).or_default().push(debt);
             }
         }
-        for debts in by_hash_tag.into_values().flat_map(Debt::divide_by_shards) {
+        let first = u64::from(u32::from_le_bytes(random()));
+        for debts in by_hash_tag.into_values().flat_map(|debts| Debt::divide_by_shards(debts, first)) {
             if debts.iter().any(|debt| debt.is_owed_to(owns)) {
                 let payment = |debts: &[Debt]| Payment { id: u64::from_le_bytes(random()), debts: debts.to_vec() };
                 self.unpaid.extend(debts.chunks(MAX_PAYMENT).map(payment));
@@ -231,23 +232,30 @@ impl Debt {
         }
     }
 
-    /// Divides the debts to a limiter among its shards, since local grants have no shard.
-    fn divide_by_shards(debts: Vec<Self>) -> Vec<Vec<Self>> {
+    /// Divides the debts to a limiter among its shards, since local grants have no shard. The permits are numbered from
+    /// `first` on, and shard `number` gets each permit whose number has this remainder: single permits would otherwise
+    /// all be charged to one shard.
+    fn divide_by_shards(debts: Vec<Self>, first: u64) -> Vec<Vec<Self>> {
         let Some(shards) = debts.first().map(|debt| debt.limiter.shards()).filter(|shards| !shards.is_empty()) else {
             return vec![debts];
         };
         (0..)
             .zip(shards)
-            .map(|(number, shard)| debts.iter().filter_map(|debt| debt.part_for_shard(shard, number)).collect())
+            .map(|(number, shard)| debts.iter().filter_map(|debt| debt.part_for_shard(shard, number, first)).collect())
             .collect()
     }
 
     /// Returns the part of the debt to one of the shards.
-    fn part_for_shard(&self, shard: &Arc<Limiter>, number: u32) -> Option<Self> {
-        let shards = u32::try_from(self.limiter.shards().len()).unwrap_or(u32::MAX);
-        let part = |permits: u32| permits / shards + u32::from(number < permits % shards);
-        let grants: Vec<_> = self.grants.iter().map(|(at, permits)| (*at, part(*permits))).collect();
-        let grants: Vec<_> = grants.into_iter().filter(|(_, permits)| *permits > 0).collect();
+    fn part_for_shard(&self, shard: &Arc<Limiter>, number: u64, first: u64) -> Option<Self> {
+        let shards = self.limiter.shards().len() as u64;
+        let part_below = |end: u64| (end + shards - 1 - number) / shards;
+        let mut next = first;
+        let part = |(at, permits): &(Timestamp, u32)| {
+            let begin = next;
+            next += u64::from(*permits);
+            (*at, u32::try_from(part_below(next) - part_below(begin)).unwrap_or(u32::MAX))
+        };
+        let grants: Vec<_> = self.grants.iter().map(part).filter(|(_, permits)| *permits > 0).collect();
         (!grants.is_empty()).then(|| Self { limiter: Arc::clone(shard), client: self.client.clone(), grants })
     }
 
@@ -350,20 +358,24 @@ mod tests {
     fn debt_to_a_limiter_in_shards_is_divided_evenly() {
         let quota = Quota::new(100, 1_600, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("{a}:b".into(), Mode::Overall, quota).sharded(3));
-        let mut debts = Debts::default();
-        debts.add(&[granted(&limiter, 1_000, 7), granted(&limiter, 1_200, 1)], Timestamp::from_millis(1_200));
-        let mut owed = Vec::new();
-        while let Some(payment) = debts.next_payment(Timestamp::from_millis(1_200), |_, _| true, &[]) {
-            let names: Vec<&str> = payment.debts.iter().map(|debt| debt.limiter.name.as_str()).collect();
-            assert_eq!(names.len(), 1, "one hash tag in a call");
-            owed.push((names[0].to_owned(), payment.permits()));
-            debts.paid(payment.id);
+        // Regression test: the first shard was charged for all of these single permits.
+        let single = (0..12).map(|step| (1_000 + 100 * step, 1)).collect::<Vec<_>>();
+        for (grants, evenly) in [(vec![(1_000, 7), (1_200, 1)], [2, 3, 3]), (single, [4, 4, 4])] {
+            let mut debts = Debts::default();
+            for (at, permits) in grants {
+                debts.add(&[granted(&limiter, at, permits)], Timestamp::from_millis(at));
+            }
+            let mut owed = Vec::new();
+            while let Some(payment) = debts.next_payment(Timestamp::from_millis(2_100), |_, _| true, &[]) {
+                let names: Vec<&str> = payment.debts.iter().map(|debt| debt.limiter.name.as_str()).collect();
+                assert_eq!(names.len(), 1, "one hash tag in a call");
+                assert!(limiter.shards().iter().any(|shard| shard.name == names[0]));
+                owed.push(payment.permits());
+                debts.paid(payment.id);
+            }
+            owed.sort_unstable();
+            assert_eq!(owed, evenly);
         }
-        owed.sort();
-        let [first, second, third] = [0, 1, 2].map(|shard: usize| limiter.shards()[shard].name.clone());
-        let mut evenly = [(first, 4), (second, 2), (third, 2)];
-        evenly.sort();
-        assert_eq!(owed, evenly);
     }
 
     /// A shard may be on a node that is unreachable for long.
