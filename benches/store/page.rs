@@ -55,7 +55,7 @@ impl fmt::Display for Page<'_> {
         table(f, "limits", others.flat_map(|one| one.rows.iter().map(|row| (one.scenario.name.to_owned(), row))))?;
         writeln!(f, "\n* CPU: microseconds of CPU time per decision, of Redis and of the client processes")?;
         writeln!(f, "* per call: decisions per script call")?;
-        writeln!(f, "* rejected: every request calls Redis; the negative cache is not used")?;
+        writeln!(f, "* curve `OVERALL, rejected`: every request calls Redis; the negative cache is not used")?;
         write!(f, "* `cargo bench --bench acquire` measures the cost of a decision at other rates.")
     }
 }
