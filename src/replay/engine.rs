@@ -218,23 +218,24 @@ impl<'r> Engine<'r> {
         let replayed = &self.routes[position];
         let mut removed = Vec::new();
         for (index, limit) in replayed.route.limits.iter().enumerate() {
-            let tally = &mut self.limits[replayed.tallies[index]].1;
-            match &replayed.needs[index] {
-                Needs::Credentials => tally.unverified += 1,
-                Needs::AdoptedRate => tally.unknown += 1,
-                Needs::Fields(fields) if self.inputs.lacks(fields) => tally.unknown += 1,
+            let is_unverified = match &replayed.needs[index] {
+                Needs::Credentials => true,
+                Needs::AdoptedRate => false,
+                Needs::Fields(fields) if self.inputs.lacks(fields) => false,
                 _ if charges.positions().contains(&index) => continue,
                 _ => match self.rules.check_limit(limit, facts) {
-                    LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if facts.peer.is_none() => {
-                        tally.unknown += 1;
-                    }
+                    LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if facts.peer.is_none() => false,
                     LimitCheck::Deny(_) => return Err(Undecided::Invalid),
                     LimitCheck::Charge(_) | LimitCheck::Skip(_) | LimitCheck::Unmet => continue,
                 },
-            }
-            removed.push(limit);
+            };
+            removed.push((limit, replayed.tallies[index], is_unverified));
         }
-        charges.retain(|limit| !removed.iter().any(|other| std::ptr::eq(*other, limit)));
+        for (_, tally, is_unverified) in &removed {
+            let Tally { unverified, unknown, .. } = &mut self.limits[*tally].1;
+            *(if *is_unverified { unverified } else { unknown }) += 1;
+        }
+        charges.retain(|limit| !removed.iter().any(|(other, ..)| std::ptr::eq(*other, limit)));
         Ok(())
     }
 

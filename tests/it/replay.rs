@@ -94,6 +94,16 @@ fn replay_counts_the_decisions_of_each_limit() {
     assert!(table.contains("1 of 2 (50%)") && table.contains("rejected most by login/per-ip"), "{table}");
 }
 
+/// Regression test: such a request also counted as a request without the client of an earlier limit.
+#[test]
+fn invalid_request_counts_for_no_limit() {
+    let by_query = "{ name: per-k, mode: PER_CLIENT, client: 'query:k', rate: 1, interval: 1m }";
+    let rules = RuleFile::new("replay-invalid", &format!("{}, {by_query}]\n", RULES.trim_end().trim_end_matches(']')));
+    let log = LogFile::new("invalid", &lines(&[(0, "192.0.2.1", "/api/a?k=1"), (1, "192.0.2.1", "/api/a?k=1&k=2")]));
+    let report = json(&replay(&rules, &[log.path(), "--json"]));
+    assert_eq!([&report["allowed"], &report["invalid"], &report["limits"]["rest/per-key"]["unknown"]], [1, 1, 1]);
+}
+
 #[test]
 fn logs_are_merged_by_time() {
     let rules = RuleFile::new("replay-merged", RULES);
