@@ -35,7 +35,9 @@ enum Sender {
     /// A client, which opens streams in the order of their numbers. HEADERS of a stream up to `highest` are trailers.
     Client { highest: u32 },
     /// A server. `open` are the streams that have a head and have not ended. HEADERS that end an open stream are
-    /// trailers, or the final head after an informational head, for which `h2` returns no trailers.
+    /// trailers, or the final head after an informational head, for which `h2` returns no trailers. Streams that the
+    /// gateway has reset may stay in `open`: their number is bounded, because a connection with many resets takes no more
+    /// requests.
     Server { open: HashSet<u32> },
 }
 

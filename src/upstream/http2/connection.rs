@@ -67,7 +67,9 @@ pub(super) struct StreamSlot {
     state: Arc<ConnectionState>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
-    /// Whether a stream was opened and has not ended.
+    /// The stream, once it was opened.
+    stream: Option<u32>,
+    /// Whether the stream was opened and has not ended.
     is_open: bool,
 }
 
@@ -162,7 +164,13 @@ impl Http2Connection {
         }
         self.state.streams.fetch_add(1, Relaxed);
         let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
-        Some(StreamSlot { sender: self.sender.clone(), state: Arc::clone(&self.state), is_reused, is_open: false })
+        Some(StreamSlot {
+            sender: self.sender.clone(),
+            state: Arc::clone(&self.state),
+            is_reused,
+            stream: None,
+            is_open: false,
+        })
     }
 }
 
@@ -180,13 +188,18 @@ impl StreamSlot {
     }
 
     /// Records that the stream was opened.
-    pub(super) fn stream_opened(&mut self) {
-        self.is_open = true;
+    pub(super) fn stream_opened(&mut self, stream: impl Into<u32>) {
+        (self.stream, self.is_open) = (Some(stream.into()), true);
     }
 
     /// Records that the stream has ended in both directions, or that the upstream has reset it.
     pub(super) fn stream_ended(&mut self) {
         self.is_open = false;
+    }
+
+    /// Records that the stream has failed. `h2` resets it if the upstream has violated the protocol.
+    pub(super) fn stream_failed(&mut self, error: &h2::Error) {
+        self.is_open &= error.is_library() && error.is_reset();
     }
 }
 
@@ -195,6 +208,7 @@ impl Drop for StreamSlot {
         if self.is_open {
             self.state.resets.fetch_add(1, Relaxed);
         }
+        self.stream.into_iter().for_each(|stream| self.state.malformed.remove(stream));
         self.state.streams.fetch_sub(1, Relaxed);
     }
 }

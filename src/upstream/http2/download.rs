@@ -53,7 +53,6 @@ impl Download {
         let mut open = OpenStream { stream, has_data: true, upload, stream_slot, _slot: slot };
         let has_ended = open.stream.is_end_stream();
         if has_ended {
-            open.stream_slot.malformed().remove(open.stream.stream_id());
             open.end();
         }
         let (timer, shared) = (Timer::new(), Arc::clone(shared));
@@ -64,7 +63,7 @@ impl Download {
         let Some(open) = &mut self.stream else { return Poll::Ready(None) };
         let polled = match open.poll_frame(cx) {
             Poll::Ready(polled) => polled.map_err(|error| {
-                open.stream_slot.stream_ended();
+                open.stream_slot.stream_failed(&error);
                 (cause(&error), error.to_string())
             }),
             Poll::Pending => {
@@ -147,9 +146,7 @@ impl OpenStream {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
-        let (malformed, stream) = (self.stream_slot.malformed(), self.stream.stream_id());
-        if trailers.is_some() && malformed.contains(stream) {
-            malformed.remove(stream);
+        if trailers.is_some() && self.stream_slot.malformed().contains(self.stream.stream_id()) {
             return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));
         }
         Poll::Ready(Ok(trailers.map(Frame::trailers)))

@@ -38,7 +38,7 @@ pub(super) async fn exchange(
     let is_held = !is_empty && expects_continue(request.headers());
     let opened = slot.sender.send_request(head::build(request, scheme), is_empty);
     let Ok((response, stream)) = opened else { return Err(AttemptError::NotSent(TargetError::send())) };
-    slot.stream_opened();
+    slot.stream_opened(response.stream_id());
     let progress = request.body_mut().start_attempt(is_held);
     let upload = (!is_empty).then(|| Upload::new(stream));
     let mut pending = PendingResponse { request, upload, response, progress: progress.clone() };
@@ -51,8 +51,8 @@ pub(super) async fn exchange(
     match result {
         Ok(response) => Ok(pending.into_head(response)),
         Err(error) => {
-            if let ExchangeError::Stream(_) = error {
-                slot.stream_ended();
+            if let ExchangeError::Stream(error) = &error {
+                slot.stream_failed(error);
             }
             Err(pending.into_error(error, slot.is_reused))
         }

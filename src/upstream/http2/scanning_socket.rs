@@ -38,7 +38,12 @@ impl ScanningSocket {
         }
     }
 
-    fn scan(&mut self, mut bytes: &[u8]) {
+    /// Scans received bytes.
+    ///
+    /// # Errors
+    /// The upstream has sent too many malformed trailers on streams that the gateway has reset. Further ones could not be
+    /// detected.
+    fn scan(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             let (payload, rest) = bytes.split_at(self.remaining.min(bytes.len()));
             self.remaining -= payload.len();
@@ -57,10 +62,11 @@ impl ScanningSocket {
                 malformed =
                     malformed.or(self.trailers.begin_frame(self.remaining, kind, flags, u32::from_be_bytes(stream)));
             }
-            if let Some(stream) = malformed {
-                self.malformed.add(stream);
+            if malformed.is_some_and(|stream| !self.malformed.add(stream)) {
+                return Err(io::Error::other("too many malformed trailers"));
             }
         }
+        Ok(())
     }
 }
 
@@ -68,7 +74,7 @@ impl AsyncRead for ScanningSocket {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        self.scan(&buffer.filled()[before..]);
+        self.scan(&buffer.filled()[before..])?;
         polled
     }
 }

@@ -275,6 +275,59 @@ async fn pseudo_header_in_trailers_breaks_the_response_off() {
     }
 }
 
+/// Regression test: trailers on a stream that the gateway had reset stayed in the list of malformed trailers. When it was
+/// full, the gateway forwarded further malformed trailers.
+#[tokio::test]
+async fn malformed_trailers_after_many_on_a_reset_stream_break_the_response_off() {
+    let frame = |flags, stream, block: &[u8]| frames::Frame::bytes(frames::HEADERS, flags, stream, block);
+    let ending = frames::END_HEADERS | frames::END_STREAM;
+    let (address, _) = scripted_frames(move |mut conn, _| async move {
+        let stream = conn.find(|frame| frame.kind == frames::HEADERS).await.stream;
+        let malformed = frames::fields([(":status", "200"), ("connection", "close")]);
+        conn.send(frame(frames::END_HEADERS, stream, &malformed)).await;
+        conn.find(|frame| (frame.kind, frame.stream) == (frames::RST_STREAM, stream)).await;
+        let Ok(mut second) = conn.next().await else { return };
+        while second.kind != frames::HEADERS {
+            let Ok(next) = conn.next().await else { return };
+            second = next;
+        }
+        let head = [0x88];
+        conn.send([frame(frames::END_HEADERS, stream, &head), frame(ending, stream, &head)].concat().repeat(200)).await;
+        let data = frames::Frame::bytes(frames::DATA, 0, second.stream, b"ok");
+        let bytes = [frame(frames::END_HEADERS, second.stream, &head), data, frame(ending, second.stream, &head)];
+        conn.try_send(bytes.concat()).await;
+        while conn.next().await.is_ok() {}
+    })
+    .await;
+    let gateway = to(address).start();
+    assert_eq!(gateway.ask(get("/")).await.status(), 502);
+    let mut client = gateway.client().await;
+    client.send(get("/")).await;
+    let response = client.try_message(false, true).await;
+    assert!(!response.as_ref().is_ok_and(|response| response.status() == 200), "{response:?}");
+}
+
+/// Regression test: streams that `h2` had reset because of malformed responses did not count as resets, and the
+/// connection remembered each of them.
+#[tokio::test]
+async fn connection_with_many_malformed_responses_takes_no_more_requests() {
+    let (address, connections) = scripted_frames(|mut conn, _| async move {
+        let malformed = frames::fields([(":status", "200"), ("connection", "close")]);
+        while let Ok(frame) = conn.next().await {
+            if frame.kind == frames::HEADERS {
+                conn.frame(frames::HEADERS, frames::END_HEADERS, frame.stream, &malformed).await;
+            }
+        }
+    })
+    .await;
+    let gateway = to(address).start();
+    let mut client = gateway.client().await;
+    for _ in 0..150 {
+        assert_eq!(client.ask(get("/")).await.status(), 502);
+    }
+    assert_eq!(*connections.lock(), 2);
+}
+
 /// HEADERS after an informational response are the final response, not trailers.
 #[tokio::test]
 async fn bodiless_response_follows_an_informational_one() {
