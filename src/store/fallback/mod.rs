@@ -124,8 +124,14 @@ impl Fallback {
     }
 
     /// Returns the number of parts into which limits are divided.
+    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
         self.shares.lock().gateways()
+    }
+
+    /// Returns this gateway's share of a bound on requests in flight.
+    pub(crate) fn share_of_bound(&self, bound: u32) -> u32 {
+        self.shares.lock().of_bound(bound)
     }
 
     /// Returns the number of permits that are not charged to the store yet.

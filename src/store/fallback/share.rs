@@ -99,6 +99,19 @@ impl Shares {
         (whole.share(self.gateways()), false)
     }
 
+    /// Returns this gateway's share of a bound on requests in flight. May be zero while this gateway drains.
+    #[cfg(feature = "gateway")]
+    pub(super) fn of_bound(&self, bound: u32) -> u32 {
+        let share = (bound / self.gateways()).max(1);
+        let share = (0..self.predecessors).fold(share, |share, _| share - share / 4);
+        if self.has_successor { share / 4 } else { share }
+    }
+
+    #[cfg(not(feature = "gateway"))]
+    pub(super) fn of_bound(&self, bound: u32) -> u32 {
+        (bound / self.gateways()).max(1)
+    }
+
     fn reset_if(&mut self, is_new: bool) -> bool {
         if is_new {
             self.by_name.clear();

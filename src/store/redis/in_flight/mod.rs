@@ -132,7 +132,6 @@ impl Redis {
         if left.is_ok() {
             call.released.clear();
         }
-        let parts = self.fallback.gateways().max(1);
         match left {
             Ok(left) if left.iter().all(|left| *left >= 0) => {
                 lease.start();
@@ -147,7 +146,7 @@ impl Redis {
             Err(error) => {
                 tracing::debug!(%error, "store does not reply, slot is taken from the share of this gateway");
                 lease.start();
-                request.hold_if(|bound| (bound / parts).max(1), Some(Box::new(lease)))
+                request.hold_if(|bound| self.fallback.share_of_bound(bound), Some(Box::new(lease)))
             }
         }
     }
