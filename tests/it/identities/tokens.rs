@@ -113,6 +113,10 @@ async fn forged_tokens_get_401() {
         (other.token("enc", &claims("ann")), "key of the token is not known"),
         (ec.token("unknown", &claims("ann")), "key of the token is not known"),
         (ec.token_with(&json!({ "alg": "ES256", "kid": "e", "crit": ["b64"] }), &claims("ann")), "malformed"),
+        // A key in the token itself is not trusted.
+        (other.token_with(&json!({ "alg": "ES256", "jwk": other.jwk("e") }), &claims("eve")), "signature"),
+        (ec.token_with(&json!({ "alg": "ES256", "kid": 1 }), &claims("ann")), "malformed"),
+        (format!("{valid}.{signature}"), "malformed"),
         (swapped, "signature"),
         (format!("{message}.AAAA"), "signature"),
         (message.to_owned(), "malformed"),
