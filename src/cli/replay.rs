@@ -135,7 +135,7 @@ fn write_report(report: &Report, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "{count} lines not parsed; the first is {}:{}: {}", first.file, first.line, first.text)?;
     }
     if report.late > 0 {
-        writeln!(out, "{} lines are far behind later ones, and count at the time of these", report.late)?;
+        writeln!(out, "{} lines are far behind earlier lines, and count at a later time", report.late)?;
     }
     for note in &report.notes {
         writeln!(out, "note: {}", table::printable(note))?;

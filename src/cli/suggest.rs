@@ -45,7 +45,8 @@ impl From<SuggestError> for Failure {
 /// `out` or `errors` cannot be written to.
 pub(super) fn suggest_rate(args: &SuggestArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     if args.logs.has_stdin() {
-        return writeln!(errors, "tidegate: `suggest` reads logs twice: write standard input to a file").map(|()| 2);
+        return writeln!(errors, "tidegate: `suggest` reads each log twice: pass a file instead of standard input")
+            .map(|()| 2);
     }
     let Some(config) = load(&args.rules.config, errors)? else { return Ok(2) };
     let accept = |summary: &_| args.logs.check(summary).map_err(Failure::Unparsed);

@@ -288,7 +288,10 @@ impl<'r> Engine<'r> {
             }
             if tally.unverified > 0 {
                 let count = tally.unverified;
-                notes.push(format!("limit {name}: {count} requests need credentials, which cannot be verified"));
+                notes.push(format!(
+                    "limit {name}: {count} requests need credentials or a rate of a trusted proxy, which cannot be \
+                     verified"
+                ));
             }
             if tally.overflowed {
                 notes.push(format!("limit {name}: too many clients for the store, and some share a bucket"));

@@ -17,8 +17,8 @@ use crate::upstream::settings::{Service, Target, Timeouts, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 
-const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the same with `https://`, `srv://_service._proto.name`, `unix:/path`, or \
-     `builtin:echo`";
+const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the same with `https://`, \
+     `srv://_service._proto.name`, `srv+https://_service._proto.name`, `unix:/path`, or `builtin:echo`";
 
 pub(super) fn upstreams(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Upstreams> {
     let Some(written) = file.upstreams.optional(problems)? else { return Ok(Upstreams::new()) };

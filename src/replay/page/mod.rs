@@ -76,7 +76,7 @@ fn totals(report: &Report) -> String {
         notes.push(format!("{count} {lines} not parsed. The first is {place}:{line}: <code>{text}</code>"));
     }
     if report.late > 0 {
-        notes.push(format!("{} lines are far behind later ones, and count at the time of these", grouped(report.late)));
+        notes.push(format!("{} lines are far behind earlier lines, and count at a later time", grouped(report.late)));
     }
     if !notes.is_empty() {
         html +=

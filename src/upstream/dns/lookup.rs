@@ -27,8 +27,8 @@ use super::state::{Answer, Family, Host, LookupError, Missing};
 const HOSTS_FILE: &str = "/etc/hosts";
 const RESOLVER_FILE: &str = "/etc/resolv.conf";
 
-/// The longest time until a server replies to a query. The default of the system, 5 s, would leave no time to query
-/// another server within [`LIMIT`].
+/// The longest time until one of the queried servers replies. The resolver then repeats the query, and prefers servers
+/// that have not timed out. The default of the system, 5 s, would leave no time for that within [`LIMIT`].
 const MAX_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The longest duration of a lookup with all its queries.
@@ -128,7 +128,7 @@ impl Client {
         let system = system_conf::read_system_conf();
         let (system, mut options) = system.unwrap_or_else(|error| {
             if sources.servers.is_empty() {
-                tracing::warn!(%error, "{RESOLVER_FILE} names no DNS servers");
+                tracing::warn!(%error, "cannot read the DNS servers of {RESOLVER_FILE}");
             }
             (ResolverConfig::from_parts(None, Vec::new(), Vec::new()), ResolverOpts::default())
         });

@@ -80,7 +80,7 @@ fn key_set(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> 
         return Ok(KeySetSource::File(source.files.path(text)));
     }
     let Some(url) = KeySetUrl::parse(text) else {
-        let message = "`jwks` is not an `https` or `http` URL without credentials and fragment";
+        let message = "`jwks` must be an `http` or `https` URL without credentials or fragment";
         return Err(written.jwks.report(message, "write `https://host/path`, or a path", problems));
     };
     if source.purpose == Purpose::Layer {
