@@ -21,6 +21,8 @@ pub(crate) struct ParsedRequest {
     pub(super) time: u64,
     /// The position of the line in its batch, starting at 0.
     pub(super) line: u32,
+    /// Whether a limit of the logging gateway rejected the request.
+    pub(super) was_limited: bool,
     pub(super) client: Option<IpAddr>,
     pub(super) status: Option<StatusCode>,
     /// The method and the target; `None` if they are invalid in HTTP.
@@ -69,19 +71,26 @@ impl Batch {
                 }
             }
         }
-        if !batch.requests.is_sorted_by_key(|request| request.time) {
-            batch.requests.sort_by_key(|request| request.time);
+        if !batch.requests.is_sorted_by_key(ParsedRequest::position) {
+            batch.requests.sort_by_key(ParsedRequest::position);
         }
         batch
     }
 }
 
 impl ParsedRequest {
+    /// Returns the position of the request in the order of a log. Within a millisecond, lines are in the order of the
+    /// responses, and permits in use only increase: a request that a gateway rejected comes after those that it admitted.
+    pub(super) fn position(&self) -> (u64, bool) {
+        (self.time, self.was_limited)
+    }
+
     fn new(logged: &LoggedRequest<'_>, text: &Bytes, fields: &Fields, line: u32) -> Self {
         let target = || Some((Method::from_bytes(logged.method.as_bytes()).ok()?, uri(&logged.target, text)?));
         Self {
             time: logged.time,
             line,
+            was_limited: logged.was_limited,
             client: logged.client,
             status: logged.status.and_then(|status| StatusCode::from_u16(status).ok()),
             target: target(),

@@ -27,8 +27,8 @@ struct Run {
 }
 
 impl Run {
-    fn time(&self) -> Option<u64> {
-        self.requests.as_slice().first().map(|request| request.time)
+    fn position(&self) -> Option<(u64, bool)> {
+        self.requests.as_slice().first().map(ParsedRequest::position)
     }
 }
 
@@ -37,26 +37,26 @@ impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
         Self { next_batch, runs: VecDeque::new(), has_ended: false, lines: 0 }
     }
 
-    /// Loads batches until enough are there to merge. Returns the time of the next request; `None` at the end.
-    pub(super) fn peek(&mut self) -> Result<Option<u64>, E> {
-        self.runs.retain(|run| run.time().is_some());
+    /// Loads batches until enough are there to merge. Returns the position of the next request; `None` at the end.
+    pub(super) fn peek(&mut self) -> Result<Option<(u64, bool)>, E> {
+        self.runs.retain(|run| run.position().is_some());
         while !self.has_ended && self.runs.len() < RUNS {
             match (self.next_batch)()? {
                 None => self.has_ended = true,
                 Some(batch) => {
                     let run = Run { requests: batch.requests.into_iter(), first_line: self.lines };
                     self.lines += batch.lines;
-                    self.runs.extend(run.time().is_some().then_some(run));
+                    self.runs.extend(run.position().is_some().then_some(run));
                 }
             }
         }
-        Ok(self.runs.iter().filter_map(Run::time).min())
+        Ok(self.runs.iter().filter_map(Run::position).min())
     }
 
     /// Returns the next request and the number of its line, and the time of the request after it within the loaded
     /// batches, if none of them is empty then.
     pub(super) fn take(&mut self) -> Option<(ParsedRequest, u64)> {
-        let run = self.runs.iter_mut().min_by_key(|run| run.time().unwrap_or(u64::MAX))?;
+        let run = self.runs.iter_mut().min_by_key(|run| run.position().unwrap_or((u64::MAX, true)))?;
         let request = run.requests.next()?;
         let line = run.first_line + u64::from(request.line);
         Some((request, line))
@@ -69,17 +69,17 @@ pub(super) fn merge<E, N: FnMut() -> Result<Option<Batch>, E>>(
     mut sources: Vec<Source<N>>,
     mut consume: impl FnMut(&ParsedRequest, usize, u64),
 ) -> Result<(), E> {
-    let mut times = Vec::with_capacity(sources.len());
+    let mut positions = Vec::with_capacity(sources.len());
     for source in &mut sources {
-        times.push(source.peek()?);
+        positions.push(source.peek()?);
     }
     loop {
-        let next = times.iter().enumerate().filter_map(|(log, time)| Some(((*time)?, log))).min();
+        let next = positions.iter().enumerate().filter_map(|(log, position)| Some(((*position)?, log))).min();
         let Some((_, log)) = next else { return Ok(()) };
         if let Some((request, line)) = sources[log].take() {
             consume(&request, log, line);
         }
-        times[log] = sources[log].peek()?;
+        positions[log] = sources[log].peek()?;
     }
 }
 
@@ -91,6 +91,7 @@ mod tests {
         let request = |(line, time): (usize, &u64)| ParsedRequest {
             time: *time,
             line: u32::try_from(line).expect("a line"),
+            was_limited: false,
             client: None,
             status: None,
             target: None,
@@ -100,6 +101,20 @@ mod tests {
         let mut requests: Vec<_> = times.iter().enumerate().map(request).collect();
         requests.sort_by_key(|request| request.time);
         Batch { requests, lines: times.len() as u64, ..Batch::default() }
+    }
+
+    #[test]
+    fn rejected_requests_are_last_in_their_millisecond() {
+        let limited = |times: &[u64]| {
+            let mut batch = batch(times);
+            batch.requests.iter_mut().for_each(|request| request.was_limited = true);
+            batch
+        };
+        let mut logs = [vec![limited(&[1, 2]), batch(&[1])], vec![batch(&[1, 2])]].map(Vec::into_iter);
+        let mut merged = Vec::new();
+        let sources = logs.iter_mut().map(|batches| Source::new(|| Ok::<_, ()>(batches.next()))).collect();
+        merge(sources, |request, log, line| merged.push((request.time, log, line))).expect("no error");
+        assert_eq!(merged, [(1, 0, 2), (1, 1, 0), (1, 0, 0), (2, 1, 1), (2, 0, 1)]);
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
         let request = ParsedRequest {
             time: traced.time,
             line: 0,
+            was_limited: false,
             client: Some(traced.client),
             status: StatusCode::from_u16(traced.status).ok(),
             target: traced.target.parse::<Uri>().ok().map(|uri| (Method::GET, uri)),

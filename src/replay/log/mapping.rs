@@ -13,7 +13,8 @@ pub(super) static NGINX: LazyLock<Mapping> = LazyLock::new(|| builtin(NGINX_FIEL
 
 // The time of the decision comes first: a line is written later, when the request ends.
 const TIDEGATE_FIELDS: &str = "time=at,time=timestamp,time=time,client=client,client=peer,method=method,path=path,\
-    query=query,status=status,host=host,route=route,id=request_id,header.user-agent=user_agent,headers=headers";
+    query=query,status=status,host=host,route=route,id=request_id,limits=limits,\
+    header.user-agent=user_agent,headers=headers";
 const ENVOY_FIELDS: &str = "time=start_time,client=downstream_remote_address,method=method,method=:method,path=path,\
     path=:path,status=response_code,host=authority,host=:authority,id=request_id,id=x_request_id,\
     header.user-agent=user_agent,header.x-forwarded-for=x_forwarded_for";
@@ -28,7 +29,7 @@ const NGINX_FIELDS: &str = "time=msec,time=time_iso8601,time=time_local,time=tim
     header.x-forwarded-for=x_forwarded_for,header.*=http_*";
 
 /// The names of the parts in a mapping.
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("time", Part::Time),
     ("client", Part::Client),
     ("method", Part::Method),
@@ -39,6 +40,7 @@ const PARTS: [(&str, Part); 10] = [
     ("host", Part::Host),
     ("route", Part::Route),
     ("id", Part::Id),
+    ("limits", Part::Limits),
 ];
 
 /// The fields of a JSON log.
@@ -80,6 +82,8 @@ pub(super) enum Part {
     Host,
     Route,
     Id,
+    /// The decision of the limits.
+    Limits,
     Header(Box<str>),
 }
 
@@ -186,7 +190,7 @@ mod tests {
             (
                 "time=t,url=u",
                 "unknown part `url` in the mapping: use time, client, method, path, query, request, status, host, route, \
-                 id, headers or header.NAME",
+                 id, limits, headers or header.NAME",
             ),
         ] {
             assert_eq!(Mapping::parse(text).unwrap_err(), expected);

@@ -46,6 +46,8 @@ pub(crate) struct LoggedRequest<'l> {
     pub(crate) route: Option<Cow<'l, str>>,
     /// The request id.
     pub(crate) id: Option<Cow<'l, str>>,
+    /// Whether a limit of the logging server rejected the request. Only in logs of Tidegate.
+    pub(crate) was_limited: bool,
     /// The logged header fields.
     pub(crate) headers: Vec<(Cow<'l, str>, Cow<'l, str>)>,
 }
@@ -190,6 +192,7 @@ impl<'l> LoggedRequest<'l> {
             status: self.status,
             route: self.route.map(owned),
             id: self.id.map(owned),
+            was_limited: self.was_limited,
             headers: self.headers.into_iter().map(|(name, value)| (owned(name), owned(value))).collect(),
         }
     }

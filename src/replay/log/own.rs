@@ -26,7 +26,7 @@ pub(super) fn parse(line: &str) -> Option<LoggedRequest<'_>> {
             "route" => logged.route = text::present(value),
             "host" => logged.host = text::present(value),
             "request_id" => logged.id = text::present(value),
-            "limits" => is_access_log = true,
+            "limits" => (is_access_log, logged.was_limited) = (true, text::is_limited(&value)),
             _ => {}
         }
     }
@@ -52,8 +52,11 @@ mod tests {
             route: Some("api".into()),
             id: Some("a\"=b c".into()),
             headers: Vec::new(),
+            was_limited: false,
         };
         assert_eq!(parse(LINE), Some(expected.clone()));
+        let limited = LINE.replace("\"allowed\"", "\"limited\"");
+        assert_eq!(parse(&limited), Some(LoggedRequest { was_limited: true, ..expected.clone() }));
         let undecided = LINE.replace("at=1777888800000 client=192.0.2.1 ", "").replace("\"api\"", "\"-\"");
         let client = "10.0.0.7".parse().ok();
         assert_eq!(parse(&undecided), Some(LoggedRequest { time: 1_777_888_800_250, client, route: None, ..expected }));

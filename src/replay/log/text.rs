@@ -63,6 +63,11 @@ impl<'l> Scanner<'l> {
     }
 }
 
+/// Returns `true` if a limit of Tidegate rejected the request.
+pub(super) fn is_limited(limits: &str) -> bool {
+    limits == "limited"
+}
+
 /// Returns `None` for the values of absent fields.
 pub(super) fn present<'l>(value: impl Into<Cow<'l, str>>) -> Option<Cow<'l, str>> {
     Some(value.into()).filter(|value| !value.is_empty() && value != "-")

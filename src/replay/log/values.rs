@@ -21,6 +21,7 @@ pub(super) struct Values<'l> {
     host: Ranked<Cow<'l, str>>,
     route: Ranked<Cow<'l, str>>,
     id: Ranked<Cow<'l, str>>,
+    was_limited: bool,
     headers: Vec<(Cow<'l, str>, Cow<'l, str>)>,
     /// The ranks of those header fields that have their own mapping.
     header_ranks: Vec<(usize, usize)>,
@@ -51,6 +52,7 @@ impl<'l> Values<'l> {
             Part::Host => self.host.set(rank, value.text()),
             Part::Route => self.route.set(rank, value.text()),
             Part::Id => self.id.set(rank, value.text()),
+            Part::Limits => self.was_limited |= value.text().is_some_and(|limits| text::is_limited(&limits)),
             Part::Header(name) => self.set_header(name, rank, value.text()),
         }
     }
@@ -79,7 +81,8 @@ impl<'l> Values<'l> {
 
     /// Returns the request of the line, or `None` if the line has no time or no request.
     pub(super) fn into_request(self) -> Option<LoggedRequest<'l>> {
-        let Self { time, client, method, path, query, request, status, host, route, id, headers, .. } = self;
+        let Self { time, client, method, path, query, request, status, host, route, id, was_limited, headers, .. } =
+            self;
         let request = request.get().or_else(|| {
             let (method, mut path) = (method.get()?, path.get()?);
             if let Some(query) = query.get().filter(|_| !path.contains('?')) {
@@ -92,7 +95,8 @@ impl<'l> Values<'l> {
         let client = client.get().or_else(|| text::last_address(&forwarded?.1));
         let logged = LoggedRequest::new(time.get()?, request);
         let host = host.get().or(logged.host);
-        Some(LoggedRequest { client, status: status.get(), host, route: route.get(), id: id.get(), headers, ..logged })
+        let (status, route, id) = (status.get(), route.get(), id.get());
+        Some(LoggedRequest { client, status, host, route, id, was_limited, headers, ..logged })
     }
 }
 

@@ -55,6 +55,7 @@ fn json_of_tidegate_is_parsed() {
         route: Some("api".into()),
         id: Some("r-1".into()),
         headers: fields(&[("user-agent", "curl/8.5.0")]),
+        was_limited: true,
     };
     assert_eq!(parse("tidegate", TIDEGATE), Some(expected.clone()));
     let undecided = TIDEGATE.replace(r#""at":1777888800000,"client":"192.0.2.1","#, "").replace("\"api\"", "\"-\"");
@@ -67,6 +68,7 @@ fn json_of_tidegate_is_parsed() {
         status: Some(200),
         id: None,
         headers: fields(&[("x-api-key", "5f0e")]),
+        was_limited: false,
         ..expected
     };
     assert_eq!(parse("tidegate", RECORDED), Some(recorded));
@@ -84,6 +86,7 @@ fn json_of_istio_is_parsed() {
         route: None,
         id: Some("84961386".into()),
         headers: fields(&[("user-agent", "curl/7.73.0-DEV")]),
+        was_limited: false,
     };
     assert_eq!(parse("envoy", ISTIO), Some(expected));
 }
@@ -100,6 +103,7 @@ fn json_of_caddy_is_parsed() {
         route: None,
         id: None,
         headers: fields(&[("User-Agent", "curl/7.82.0"), ("Accept", "*/*"), ("Accept", "text/html")]),
+        was_limited: false,
     };
     assert_eq!(parse("caddy", CADDY), Some(expected.clone()));
     let old = CADDY.replace("\"client_ip\":\"192.0.2.1\",", "");
@@ -118,6 +122,7 @@ fn json_of_nginx_is_parsed() {
         route: None,
         id: None,
         headers: fields(&[("user-agent", "Mozilla/5.0"), ("x-api-key", "k1")]),
+        was_limited: false,
     };
     assert_eq!(parse("nginx-json", NGINX), Some(expected.clone()));
     let parts = NGINX.replace(r#""request":"GET /a?b=c HTTP/1.1""#, r#""method":"GET","args":"b=c","uri":"/a""#);
@@ -144,6 +149,7 @@ fn mapped_json_is_parsed() {
         route: None,
         id: Some("7".into()),
         headers: fields(&[("X-Api-Key", "k1")]),
+        was_limited: false,
     };
     assert_eq!(parse(format, line), Some(expected));
     assert_eq!(LogFormat::parse_mapping(format).unwrap().name(), "json");
