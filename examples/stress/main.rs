@@ -1,15 +1,16 @@
 //! Runs gateways on one Redis with more load than their limits admit. Afterwards, a checker reads the access logs. By
 //! the decision times of Redis, no window of any limit may have more grants than the rate, and the limits must grant
-//! all that they allow.
+//! all that they allow. A replay of the access logs must make the same decisions.
 //!
 //! ```text
 //! cargo build --release
 //! cargo run --release --example stress                 # 60 seconds
 //! cargo run --release --example stress -- --chaos      # with restarts, rule changes and broken connections
 //! cargo run --release --example stress -- --full-speed # as many requests as the machine can serve
+//! cargo run --release --example stress -- --memory     # one gateway, with the store in its memory
 //! ```
 //!
-//! Needs `redis-server`, and uses only the loopback interface. Exits with 0 if all limits were exact, with 1 if not.
+//! Needs `redis-server`, except with `--memory`, and uses only the loopback interface. Exits with 0 if all limits were exact, with 1 if not.
 //! Keeps the logs of a failed run.
 
 #![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
@@ -37,6 +38,9 @@ struct Arguments {
     /// Restart gateways, change rules, flush scripts and kill connections during the load
     #[arg(long)]
     chaos: bool,
+    /// Use the store in the memory of a single gateway
+    #[arg(long, conflicts_with_all = ["chaos", "gateways"])]
+    memory: bool,
     #[arg(long, default_value = "4", value_parser = clap::value_parser!(u16).range(1..=64))]
     gateways: u16,
     #[arg(long, default_value = "64", value_parser = clap::value_parser!(u16).range(1..=4096))]
@@ -69,12 +73,12 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
 }
 
 async fn stress(arguments: &Arguments, folder: &Path) -> Result<Verdict, RunError> {
-    let redis = Redis::start().await?;
+    let redis = if arguments.memory { None } else { Some(Redis::start().await?) };
     run::run(&Run {
         binary: binary()?,
         folder: folder.to_owned(),
-        redis: redis.url(),
-        gateways: arguments.gateways.into(),
+        redis: redis.as_ref().map(Redis::url),
+        gateways: if arguments.memory { 1 } else { arguments.gateways.into() },
         connections: arguments.connections.into(),
         rate: (!arguments.full_speed).then_some(arguments.rate),
         rate_factor: arguments.rate_factor.unwrap_or(if arguments.full_speed { 32 } else { 1 }),

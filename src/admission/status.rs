@@ -83,6 +83,16 @@ impl LimitStatus {
         self.decision(one.index).is_some_and(|decision| !decision.granted)
     }
 
+    /// Returns the live limits that refused the request.
+    pub(crate) fn refusing<'c>(&self, charges: &'c Charges<'_>) -> impl Iterator<Item = LimitCharge<'c>> {
+        charges.iter().filter(|one| !one.limit.shadow && self.refused(one))
+    }
+
+    /// Returns the live limit that refused the request for the longest time.
+    pub(crate) fn longest_refusal<'c>(&self, charges: &'c Charges<'_>) -> Option<LimitCharge<'c>> {
+        self.refusing(charges).max_by_key(|one| self.decision(one.index).map(|decision| decision.wait))
+    }
+
     /// Returns the time until the last time slot that live limits have assigned.
     pub(super) fn delay(&self, charges: &Charges<'_>) -> u64 {
         let live = charges.iter().filter(|one| !one.limit.shadow).filter_map(|one| self.decision(one.index));

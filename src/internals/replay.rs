@@ -1,10 +1,10 @@
 //! Replays of requests, for tests that compare them with a gateway.
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::config::Config;
-pub use crate::replay::verdicts::TracedRequest;
-use crate::replay::verdicts::{of_log, of_trace};
+pub use crate::replay::verdicts::{ReplayedLine, TracedRequest};
+use crate::replay::verdicts::{of_logs, of_trace};
 
 /// Returns for each request whether the limits of a rule file admit it.
 ///
@@ -15,11 +15,11 @@ pub fn replay_trace(rules: &str, trace: &[TracedRequest<'_>]) -> Result<Vec<bool
     Ok(of_trace(&config.rules, trace))
 }
 
-/// Returns for each parsed line of a log, by its number, whether the limits of a rule file admit the request.
+/// Returns the decision of the limits of a rule file about each parsed line of these logs.
 ///
 /// # Errors
-/// The rule file is invalid, or the log cannot be read.
-pub fn replay_log(rules: &str, log: &Path) -> Result<Vec<(u64, bool)>, String> {
+/// The rule file is invalid, or a log cannot be read.
+pub fn replay_logs(rules: &str, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, String> {
     let config = Config::parse(rules).map_err(|problems| problems.to_string())?;
-    of_log(&config.rules, log).map_err(|error| error.to_string())
+    of_logs(&config.rules, logs).map_err(|error| error.to_string())
 }

@@ -230,8 +230,7 @@ pub(super) fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResp
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
         Denial::Limited { status, wait } => {
-            let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
-            let violated = refused.map(|one| one.limit.name.as_str()).collect();
+            let violated = status.refusing(charges).map(|one| one.limit.name.as_str()).collect();
             LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }

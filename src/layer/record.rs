@@ -366,10 +366,7 @@ impl<'r> RequestRecord<'r> {
     /// Records the limit that rejected the request.
     fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
-            Denial::Limited { status, .. } => {
-                let refused = charges.iter().filter(|one| !one.limit.shadow && status.refused(one));
-                refused.max_by_key(|one| status.decision(one.index).map(|decision| decision.wait))
-            }
+            Denial::Limited { status, .. } => status.longest_refusal(charges),
             Denial::StoreFailed(error) => {
                 self.reason = Some("store_failed");
                 denying(charges, error)

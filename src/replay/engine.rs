@@ -61,6 +61,10 @@ pub(crate) struct Verdict {
     pub(crate) route: Option<usize>,
     /// Whether the limits admit the request. Other reasons for a rejection do not count.
     pub(crate) admitted: bool,
+    /// The limits that reject the request: a bit for each of the first 64 positions in the route.
+    pub(crate) rejected_by: u64,
+    /// The position of the limit that rejects the request for the longest time.
+    pub(crate) limit: Option<usize>,
 }
 
 /// Why no limit decides about a request.
@@ -111,6 +115,11 @@ impl<'r> Engine<'r> {
         self.limits.iter().map(|(_, tally)| tally)
     }
 
+    /// Returns the name of a limit of a route.
+    pub(crate) fn limit_name(&self, route: usize, limit: usize) -> Option<&'r str> {
+        self.routes[route].route.limits.get(limit).map(|limit| limit.name.as_str())
+    }
+
     /// Returns the name of a route.
     pub(crate) fn route_name(&self, route: usize) -> &'r str {
         &self.routes[route].route.name
@@ -133,7 +142,7 @@ impl<'r> Engine<'r> {
                 Undecided::Unmatched => self.totals.unmatched += 1,
                 Undecided::Free => self.totals.allowed += 1,
             }
-            self.verdicts.push(Verdict { number, route: None, admitted: true });
+            self.verdicts.push(Verdict { number, route: None, admitted: true, rejected_by: 0, limit: None });
         }
         self.record_decided();
     }
@@ -257,7 +266,14 @@ impl<'r> Engine<'r> {
         }
         *(if admitted { &mut self.totals.allowed } else { &mut self.totals.rejected }) += 1;
         self.totals.waited += u64::from(admitted && at > origin.arrived_at);
-        self.verdicts.push(Verdict { number: origin.number, route: Some(origin.route), admitted });
+        let mut verdict =
+            Verdict { number: origin.number, route: Some(origin.route), admitted, rejected_by: 0, limit: None };
+        if !admitted {
+            let bits = status.refusing(&charges).filter_map(|one| 1_u64.checked_shl(u32::try_from(one.index).ok()?));
+            verdict.rejected_by = bits.fold(0, |bits, bit| bits | bit);
+            verdict.limit = status.longest_refusal(&charges).map(|one| one.index);
+        }
+        self.verdicts.push(verdict);
         // Successive limits usually count the same client.
         let mut last: Option<HashedClient<'_>> = None;
         for one in charges.iter() {

@@ -1,13 +1,13 @@
 //! The decision about each request, for tests that compare a replay with a gateway.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
 use http::{Method, StatusCode, Uri};
 
 use super::batch::ParsedRequest;
-use super::engine::Engine;
+use super::engine::{Engine, Verdict};
 use super::read::{LogFiles, ReadError};
 use crate::rules::Rules;
 
@@ -22,6 +22,21 @@ pub struct TracedRequest<'t> {
     pub target: &'t str,
     /// The status of the response, if the request is admitted.
     pub status: u16,
+}
+
+/// The decision about a line of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayedLine {
+    /// The position of the log.
+    pub log: usize,
+    /// The number of the line in its log, starting at 0.
+    pub line: u64,
+    /// Whether the limits admit the request.
+    pub admitted: bool,
+    /// The limit that rejects the request; of several, the limit with the longest wait.
+    pub limit: Option<String>,
+    /// All limits that reject the request.
+    pub rejected_by: Vec<String>,
 }
 
 /// Returns for each request whether the limits admit it. The times must not decrease.
@@ -41,20 +56,27 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
         engine.replay(&request, number);
     }
     engine.end();
-    in_order(&mut engine).into_iter().map(|(_, admitted)| admitted).collect()
-}
-
-/// Returns for each parsed line of a log, by its number, starting at 0, whether the limits admit the request.
-pub(crate) fn of_log(rules: &Rules, log: &Path) -> Result<Vec<(u64, bool)>, ReadError> {
-    let files = LogFiles { paths: vec![log.to_owned()], format: None, lines: AtomicU64::default() };
-    let mut engine = Engine::new(rules);
-    files.read(engine.fields(), |request, _, line| engine.replay(request, line))?;
-    engine.end();
-    Ok(in_order(&mut engine))
-}
-
-fn in_order(engine: &mut Engine<'_>) -> Vec<(u64, bool)> {
     let mut verdicts: Vec<_> = engine.take_verdicts().map(|verdict| (verdict.number, verdict.admitted)).collect();
     verdicts.sort_unstable();
-    verdicts
+    verdicts.into_iter().map(|(_, admitted)| admitted).collect()
+}
+
+/// Returns the decision about each parsed line of these logs.
+pub(crate) fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, ReadError> {
+    let files = LogFiles { paths: logs.to_owned(), format: None, lines: AtomicU64::default() };
+    let (mut engine, mut lines) = (Engine::new(rules), Vec::new());
+    files.read(engine.fields(), |request, log, line| {
+        engine.replay(request, lines.len() as u64);
+        lines.push(ReplayedLine { log, line, admitted: false, limit: None, rejected_by: Vec::new() });
+    })?;
+    engine.end();
+    let verdicts: Vec<Verdict> = engine.take_verdicts().collect();
+    for Verdict { number, route, admitted, rejected_by, limit } in verdicts {
+        let Some(line) = usize::try_from(number).ok().and_then(|number| lines.get_mut(number)) else { continue };
+        let name = |limit| engine.limit_name(route?, limit).map(str::to_owned);
+        line.admitted = admitted;
+        line.limit = limit.and_then(name);
+        line.rejected_by = (0..64).filter(|limit| (rejected_by >> limit) & 1 == 1).filter_map(name).collect();
+    }
+    Ok(lines)
 }

@@ -19,7 +19,7 @@ use super::{Run, RunError};
 pub struct Fleet {
     binary: PathBuf,
     folder: PathBuf,
-    redis: String,
+    store: String,
     limits: Vec<Limit>,
     gateways: Vec<Gateway>,
     started: Vec<StartedGateway>,
@@ -27,10 +27,12 @@ pub struct Fleet {
     pub addresses: Addresses,
 }
 
-/// The version of the rules and the access log of a process.
+/// The rules and the access log of a process.
 #[derive(Clone, Debug)]
 pub struct StartedGateway {
     pub version: usize,
+    /// The rule file.
+    pub rules: PathBuf,
     pub access_log: PathBuf,
 }
 
@@ -49,8 +51,8 @@ impl Fleet {
     /// Starts the gateways of a run. The versions of the rules alternate between them.
     pub async fn start(run: &Run, limits: &[Limit], versions: usize) -> Result<Self, RunError> {
         let (addresses, limits) = (Arc::new(RwLock::new(Vec::new())), limits.to_vec());
-        let (binary, folder, redis) = (run.binary.clone(), run.folder.clone(), run.redis.clone());
-        let mut fleet = Self { binary, folder, redis, limits, gateways: Vec::new(), started: Vec::new(), addresses };
+        let (binary, folder, store) = (run.binary.clone(), run.folder.clone(), run.store());
+        let mut fleet = Self { binary, folder, store, limits, gateways: Vec::new(), started: Vec::new(), addresses };
         for gateway in 0..run.gateways {
             let (gateway, address) = fleet.start_gateway(gateway % versions).await?;
             fleet.gateways.push(gateway);
@@ -83,14 +85,14 @@ impl Fleet {
     async fn start_gateway(&mut self, version: usize) -> Result<(Gateway, SocketAddr), RunError> {
         let file = |ending: &str| self.folder.join(format!("gateway-{}.{ending}", self.started.len()));
         let (rules, access_log, log) = (file("yaml"), file("access"), file("log"));
-        fs::write(&rules, table::rule_file(&self.limits, version, &self.redis, &access_log.display().to_string()))?;
+        fs::write(&rules, table::rule_file(&self.limits, version, &self.store, &access_log.display().to_string()))?;
         let mut command = Command::new(&self.binary);
         command.arg("run").arg("-c").arg(&rules).args(["--log-format", "json", "--drain-timeout", "10"]);
         command.env_remove("TIDEGATE_LOG").stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log)?);
         let child = command.spawn().map_err(|error| format!("{} does not start: {error}", self.binary.display()))?;
         let mut gateway = Gateway { child, version };
         let address = gateway.address(&log).await?;
-        self.started.push(StartedGateway { version, access_log });
+        self.started.push(StartedGateway { version, rules, access_log });
         Ok((gateway, address))
     }
 }

@@ -24,6 +24,20 @@ pub struct Decisions {
     pub statuses: StatusCounts,
     /// The time of the last decision.
     pub end: u64,
+    /// The lines of each log.
+    pub lines: Vec<Vec<LoggedDecision>>,
+}
+
+/// The decision in a line of a log.
+#[derive(Clone, Debug)]
+pub struct LoggedDecision {
+    pub route: &'static str,
+    /// By the store's clock, in milliseconds; `None` if the store did not decide.
+    pub at: Option<u64>,
+    /// Whether a limit rejected the request.
+    pub limited: bool,
+    /// The limit that rejected the request; of several, the one with the longest wait.
+    pub limit: Option<String>,
 }
 
 /// The route of a request, and the number of its client.
@@ -36,6 +50,7 @@ struct Line {
     status: u16,
     route: String,
     limits: String,
+    limit: Option<String>,
     at: Option<u64>,
 }
 
@@ -43,7 +58,8 @@ impl Decisions {
     /// Reads the logs of all processes.
     pub fn read(started: &[StartedGateway]) -> Result<Self, RunError> {
         let mut decisions = Self::default();
-        for StartedGateway { version, access_log } in started {
+        for StartedGateway { version, access_log, .. } in started {
+            decisions.lines.push(Vec::new());
             for line in BufReader::new(File::open(access_log)?).lines() {
                 let line = line?;
                 let read: Line = serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))?;
@@ -79,6 +95,9 @@ impl Decisions {
             Some((route.name, client.to_owned()))
         };
         let path = path().ok_or_else(|| format!("unknown request: {line:?}"))?;
+        let limited = line.limits == "limited";
+        let logged = LoggedDecision { route: path.0, at: line.at, limited, limit: line.limit.clone() };
+        self.lines.last_mut().ok_or("no log")?.push(logged);
         match (line.limits.as_str(), line.at) {
             ("allowed", Some(at)) => {
                 self.grants.entry(path).or_default().push(Grant { at, permits: 1, rule: version });

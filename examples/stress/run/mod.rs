@@ -3,11 +3,12 @@
 mod chaos;
 pub mod checker;
 mod client;
-mod fleet;
+pub mod fleet;
 mod load;
-mod log;
+pub mod log;
+pub mod replay;
 mod rule_file;
-mod table;
+pub mod table;
 mod verdict;
 
 use std::error::Error;
@@ -31,8 +32,8 @@ pub struct Run {
     pub binary: PathBuf,
     /// The existing folder for rule files and logs. The caller removes it.
     pub folder: PathBuf,
-    /// The URL of an empty Redis.
-    pub redis: String,
+    /// The URL of an empty Redis. `None` for the store in memory, which only one gateway can use.
+    pub redis: Option<String>,
     pub gateways: usize,
     pub connections: usize,
     /// The maximum requests per second of all connections together. `None` for no maximum.
@@ -53,12 +54,27 @@ pub async fn run(run: &Run) -> Result<Verdict, RunError> {
     let mut fleet = Fleet::start(run, &limits, versions).await?;
     let load = Load::start(&fleet.addresses, run.connections, run.rate);
     let end = Instant::now() + run.duration;
-    let disturbances = match run.chaos {
-        Some(pause) => Some(chaos::disturb(&mut fleet, &run.redis, pause, end).await?),
-        None => None,
+    let disturbances = match (run.chaos, &run.redis) {
+        (Some(pause), Some(redis)) => Some(chaos::disturb(&mut fleet, redis, pause, end).await?),
+        (Some(_), None) => return Err("disturbances need a Redis".into()),
+        (None, _) => None,
     };
     sleep_until(end).await;
     let statuses = load.stop().await;
-    let decisions = Decisions::read(&fleet.drain_all().await?)?;
-    Ok(Verdict::new(run, &limits, &decisions, &statuses, disturbances))
+    let started = fleet.drain_all().await?;
+    let decisions = Decisions::read(&started)?;
+    // With disturbances, gateways have different rules at a time, and a replay has one rule file.
+    let is_replayed = disturbances.is_none();
+    let replayed = is_replayed.then(|| replay::compare(&started, &decisions, run.redis.is_some())).transpose()?;
+    Ok(Verdict::new(run, &limits, &decisions, &statuses, disturbances, replayed))
+}
+
+impl Run {
+    /// Returns the settings of the store. The timeout is long enough for a busy machine.
+    fn store(&self) -> String {
+        match &self.redis {
+            Some(url) => format!("url: '{url}', timeout: 10s"),
+            None => "url: memory".to_owned(),
+        }
+    }
 }

@@ -94,14 +94,13 @@ pub fn paths() -> Vec<String> {
     rounds.flat_map(|route| (0..route.clients).map(move |client| format!("/{}/{client}", route.name))).collect()
 }
 
-/// Returns the rule file of a gateway that writes this access log. A request without a decision is rejected, and the
-/// timeout is long enough for a busy machine.
-pub fn rule_file(limits: &[Limit], version: usize, redis: &str, access_log: &str) -> String {
+/// Returns the rule file of a gateway that writes this access log. A request without a decision is rejected.
+pub fn rule_file(limits: &[Limit], version: usize, store: &str, access_log: &str) -> String {
     let routes = ROUTES.map(|route| {
         let of_route = limits.iter().filter(|limit| limit.route == route.name);
         (route.name, of_route.map(|limit| limit.entry(version)).collect())
     });
-    super::rule_file::rule_file(access_log, &format!("url: '{redis}', timeout: 10s"), routes)
+    super::rule_file::rule_file(access_log, store, routes)
 }
 
 // === impl Algorithm ===

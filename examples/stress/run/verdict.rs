@@ -7,6 +7,7 @@ use super::Run;
 use super::checker::{Finding, Fullness, Grant, check, is_nearly_all};
 use super::load::StatusCounts;
 use super::log::Decisions;
+use super::replay::Comparison;
 use super::table::Limit;
 
 /// The result of a run.
@@ -26,6 +27,8 @@ pub struct Verdict {
     unfounded: usize,
     /// The number of disturbances.
     pub disturbances: usize,
+    /// The comparison with a replay of the logs. `None` with disturbances.
+    pub replayed: Option<Comparison>,
 }
 
 /// The result of one limit.
@@ -47,6 +50,7 @@ impl Verdict {
         decisions: &Decisions,
         statuses: &StatusCounts,
         disturbances: Option<usize>,
+        replayed: Option<Comparison>,
     ) -> Self {
         let missing = |(status, seen): (&u16, &u64)| {
             let logged = decisions.statuses.get(status).copied().unwrap_or(0);
@@ -62,14 +66,20 @@ impl Verdict {
             unlogged: statuses.iter().map(missing).sum(),
             unfounded: if calm { unfounded(decisions, limits) } else { 0 },
             disturbances: disturbances.unwrap_or(0),
+            replayed,
         }
     }
 
-    /// Returns `true` if all requests are logged and no window of any limit exceeds its rate. Without disturbances and
-    /// with a fixed rate, the limits must also have granted 99 % of the allowed permits.
+    /// Returns `true` if all requests are logged and no window of any limit exceeds its rate. Without disturbances, a
+    /// replay of the logs must also make the same decisions; with a fixed rate, the limits must have granted 99 % of the
+    /// allowed permits.
     pub fn is_pass(&self) -> bool {
+        let is_replayable = self.replayed.as_ref().is_none_or(|replayed| replayed.differences == 0);
         let exact = self.unlogged == 0 && self.rows.iter().all(|row| row.granted > 0 && row.violations == 0);
-        exact && self.unfounded == 0 && (!self.must_be_generous() || self.rows.iter().all(Row::is_generous))
+        exact
+            && is_replayable
+            && self.unfounded == 0
+            && (!self.must_be_generous() || self.rows.iter().all(Row::is_generous))
     }
 
     /// Returns `true` if the limits had to grant all that they allow.
@@ -158,6 +168,10 @@ impl fmt::Display for Verdict {
         let outcomes: Vec<String> = self.outcomes.iter().map(|(word, count)| format!("{word} {count}")).collect();
         writeln!(f, "responses per second: {}", self.speed)?;
         writeln!(f, "decisions: {}; responses without a log line: {}", outcomes.join(", "), self.unlogged)?;
+        if let Some(Comparison { lines, differences, first }) = &self.replayed {
+            writeln!(f, "replayed lines: {lines}; with another decision: {differences}")?;
+            first.iter().try_for_each(|line| writeln!(f, "  {line}"))?;
+        }
         match self.calm {
             true => write!(f, "rejected without a reason: {}", self.unfounded),
             false => write!(f, "disturbances: {}", self.disturbances),
