@@ -12,6 +12,7 @@ use super::keys::{Key, Kind, Shape};
 use super::located::Located;
 use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Checked, Problems, quote, quote_all};
+use super::scalar::{Scalar, ScalarKind};
 use super::suggest::nearest;
 use super::values;
 
@@ -73,7 +74,7 @@ impl<'n> KeyValue<'n> {
     fn map(self, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
         let Value::Map(entries) = &self.node.value else {
             let message = format!("{} must be a map, not {}", shape.title, describe(self.node));
-            return Err(problems.add(self.node.location, message, list_keys(shape)));
+            return Err(problems.add(self.node.location, message, self.describe_map(shape)));
         };
         let mut valid = absent_keys(self.node, shape);
         for entry in entries {
@@ -103,6 +104,19 @@ impl<'n> KeyValue<'n> {
             problems.add_missing(self.node.location, key, message, format!("for example {}", quote(example)));
         }
         Ok(valid.into())
+    }
+
+    /// Shows how to write a map with this shape instead of another value: its required keys, and the list of known keys.
+    fn describe_map(self, shape: &'static Shape) -> String {
+        let (examples, keys): (Vec<_>, _) =
+            (shape.required_keys().map(|(_, example)| example).collect(), list_keys(shape));
+        match &self.node.value {
+            _ if !examples.is_empty() => format!("for example `{{ {} }}`; {keys}", examples.join(", ")),
+            Value::Scalar(Scalar { kind: ScalarKind::Bool, text, .. }) if text == "true" => {
+                format!("write {} for its defaults; {keys}", quote(&format!("{}: {{}}", self.key)))
+            }
+            _ => keys,
+        }
     }
 
     fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {

@@ -27,6 +27,8 @@ pub(crate) struct KeyTable {
     keys: HashMap<Digest, Arc<ApiKey>>,
     /// The hash of the file.
     pub(crate) hash: Option<Hash>,
+    /// The tiers of the keys, each with the line of its first use.
+    pub(crate) tiers: HashMap<Arc<str>, usize>,
 }
 
 /// Returns the SHA-256 of a key.
@@ -52,6 +54,14 @@ impl ApiKeys {
     /// Returns the number of keys.
     pub(crate) fn len(&self) -> usize {
         self.active.load().keys.len()
+    }
+
+    /// Returns the tiers of the keys in the order of the file, each with the line of its first use.
+    pub(crate) fn tiers(&self) -> Vec<(usize, Arc<str>)> {
+        let table = self.active.load();
+        let mut tiers: Vec<_> = table.tiers.iter().map(|(tier, line)| (*line, Arc::clone(tier))).collect();
+        tiers.sort_unstable();
+        tiers
     }
 
     /// Returns the hash of the file with the keys in use.

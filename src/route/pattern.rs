@@ -166,7 +166,7 @@ impl PathPattern {
     }
 
     /// Returns `true` if a path may match both patterns.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let each = |(one, other): (&Segment, &Segment)| match (one, other) {
             (Segment::Literal(one), Segment::Literal(other)) => one == other,
             (Segment::Any(_), _) | (_, Segment::Any(_)) => true,

@@ -2,7 +2,8 @@
 //! that the text goes to.
 //!
 //! A `{` starts a variable only if a name and a `}` follow. All other braces are literal, so JSON needs no escapes.
-//! `{{name}}` is the text `{name}`.
+//! `{{name}}` is the text `{name}`. A `{` before the name of a variable that no `}` follows is an error, because it is
+//! probably a typing error; `{{name` is the text `{name`.
 
 mod escape;
 mod values;
@@ -55,9 +56,14 @@ pub enum Variable {
     Identity(IdentityValue),
 }
 
-/// A variable that no template has. Contains its name.
+/// Why a text is not a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownVariable<'t>(pub &'t str);
+pub enum TemplateError<'t> {
+    /// No template has a variable with this name.
+    Unknown(&'t str),
+    /// The variable with this name has no `}`.
+    Unclosed(&'t str),
+}
 
 // === impl Template ===
 
@@ -65,8 +71,8 @@ impl Template {
     /// Parses a template whose result is escaped with `escape`.
     ///
     /// # Errors
-    /// The text has an unknown variable.
-    pub fn parse(text: &str, escape: Escape) -> Result<Self, UnknownVariable<'_>> {
+    /// The text has an unknown variable, or a variable that is not closed.
+    pub fn parse(text: &str, escape: Escape) -> Result<Self, TemplateError<'_>> {
         let (mut parts, mut literal, mut rest) = (Vec::new(), String::new(), text);
         while let Some(start) = rest.find('{') {
             let (before, braced) = rest.split_at(start);
@@ -81,8 +87,13 @@ impl Template {
                 if !literal.is_empty() {
                     parts.push(Part::Text(std::mem::take(&mut literal).into()));
                 }
-                parts.push(Part::Variable(Variable::parse(name).ok_or(UnknownVariable(name))?));
+                parts.push(Part::Variable(Variable::parse(name).ok_or(TemplateError::Unknown(name))?));
                 rest = &inner[name.len() + 1..];
+            } else if let Some(name) = inner.strip_prefix('{').and_then(|text| unclosed_name(text, escape)) {
+                literal.extend(["{", name]);
+                rest = &inner[1 + name.len()..];
+            } else if let Some(name) = unclosed_name(inner, escape) {
+                return Err(TemplateError::Unclosed(name));
             } else {
                 literal.push('{');
                 rest = inner;
@@ -143,17 +154,33 @@ impl fmt::Display for Template {
     }
 }
 
-/// Returns the name of the variable at the start of `text`, if a `}` follows it. Claims may have any name without
-/// whitespace, quotes and braces.
+/// Returns the name of the variable at the start of `text`, if a `}` follows it.
 fn leading_name(text: &str) -> Option<&str> {
-    let name = text.split_once('}')?.0;
-    let is_identity = name.starts_with("jwt:") || name.starts_with("key:");
+    let name = name_at_start(text);
+    (!name.is_empty() && text[name.len()..].starts_with('}')).then_some(name)
+}
+
+/// Returns the name at the start of `text` if it is probably a variable whose `}` was forgotten: the name of a variable,
+/// or in a URL or a header field any name. Documents can have other names after a brace.
+fn unclosed_name(text: &str, escape: Escape) -> Option<&str> {
+    let name = name_at_start(text);
+    let is_closed = text[name.len()..].find(['{', '}']).is_some_and(|at| text[name.len() + at..].starts_with('}'));
+    let has_few_braces = matches!(escape, Escape::Url | Escape::Field);
+    let is_unclosed = Variable::parse(name).is_some() || has_few_braces && !is_closed;
+    (!name.is_empty() && is_unclosed && !text[name.len()..].starts_with('}')).then_some(name)
+}
+
+/// Returns the longest name at the start of `text`, which may be empty. Claims may have any name without whitespace,
+/// quotes and braces.
+fn name_at_start(text: &str) -> &str {
+    let is_identity = text.starts_with("jwt:") || text.starts_with("key:");
     let is_name_char = |letter: char| match letter {
-        '{' | '"' => false,
+        '{' | '}' | '"' => false,
         letter if is_identity => !letter.is_whitespace() && !letter.is_control(),
         letter => letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-' | '.'),
     };
-    (!name.is_empty() && name.chars().all(is_name_char)).then_some(name)
+    let end = text.find(|letter| !is_name_char(letter)).unwrap_or(text.len());
+    &text[..end]
 }
 
 // === impl Variable ===

@@ -15,7 +15,7 @@ use crate::route::Redirect;
 const BODY: &str = r#"{"error":"slow down","retry_after":{retry_after}}"#;
 
 fn parse(text: &str, escape: Escape) -> Template {
-    Template::parse(text, escape).unwrap_or_else(|UnknownVariable(name)| panic!("{text}: {name}"))
+    Template::parse(text, escape).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
 
 fn identity(claim: &str) -> Identity {
@@ -51,14 +51,42 @@ fn braces_are_literal_unless_they_contain_a_name() {
     assert_eq!(text(BODY), r#"{"error":"slow down","retry_after":7}"#);
     assert_eq!(text(r#"{"a":{"b":{"c":{retry_after}}}}"#), r#"{"a":{"b":{"c":7}}}"#);
     assert_eq!(text(r#"{"a":"{limit}","b":{},"c":{ }}"#), r#"{"a":"per-ip","b":{},"c":{ }}"#);
-    assert_eq!(text("{{limit}} { limit } {limit {{ }}"), "{limit} { limit } {limit {{ }}");
+    assert_eq!(text("{{limit}} { limit } {{limit {{ }}"), "{limit} { limit } {limit {{ }}");
+    assert_eq!(text("function(a){return a} .b{color: red} {b"), "function(a){return a} .b{color: red} {b");
     assert_eq!(text("{jwt:https://id.example/plan} {jwt:n} {key:id}|{jwt:list}|{jwt:none}"), "pro 7 team-1||");
 }
 
 #[test]
 fn unknown_names_are_errors() {
     for name in ["clientip", "client-ip", "Path", "jwt", "jwt:", "key:", "header:x", "a.b", "1"] {
-        assert_eq!(Template::parse(&format!("x{{{name}}}y"), Escape::Field), Err(UnknownVariable(name)), "{name}");
+        let error = Err(TemplateError::Unknown(name));
+        assert_eq!(Template::parse(&format!("x{{{name}}}y"), Escape::Field), error, "{name}");
+    }
+}
+
+#[test]
+fn variables_without_a_closing_brace_are_errors() {
+    for (text, name) in [
+        ("{path", "path"),
+        ("x{path/y", "path"),
+        ("{path/{host}", "path"),
+        ("{host, path}", "host"),
+        ("{jwt:sub", "jwt:sub"),
+        ("{key:id \"}", "key:id"),
+    ] {
+        for escape in [Escape::Field, Escape::Url, Escape::Json, Escape::Html, Escape::Text] {
+            assert_eq!(Template::parse(text, escape), Err(TemplateError::Unclosed(name)), "{text}");
+        }
+    }
+    for escape in [Escape::Field, Escape::Url] {
+        for text in ["{paht", "x{paht/{host}"] {
+            assert_eq!(Template::parse(text, escape), Err(TemplateError::Unclosed("paht")), "{text}");
+        }
+        for (text, literal) in
+            [("{{path", "{path"), ("x{{paht/{{host}}", "x{paht/{host}"), ("{\"a\": 1}", "{\"a\": 1}")]
+        {
+            assert_eq!(parse(text, escape).parts(), [Part::Text(literal.into())], "{text}");
+        }
     }
 }
 

@@ -127,6 +127,53 @@ fn literal_star_in_a_header_match_is_a_warning() {
 }
 
 #[test]
+fn strip_prefix_that_no_path_has_is_a_warning() {
+    let route = |path: &str| {
+        RULES
+            .replace("path: /**", path)
+            .replace("upstream: echo }]", "upstream: echo, rewrite: { strip_prefix: /orders/v1 } }]")
+    };
+    for path in ["path: /**", "path: /orders/**", "path: '/{a}/v1/x'", "path: [/order, /orders/v1]", "methods: [GET]"] {
+        assert_eq!(check(&["-"], &route(path)), (0, "<stdin>: no errors\n".to_owned()), "{path}");
+    }
+    for path in ["path: /order/**", "path: /orders", "path: [/orders/v2/**, '/{a}']"] {
+        let (code, output) = check(&["-"], &route(path));
+        let warning =
+            "warning: `/orders/v1` is never at the start of a path of this route\n  help: the route matches `/";
+        assert!(code == 0 && output.contains(warning), "{path}: {output}");
+    }
+}
+
+#[test]
+fn unknown_tiers_of_api_keys_are_warnings() {
+    let keys = RuleFile::new(
+        "keys-with-tiers",
+        "k-1: { id: a, tier: pro }\nk-2: { id: b, tier: por }\nk-3: { id: c, tier: x }\n",
+    );
+    let rules = |limit: &str| {
+        let identities = format!("identities: {{ keys: {{ header: X-Api-Key, file: '{}' }} }}\n", keys.path());
+        let tiers = "tiers: { free: { rate: 1, interval: 1m }, pro: { rate: 5, interval: 1m } }\n";
+        let limit = format!("upstream: echo, limits: [{{ name: a, mode: PER_CLIENT, client: ip, {limit} }}] }}]");
+        RULES.replace("upstream: echo }]", &limit) + &identities + tiers
+    };
+    let (code, output) = check(&["-"], &rules("tier: { by: 'key:tier', default: free }"));
+    let warning = |tier: &str, line: u32, help: &str| {
+        format!(
+            "unknown tier `{tier}` on line {line} of `{}`: its clients get the default\n  help: {help}\n",
+            keys.path()
+        )
+    };
+    assert_eq!(code, 0);
+    assert!(output.contains(&warning("por", 2, "did you mean `pro`?")), "{output}");
+    assert!(output.contains(&warning("x", 3, "the tiers are `free`, `pro`")), "{output}");
+    assert_eq!(output.matches("warning").count(), 2, "{output}");
+    // No limit has the rate of the key's tier.
+    for limit in ["rate: 1, interval: 1m", "tier: { by: 'key:plan', default: free }"] {
+        assert_eq!(check(&["-"], &rules(limit)), (0, "<stdin>: no errors\n".to_owned()), "{limit}");
+    }
+}
+
+#[test]
 fn relative_paths_start_at_the_rule_files_folder() {
     let authority = Authority::new();
     let upstream = "targets: [https://localhost], tls: { ca: ca.pem }";

@@ -29,13 +29,13 @@ pub(super) fn action(
     }
     let keys =
         [("upstream", written.upstream.key), ("redirect", written.redirect.key), ("respond", written.respond.key)];
-    let mut present = keys.iter().filter_map(|(name, key)| Some((*name, (*key)?)));
-    let (first, second) = (present.next(), present.next());
-    if let (Some((first, _)), Some((second, location))) = (first, second) {
-        let message = format!("a route has either {} or {}, not both", quote(first), quote(second));
-        return Err(problems.add(location, message, "remove one of them"));
+    let present: Vec<_> = keys.iter().filter_map(|(name, key)| Some((*name, (*key)?))).collect();
+    if let [_, (_, second), ..] = present[..] {
+        let names = quote_all(present.iter().map(|(name, _)| *name));
+        let message = format!("a route has one action, not {}: {names}", present.len());
+        return Err(problems.add(second, message, "keep one of them, and remove the others"));
     }
-    match first {
+    match present.first() {
         Some(("redirect", _)) => {
             Ok(Action::Redirect(Box::new(redirect(written.redirect.required(problems)?, context, problems)?)))
         }

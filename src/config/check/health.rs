@@ -70,7 +70,13 @@ fn status_range(written: &Located<String>, problems: &mut Problems) -> Checked<S
     match (status(first), status(last)) {
         (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
         _ => {
-            let help = "write a status from 200 to 599, or a range such as `200-399`";
+            let help = match text.as_bytes() {
+                [class @ b'2'..=b'5', rest @ ..] if rest.eq_ignore_ascii_case(b"xx") => {
+                    let class = char::from(*class);
+                    format!("write `{class}00-{class}99`")
+                }
+                _ => "write a status from 200 to 599, or a range such as `200-399`".to_owned(),
+            };
             Err(written.report(format!("{} is not a range of statuses", quote(text)), help, problems))
         }
     }

@@ -139,6 +139,10 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let context = limits::RouteContext { purpose, prefix, is_cluster, matching };
     let mut when = Vec::new();
     let routes = routes::routes(file, context, &mut when, problems);
+    #[cfg(feature = "gateway")]
+    if let (Ok(verifiers), Ok(routes)) = (&verifiers, &routes) {
+        identities::check_tiers(file, verifiers, routes, problems);
+    }
     redisson::check(file, &store, problems);
     let fields = fields::fields(file, problems);
     if let (Ok(fields), Ok(addresses)) = (&fields, &addresses) {

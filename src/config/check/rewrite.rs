@@ -9,10 +9,13 @@ use super::limits::RouteContext;
 use super::templates::{self, Variables};
 use crate::config::file;
 use crate::config::located::Located;
-use crate::config::problem::{Problems, quote};
+use crate::config::problem::{Problems, quote, quote_all};
 use crate::path::{self, EncodedSlash};
-use crate::route::{HostRewrite, Rejection, Rewrite};
+use crate::route::{HostRewrite, PathPattern, Rejection, Rewrite, Route};
 use crate::template::{Escape, Variable};
+
+/// The highest number of paths that a message contains.
+const MAX_SHOWN_PATHS: usize = 3;
 
 /// Reports keys that change a request of a route without `upstream`.
 pub(super) fn check_keys(written: &file::Route, problems: &mut Problems) -> Checked<()> {
@@ -29,6 +32,23 @@ pub(super) fn check_keys(written: &file::Route, problems: &mut Problems) -> Chec
         }
     }
     result
+}
+
+/// Warns about a `strip_prefix` that no path of the route can have.
+pub(super) fn check_prefix(written: &file::Route, route: &Route, problems: &mut Problems) {
+    let Some(prefix) = route.rewrite.as_ref().and_then(|rewrite| rewrite.strip_prefix.as_deref()) else { return };
+    let paths = &route.matcher.paths;
+    let (Ok(below), Some(rewrite)) = (PathPattern::parse(&format!("{prefix}/**")), written.rewrite.get()) else {
+        return;
+    };
+    if paths.is_empty() || paths.iter().any(|path| path.overlaps(&below)) {
+        return;
+    }
+    let shown: Vec<_> = paths.iter().take(MAX_SHOWN_PATHS).map(ToString::to_string).collect();
+    let paths = quote_all(shown.iter().map(String::as_str));
+    let message = format!("{} is never at the start of a path of this route", quote(prefix));
+    let help = format!("the route matches {paths}: correct one of them, or leave `strip_prefix` out");
+    problems.warn(rewrite.strip_prefix.location, &message, help);
 }
 
 pub(super) fn rewrite(written: &Located<file::Rewrite>, problems: &mut Problems) -> Checked<Option<Rewrite>> {

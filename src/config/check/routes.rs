@@ -66,6 +66,9 @@ pub(super) fn routes(
         {
             route.upgrades.protocols.clear();
         }
+        if let Ok(route) = &route {
+            rewrite::check_prefix(written, route, problems);
+        }
         for value in route.iter().flat_map(Route::template_values) {
             _ = identities::check_configured(value.kinds(), file, &written.name, problems);
         }

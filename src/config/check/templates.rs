@@ -5,7 +5,7 @@ use super::limits::RouteContext;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::template::{Escape, Template, UnknownVariable, Variable};
+use crate::template::{Escape, Template, TemplateError, Variable};
 
 /// The variables that a text may use.
 #[derive(Clone, Copy)]
@@ -47,17 +47,9 @@ pub(super) fn template(
     problems: &mut Problems,
 ) -> Checked<Template> {
     let text = written.required(problems)?;
-    let template = Template::parse(text, escape).map_err(|UnknownVariable(name)| {
-        let help = match nearest(name, allowed.names.iter().copied()) {
-            Some(near) => format!(
-                "did you mean {}? The text {} is written {}",
-                braced(near),
-                braced(name),
-                quote(&format!("{{{{{name}}}}}"))
-            ),
-            None => list(allowed),
-        };
-        written.report(format!("unknown variable {}", braced(name)), help, problems)
+    let template = Template::parse(text, escape).map_err(|error| {
+        let (message, help) = describe(error, allowed);
+        written.report(message, help, problems)
     })?;
     for variable in template.variables() {
         let name = variable.to_string();
@@ -75,6 +67,29 @@ pub(super) fn template(
         }
     }
     Ok(template)
+}
+
+/// Returns a message about a text that is not a template, and its help.
+fn describe(error: TemplateError<'_>, allowed: Variables) -> (String, String) {
+    match error {
+        TemplateError::Unknown(name) => {
+            let help = match nearest(name, allowed.names.iter().copied()) {
+                Some(near) => format!(
+                    "did you mean {}? The text {} is written {}",
+                    braced(near),
+                    braced(name),
+                    quote(&format!("{{{{{name}}}}}"))
+                ),
+                None => list(allowed),
+            };
+            (format!("unknown variable {}", braced(name)), help)
+        }
+        TemplateError::Unclosed(name) => {
+            let (open, doubled) = (quote(&format!("{{{name}")), quote(&format!("{{{{{name}")));
+            let help = format!("write {}; the text {open} is written {doubled}", braced(name));
+            (format!("the variable {open} is not closed by `}}`"), help)
+        }
+    }
 }
 
 fn braced(name: &str) -> String {

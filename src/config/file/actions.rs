@@ -9,7 +9,7 @@ shape! {
     REDIRECT: Redirect = "`redirect`" {
         /// The URL, with [variables](http.md#actions-of-routes): `https://example.com{path}{query}`, or a path. Its
         /// server is literal or `{host}`, so that requests cannot choose it.
-        to: String = Text, Required("to: https://example.com{path}");
+        to: String = Text, Required("to: \"https://example.com{path}\"");
         /// The status, 301, 302, 303, 307 or 308.
         status: u64 = Whole(301, 308), Default("307");
     }

@@ -12,9 +12,12 @@ use crate::identity::{IdentityKind, IdentityKinds};
 use crate::rules::Credentials;
 
 #[cfg(feature = "gateway")]
-pub(super) use self::verifiers::verifiers;
+pub(super) use self::verifiers::{check_tiers, verifiers};
 
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
+
+const JWT_EXAMPLE: &str = "{ jwks: https://id.example.com/jwks.json, issuer: https://id.example.com/, audience: api }";
+const KEYS_EXAMPLE: &str = "{ header: X-Api-Key, file: keys.yaml }";
 
 /// Converts where requests contain credentials.
 pub(super) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
@@ -72,21 +75,22 @@ pub(super) fn check_configured<T>(
     written: &Located<T>,
     problems: &mut Problems,
 ) -> Checked<()> {
-    let Some(identities) = file.identities.optional(problems)? else {
-        return if kinds.is_empty() { Ok(()) } else { Err(missing("identities", written, problems)) };
-    };
-    if kinds.token && !identities.jwt.is_present() {
-        return Err(missing("identities.jwt", written, problems));
+    let identities = file.identities.optional(problems)?;
+    let mut result = Ok(());
+    for (is_needed, is_present, key, example) in [
+        (kinds.token, identities.is_some_and(|identities| identities.jwt.is_present()), "jwt", JWT_EXAMPLE),
+        (kinds.key, identities.is_some_and(|identities| identities.keys.is_present()), "keys", KEYS_EXAMPLE),
+    ] {
+        if is_needed && !is_present {
+            let message = format!("this needs `identities.{key}`, which is not configured");
+            let help = match identities {
+                Some(_) => format!("add it to `identities`: `{key}: {example}`"),
+                None => format!("add it at the top level: `identities: {{ {key}: {example} }}`"),
+            };
+            result = Err(written.report(message, help, problems));
+        }
     }
-    if kinds.key && !identities.keys.is_present() {
-        return Err(missing("identities.keys", written, problems));
-    }
-    Ok(())
-}
-
-fn missing<T>(key: &str, written: &Located<T>, problems: &mut Problems) -> crate::config::problem::Reported {
-    let message = format!("this needs {}, which is not configured", quote(key));
-    written.report(message, format!("add {} to the rule file", quote(key)), problems)
+    result
 }
 
 /// Without the gateway, there is nothing that verifies credentials.

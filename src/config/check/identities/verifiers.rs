@@ -5,11 +5,17 @@ use std::sync::Arc;
 
 use crate::config::file::{self, File};
 use crate::config::key_file;
-use crate::config::problem::{Checked, Problems, quote};
+use crate::config::problem::{Checked, Problems, quote, quote_all};
+use crate::config::suggest::nearest;
 use crate::config::{Purpose, Source};
 use crate::credentials::{ApiKeys, KeySetSource, KeySetUrl, KeyTable, TokenSettings, TokenVerifier, Verifiers};
+use crate::identity::IdentityValue;
+use crate::route::Routes;
 use crate::tls::files::ConfiguredFile;
 use crate::tls::read_bounded;
+
+/// The highest number of warnings about unknown tiers.
+const MAX_UNKNOWN_TIERS: usize = 10;
 
 /// Creates the verifiers of `identities`.
 pub(in crate::config::check) fn verifiers(
@@ -21,6 +27,30 @@ pub(in crate::config::check) fn verifiers(
     let keys = written.keys.optional(problems)?.map(|keys| api_keys(keys, source, problems)).transpose();
     let tokens = written.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
     Ok(Verifiers { keys: keys?.map(Arc::new), tokens: tokens?.map(Arc::new) })
+}
+
+/// Warns about tiers of API keys that are not defined, if a limit has the rate of the key's tier.
+pub(in crate::config::check) fn check_tiers(
+    file: &File,
+    verifiers: &Verifiers,
+    routes: &Routes,
+    problems: &mut Problems,
+) {
+    let limits = routes.iter().flat_map(|route| &route.limits);
+    let by_tier = limits.filter_map(|limit| limit.rates.as_ref()).any(|rates| rates.by == IdentityValue::KeyTier);
+    let (Some(keys), Some(tiers), true) = (&verifiers.keys, file.tiers.get(), by_tier) else { return };
+    let Some(written) = file.identities.get().and_then(|identities| identities.keys.get()) else { return };
+    let names = || tiers.keys().map(String::as_str);
+    let unknown = keys.tiers().into_iter().filter(|(_, tier)| names().all(|name| *name != **tier));
+    for (line, tier) in unknown.take(MAX_UNKNOWN_TIERS) {
+        let path = quote(&keys.path().to_string_lossy());
+        let message = format!("unknown tier {} on line {line} of {path}: its clients get the default", quote(&tier));
+        let help = match nearest(&tier, names()) {
+            Some(near) => format!("did you mean {}?", quote(near)),
+            None => format!("the tiers are {}", quote_all(names().take(10))),
+        };
+        problems.warn(written.file.location, &message, help);
+    }
 }
 
 fn api_keys(written: &file::IdentityKeys, source: Source<'_>, problems: &mut Problems) -> Checked<ApiKeys> {

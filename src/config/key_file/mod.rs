@@ -1,7 +1,12 @@
 //! Reads files of API keys: a map from `KEY` or `sha256:HEX` to the entry of the key's owner.
 //!
-//! The file is parsed as a stream, so that 100,000 keys need little memory. No message contains text of the file.
+//! The file is parsed as a stream, so that 100,000 keys need little memory. A message contains an unknown name of an
+//! entry only if it is short and its value is a text: keys are longer, and their values are maps.
 
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
@@ -9,6 +14,8 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
+use crate::config::problem::{quote, quote_all};
+use crate::config::suggest::nearest;
 use crate::credentials::{KeyTable, digest};
 use crate::identity::{ApiKey, AttributeNames};
 use crate::tls::{FileReadError, read_at_most};
@@ -22,15 +29,27 @@ const MAX_TEXT: usize = 1024;
 /// The highest number of attributes of a key.
 const MAX_ATTRIBUTES: usize = 32;
 
+/// The fault of an unknown name that may be a key.
+const UNKNOWN_NAME: &str = "unknown name: an entry has `id`, `tier` and `attributes`";
+
 /// The highest number of errors that a message contains.
 const MAX_SHOWN: usize = 10;
+
+/// The names of an entry.
+const NAMES: [&str; 3] = ["id", "tier", "attributes"];
+
+/// The longest unknown name that a message contains, in bytes. Keys are longer.
+const MAX_UNKNOWN: usize = 20;
+
+/// A fault, with its line.
+type Fault = (usize, Cow<'static, str>);
 
 /// Why a file of keys cannot be used.
 #[derive(Debug)]
 pub(crate) enum KeyFileError {
     File(FileReadError),
     /// The faults, each with its line.
-    Faults(Vec<(usize, &'static str)>),
+    Faults(Vec<Fault>),
 }
 
 /// Reads the events of a file.
@@ -42,7 +61,7 @@ struct KeyReader<'t> {
     shared: HashSet<Arc<str>>,
     /// The lists of names of attributes that many keys have.
     shared_names: HashSet<AttributeNames>,
-    faults: Vec<(usize, &'static str)>,
+    faults: Vec<Fault>,
 }
 
 /// The text cannot be parsed any further.
@@ -75,7 +94,7 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, KeyFileError> {
 /// # Errors
 /// The file has errors.
 pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<KeyTable, KeyFileError> {
-    let text = str::from_utf8(bytes).map_err(|_| KeyFileError::Faults(vec![(1, "the file is not UTF-8")]))?;
+    let text = str::from_utf8(bytes).map_err(|_| KeyFileError::Faults(vec![(1, "the file is not UTF-8".into())]))?;
     let mut table = parse(text)?;
     table.hash = Some(blake3::hash(bytes));
     Ok(table)
@@ -84,7 +103,7 @@ pub(crate) fn parse_bytes(bytes: &[u8]) -> Result<KeyTable, KeyFileError> {
 /// Returns the error of a file that had keys before and has no bytes now: probably its writer failed. `{}` removes all
 /// keys.
 pub(crate) fn emptied() -> KeyFileError {
-    KeyFileError::Faults(vec![(1, "the file is empty; `{}` removes all keys")])
+    KeyFileError::Faults(vec![(1, "the file is empty; `{}` removes all keys".into())])
 }
 
 fn parse(text: &str) -> Result<KeyTable, KeyFileError> {
@@ -139,13 +158,13 @@ impl<'t> KeyReader<'t> {
             };
             let Some(digest) = digest_of(&key) else {
                 let fault = "a key has 1 to 1024 visible ASCII characters, or is `sha256:` and 64 hex digits";
-                self.faults.push((line, fault));
+                self.faults.push((line, fault.into()));
                 continue;
             };
             match entry.map(|entry| self.table.insert(digest, entry)) {
                 Some(true) => {}
-                Some(false) => self.faults.push((line, "the key occurs twice")),
-                None => self.faults.push((line, "an entry needs `id`")),
+                Some(false) => self.faults.push((line, "the key occurs twice".into())),
+                None => self.faults.push((line, "an entry needs `id`".into())),
             }
         }
         Ok(())
@@ -161,13 +180,15 @@ impl<'t> KeyReader<'t> {
             }
             match (name.as_str(), self.node()?) {
                 ("id", Node::Text(text)) => id = text,
-                ("tier", Node::Text(Some(text))) => tier = Some(self.share(&text)),
+                ("tier", Node::Text(Some(text))) => tier = Some(self.tier(&text)),
                 ("tier", Node::Text(None)) => self.fault("`tier` has no value"),
                 ("attributes", Node::Map) => self.attributes(&mut names, &mut values)?,
                 ("id" | "tier", Node::Map) => return self.broken("`id` and `tier` are texts"),
                 ("attributes", Node::Text(_)) => self.fault("`attributes` is a map"),
-                (_, Node::Text(_)) => self.fault("unknown name: an entry has `id`, `tier` and `attributes`"),
-                (_, Node::Map) => return self.broken("unknown name: an entry has `id`, `tier` and `attributes`"),
+                (unknown, Node::Text(Some(_))) => self.unknown_name(unknown),
+                (_, Node::Text(None)) => self.fault(UNKNOWN_NAME),
+                // A key has a map too, so this can be a key with a wrong indentation.
+                (_, Node::Map) => return self.broken(UNKNOWN_NAME),
             }
             seen.push(name);
         }
@@ -228,11 +249,20 @@ impl<'t> KeyReader<'t> {
                 Ok(event)
             }
             Some(Err(error)) => {
-                self.faults.push((error.marker().line(), "the text is not YAML"));
+                self.faults.push((error.marker().line(), "the text is not YAML".into()));
                 Err(Broken)
             }
             None => Err(Broken),
         }
+    }
+
+    /// Returns a tier, and records the line of its first use.
+    fn tier(&mut self, text: &str) -> Arc<str> {
+        let tier = self.share(text);
+        if !self.table.tiers.contains_key(&tier) {
+            self.table.tiers.insert(Arc::clone(&tier), self.line);
+        }
+        tier
     }
 
     fn share(&mut self, text: &str) -> Arc<str> {
@@ -253,8 +283,22 @@ impl<'t> KeyReader<'t> {
         new
     }
 
+    /// Reports an unknown name in an entry. Quotes names that are too short for a key.
+    fn unknown_name(&mut self, name: &str) {
+        let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        if !is_word || name.len() > MAX_UNKNOWN || self.faults.len() >= MAX_SHOWN {
+            return self.fault(UNKNOWN_NAME);
+        }
+        let (quoted, near) = (quote(name), nearest(name, NAMES));
+        let fault = match near {
+            Some(near) => format!("unknown name {quoted}: did you mean {}?", quote(near)),
+            None => format!("unknown name {quoted}: an entry has {}; other values are `attributes`", quote_all(NAMES)),
+        };
+        self.faults.push((self.line, fault.into()));
+    }
+
     fn fault(&mut self, fault: &'static str) {
-        self.faults.push((self.line, fault));
+        self.faults.push((self.line, fault.into()));
     }
 
     fn broken<T>(&mut self, fault: &'static str) -> Result<T, Broken> {
@@ -305,83 +349,6 @@ impl fmt::Display for KeyFileError {
         match faults.len().saturating_sub(MAX_SHOWN) {
             0 => Ok(()),
             more => write!(f, "; and {more} more"),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::credentials::ApiKeys;
-
-    fn keys(text: &str) -> Result<ApiKeys, String> {
-        parse(text).map(|table| ApiKeys::new("keys.yaml".into(), table)).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn keys_are_found_by_their_text_and_their_digest() {
-        let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        let text = format!(
-            "# comment\nk-1: {{ id: one, tier: pro, attributes: {{ rate: 5, plan: gold }} }}\n{abc}:\n  id: two\n\
-             \"k 3\\t\": {{ id: x }}\n"
-        );
-        assert!(keys(&text).unwrap_err().contains("line 5: a key has"), "{:?}", keys(&text));
-        let keys = keys(text.rsplit_once("\"k 3").unwrap().0).unwrap();
-        let one = keys.find(b"k-1").unwrap();
-        assert_eq!((one.id(), one.tier()), ("one", Some("pro")));
-        assert_eq!(one.attributes().collect::<Vec<_>>(), [("rate", "5"), ("plan", "gold")]);
-        assert_eq!(keys.find(b"abc").unwrap().id(), "two");
-        assert!(keys.find(b"k-2").is_none() && keys.find(b"").is_none() && keys.find(abc.as_bytes()).is_none());
-        assert_eq!(keys.len(), 2);
-    }
-
-    #[test]
-    fn errors_have_lines_and_no_text_of_the_file() {
-        let text = "secret-1: { id: a }\nsecret-1: { id: b }\nsecret-2: {}\nsecret-3: text\n\
-                    secret-4: { id: c, teir: d }\nsha256:12: { id: e }\nsecret-5: { id: f, attributes: { a: 1, a: 2 } }\n\
-                    secret-6: { id: g, id: h }\nsecret-7: { id: ~ }\nsecret-8: { id: i, tier: }\n\
-                    SHA256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad: { id: j }\n";
-        let errors = keys(text).unwrap_err();
-        for (line, fault) in [
-            (2, "the key occurs twice"),
-            (3, "an entry needs `id`"),
-            (4, "a key needs a map"),
-            (5, "unknown name"),
-            (6, "a key has 1 to 1024"),
-            (7, "the attribute occurs twice"),
-            (8, "the name occurs twice in the entry"),
-            (9, "an entry needs `id`"),
-            (10, "`tier` has no value"),
-            (11, "a key has 1 to 1024"),
-        ] {
-            assert!(errors.contains(&format!("line {line}: {fault}")), "{errors}");
-        }
-        assert!(!errors.contains("secret") && !errors.contains("teir"), "{errors}");
-        let errors = keys("secret: { id: \"a\\0\" }").unwrap_err();
-        assert!(errors.contains("line 1: a text has no NUL character"), "{errors}");
-    }
-
-    #[test]
-    fn shown_errors_are_bounded() {
-        let text: String = (0..50).map(|number| format!("k{number}: x\n")).collect();
-        assert!(keys(&text).unwrap_err().ends_with("line 10: a key needs a map, such as `{ id: NAME }`; and 40 more"));
-    }
-
-    #[test]
-    fn other_documents_are_errors_and_an_empty_file_has_no_keys() {
-        for text in [
-            "[1]",
-            "a: &x { id: b }\nb: *x",
-            "a: { id: { b: c } }",
-            "a: {id: b}\n---\nc: {id: d}",
-            "---\n---\nc: {id: d}",
-            "{",
-            "a: [b]",
-        ] {
-            assert!(keys(text).is_err(), "{text}");
-        }
-        for text in ["", "# no keys\n", "{}", "~"] {
-            assert_eq!(keys(text).map(|keys| keys.len()), Ok(0), "{text:?}");
         }
     }
 }
