@@ -4,6 +4,7 @@
 mod action;
 mod conditions;
 mod limits;
+mod original;
 mod request;
 mod text;
 
@@ -14,6 +15,7 @@ use http::header::{HeaderMap, HeaderName};
 use http::{Method, Uri, Version};
 
 pub(crate) use self::action::{describe_action, forwarded_path};
+use self::original::ProxyRequest;
 pub(crate) use self::request::{field, method, target};
 use crate::client::AddressTrace;
 use crate::clock::Timestamp;
@@ -59,6 +61,8 @@ pub(crate) struct Explanation<'r> {
     pub(crate) checks: Vec<(&'r Limit, LimitCheck)>,
     /// The changes of the request and the response, one in a line.
     pub(crate) changes: Vec<String>,
+    /// The request of the proxy that asks about this request, if a proxy does.
+    proxy: Option<ProxyRequest<'r>>,
     rules: &'r Rules,
     /// The time for which calendar windows are computed.
     now: Timestamp,
@@ -94,14 +98,18 @@ impl ExplainedRequest {
             return read(Err(&answer(204, "the request is about the gateway itself".to_owned())));
         }
         if let Some((_, route)) = rules.routes.find_preflight(&facts) {
-            let is_allowed = route.cors.as_ref().is_some_and(|cors| cors.allows_origin(facts.headers));
-            let (status, result) = if is_allowed { (204, "allows") } else { (403, "does not allow") };
-            return read(Err(&answer(status, format!("route `{}` {result} the origin of the preflight", route.name))));
+            let (status, result) = action::describe_preflight(route, &facts);
+            return read(Err(&answer(status, result)));
         }
         if let Some((_, route)) = rules.routes.find_quota(&facts) {
             return read(Err(&answer(200, format!("the gateway returns the quota of route `{}`", route.name))));
         }
-        if let Some(needs) = rules.routes.find(&facts).and_then(|(_, route)| IdentityNeeds::of_route(route)) {
+        let found = rules.routes.find(&facts).map(|(_, route)| route);
+        if let Some((route, authorize)) = found.and_then(|route| Some((route, route.authorize?))) {
+            let proxy = ProxyRequest { request: self, route, authorize };
+            return proxy.explain(&facts, (config, now), read);
+        }
+        if let Some(needs) = found.and_then(IdentityNeeds::of_route) {
             let identity = config.verifiers.identify(needs, &rules.credentials, &facts, now.as_millis() / 1000);
             facts.identity = Some(Box::new(identity));
         }
@@ -133,6 +141,7 @@ impl<'r> Explanation<'r> {
             search,
             checks,
             changes,
+            proxy: None,
             rules,
             now,
         }
@@ -154,7 +163,8 @@ impl<'r> Explanation<'r> {
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
     /// limits decide.
     pub(crate) fn rejection(&self) -> Option<(u16, String)> {
-        self.early_rejection().or_else(|| self.denial(|_| true)).or_else(|| self.identity_rejection())
+        let rejection = self.early_rejection().or_else(|| self.denial(|_| true)).or_else(|| self.identity_rejection());
+        rejection.map(|(status, reason)| (self.proxy.map_or(status, |proxy| proxy.status(status)), reason))
     }
 
     /// Returns the status and the reason of a response that does not depend on the limits.
@@ -163,7 +173,8 @@ impl<'r> Explanation<'r> {
         if route.matcher.is_ambiguous(self.facts) {
             return Some((400, BadRequest::AmbiguousValue.to_string()));
         }
-        if route.is_too_long(self.facts) {
+        // The proxy limits the body of an original request.
+        if self.proxy.is_none() && route.is_too_long(self.facts) {
             return Some((
                 413,
                 format!("content-length is larger than {} bytes, the `max_body` of the route", route.max_body),

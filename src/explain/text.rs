@@ -5,6 +5,7 @@ use std::fmt;
 use super::Explanation;
 use super::action::{describe_action, forwarded_path};
 use super::limits::limits;
+use super::original::ProxyRequest;
 use crate::client::{AddressTrace, ClientSource, TraceEnd};
 use crate::clock::Timestamp;
 use crate::concurrency::Concurrency;
@@ -22,7 +23,7 @@ impl fmt::Display for Explanation<'_> {
         self.address(f)?;
         if let Some(route) = self.route() {
             self.identity(route, f)?;
-            if let Some(concurrency) = &route.concurrency {
+            if let (Some(concurrency), None) = (&route.concurrency, &self.proxy) {
                 describe_concurrency(concurrency, f)?;
             }
             limits(self, route, f)?;
@@ -34,13 +35,17 @@ impl fmt::Display for Explanation<'_> {
 impl Explanation<'_> {
     fn request(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts = self.facts;
+        if let Some(ProxyRequest { request, route, .. }) = &self.proxy {
+            writeln!(f, "{} {}\n", request.method, request.url)?;
+            writeln!(f, "route {}: the proxy asks about\n", quote(&route.name))?;
+        }
         writeln!(f, "{} {}\n", facts.method, self.sent)?;
         writeln!(f, "request")?;
         writeln!(f, "  host  {}", if facts.host.is_empty() { "none" } else { &facts.host })?;
         let (matched, whole) = (facts.path.matched(), facts.path.normalized());
         write!(f, "  path  {matched}")?;
         let forwarded = forwarded_path(self.route(), facts);
-        if matched != forwarded {
+        if matched != forwarded && self.proxy.is_none() {
             write!(f, ", forwarded as {forwarded}")?;
         }
         if self.sent.path() != whole {
@@ -58,7 +63,10 @@ impl Explanation<'_> {
 
     fn matched_route(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(route) = self.route() else { return writeln!(f, "no route\n") };
-        writeln!(f, "route {}, {}", quote(&route.name), describe_action(route))?;
+        match &self.proxy {
+            Some(_) => writeln!(f, "route {}", quote(&route.name))?,
+            None => writeln!(f, "route {}, {}", quote(&route.name), describe_action(route))?,
+        }
         let mut conditions = route.matcher.conditions().peekable();
         if conditions.peek().is_none() {
             writeln!(f, "  matches every request")?;
@@ -66,7 +74,7 @@ impl Explanation<'_> {
         for condition in conditions {
             writeln!(f, "  {condition} matches")?;
         }
-        for change in &self.changes {
+        for change in self.changes.iter().filter(|_| self.proxy.is_none()) {
             writeln!(f, "  {change}")?;
         }
         writeln!(f)
@@ -133,25 +141,28 @@ impl Explanation<'_> {
         if let Some((status, reason)) = self.rejection() {
             return writeln!(f, "answered with {status}: {reason}");
         }
-        let action = match self.route() {
-            Some(route) if route.authorize.is_some() => {
-                return writeln!(f, "answered as the limits of the original request decide: explain that request");
-            }
-            Some(route) if !matches!(route.action, Action::Forward(_)) => describe_action(route),
+        let action = match (self.route(), &self.proxy) {
+            (Some(route), Some(proxy)) => proxy.describe_action(route),
+            (Some(route), None) if !matches!(route.action, Action::Forward(_)) => describe_action(route),
             _ => "forwarded".to_owned(),
         };
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(_, charge)| is_never_granted(charge, self.now)) {
             Some((limit, _)) => {
-                writeln!(f, "answered with 429, always: {} never has enough permits", quote(&limit.name))
+                let status = self.proxy.map_or(429, |proxy| proxy.status(429));
+                writeln!(f, "answered with {status}, always: {} never has enough permits", quote(&limit.name))
             }
             None if live().next().is_some() => {
-                let rejected =
-                    self.route().and_then(|route| route.reject.as_ref()).map_or(429, |one| one.status.as_u16());
+                let reject = self.route().and_then(|route| route.reject.as_ref());
+                let rejected = reject.map_or(429, |reject| reject.status.as_u16());
+                let rejected = self.proxy.map_or(rejected, |proxy| proxy.status(429));
                 writeln!(f, "{action} if every live limit grants it, otherwise answered with {rejected}")
             }
             None => writeln!(f, "{action}: no live limit counts it"),
         }?;
+        if self.proxy.is_some() {
+            return Ok(());
+        }
         if self.route().is_some_and(|route| route.concurrency.is_some()) {
             writeln!(f, "without a free slot, answered with 429 or 503")?;
         }

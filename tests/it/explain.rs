@@ -3,6 +3,7 @@
 use crate::support::process::output;
 
 const FILE: &str = "tests/fixtures/explain.yaml";
+const AUTHORIZE: &str = "tests/fixtures/explain_authorize.yaml";
 
 /// Returns the output of `tidegate explain`, with the exit code.
 fn explain(file: &str, arguments: &[&str]) -> String {
@@ -98,6 +99,35 @@ fn explain_shows_why_a_request_is_rejected() {
     assert!(
         explain(FILE, &["GET", &long]).ends_with("answered with 414: target is longer than 8192 bytes\nexit code 1\n")
     );
+}
+
+#[test]
+fn explain_lists_the_methods_that_a_preflight_allows() {
+    let preflight = |origin: &'static str| ["-H", origin, "-H", "Access-Control-Request-Method: GET", "-H", "Host: a"];
+    for (name, path, origin) in [
+        ("preflight", "/cors", "Origin: https://app.example"),
+        ("preflight_any_method", "/cors-any", "Origin: https://app.example"),
+        ("preflight_rejected", "/cors", "Origin: https://other.example"),
+    ] {
+        snapshot(name, AUTHORIZE, &[&["OPTIONS", path], &preflight(origin)[..]].concat());
+    }
+}
+
+#[test]
+fn explain_evaluates_the_original_request_of_a_proxy() {
+    let fields = ["-H", "X-Original-Method: POST", "-H", "X-Original-URI: /login?a=1", "--peer", "10.0.0.1"];
+    let ask = |name: &str, url: &str, more: &[&str]| {
+        snapshot(&format!("authorize_{name}"), AUTHORIZE, &[&["GET", url], more].concat());
+    };
+    ask("limited", "http://a.example.com/_authorize", &fields);
+    ask("nginx", "http://a.example.com/_nginx", &fields);
+    ask("path", "http://a/_envoy/free", &["--peer", "10.0.0.1"]);
+    ask("untrusted", "http://a.example.com/_authorize", &fields[..4]);
+    ask("unknown", "http://a.example.com/_nginx", &["--peer", "10.0.0.1"]);
+    ask("no_route", "http://a/_envoy/none", &["--peer", "10.0.0.1"]);
+    ask("respond", "http://a/_envoy/closed", &["--peer", "10.0.0.1"]);
+    ask("recursive", "http://a/_envoy/_envoy/free", &["--peer", "10.0.0.1"]);
+    ask("missing_client", "http://a/_envoy/keys/1", &["--peer", "10.0.0.1"]);
 }
 
 #[test]
