@@ -22,7 +22,7 @@ use ipnet::IpNet;
 
 pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 use crate::facts::Facts;
-use crate::identity::{IdentityKinds, IdentityValue};
+use crate::identity::{Claims, IdentityKinds, IdentityValue};
 use crate::limit::ClientId;
 
 /// The property of a request that identifies its client.
@@ -146,6 +146,15 @@ impl ClientSource {
         match self {
             Self::All(sources) => sources.iter().flat_map(Self::sources).collect(),
             one => vec![one],
+        }
+    }
+
+    /// Returns the first claim that the source reads and this token lacks.
+    pub(crate) fn missing_claim(&self, token: &Claims) -> Option<&str> {
+        match self {
+            Self::Identity(IdentityValue::Claim(name)) if token.text(name).is_none() => Some(name),
+            Self::All(sources) => sources.iter().find_map(|source| source.missing_claim(token)),
+            _ => None,
         }
     }
 

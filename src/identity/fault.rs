@@ -29,8 +29,8 @@ pub enum IdentityFault {
     /// The signature is wrong.
     #[error("the signature of the token is not valid")]
     Signature,
-    /// The token has no `exp`, or a claim has the wrong type.
-    #[error("a required claim of the token is missing or malformed")]
+    /// The token has no `exp`, or a time has the wrong type.
+    #[error("the claim `exp` of the token is missing, or `exp` or `nbf` is not a number")]
     Claims,
     /// `exp` has passed.
     #[error("the token has expired")]

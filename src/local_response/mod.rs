@@ -37,6 +37,8 @@ pub(crate) enum LocalResponse {
         limit: String,
         /// The fault of the value.
         cause: ClientError,
+        /// The claim that the verified token lacks.
+        claim: Option<String>,
     },
     /// 400: the cost of the request for a limit is invalid.
     BadCost {
@@ -235,7 +237,11 @@ impl LocalResponse {
             }
             Self::BadRequest(cause @ BadRequest::Tunnel) => (StatusCode::NOT_IMPLEMENTED, cause.to_string().into()),
             Self::BadRequest(cause) => (StatusCode::BAD_REQUEST, cause.to_string().into()),
-            Self::NoClient { limit, cause } => {
+            Self::NoClient { limit, claim: Some(claim), .. } => {
+                let detail = format!("the token has no usable claim `{claim}`, which identifies clients of `{limit}`");
+                (StatusCode::BAD_REQUEST, detail.into())
+            }
+            Self::NoClient { limit, cause, claim: None } => {
                 (StatusCode::BAD_REQUEST, format!("the value that identifies clients of `{limit}` {cause}").into())
             }
             Self::BadCost { limit, cause } => {
@@ -332,10 +338,10 @@ impl From<BadRequest> for LocalResponse {
 }
 
 impl From<LimitRejection<'_>> for LocalResponse {
-    fn from(LimitRejection { limit, cause }: LimitRejection<'_>) -> Self {
+    fn from(LimitRejection { limit, cause, claim }: LimitRejection<'_>) -> Self {
         let limit = limit.to_owned();
         match cause {
-            MissingInput::Client(cause) => Self::NoClient { limit, cause },
+            MissingInput::Client(cause) => Self::NoClient { limit, cause, claim: claim.map(str::to_owned) },
             MissingInput::Cost(cause) => Self::BadCost { limit, cause },
             // Never returned: the limit skips such a request.
             MissingInput::Credentials => Self::Internal,

@@ -71,6 +71,8 @@ pub struct LimitRejection<'r> {
     pub limit: &'r str,
     /// The missing input.
     pub cause: MissingInput,
+    /// The claim with the client that the verified token of the request lacks.
+    pub claim: Option<&'r str>,
 }
 
 /// The input that a limit cannot read from a request.
@@ -95,6 +97,15 @@ pub enum LimitCheck {
     Unmet,
     /// It rejects the request.
     Deny(MissingInput),
+}
+
+impl<'r> LimitRejection<'r> {
+    fn new(limit: &'r Limit, cause: MissingInput, facts: &Facts<'_>) -> Self {
+        let token = facts.identity.as_ref().and_then(|identity| identity.token.as_deref());
+        let token = token.filter(|_| cause == MissingInput::Client(ClientError::Missing));
+        let claim = token.and_then(|token| limit.client.missing_claim(token));
+        Self { limit: &limit.name, cause, claim }
+    }
 }
 
 impl Rules {
@@ -209,7 +220,7 @@ impl Rules {
                 }
                 LimitCheck::Skip(_) | LimitCheck::Unmet => {}
                 LimitCheck::Deny(cause) if may_reject(limit) => {
-                    return Err(LimitRejection { limit: &limit.name, cause });
+                    return Err(LimitRejection::new(limit, cause, facts));
                 }
                 LimitCheck::Deny(_) => {}
             }
@@ -285,7 +296,7 @@ impl Rules {
                 Ok(client) => Some(client),
                 Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => continue,
                 Err(_) if !may_reject(limit) => continue,
-                Err(cause) => return Err(LimitRejection { limit: &limit.name, cause: MissingInput::Client(cause) }),
+                Err(cause) => return Err(LimitRejection::new(limit, MissingInput::Client(cause), facts)),
             };
             charges.push((limit, Charge::new(limit.limiter_for(facts), client, 1)));
         }

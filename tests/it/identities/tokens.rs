@@ -42,8 +42,8 @@ async fn invalid_claims_get_401() {
     let gateway = start(&jwt(file.path()), "require: jwt");
     for (claims, detail) in [
         (changed("exp", (now() - 31).into()), "the token has expired"),
-        (without("exp"), "a required claim of the token is missing or malformed"),
-        (changed("exp", "soon".into()), "a required claim of the token is missing or malformed"),
+        (without("exp"), "the claim `exp` of the token is missing, or `exp` or `nbf` is not a number"),
+        (changed("exp", "soon".into()), "the claim `exp` of the token is missing, or `exp` or `nbf` is not a number"),
         (changed("nbf", (now() + 60).into()), "the token is not valid yet"),
         (changed("iss", "https://evil.test/".into()), "the token is from another issuer"),
         (without("iss"), "the token is from another issuer"),
@@ -161,6 +161,22 @@ async fn limits_count_by_claims() {
     for expected in [401, 401, 429] {
         assert_eq!(with_token(&gateway, "a.b.c").await.status(), expected);
     }
+}
+
+/// The claim is a part of the rule file, so only clients with a verified token learn its name.
+#[tokio::test]
+async fn missing_claim_of_a_verified_token_is_named() {
+    let key = SigningKey::ed();
+    let file = key_set_file("missing", &key_set(&[key.jwk("d")]));
+    let limits = "limits: [{ name: team, mode: PER_CLIENT, client: [ip, jwt:org], rate: 9, interval: 1h }]";
+    let gateway = start(&jwt(file.path()), limits);
+    let named = with_token(&gateway, &key.token("d", &claims("ann"))).await;
+    let detail = "the token has no usable claim `org`, which identifies clients of `team`";
+    assert!(named.status() == 400 && named.text().contains(detail), "{}", named.text());
+    let unnamed = gateway.get("/", "").await;
+    let detail = "the value that identifies clients of `team` is missing";
+    assert!(unnamed.status() == 400 && unnamed.text().contains(detail), "{}", unnamed.text());
+    assert!(!unnamed.text().contains("org"), "{}", unnamed.text());
 }
 
 #[tokio::test]
