@@ -55,7 +55,8 @@ pub(super) fn reserve(config: &Config, workers: usize) -> usize {
             needed,
             max_connections,
             served = connections,
-            "file descriptor limit lowers the number of connections"
+            "file descriptor limit lowers the number of connections: raise it (`ulimit -n`, `LimitNOFILE`) or lower \
+             `max_connections`"
         ),
     }
     usize::try_from(connections).unwrap_or(usize::MAX)

@@ -49,6 +49,17 @@ async fn is_idle(program: &Program) -> bool {
     false
 }
 
+#[test]
+fn log_line_about_few_descriptors_names_the_remedy() {
+    for (max_connections, level) in [(15, " INFO "), (100, " WARN ")] {
+        let name = format!("descriptors-for-{max_connections}");
+        let file = RuleFile::new(&name, &format!("max_connections: {max_connections}\n{RULES}"));
+        let (_program, log, ..) = Program::run_with_descriptors(256, &file);
+        assert!(log.contains(level) && log.contains("served=14"), "{log}");
+        assert!(log.contains("raise it (`ulimit -n`, `LimitNOFILE`) or lower `max_connections`"), "{log}");
+    }
+}
+
 #[tokio::test]
 async fn few_descriptors_lower_the_connection_limit() {
     let file = RuleFile::new("few-descriptors", RULES);
