@@ -68,7 +68,11 @@ impl Cost {
 }
 
 impl HeaderCost {
-    fn read(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
+    /// Returns the cost of a request with these facts.
+    ///
+    /// # Errors
+    /// The header field is not a valid cost.
+    pub(crate) fn read(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
         let mut values = facts.headers.get_all(&self.name).iter();
         let permits = match (values.next(), values.next()) {
             (None, _) => return Ok(self.default),

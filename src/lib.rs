@@ -200,6 +200,8 @@ mod config;
 mod explain;
 mod rate_limiter;
 #[cfg(feature = "gateway")]
+mod recording;
+#[cfg(feature = "gateway")]
 mod rejected;
 #[cfg(feature = "gateway")]
 mod replay;

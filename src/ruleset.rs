@@ -43,6 +43,9 @@ pub(crate) struct RuleSet {
     compiled: Vec<CompiledRoute>,
     /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
+    /// The values of requests that recordings have.
+    #[cfg(feature = "gateway")]
+    pub(crate) recorded: Arc<crate::recording::Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
     #[cfg(feature = "gateway")]
     has_total_timeouts: bool,
@@ -125,6 +128,8 @@ impl RuleSet {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
         Self {
+            #[cfg(feature = "gateway")]
+            recorded: Arc::new(crate::recording::Inputs::new(&rules)),
             rules,
             verifiers,
             field_filter,

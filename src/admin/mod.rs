@@ -20,6 +20,7 @@ mod phase;
 mod probe;
 mod problem;
 mod query;
+mod record;
 mod rejected;
 mod reload;
 mod serve;
@@ -203,12 +204,15 @@ impl Admin {
 
     /// Serves until the listener is closed, then finishes the requests that were sent before.
     pub(crate) async fn serve(self, listener: Listener) {
-        let (mut closing, events) = (listener.closing(), self.events.clone());
+        let (mut closing, events, layer) = (listener.closing(), self.events.clone(), self.layer.clone());
         let mut serving = pin!(serve::serve(listener, self.router()));
         tokio::select! {
             () = &mut serving => return,
             // An error means the same: the sender is gone.
-            _ = closing.wait_for(|closed| *closed) => events.close(),
+            _ = closing.wait_for(|closed| *closed) => {
+                events.close();
+                layer.recorder().close();
+            }
         }
         serving.await;
     }
@@ -256,6 +260,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(audit))
         .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))
+        .routes(routes!(record::record))
         .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(into_problem))

@@ -29,6 +29,9 @@ use crate::tls::CertificateWatcher;
 /// The longest time for open requests of operators after the admin socket was handed over.
 const ADMIN_GRACE: Duration = Duration::from_secs(1);
 
+/// The longest time for readers of recordings to take the last lines.
+const RECORDING_GRACE: Duration = Duration::from_millis(250);
+
 /// The time between readings of the overrides, so that a change is in force on all gateways within a second.
 const OVERRIDES_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -73,6 +76,7 @@ impl ControlThread {
         let (end, ending) = oneshot::channel();
         let (files, commands) = unbounded_channel();
         let (overrides_read, known_overrides) = channel();
+        let recorder = Arc::clone(layer.recorder());
         let run = async move {
             layer.connect();
             tokio::spawn(follow_overrides(layer.clone(), overrides_read));
@@ -95,6 +99,8 @@ impl ControlThread {
                     if *closing.borrow() {
                         // Connections that were accepted before the close still get their responses.
                         _ = timeout(ADMIN_GRACE, serving).await;
+                    } else {
+                        _ = timeout(RECORDING_GRACE, recorder.ended()).await;
                     }
                     Ok(())
                 }

@@ -238,6 +238,7 @@ impl Gateway {
     pub fn drain(self, limit: Duration) -> io::Result<()> {
         self.readiness.fail();
         self.layer.stop_waiting();
+        self.layer.recorder().close();
         if let Some(running) = self.reloader.0.lock().take() {
             running.listeners.drain(limit);
         }

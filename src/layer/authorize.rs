@@ -47,6 +47,8 @@ impl LayerState {
         }
         record.record_route(route, compiled);
         #[cfg(feature = "gateway")]
+        record.record_lines(&self.recorder, rules, &facts);
+        #[cfg(feature = "gateway")]
         if let Some(needs) = compiled.identity {
             self.verify(rules, needs, &mut facts, record).await;
         }

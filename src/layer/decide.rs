@@ -88,6 +88,8 @@ impl LayerState {
                     .inspect_err(|bad| self.count_bad_field(bad))?, // 400
             };
             let Some((route, compiled)) = found else {
+                #[cfg(feature = "gateway")]
+                record.record_lines(&self.recorder, rules, &facts);
                 let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
                 let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
                 let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
@@ -112,6 +114,8 @@ impl LayerState {
                 self.metrics.rejected("max_body");
                 return Err(LocalResponse::BodyTooLong); // 413
             }
+            #[cfg(feature = "gateway")]
+            record.record_lines(&self.recorder, rules, &facts);
             if facts.peer.is_none() {
                 self.missing_peer_warning.log_once(&route.limits);
             }

@@ -44,6 +44,8 @@ mod credentials;
 mod deadline;
 mod decide;
 #[cfg(feature = "gateway")]
+mod lines;
+#[cfg(feature = "gateway")]
 mod overrides;
 mod peer;
 mod quota;
@@ -92,6 +94,8 @@ pub use crate::facts::TlsPeer;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 #[cfg(feature = "gateway")]
+use crate::recording::{Inputs, Recorder};
+#[cfg(feature = "gateway")]
 pub(crate) use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
 use crate::store::Store;
@@ -136,6 +140,9 @@ struct LayerState {
     /// The store handle of a layer from [`RateLimitLayer::for_worker`]. A worker of the gateway uses the handle in
     /// `active`.
     own_store: Option<Store>,
+    /// Records requests, for operators.
+    #[cfg(feature = "gateway")]
+    recorder: Arc<Recorder>,
     /// The number of the gateway's worker that the layer belongs to.
     worker: Option<usize>,
     queues: Arc<WaitQueues>,
@@ -186,6 +193,8 @@ impl RateLimitLayer {
             replacing: Arc::default(),
             #[cfg(feature = "gateway")]
             reading_overrides: Arc::default(),
+            #[cfg(feature = "gateway")]
+            recorder: Arc::default(),
             own_store: None,
             worker: None,
             queues: Arc::new(WaitQueues::new()),
@@ -237,6 +246,18 @@ impl RateLimitLayer {
     #[cfg(feature = "gateway")]
     pub(crate) fn store(&self) -> Store {
         self.state.store(&self.state.active.load()).clone()
+    }
+
+    /// Returns the recordings of requests.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn recorder(&self) -> &Arc<Recorder> {
+        &self.state.recorder
+    }
+
+    /// Returns the values that recordings have.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn recorded(&self) -> Arc<Inputs> {
+        Arc::clone(&self.state.active.load().rules.recorded)
     }
 
     /// Takes over the state of the active limits from another process.

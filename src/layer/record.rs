@@ -22,6 +22,8 @@ use crate::identity::{Identity, IdentityFault};
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
+#[cfg(feature = "gateway")]
+use crate::recording::PendingLine;
 use crate::route::{Authorize, CorsRequest, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
@@ -35,8 +37,8 @@ const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status
 #[derive(Default)]
 pub(super) struct RequestRecord<'r> {
     pub(super) route: Option<(&'r Route, &'r CompiledRoute)>,
-    outcome: RequestOutcome,
-    at: Option<Timestamp>,
+    pub(super) outcome: RequestOutcome,
+    pub(super) at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::LegacyFields>,
     /// The policy of the client, if an override changes a rate. Boxed, since that is rare.
@@ -46,18 +48,18 @@ pub(super) struct RequestRecord<'r> {
     client: Option<IpAddr>,
     client_key: Option<u128>,
     limit: Option<Arc<str>>,
-    reason: Option<&'static str>,
-    stopwatch: Stopwatch,
-    wait: Option<Duration>,
+    pub(super) reason: Option<&'static str>,
+    pub(super) stopwatch: Stopwatch,
+    pub(super) wait: Option<Duration>,
     #[cfg(feature = "otlp")]
     matched: Option<Duration>,
     /// Boxed, since most requests have none of it.
-    extra: Option<Box<Extra>>,
+    pub(super) extra: Option<Box<Extra>>,
 }
 
 /// The data that only some requests have.
 #[derive(Default)]
-struct Extra {
+pub(super) struct Extra {
     request_id: Option<HeaderValue>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
@@ -65,6 +67,9 @@ struct Extra {
     authorize: Option<Authorize>,
     /// The slot of a request to a route with `concurrency`.
     in_flight: Option<ClientInFlight>,
+    /// The lines of recordings.
+    #[cfg(feature = "gateway")]
+    pub(super) lines: Vec<PendingLine>,
 }
 
 /// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
@@ -116,6 +121,8 @@ impl<'r> RequestGuard<'r> {
 
     /// Ends the request with a response, to which the rate limit fields are added.
     pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
+        #[cfg(feature = "gateway")]
+        self.record.send_lines(Some(response.status()));
         self.record.change_status(response);
         self.record_end(Some(response.status()));
         self.record.add_fields(response);
@@ -128,6 +135,8 @@ impl<'r> RequestGuard<'r> {
 
     fn record_end(&mut self, status: Option<StatusCode>) {
         self.is_finished = true;
+        #[cfg(feature = "gateway")]
+        self.record.send_lines(status);
         let (counters, took) = (self.rules.metrics(self.record.route), self.record.stopwatch.elapsed());
         match status {
             Some(status) => counters.responded(status.as_u16(), took),
@@ -283,7 +292,7 @@ impl<'r> RequestRecord<'r> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
-        if self.is_reported && !charges.is_empty() {
+        if (self.is_reported || self.extra.is_some()) && !charges.is_empty() {
             self.wait = Some(self.stopwatch.elapsed());
         }
         if let Err(denial) = admitted

@@ -10,6 +10,7 @@ use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
 
 use super::log::{LogFormat, LoggedRequest};
+use crate::recording::Mark;
 
 /// The longest part of a line that a message contains, in characters.
 const MAX_SHOWN: usize = 200;
@@ -41,6 +42,8 @@ pub(super) struct Batch {
     pub(super) unparsed: u64,
     /// The first line that was not parsed: its position, and its escaped text.
     pub(super) first_unparsed: Option<(u64, String)>,
+    /// The marks of recordings.
+    pub(super) marks: Vec<Mark>,
 }
 
 /// The fields that the rules read. Others are not kept.
@@ -65,10 +68,13 @@ impl Batch {
                     let number = u32::try_from(number).unwrap_or(u32::MAX);
                     batch.requests.push(ParsedRequest::new(&logged, text, fields, number));
                 }
-                None => {
-                    batch.unparsed += 1;
-                    batch.first_unparsed.get_or_insert_with(|| (number, escape(line)));
-                }
+                None => match Mark::parse(line) {
+                    Some(mark) => batch.marks.push(mark),
+                    None => {
+                        batch.unparsed += 1;
+                        batch.first_unparsed.get_or_insert_with(|| (number, escape(line)));
+                    }
+                },
             }
         }
         if !batch.requests.is_sorted_by_key(ParsedRequest::position) {
@@ -122,7 +128,7 @@ fn headers(logged: &LoggedRequest<'_>, fields: &Fields) -> Option<HeaderMap> {
         let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else { continue };
         if fields.contains(&name)
             && (name != HOST || host.is_none())
-            && let Ok(value) = HeaderValue::from_str(value)
+            && let Ok(value) = HeaderValue::from_bytes(value.as_bytes())
         {
             headers.append(name, value);
         }

@@ -1,6 +1,7 @@
 //! Replays logs with one or two rule files.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
+use http::HeaderName;
 
 use super::batch::ParsedRequest;
 use super::engine::{Engine, Verdict};
@@ -33,16 +34,17 @@ pub(crate) fn replay(
         fields.extend(comparison.other.fields());
     }
     let mut number = 0;
-    let summary = files.read(fields, |request, _, _| {
+    let summary = files.read(fields, |request, _, recorded| {
         number += 1;
-        engine.replay(request, number);
+        engine.replay(request, number, recorded);
         match &mut comparison {
-            Some(comparison) => comparison.replay(&mut engine, request, number),
+            Some(comparison) => comparison.replay(&mut engine, request, number, recorded),
             None => _ = engine.take_verdicts(),
         }
     })?;
     engine.end();
-    let report = Report { unparsed: summary.unparsed, formats: summary.formats.clone(), ..engine.report() };
+    let mut report = Report { unparsed: summary.unparsed, formats: summary.formats.clone(), ..engine.report() };
+    report.notes.extend(summary.recordings.notes(rules, |_| true));
     let first_unparsed = summary.first_unparsed.clone().map(|(file, line, text)| UnparsedLine { file, line, text });
     let against = comparison.map(|comparison| Box::new(comparison.end(&mut engine)));
     Ok((Report { first_unparsed, against, ..report }, summary))
@@ -60,8 +62,14 @@ impl<'r> Comparison<'r> {
         Self { other: Engine::new(rules), difference, undecided: HashMap::new() }
     }
 
-    fn replay(&mut self, engine: &mut Engine<'r>, request: &ParsedRequest, number: u64) {
-        self.other.replay(request, number);
+    fn replay(
+        &mut self,
+        engine: &mut Engine<'r>,
+        request: &ParsedRequest,
+        number: u64,
+        recorded: &HashSet<HeaderName>,
+    ) {
+        self.other.replay(request, number, recorded);
         self.compare(engine);
     }
 

@@ -125,8 +125,9 @@ impl<'r> Engine<'r> {
         &self.routes[route].route.name
     }
 
-    /// Decides a request. The requests have to be in the order of their times.
-    pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64) {
+    /// Decides a request. The requests have to be in the order of their times. `recorded` are the fields that recordings
+    /// have.
+    pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64, recorded: &HashSet<HeaderName>) {
         self.totals.requests += 1;
         self.advance(request.time);
         let is_in_order = self.decider.set_time(request.time);
@@ -135,7 +136,7 @@ impl<'r> Engine<'r> {
         self.span = Some((first, self.decider.now()));
         let no_headers = HeaderMap::new();
         let headers = request.headers.as_deref().unwrap_or(&no_headers);
-        self.inputs.record(headers);
+        self.inputs.record(headers, recorded);
         if let Err(undecided) = self.decide(request, headers, number) {
             match undecided {
                 Undecided::Invalid => self.totals.invalid += 1,

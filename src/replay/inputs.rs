@@ -1,5 +1,6 @@
 //! The inputs of the rules that a log lacks.
 
+use hashbrown::HashSet;
 use http::HeaderName;
 use http::header::{HOST, HeaderMap};
 
@@ -38,10 +39,10 @@ impl Inputs {
         self.fields.iter().map(|(name, _)| name)
     }
 
-    /// Records the fields of a line.
-    pub(super) fn record(&mut self, headers: &HeaderMap) {
+    /// Records the fields of a line, and those that recordings have.
+    pub(super) fn record(&mut self, headers: &HeaderMap, recorded: &HashSet<HeaderName>) {
         for (name, is_known) in self.fields.iter_mut().filter(|(_, is_known)| !is_known) {
-            *is_known = headers.contains_key(&*name);
+            *is_known = headers.contains_key(&*name) || recorded.contains(&*name);
         }
     }
 

@@ -16,6 +16,7 @@ mod merge;
 mod page;
 mod ranks;
 mod read;
+mod recordings;
 mod report;
 mod series;
 mod suggest;

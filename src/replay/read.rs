@@ -1,6 +1,7 @@
 //! Reads logs: one thread for each file reads, several threads parse, and the calling thread gets the requests in the
 //! order of their times.
 
+use std::cell::RefCell;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use super::batch::{Batch, Fields, ParsedRequest};
 use super::log::{self, LogFormat};
 use super::merge::{Source, merge};
+use super::recordings::Recordings;
 
 /// The bytes of a batch if there is one file. Several files share them.
 const BATCH: usize = 2 << 20;
@@ -51,6 +53,7 @@ pub(crate) struct ReadSummary {
     pub(crate) first_unparsed: Option<(String, u64, String)>,
     /// The formats of the files.
     pub(crate) formats: Vec<String>,
+    pub(crate) recordings: Recordings,
 }
 
 /// A log cannot be read.
@@ -84,14 +87,14 @@ impl ReadSummary {
 
 impl LogFiles {
     /// Calls `consume` for each request in the order of the times, with the position of its file and the number of its
-    /// line. Header fields are kept if they are in `fields`.
+    /// line, and with the fields that recordings have. Header fields are kept if they are in `fields`.
     ///
     /// # Errors
     /// A file cannot be read, or its format is unknown.
     pub(crate) fn read(
         &self,
         fields: HashSet<HeaderName>,
-        consume: impl FnMut(&ParsedRequest, usize, u64),
+        mut consume: impl FnMut(&ParsedRequest, (usize, u64), &HashSet<HeaderName>),
     ) -> Result<ReadSummary, ReadError> {
         let fields = Arc::new(fields);
         let size = (BATCH / self.paths.len().max(1)).max(MIN_BATCH);
@@ -104,7 +107,7 @@ impl LogFiles {
                 let (queue, fields) = (Arc::clone(&queue), Arc::clone(&fields));
                 scope.spawn(move || parse_jobs(&queue, &fields));
             }
-            let summary = Mutex::new(ReadSummary::default());
+            let (summary, recordings) = (Mutex::new(ReadSummary::default()), RefCell::new(Recordings::default()));
             let sources = self.paths.iter().map(|path| {
                 let (batches, pending) = sync_channel::<Pending>(READ_AHEAD);
                 let (jobs, format) = (jobs.clone(), self.format.clone());
@@ -114,7 +117,7 @@ impl LogFiles {
                         _ = reader.batches.send(Err(error));
                     }
                 });
-                let (summary, mut lines) = (&summary, 0);
+                let (summary, recordings, mut lines) = (&summary, &recordings, 0);
                 Source::new(move || {
                     let Ok(next) = pending.recv() else { return Ok(None) };
                     let (format, parsed) = next?;
@@ -122,6 +125,7 @@ impl LogFiles {
                     let mut summary = summary.lock();
                     summary.formats.extend(format.map(|format| format.name().to_owned()));
                     summary.add(&batch, path, lines);
+                    recordings.borrow_mut().add(path, &batch.marks);
                     lines += batch.lines;
                     self.lines.fetch_add(batch.lines, Ordering::Relaxed);
                     Ok(Some(batch))
@@ -129,8 +133,8 @@ impl LogFiles {
             });
             let sources: Vec<_> = sources.collect();
             drop(jobs);
-            merge(sources, consume)?;
-            Ok(summary.into_inner())
+            merge(sources, |request, log, line| consume(request, (log, line), recordings.borrow().fields()))?;
+            Ok(ReadSummary { recordings: recordings.into_inner(), ..summary.into_inner() })
         })
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
+use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
 
 use super::batch::ParsedRequest;
@@ -53,7 +54,7 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
             headers: None,
             route: None,
         };
-        engine.replay(&request, number);
+        engine.replay(&request, number, &HashSet::new());
     }
     engine.end();
     let mut verdicts: Vec<_> = engine.take_verdicts().map(|verdict| (verdict.number, verdict.admitted)).collect();
@@ -65,8 +66,8 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
 pub(crate) fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, ReadError> {
     let files = LogFiles { paths: logs.to_owned(), format: None, lines: AtomicU64::default() };
     let (mut engine, mut lines) = (Engine::new(rules), Vec::new());
-    files.read(engine.fields(), |request, log, line| {
-        engine.replay(request, lines.len() as u64);
+    files.read(engine.fields(), |request, (log, line), recorded| {
+        engine.replay(request, lines.len() as u64, recorded);
         lines.push(ReplayedLine { log, line, admitted: false, limit: None, rejected_by: Vec::new() });
     })?;
     engine.end();

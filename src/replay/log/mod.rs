@@ -26,6 +26,7 @@ use std::sync::Arc;
 use self::mapping::Mapping;
 pub(crate) use self::open::open;
 use self::request::RequestLine;
+use crate::recording::Mark;
 
 /// Maximum length of a line in bytes. Longer lines are not parsed.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
@@ -166,8 +167,9 @@ impl LogFormat {
         // Other logs in JSON can have the same names for time, method and path.
         let is_own =
             || [&b"\"limits\":"[..], b"\"headers\":"].iter().any(|name| memchr::memmem::find(line, name).is_some());
+        let is_mark = || matches!(self, Self::Tidegate) && Mark::parse(line).is_some();
         let may_be_own = !matches!(self, Self::Tidegate) || !line.starts_with(b"{") || is_own();
-        may_be_own && self.parse(line).is_some()
+        may_be_own && self.parse(line).is_some() || is_mark()
     }
 }
 

@@ -74,7 +74,8 @@ pub(crate) fn suggest<E: From<SuggestError>>(
     let demand: Vec<_> =
         INTERVALS.iter().zip(engine.tallies()).map(|(interval, tally)| Demand::new(*interval, tally)).collect();
     let (clients, requests) = engine.tallies().next().map_or((0, 0), |tally| (tally.clients(), tally.requests()));
-    let notes = engine.report().notes;
+    let mut notes = engine.report().notes;
+    notes.extend(summary.recordings.notes(rules, |limit| limit == name));
     if requests == 0 {
         let causes = notes.iter().map(|note| format!("\n{note}")).collect();
         return Err(SuggestError::NoRequests(name.to_owned(), causes).into());
@@ -116,9 +117,9 @@ fn find<'r>(rules: &'r Rules, name: &str) -> Result<&'r Limit, SuggestError> {
 fn replay<'r>(rules: &'r Rules, files: &LogFiles) -> Result<(Engine<'r>, ReadSummary), SuggestError> {
     let mut engine = Engine::new(rules);
     let mut number = 0;
-    let summary = files.read(engine.fields(), |request, _, _| {
+    let summary = files.read(engine.fields(), |request, _, recorded| {
         number += 1;
-        engine.replay(request, number);
+        engine.replay(request, number, recorded);
         _ = engine.take_verdicts();
     })?;
     engine.end();

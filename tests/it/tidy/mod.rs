@@ -50,7 +50,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "3 meaning",
-        &["admission", "config", "explain", "rate_limiter", "rejected", "replay"],
+        &["admission", "config", "explain", "rate_limiter", "recording", "rejected", "replay"],
         "the meaning of the rules: for requests, and for readers of the rule file",
     ),
     ("4 gateway", &["forward", "headers", "layer", "local_response", "ruleset"], "the processing of one request"),

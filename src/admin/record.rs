@@ -1,0 +1,200 @@
+//! `GET /api/v1/record`: streams the requests of this gateway as lines for `tidegate replay`, with hashes instead of the
+//! values that clients send.
+
+#![expect(unused_qualifications, reason = "utoipa generates them")]
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{RawQuery, State};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, stream};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, StatusCode};
+use tokio::time::{Instant, timeout_at};
+use utoipa::IntoParams;
+
+use super::Admin;
+use super::audit::Change;
+use super::phase::EventStream;
+use super::problem::Problem;
+use super::query::Parameters;
+use crate::client::ClientSource;
+use crate::config::Millis;
+use crate::recording::{Inputs, Mark, RecordingReader, Selection};
+
+/// How long a recording lasts by default, and at most.
+const DEFAULT_DURATION: Millis = Millis(10 * 60 * 1000);
+const MAX_DURATION: Millis = Millis(24 * 60 * 60 * 1000);
+
+/// The longest pause between two lines, so that a connection without requests stays open.
+const PAUSE: Duration = Duration::from_secs(5);
+
+/// The most further sources of clients.
+const MAX_CLIENTS: usize = 8;
+
+/// The parameters, for the OpenAPI document. [`Parameters`] reads them.
+#[expect(dead_code, reason = "only describes the parameters")]
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+struct RecordQuery {
+    /// The share of the clients, above 0 and at most 1 (default).
+    #[param(minimum = 0, maximum = 1)]
+    sample: Option<f64>,
+    /// How long, such as `10m` (default); at most `1d`.
+    r#for: Option<String>,
+    /// A value that the rules do not read, such as `header:X-Org`; may be repeated. The first decides about the sample.
+    #[param(pattern = "^(header|cookie|query):.+$")]
+    client: Option<String>,
+}
+
+/// A recording, as its stream writes it.
+struct Recording {
+    reader: RecordingReader,
+    admin: Admin,
+    /// The fields of the request, with the token.
+    headers: HeaderMap,
+    clients: Vec<ClientSource>,
+    mark: Mark,
+    /// The inputs of the rules in the last mark with fields.
+    inputs: Option<Arc<Inputs>>,
+    ends_at: Instant,
+    next_mark: Instant,
+    has_ended: bool,
+}
+
+/// Streams the requests as JSON lines for `tidegate replay`, with hashes instead of the values that clients send.
+///
+/// Methods, paths, hosts, costs, and values with which the rules compare are readable. At most 4 recordings, then 503.
+#[utoipa::path(
+    get,
+    path = "/record",
+    tag = "limits",
+    params(RecordQuery),
+    responses((status = 200, body = String, content_type = "application/x-ndjson"), Problem),
+    security(("token" = []))
+)]
+pub(super) async fn record(
+    State(admin): State<Admin>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Problem> {
+    let operator = admin.active.load_full().authorizer.authorize(&headers).await?;
+    let query = Parameters::parse(query.as_deref(), &["sample", "for", "client"])?;
+    let sample = query.one("sample")?.map_or(Some(1.0), |text| text.parse().ok());
+    let sample = sample.filter(|sample| 0.0 < *sample && *sample <= 1.0);
+    let sample = sample.ok_or_else(|| Problem::bad_request("`sample` is a share above 0 and at most 1"))?;
+    let lasts = query.one("for")?.map_or(Some(DEFAULT_DURATION), |text| Millis::parse(&text));
+    let lasts = lasts.filter(|lasts| (Millis(1)..=MAX_DURATION).contains(lasts));
+    let lasts = lasts.ok_or_else(|| Problem::bad_request("`for` is a duration of at most 1d, such as 10m"))?;
+    let clients = query.all("client");
+    if clients.len() > MAX_CLIENTS {
+        return Err(Problem::bad_request(format!("at most {MAX_CLIENTS} `client` parameters")));
+    }
+    let clients = clients.iter().map(|text| source(text)).collect::<Result<Vec<_>, _>>()?;
+    let selection = Selection { sample, clients: clients.clone() };
+    let reader = admin.layer.recorder().start(selection);
+    let reader = reader.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
+    let target = format!("{sample} of the clients for {}", Millis::show(lasts.0));
+    admin.audit.record(Change { operator, action: "record", target, client: None, reason: None }, Ok(()));
+
+    let by = clients.first().map(ToString::to_string);
+    let mark = Mark { sample, by, ..Mark::default() };
+    let now = Instant::now();
+    let (ends_at, next_mark) = (now + lasts.duration(), now + PAUSE);
+    let (inputs, has_ended) = (None, false);
+    let recording = Recording { reader, admin, headers, clients, mark, inputs, ends_at, next_mark, has_ended };
+    let lines = stream::unfold(recording, Recording::next);
+    let body = Body::from_stream(lines.map(Ok::<_, Infallible>));
+    let fields = [(CONTENT_TYPE, "application/x-ndjson"), (CACHE_CONTROL, "no-store")];
+    let mut response = (fields, body).into_response();
+    response.extensions_mut().insert(EventStream);
+    Ok(response)
+}
+
+impl Recording {
+    /// Returns the next lines. Returns `None` after the last line.
+    async fn next(mut self) -> Option<(String, Self)> {
+        loop {
+            if self.mark.end {
+                return None;
+            }
+            if self.has_ended {
+                let lines = self.reader.waiting_lines().unwrap_or_else(|| self.last_mark());
+                return Some((lines, self));
+            }
+            if let Some(mark) = self.mark_of_new_rules() {
+                return Some((mark.to_line(), self));
+            }
+            let now = Instant::now();
+            if now >= self.ends_at || (now >= self.next_mark && !self.is_authorized().await) {
+                self.end();
+            } else if now >= self.next_mark {
+                self.next_mark = now + PAUSE;
+                return Some((self.mark_of_dropped(), self));
+            } else {
+                match timeout_at(self.next_mark.min(self.ends_at), self.reader.lines()).await {
+                    Ok(Some(lines)) => {
+                        // The rules of the lines may be new.
+                        let mark = self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default();
+                        return Some((mark + &lines, self));
+                    }
+                    Ok(None) => self.end(),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.reader.end();
+        self.has_ended = true;
+    }
+
+    /// Returns `false` if an operator has removed the token.
+    async fn is_authorized(&self) -> bool {
+        self.admin.active.load_full().authorizer.authorize(&self.headers).await.is_ok()
+    }
+
+    /// Returns a mark with the recorded fields, if it is the first or the rules have changed.
+    fn mark_of_new_rules(&mut self) -> Option<Mark> {
+        let inputs = self.admin.layer.recorded();
+        if self.inputs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &inputs)) {
+            return None;
+        }
+        let fields = inputs.fields(&self.clients);
+        self.inputs = Some(inputs);
+        Some(Mark { fields, ..self.mark.clone() })
+    }
+
+    /// Returns a mark if lines were dropped. Otherwise returns an empty line, which keeps the connection open.
+    fn mark_of_dropped(&mut self) -> String {
+        let dropped = self.reader.dropped();
+        if dropped == self.mark.dropped {
+            return "\n".to_owned();
+        }
+        self.mark.dropped = dropped;
+        self.mark.to_line()
+    }
+
+    fn last_mark(&mut self) -> String {
+        (self.mark.dropped, self.mark.end) = (self.reader.dropped(), true);
+        self.mark.to_line()
+    }
+}
+
+/// Parses a source of clients.
+fn source(text: &str) -> Result<ClientSource, Problem> {
+    let source = match text.split_once(':') {
+        Some(("header", name)) => HeaderName::from_bytes(name.as_bytes()).ok().map(ClientSource::Header),
+        Some((kind, name)) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic()) => match kind {
+            "cookie" => Some(ClientSource::Cookie(name.to_owned())),
+            "query" => Some(ClientSource::Query(name.to_owned())),
+            _ => None,
+        },
+        _ => None,
+    };
+    source.ok_or_else(|| Problem::bad_request("`client` is header:NAME, cookie:NAME or query:NAME"))
+}

@@ -1,0 +1,44 @@
+//! The lines of a request in recordings: created when its route is known, sent when it ends.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::record::RequestRecord;
+use super::report::RequestOutcome;
+use crate::clock::wall_time;
+use crate::facts::Facts;
+use crate::recording::Recorder;
+use crate::ruleset::RuleSet;
+
+impl RequestRecord<'_> {
+    /// Creates the lines of a request with these facts, if requests are recorded.
+    #[inline]
+    pub(super) fn record_lines(&mut self, recorder: &Recorder, rules: &RuleSet, facts: &Facts<'_>) {
+        if recorder.is_active() {
+            let lines = recorder.lines(&rules.recorded, self.route.map(|(route, _)| route), facts);
+            self.extra.get_or_insert_default().lines = lines;
+        }
+    }
+
+    /// Sends the lines of the request. A request that ended before the decision, or whose client is banned, has taken no
+    /// permits, although the rules do not reject it: it is omitted.
+    pub(super) fn send_lines(&mut self, status: Option<StatusCode>) {
+        let Some(extra) = self.extra.as_mut().filter(|extra| !extra.lines.is_empty()) else { return };
+        let lines = std::mem::take(&mut extra.lines);
+        if self.outcome == RequestOutcome::Undecided || self.reason == Some("banned") {
+            return;
+        }
+        // A replay lets the request wait again.
+        let waited = self.wait.filter(|_| self.route.is_some_and(|(_, compiled)| compiled.waits.is_some()));
+        let time = match self.at {
+            Some(at) => at.as_millis().saturating_sub(millis(waited.unwrap_or_default())),
+            None => wall_time().as_millis().saturating_sub(millis(self.stopwatch.elapsed())),
+        };
+        lines.into_iter().for_each(|line| line.send(time, status.map(|status| status.as_u16())));
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

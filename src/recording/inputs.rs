@@ -1,0 +1,155 @@
+//! The values of requests that rules read, and the results of reading them.
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use http::header::{COOKIE, HOST};
+
+use super::address::Networks;
+use crate::client::{AddressRules, ClientError, ClientSource, spelling};
+use crate::cost::{Cost, CostError, HeaderCost};
+use crate::facts::Facts;
+use crate::limit::Mode;
+use crate::route::{Matcher, Met, ValueCondition, ValueSource, ValueTest};
+use crate::rules::Rules;
+
+/// Everything that rules read from requests and a replay needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Inputs {
+    pub(super) values: Vec<Input>,
+    pub(super) networks: Networks,
+    /// How the address of a client is found.
+    pub(super) addresses: AddressRules,
+}
+
+/// A header field, a cookie or a query parameter.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub(super) source: ClientSource,
+    /// The source as text.
+    pub(super) name: String,
+    /// Whether a limit identifies clients by the value.
+    identifies: bool,
+    conditions: Vec<ValueCondition>,
+    pub(super) costs: Vec<HeaderCost>,
+}
+
+/// The results of reading a value, as rules use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Reading {
+    /// The normalized value, if a limit identifies clients by it.
+    pub(super) client: Option<Result<Vec<u8>, ClientError>>,
+    pub(super) met: Vec<Met>,
+    pub(super) costs: Vec<Result<u32, CostError>>,
+}
+
+impl Inputs {
+    pub(crate) fn new(rules: &Rules) -> Self {
+        let networks = Networks { networks: Vec::new(), ipv6_prefix: rules.addresses.ipv6_prefix };
+        let mut inputs = Self { values: Vec::new(), networks, addresses: rules.addresses.clone() };
+        for route in rules.routes.iter() {
+            inputs.add_conditions(&route.matcher);
+            for limit in &route.limits {
+                if limit.mode() == Mode::PerClient {
+                    inputs.add_clients(&limit.client);
+                }
+                if let Cost::Header(cost) = &limit.permits {
+                    inputs.input(&ClientSource::Header(cost.name.clone())).costs.push(cost.clone());
+                }
+            }
+        }
+        rules.when.iter().for_each(|when| inputs.add_conditions(&when.matcher));
+        inputs.without_duplicates()
+    }
+
+    /// Adds these sources of clients.
+    pub(super) fn with_clients(&self, clients: &[ClientSource]) -> Self {
+        let mut inputs = self.clone();
+        clients.iter().for_each(|client| inputs.add_clients(client));
+        inputs.without_duplicates()
+    }
+
+    /// Removes the host, which has its own member, and the field of cookies that are recorded one by one.
+    fn without_duplicates(mut self) -> Self {
+        let has_cookies = self.values.iter().any(|input| matches!(input.source, ClientSource::Cookie(_)));
+        self.values.retain(|input| match &input.source {
+            ClientSource::Header(name) => name != HOST && !(has_cookies && name == COOKIE),
+            _ => true,
+        });
+        self
+    }
+
+    /// Returns the names of the header fields that a recording has, if a request has them. `clients` are further sources.
+    pub(crate) fn fields(&self, clients: &[ClientSource]) -> Vec<String> {
+        let fields = self.with_clients(clients).values.into_iter().filter_map(|input| match input.source {
+            ClientSource::Header(name) => Some(name.to_string()),
+            ClientSource::Cookie(_) => Some(COOKIE.to_string()),
+            _ => None,
+        });
+        let fields: BTreeSet<_> = fields.collect();
+        fields.into_iter().collect()
+    }
+
+    fn add_conditions(&mut self, matcher: &Matcher) {
+        for value in &matcher.values {
+            let source = match &value.source {
+                ValueSource::Header(name) => ClientSource::Header(name.clone()),
+                ValueSource::Query(name) => ClientSource::Query(name.to_string()),
+                ValueSource::Cookie(name) => ClientSource::Cookie(name.to_string()),
+            };
+            self.input(&source).conditions.push(value.clone());
+        }
+        self.networks.networks.extend(matcher.clients.iter().flat_map(|clients| clients.networks()));
+        matcher.not.iter().for_each(|not| self.add_conditions(not));
+    }
+
+    fn add_clients(&mut self, client: &ClientSource) {
+        for source in client.sources() {
+            if let ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) = source {
+                self.input(source).identifies = true;
+            }
+        }
+    }
+
+    /// Returns the input of this source, which is new if no known source has a similar name.
+    fn input(&mut self, source: &ClientSource) -> &mut Input {
+        let position = self.values.iter().position(|known| is_read_with(&known.source, source));
+        let position = position.unwrap_or_else(|| {
+            let (conditions, costs) = (Vec::new(), Vec::new());
+            let (source, name) = (source.clone(), source.to_string());
+            self.values.push(Input { source, name, identifies: false, conditions, costs });
+            self.values.len() - 1
+        });
+        &mut self.values[position]
+    }
+}
+
+/// Returns `true` if some servers read the value of one source for the other.
+fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
+    match (one, other) {
+        (ClientSource::Cookie(one), ClientSource::Cookie(other))
+        | (ClientSource::Query(one), ClientSource::Query(other)) => spelling::resembles(one.as_bytes(), other),
+        _ => one == other,
+    }
+}
+
+impl Input {
+    /// Reads the value of a request, as the rules do.
+    pub(super) fn read(&self, facts: &Facts<'_>) -> Reading {
+        let client = || self.source.sent_value(facts).map(Cow::into_owned);
+        Reading {
+            client: self.identifies.then(client),
+            met: self.conditions.iter().map(|condition| condition.met(facts)).collect(),
+            costs: self.costs.iter().map(|cost| cost.read(facts)).collect(),
+        }
+    }
+
+    /// Returns `true` if a condition compares the value with this one.
+    pub(super) fn is_constant(&self, value: &[u8]) -> bool {
+        let is_in = |condition: &ValueCondition| match &condition.test {
+            ValueTest::OneOf(values) => values.iter().any(|constant| **constant == *value),
+            ValueTest::Present | ValueTest::Absent => false,
+        };
+        self.conditions.iter().any(is_in)
+    }
+}

@@ -1,0 +1,65 @@
+//! The marks: lines of a recording without a request.
+
+use serde::{Deserialize, Serialize};
+
+/// The contents of a recording. It is the first and the last line, and follows lines that were dropped.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Mark {
+    /// The share of the clients.
+    pub(crate) sample: f64,
+    /// The source of clients that decides about the sample. `None` if the route of the request decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) by: Option<String>,
+    /// The recorded header fields. Only the first line has them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) fields: Vec<String>,
+    /// The number of requests that were dropped so far.
+    #[serde(default)]
+    pub(crate) dropped: u64,
+    /// Whether this is the last line.
+    #[serde(default)]
+    pub(crate) end: bool,
+}
+
+/// The form of the line.
+#[derive(Deserialize, Serialize)]
+struct Line<M> {
+    recording: M,
+}
+
+/// The start of each line.
+const START: &[u8] = b"{\"recording\":";
+
+impl Mark {
+    /// Returns the line, with its end.
+    pub(crate) fn to_line(&self) -> String {
+        let mut line = serde_json::to_string(&Line { recording: self }).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+
+    /// Parses a line. Returns `None` if it is no mark.
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        if !line.starts_with(START) {
+            return None;
+        }
+        serde_json::from_slice(line).ok().map(|Line { recording }| recording)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_written_and_parsed() {
+        let mark = Mark { sample: 0.1, dropped: 7, ..Mark::default() };
+        assert_eq!(mark.to_line(), "{\"recording\":{\"sample\":0.1,\"dropped\":7,\"end\":false}}\n");
+        let first = Mark { by: Some("header:x-org".into()), fields: vec!["x-org".into()], ..Mark::default() };
+        for mark in [mark, first] {
+            assert_eq!(Mark::parse(mark.to_line().as_bytes()), Some(mark));
+        }
+        assert_eq!(Mark::parse(b"{\"recording\":{}}"), None);
+        assert_eq!(Mark::parse(b"{\"time\":1,\"recording\":{\"sample\":1}}"), None);
+    }
+}
