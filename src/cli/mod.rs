@@ -53,6 +53,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show which requests of access logs the rules would have rejected
     Replay(replay::ReplayArgs),
+    /// Write the requests of a running gateway for `replay` and `suggest`, with hashes instead of client values
+    Record(operate::RecordArgs),
     /// Propose the rate of a limit from access logs
     Suggest(suggest::SuggestArgs),
     /// Show whether a running gateway is ready, its rule file with errors, and its store
@@ -154,6 +156,7 @@ pub fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::demo(&args),
         Some(Command::Explain(args)) => with_output(|out, errors| explain::explain(&args, out, errors)),
         Some(Command::Replay(args)) => with_output(|out, errors| replay::replay_logs(&args, out, errors)),
+        Some(Command::Record(args)) => with_output(|out, errors| operate::record(&args, out, errors)),
         Some(Command::Suggest(args)) => with_output(|out, errors| suggest::suggest_rate(&args, out, errors)),
         Some(Command::Status(args)) => with_output(|out, errors| operate::status(&args, out, errors)),
         Some(Command::Upstreams(args)) => with_output(|out, errors| operate::upstreams(&args, out, errors)),

@@ -71,7 +71,7 @@ use self::sources::SourceFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::tokens::{Tokens, TokensError};
 #[cfg(feature = "gateway")]
-pub(crate) use self::units::Millis;
+pub(crate) use self::units::{Bytes, Millis};
 use crate::credentials::Verifiers;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;

@@ -78,6 +78,7 @@ mod public_api;
 mod quota;
 mod rate_limiter;
 mod readme;
+mod record;
 mod redis_acl;
 mod redis_connection;
 mod redis_faults;

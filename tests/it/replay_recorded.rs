@@ -60,8 +60,8 @@ fn line(route: &str, value: &str, status: u16) -> String {
 }
 
 /// Returns how many decisions of the route's limit had this outcome.
-fn decisions(metrics: &str, route: &str, outcome: &str) -> u64 {
-    let labels = [format!("route=\"{route}\""), format!("outcome=\"{outcome}\"")];
+pub fn decisions(metrics: &str, route: &str, outcome: &str) -> u64 {
+    let labels = [format!("route=\"{route}\""), "limit=\"own\"".to_owned(), format!("outcome=\"{outcome}\"")];
     let mut lines = metrics.lines().filter(|line| line.starts_with("tidegate_decisions_total{"));
     let line = lines.find(|line| labels.iter().all(|label| line.contains(label.as_str()))).expect("a series");
     line.rsplit(' ').next().expect("a value").parse().expect("a number")

@@ -8,13 +8,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::table::printable;
@@ -32,16 +34,34 @@ const TOKEN_HELP: &str = "; write the token, without its name, to a file for `--
 /// The address of a gateway's admin listener, and how to use it.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ApiArgs {
+    #[command(flatten)]
+    gateway: AdminArgs,
+    /// Write JSON
+    #[arg(long)]
+    pub(in crate::cli) json: bool,
+}
+
+/// The address of a gateway's admin listener, and the token.
+#[derive(Clone, Debug, Args)]
+pub(super) struct AdminArgs {
     /// Admin listener: `IP:PORT` or `unix:/path`
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901", env = "TIDEGATE_ADMIN")]
     admin: AdminAddress,
     /// File with only the token; or set TIDEGATE_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Write JSON
-    #[arg(long)]
-    pub(in crate::cli) json: bool,
 }
+
+/// A response whose body has not been read. Dropping it closes the connection.
+#[derive(Debug)]
+pub(super) struct Streamed {
+    response: Response<Incoming>,
+    _connection: AbortOnDrop,
+}
+
+/// The task of a connection.
+#[derive(Debug)]
+struct AbortOnDrop(JoinHandle<hyper::Result<()>>);
 
 #[derive(Clone, Debug)]
 enum AdminAddress {
@@ -118,19 +138,43 @@ impl ApiArgs {
     }
 
     fn exchange_all(&self, requests: &[(&str, String, Bytes)]) -> Result<Vec<Value>, ApiError> {
-        let unreachable = |error: io::Error| ApiError::Unreachable(self.admin.to_string(), error.to_string());
-        let token = self.token()?;
+        let unreachable = |error| self.gateway.unreachable(&error);
+        let token = self.gateway.token()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
         runtime.block_on(async {
             let mut values = Vec::new();
             for (method, target, body) in requests {
-                let sent = self.request(method, target, body.clone(), token.as_ref());
-                let (status, body) = sent.await.map_err(unreachable)?;
+                let answer = async {
+                    let sent = self.gateway.request(method, target, body.clone(), token.as_ref());
+                    sent.await?.into_body().await
+                };
+                let answer = in_time(answer).await;
+                let (status, body) = answer.map_err(unreachable)?;
                 let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
                 values.push(checked(status, value, target)?);
             }
             Ok(values)
         })
+    }
+}
+
+impl AdminArgs {
+    /// Sends a request, and returns the response before its end.
+    pub(super) async fn stream(&self, target: &str) -> Result<Streamed, ApiError> {
+        let unreachable = |error| self.unreachable(&error);
+        let token = self.token()?;
+        let sent = in_time(self.request("GET", target, Bytes::new(), token.as_ref()));
+        let streamed = sent.await.map_err(unreachable)?;
+        if streamed.response.status() == StatusCode::OK {
+            return Ok(streamed);
+        }
+        let (status, body) = in_time(streamed.into_body()).await.map_err(unreachable)?;
+        let rejected = checked(status, serde_json::from_slice(&body).unwrap_or(Value::Null), target);
+        Err(rejected.err().unwrap_or(ApiError::Unexpected(status)))
+    }
+
+    pub(super) fn unreachable(&self, error: &io::Error) -> ApiError {
+        ApiError::Unreachable(self.admin.to_string(), error.to_string())
     }
 
     fn token(&self) -> Result<Option<HeaderValue>, ApiError> {
@@ -154,7 +198,7 @@ impl ApiArgs {
         target: &str,
         body: Bytes,
         token: Option<&HeaderValue>,
-    ) -> io::Result<(u16, Bytes)> {
+    ) -> io::Result<Streamed> {
         let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -178,22 +222,45 @@ impl ApiArgs {
     }
 }
 
-/// Sends a request on a new connection. Returns the status and the body.
+/// Waits for an answer.
+async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    timeout(ANSWER_TIMEOUT, answer).await?
+}
+
+/// Sends a request on a new connection.
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     request: Request<Full<Bytes>>,
-) -> io::Result<(u16, Bytes)> {
+) -> io::Result<Streamed> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let connection = tokio::spawn(connection);
-    let answer = async {
-        let response = sender.send_request(request).await.map_err(io::Error::other)?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await.map_err(io::Error::other)?;
+    let connection = AbortOnDrop(tokio::spawn(connection));
+    let response = sender.send_request(request).await.map_err(io::Error::other)?;
+    Ok(Streamed { response, _connection: connection })
+}
+
+impl Streamed {
+    /// Returns the next bytes of the body; `None` at its end.
+    pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
+            if let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() {
+                return Ok(Some(bytes));
+            }
+        }
+    }
+
+    /// Returns the status and the whole body.
+    async fn into_body(mut self) -> io::Result<(u16, Bytes)> {
+        let status = self.response.status().as_u16();
+        let body = Limited::new(self.response.body_mut(), MAX_RESPONSE).collect().await.map_err(io::Error::other)?;
         Ok((status, body.to_bytes()))
-    };
-    let answer = timeout(ANSWER_TIMEOUT, answer).await;
-    connection.abort();
-    answer?
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {

@@ -3,6 +3,7 @@
 
 mod api;
 mod overrides;
+mod record;
 mod request;
 mod status;
 pub(super) mod table;
@@ -18,6 +19,7 @@ use serde_json::Value;
 
 pub(super) use self::api::{ApiArgs, ApiError};
 pub(super) use self::overrides::{AdjustArgs, OverrideArgs, OverridesArgs, adjust, ban, exempt, overrides};
+pub(super) use self::record::{RecordArgs, record};
 use self::request::{LimitName, path, query};
 pub(super) use self::status::{StatusArgs, status};
 use self::table::{columns, printable, rows};
