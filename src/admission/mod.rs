@@ -18,6 +18,7 @@ pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;
 pub(crate) use self::waiting::RouteWaits;
 use self::waiting::Waiting;
+use crate::boxed::boxed;
 use crate::limit::{Algorithm, Wait};
 use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
@@ -74,13 +75,19 @@ pub(crate) async fn admit(
     if charges.is_empty() {
         return Ok(admit_unlimited());
     }
-    if waits.is_none()
-        && let Some(said) = decide_immediately(store, charges)
-    {
-        return to_admission(store, said, charges);
-    }
-    // Boxed, so that requests that are decided immediately do not pay for the memory of waiting.
-    Box::pin(admit_with_waiting(store, queues, charges, waits.map(|waits| *waits))).await
+    let Some(waits) = waits else { return decide_once(store, charges).await };
+    // Made in its box, so that other requests do not pay for its memory.
+    boxed(|| admit_with_waiting(store, queues, charges, *waits)).await
+}
+
+/// Decides a request that cannot wait.
+async fn decide_once(store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let said = match decide_immediately(store, charges) {
+        Some(said) => said,
+        // Made in its box, so that requests that are decided immediately do not pay for its memory.
+        None => boxed(|| store.take(charges.as_slice())).await.map(|outcome| LimitStatus::new(charges, outcome)),
+    };
+    to_admission(store, said, charges)
 }
 
 /// Admits a request without limits.
@@ -96,13 +103,12 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
     }
 }
 
-/// Decides if the store needs I/O or the request may wait. Retries without the adopted limits if Java has not
-/// configured one of them.
+/// Decides a request that may wait. Retries without the adopted limits if Java has not configured one of them.
 async fn admit_with_waiting(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<RouteWaits<'_>>,
+    waits: RouteWaits<'_>,
 ) -> Result<Admitted, Denial> {
     match admit_from_queue(store, queues, charges, waits).await {
         Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
@@ -122,7 +128,7 @@ async fn admit_from_queue(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
-    waits: Option<RouteWaits<'_>>,
+    waits: RouteWaits<'_>,
 ) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges, waits);
     let admitted = admit_in_order(&mut waiting, store, charges).await;
@@ -144,9 +150,7 @@ async fn admit_in_order(waiting: &mut Waiting<'_>, store: &Store, charges: &Char
 
 /// Returns the decisions of the limits, from the negative cache or from the store.
 async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
-    // Requests that cannot wait have checked the cache in `decide_immediately`.
-    let known = if charges.limits().iter().any(may_wait) { known_refusal(store, charges) } else { None };
-    match known {
+    match known_refusal(store, charges) {
         Some(status) => Ok(status),
         None => Ok(LimitStatus::new(charges, store.take(charges.as_slice()).await?)),
     }

@@ -45,13 +45,12 @@ impl<'w> Waiting<'w> {
         store: &'w Store,
         queues: &'w WaitQueues,
         charges: &'w Charges<'w>,
-        waits: Option<RouteWaits<'w>>,
+        waits: RouteWaits<'w>,
     ) -> Self {
         let may_wait = charges.iter().any(|one| one.limit.wait_policy.is_some());
         let arrived_at = may_wait.then(Instant::now);
-        let deadline = waits.and_then(|waits| waits.deadline);
-        let record = WaitRecord::new(waits.map(|waits| waits.metrics));
-        Self { store, queues, charges, arrived_at, deadline, ticket: None, record }
+        let RouteWaits { metrics, deadline } = waits;
+        Self { store, queues, charges, arrived_at, deadline, ticket: None, record: WaitRecord::new(metrics) }
     }
 
     /// Ends the wait with the decision about the request.

@@ -31,7 +31,8 @@ impl LayerState {
         record: &mut RequestRecord<'_>,
     ) {
         facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
-        if facts.identity_fault() == Some(IdentityFault::UnknownKey) && rules.refresh_key_set().await {
+        // Boxed, so that other requests do not pay for its memory.
+        if facts.identity_fault() == Some(IdentityFault::UnknownKey) && Box::pin(rules.refresh_key_set()).await {
             facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
         }
         record.record_identity(needs, facts.identity.as_deref(), &self.metrics);

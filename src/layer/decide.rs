@@ -1,5 +1,6 @@
 //! The decision about a request, step by step: admits it, or returns the reason for a rejection.
 
+use http::uri::Parts;
 use http::{HeaderMap, Request, Uri};
 
 use super::active::Active;
@@ -121,8 +122,7 @@ impl LayerState {
             }
             #[cfg(feature = "gateway")]
             if let Some(needs) = compiled.identity {
-                // Boxed, so that other routes do not pay for its memory.
-                Box::pin(self.verify(rules, needs, &mut facts, record)).await;
+                self.verify(rules, needs, &mut facts, record).await;
             }
             if facts.identity_fault().is_some() {
                 // Boxed, as it is rare and large.
@@ -260,12 +260,16 @@ fn prepare_for_service<B>(
 /// the rewritten path. Returns `None` if the path does not change.
 fn normal_target(uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
     let rewritten = rewrite.and_then(|rewrite| rewrite.path(&facts.path));
-    let path = rewritten.as_deref().unwrap_or(facts.path.normalized());
-    if uri.path() == path {
+    if uri.path() == rewritten.as_deref().unwrap_or(facts.path.normalized()) {
         return Ok(None);
     }
-    let mut parts = uri.clone().into_parts();
-    let target = facts.query.map_or_else(|| path.to_owned(), |query| format!("{path}?{query}"));
-    parts.path_and_query = Some(target.parse().map_err(|_| LocalResponse::Malformed)?);
+    let mut target = rewritten.unwrap_or_else(|| facts.path.normalized().to_owned());
+    if let Some(query) = facts.query {
+        target.extend(["?", query]);
+    }
+    // Without a clone of the old path, which would allocate.
+    let mut parts = Parts::default();
+    (parts.scheme, parts.authority) = (uri.scheme().cloned(), uri.authority().cloned());
+    parts.path_and_query = Some(target.try_into().map_err(|_| LocalResponse::Malformed)?);
     Uri::from_parts(parts).map(Some).map_err(|_| LocalResponse::Malformed)
 }

@@ -25,7 +25,7 @@ pub(crate) struct WaitMetrics([Histogram; OUTCOMES.len()]);
 /// A request that may have to wait. When dropped after it began to wait, it is counted.
 #[derive(Debug)]
 pub(crate) struct WaitRecord<'m> {
-    metrics: Option<&'m WaitMetrics>,
+    metrics: &'m WaitMetrics,
     since: Option<Stopwatch>,
     outcome: WaitOutcome,
 }
@@ -80,7 +80,7 @@ impl Metrics {
 
 impl<'m> WaitRecord<'m> {
     /// Creates the record of a request that does not wait yet.
-    pub(crate) fn new(metrics: Option<&'m WaitMetrics>) -> Self {
+    pub(crate) fn new(metrics: &'m WaitMetrics) -> Self {
         Self { metrics, since: None, outcome: WaitOutcome::Abandoned }
     }
 
@@ -101,8 +101,8 @@ impl<'m> WaitRecord<'m> {
 
 impl Drop for WaitRecord<'_> {
     fn drop(&mut self) {
-        if let (Some(WaitMetrics(outcomes)), Some(waited)) = (self.metrics, self.waited()) {
-            outcomes[self.outcome as usize].observe(waited);
+        if let Some(waited) = self.waited() {
+            self.metrics.0[self.outcome as usize].observe(waited);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The keys of the sketches: a limit and a client, of a fixed size.
 
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::{BuildHasher, Hash, Hasher};
 
+use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
 use crate::limit::ClientId;
@@ -71,7 +72,7 @@ impl Client {
 // === impl Key ===
 
 impl Key {
-    pub(super) fn new(limit: LimitId, client: Client, hasher: &RandomState) -> Self {
+    pub(super) fn new(limit: LimitId, client: Client, hasher: &DefaultHashBuilder) -> Self {
         Self { limit, client, hash: hasher.hash_one((limit, client)) }
     }
 }

@@ -11,9 +11,9 @@ mod recorder;
 #[cfg(test)]
 mod tests;
 
-use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use self::history::{Entry, History};
@@ -29,7 +29,7 @@ use crate::store::Store;
 pub(crate) struct RejectedClients {
     /// One for each worker.
     recorders: Box<[Recorder]>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     /// Whether to keep the values of hashed clients in memory.
     keeps_values: AtomicBool,
     history: Mutex<History>,

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::RandomState;
 
 use datasketches::frequencies::FrequentItemsSketch;
+use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use super::key::{Client, Key, LimitId};
@@ -70,7 +70,7 @@ impl Recorder {
 /// The settings that recorders share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context<'r> {
-    pub(super) hasher: &'r RandomState,
+    pub(super) hasher: &'r DefaultHashBuilder,
     pub(super) keeps_values: bool,
 }
 

@@ -83,7 +83,7 @@ fn errors_are_bounded_with_100_000_clients() {
 #[test]
 fn memory_is_bounded() {
     let (recorder, store) = (Recorder::new(), Store::memory());
-    let (hasher, mut history) = (RandomState::new(), History::default());
+    let (hasher, mut history) = (DefaultHashBuilder::default(), History::default());
     let context = Context { hasher: &hasher, keeps_values: true };
     for minute in 0..20 {
         for number in 0..3 * u32::try_from(SLOTS).expect("a number") {

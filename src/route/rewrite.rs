@@ -50,8 +50,10 @@ fn without_prefix<'p>(path: &'p Path<'_>, prefix: &str) -> &'p str {
         return whole;
     }
     // Both forms of the path have the same number of segments.
-    let segments = prefix.matches('/').count();
-    whole.match_indices('/').nth(segments).map_or("", |(start, _)| &whole[start..])
+    let is_slash = |byte: u8| byte == b'/';
+    let segments = prefix.bytes().filter(|byte| is_slash(*byte)).count();
+    let mut slashes = whole.bytes().enumerate().filter(|(_, byte)| is_slash(*byte));
+    slashes.nth(segments).map_or("", |(start, _)| &whole[start..])
 }
 
 #[cfg(test)]

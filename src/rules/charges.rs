@@ -50,11 +50,6 @@ impl<'r> Charges<'r> {
         &self.charges
     }
 
-    /// Returns all limits of the route, including those that do not count the request.
-    pub(crate) fn limits(&self) -> &'r [Limit] {
-        self.limits
-    }
-
     /// Returns the number of limits that count the request.
     pub fn len(&self) -> usize {
         self.charges.len()
