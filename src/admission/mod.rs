@@ -75,19 +75,14 @@ pub(crate) async fn admit(
     if charges.is_empty() {
         return Ok(admit_unlimited());
     }
-    let Some(waits) = waits else { return decide_once(store, charges).await };
-    // Made in its box, so that other requests do not pay for its memory.
-    boxed(|| admit_with_waiting(store, queues, charges, *waits)).await
-}
-
-/// Decides a request that cannot wait.
-async fn decide_once(store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let said = match decide_immediately(store, charges) {
-        Some(said) => said,
-        // Made in its box, so that requests that are decided immediately do not pay for its memory.
-        None => boxed(|| store.take(charges.as_slice())).await.map(|outcome| LimitStatus::new(charges, outcome)),
-    };
-    to_admission(store, said, charges)
+    // Futures are made in their boxes, so that requests that are decided immediately do not pay for their memory.
+    if let Some(waits) = waits {
+        return boxed(|| admit_with_waiting(store, queues, charges, *waits)).await;
+    }
+    if let Some(said) = decide_immediately(store, charges) {
+        return to_admission(store, said, charges);
+    }
+    boxed(|| admit_without_waiting(store, charges)).await
 }
 
 /// Admits a request without limits.
@@ -101,6 +96,12 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
         Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
         None => known_refusal(store, charges).map(Ok),
     }
+}
+
+/// Decides a request that cannot wait, if the store needs I/O.
+async fn admit_without_waiting(store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let taken = store.take(charges.as_slice()).await;
+    to_admission(store, taken.map(|outcome| LimitStatus::new(charges, outcome)), charges)
 }
 
 /// Decides a request that may wait. Retries without the adopted limits if Java has not configured one of them.

@@ -2,6 +2,8 @@
 //! forwarded.
 
 use super::active::Active;
+#[cfg(feature = "gateway")]
+use super::credentials::{verify, verify_again};
 use super::record::RequestRecord;
 use super::{LayerState, action};
 use crate::admission::admit;
@@ -50,7 +52,10 @@ impl LayerState {
         record.record_lines(&self.recorder, rules, &facts);
         #[cfg(feature = "gateway")]
         if let Some(needs) = compiled.identity {
-            self.verify(rules, needs, &mut facts, record).await;
+            if verify(rules, needs, &mut facts) {
+                verify_again(rules, needs, &mut facts).await;
+            }
+            record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
         }
         if facts.identity_fault().is_some() {
             return Err(self.reject_unidentified((active, store), (route, compiled), &facts, record).await);

@@ -20,24 +20,23 @@ use crate::ruleset::CompiledRoute;
 use crate::ruleset::RuleSet;
 use crate::store::Store;
 
-impl LayerState {
-    /// Verifies the credentials of a request. Fetches the key set of tokens if it does not contain the key of the token.
-    #[cfg(feature = "gateway")]
-    pub(super) async fn verify(
-        &self,
-        rules: &RuleSet,
-        needs: IdentityNeeds,
-        facts: &mut Facts<'_>,
-        record: &mut RequestRecord<'_>,
-    ) {
-        facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
-        // Boxed, so that other requests do not pay for its memory.
-        if facts.identity_fault() == Some(IdentityFault::UnknownKey) && Box::pin(rules.refresh_key_set()).await {
-            facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
-        }
-        record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
-    }
+/// Verifies the credentials of a request. Returns `true` if the result may change with a new key set of tokens: the known
+/// set does not contain the key of the token.
+#[cfg(feature = "gateway")]
+pub(super) fn verify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) -> bool {
+    facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
+    facts.identity_fault() == Some(IdentityFault::UnknownKey)
+}
 
+/// Fetches the key set of tokens, and verifies the credentials again if a new set has arrived.
+#[cfg(feature = "gateway")]
+pub(super) async fn verify_again(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) {
+    if rules.refresh_key_set().await {
+        verify(rules, needs, facts);
+    }
+}
+
+impl LayerState {
     /// Charges the limits by address. Returns the response: of the limit that rejects the request, or 401 or 503.
     pub(super) async fn reject_unidentified<'r>(
         &self,

@@ -5,6 +5,8 @@ use http::{HeaderMap, Request, Uri};
 
 use super::active::Active;
 use super::builder::Unmatched;
+#[cfg(feature = "gateway")]
+use super::credentials::{verify, verify_again};
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, action, peer, request_id, route_lookup};
@@ -122,7 +124,11 @@ impl LayerState {
             }
             #[cfg(feature = "gateway")]
             if let Some(needs) = compiled.identity {
-                self.verify(rules, needs, &mut facts, record).await;
+                if verify(rules, needs, &mut facts) {
+                    // Boxed, so that other requests do not pay for its memory.
+                    Box::pin(verify_again(rules, needs, &mut facts)).await;
+                }
+                record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
             }
             if facts.identity_fault().is_some() {
                 // Boxed, as it is rare and large.

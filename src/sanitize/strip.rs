@@ -11,9 +11,14 @@ pub struct Strip {
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// The lengths of the listed names for each first letter, as a bit set: rules out most names quickly.
-    lengths: [u64; 32],
+    /// Rule out most names quickly.
+    may_be_named: Filter,
+    may_have_prefix: Filter,
 }
+
+/// The lengths of some names for each [group](group) of names, as bit sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Filter([u64; 64]);
 
 /// A pattern for field names: one name, or a prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,18 +141,17 @@ impl Strip {
 
     /// Creates a list of these patterns, with the `kept` names as exceptions.
     pub fn new(patterns: impl IntoIterator<Item = Pattern>, kept: impl IntoIterator<Item = HeaderName>) -> Self {
-        let (names, prefixes, lengths) = (BTreeSet::new(), BTreeSet::new(), [0; 32]);
+        let (names, prefixes) = (BTreeSet::new(), BTreeSet::new());
         let kept = kept.into_iter().map(|name| name.as_str().into()).collect();
-        let mut strip = Self { names, prefixes, kept, lengths };
+        let mut strip = Self { names, prefixes, kept, may_be_named: Filter([0; 64]), may_have_prefix: Filter([0; 64]) };
         for pattern in patterns {
             match pattern {
                 Pattern::Name(name) => {
-                    strip.lengths[letter(name.as_str())] |= length(name.as_str());
+                    strip.may_be_named.add_name(name.as_str());
                     strip.names.insert(name.as_str().into());
                 }
                 Pattern::Prefix(prefix) => {
-                    // This length and all greater lengths.
-                    strip.lengths[letter(&prefix)] |= length(&prefix).wrapping_neg();
+                    strip.may_have_prefix.add_prefix(&prefix);
                     strip.prefixes.insert(prefix);
                 }
             }
@@ -169,12 +173,13 @@ impl Strip {
     /// Returns `true` if the field of this name, which must be in lower case, is removed.
     #[inline]
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.lengths[letter(name)] & length(name) != 0 && self.is_listed(name)
-    }
-
-    fn is_listed(&self, name: &str) -> bool {
-        let has_prefix = || self.prefixes.iter().any(|prefix| name.starts_with(&**prefix));
-        (self.names.contains(name) || has_prefix()) && !self.kept.contains(name)
+        let (group, length) = (group(name), length(name));
+        let is_named = || self.may_be_named.0[group] & length != 0 && self.names.contains(name);
+        let has_prefix = || {
+            self.may_have_prefix.0[group] & length != 0
+                && self.prefixes.iter().any(|prefix| name.starts_with(&**prefix))
+        };
+        (is_named() || has_prefix()) && !self.kept.contains(name)
     }
 }
 
@@ -184,9 +189,29 @@ impl Default for Strip {
     }
 }
 
-/// Returns an index for the first letter of a name.
-fn letter(name: &str) -> usize {
-    usize::from(name.as_bytes().first().copied().unwrap_or_default() & 31)
+impl Filter {
+    /// Adds a name.
+    fn add_name(&mut self, name: &str) {
+        self.0[group(name)] |= length(name);
+    }
+
+    /// Adds all names with this prefix: its length and all greater lengths.
+    fn add_prefix(&mut self, prefix: &str) {
+        let lengths = length(prefix).wrapping_neg();
+        self.0[group(prefix)] |= lengths;
+        if X.starts_with(prefix) {
+            self.0[32..].iter_mut().for_each(|group| *group |= lengths);
+        }
+    }
+}
+
+/// The start of many names.
+const X: &str = "x-";
+
+/// Returns the group of a name: its first letter, or its first letter after `x-`.
+fn group(name: &str) -> usize {
+    let letter = |name: &str| usize::from(name.as_bytes().first().copied().unwrap_or_default() & 31);
+    name.strip_prefix(X).map_or_else(|| letter(name), |rest| 32 + letter(rest))
 }
 
 /// Returns the bit for the length of a name. All lengths from 63 share a bit.
@@ -242,9 +267,10 @@ mod tests {
     proptest! {
         #[test]
         fn length_filter_misses_no_match(
-            texts in prop::collection::vec("[ab_]{1,3}[*]?", 0..6), name in "[ab_]{1,4}|a{60,70}",
+            texts in prop::collection::vec("(x-?)?[ab_]{1,3}[*]?|x-?[*]", 0..6), name in "(x-?)?[ab_]{0,4}|x|a{60,70}",
         ) {
             let patterns: Vec<Pattern> = texts.iter().map(|text| Pattern::parse(text).unwrap()).collect();
+            prop_assume!(!name.is_empty());
             let strip = Strip::new(patterns.iter().cloned(), []);
             prop_assert_eq!(strip.has(&name), patterns.iter().any(|pattern| pattern.matches(&name)));
         }
