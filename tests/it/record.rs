@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tidegate::ListenAddress;
-use tidegate::internals::replay_log;
+use tidegate::internals::replay_logs;
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::handover::Socket;
@@ -169,9 +169,9 @@ async fn replay_decides_as_the_gateway(name: &str, more: &str) {
 
     let text = file.text();
     assert!(text.ends_with('\n') && !text.contains("secret") && !text.contains("127.0.0.1"), "{text}");
-    for line in replay_log(RULES, Path::new(file.path())).expect("a replay") {
-        let (number, admitted) = line;
-        let line = text.lines().nth(usize::try_from(number).expect("a number")).expect("a line");
+    for replayed in replay_logs(RULES, &[file.path().into()]).expect("a replay") {
+        let admitted = replayed.admitted;
+        let line = text.lines().nth(usize::try_from(replayed.line).expect("a number")).expect("a line");
         let line: Value = serde_json::from_str(line).expect("JSON");
         // Which of the requests of a millisecond is rejected, is a matter of their order.
         let is_ordered = line["route"] != "cookie" && name == "memory";
