@@ -35,7 +35,7 @@ impl RequestRecord<'_> {
             Some(at) => at.as_millis().saturating_sub(millis(waited.unwrap_or_default())),
             None => wall_time().as_millis().saturating_sub(millis(self.stopwatch.elapsed())),
         };
-        lines.into_iter().for_each(|line| line.send(time, status.map(|status| status.as_u16())));
+        lines.into_iter().for_each(|line| line.send(time, self.outcome.as_str(), status.map(|status| status.as_u16())));
     }
 }
 

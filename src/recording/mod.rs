@@ -232,11 +232,12 @@ impl Recording {
 }
 
 impl PendingLine {
-    /// Sends the line of a request that has ended. `time` is in milliseconds since the Unix epoch.
-    pub(crate) fn send(self, time: u64, status: Option<u16>) {
+    /// Sends the line of a request that has ended. `time` is in milliseconds since the Unix epoch, and `limits` is the
+    /// decision of the limits.
+    pub(crate) fn send(self, time: u64, limits: &str, status: Option<u16>) {
         let status = status.map(|status| format!("\"status\":{status},")).unwrap_or_default();
         let members = self.members.strip_prefix('{').unwrap_or_default();
-        self.recording.send(format!("{{\"time\":{time},{status}{members}\n"));
+        self.recording.send(format!("{{\"time\":{time},\"limits\":\"{limits}\",{status}{members}\n"));
     }
 }
 

@@ -290,17 +290,20 @@ async fn reader_gets_lines_until_the_end() {
     let request = one(&[("x-key", "k")], "/");
     let pending = lines(&recorder, &request);
     assert_eq!(pending.len(), 2);
-    pending.into_iter().for_each(|line| line.send(7, Some(200)));
+    pending.into_iter().for_each(|line| line.send(7, "allowed", Some(200)));
     let [one, other] = [first.lines().await, second.lines().await].map(|lines| lines.expect("lines"));
-    assert!(one.starts_with("{\"time\":7,\"status\":200,\"client\":\"") && one.ends_with("}\n"), "{one}");
+    assert!(
+        one.starts_with("{\"time\":7,\"limits\":\"allowed\",\"status\":200,\"client\":\"") && one.ends_with("}\n"),
+        "{one}"
+    );
     let key = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["headers"]["x-key"].clone();
     assert_ne!(key(&one), key(&other), "the keys are equal");
     let in_flight = lines(&recorder, &request);
     drop(second);
     for line in in_flight {
-        line.send(8, None);
+        line.send(8, "allowed", None);
     }
-    assert!(first.lines().await.expect("a line").starts_with("{\"time\":8,\"client\""));
+    assert!(first.lines().await.expect("a line").starts_with("{\"time\":8,\"limits\":\"allowed\",\"client\""));
     first.end();
     assert!(!recorder.is_active() && lines(&recorder, &request).is_empty());
 }
@@ -310,7 +313,8 @@ async fn slow_reader_loses_lines_and_memory_is_bounded() {
     let recorder = Arc::new(Recorder::default());
     let mut reader = recorder.start(all()).expect("a recording");
     let (short, long) = (one(&[("x-key", "k")], "/"), one(&[], &format!("/{}", "a".repeat(MAX_LINE))));
-    let send = |request: &Sent| lines(&recorder, request).into_iter().for_each(|line| line.send(7, Some(200)));
+    let send =
+        |request: &Sent| lines(&recorder, request).into_iter().for_each(|line| line.send(7, "allowed", Some(200)));
     send(&long);
     assert_eq!((reader.dropped(), reader.waiting_lines()), (1, None));
     let half = one(&[], &format!("/{}", "a".repeat(MAX_LINE / 2)));
@@ -367,7 +371,7 @@ async fn further_sources_are_recorded_and_sampled() {
     let clients = vec![ClientSource::Header(HeaderName::from_static("x-org"))];
     assert_eq!(INPUTS.fields(&clients), ["authorization", "cookie", "x-cost", "x-key", "x-org", "x-plan"]);
     let mut reader = recorder.start(Selection { sample: 1.0, clients }).expect("a recording");
-    lines(&recorder, &one(&[("x-org", "acme")], "/")).into_iter().for_each(|line| line.send(7, None));
+    lines(&recorder, &one(&[("x-org", "acme")], "/")).into_iter().for_each(|line| line.send(7, "allowed", None));
     let line = reader.lines().await.expect("a line");
     assert!(line.contains("\"x-org\":[\"h") && !line.contains("acme"), "{line}");
 }
