@@ -43,7 +43,7 @@ async fn trusted_proxy_has_no_client_cap() {
 /// Regression test: if a peer became a trusted proxy after its connection was counted, the connection stayed counted for
 /// it.
 #[test]
-fn connection_is_counted_only_for_the_client_of_its_proxy_header() {
+fn proxied_connection_is_counted_only_for_its_client() {
     let gateway = gateway_connections(9, AddressRules::default());
     let connections = ListenerConnections::new(&listen(), &gateway);
     let [peer, client] = ["10.0.0.1:1", "10.0.0.2:1"].map(|address| address.parse::<SocketAddr>().unwrap());

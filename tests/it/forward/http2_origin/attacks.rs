@@ -278,7 +278,7 @@ async fn pseudo_header_in_trailers_breaks_the_response_off() {
 /// Regression test: trailers on a stream that the gateway had reset stayed in the list of malformed trailers. When it was
 /// full, the gateway forwarded further malformed trailers.
 #[tokio::test]
-async fn malformed_trailers_after_many_on_a_reset_stream_break_the_response_off() {
+async fn malformed_trailers_on_a_reset_stream_are_bounded() {
     let frame = |flags, stream, block: &[u8]| frames::Frame::bytes(frames::HEADERS, flags, stream, block);
     let ending = frames::END_HEADERS | frames::END_STREAM;
     let (address, _) = scripted_frames(move |mut conn, _| async move {
@@ -310,7 +310,7 @@ async fn malformed_trailers_after_many_on_a_reset_stream_break_the_response_off(
 /// Regression test: streams that `h2` had reset because of malformed responses did not count as resets, and the
 /// connection remembered each of them.
 #[tokio::test]
-async fn connection_with_many_malformed_responses_takes_no_more_requests() {
+async fn many_malformed_responses_end_the_use_of_a_connection() {
     let (address, connections) = scripted_frames(|mut conn, _| async move {
         let malformed = frames::fields([(":status", "200"), ("connection", "close")]);
         while let Ok(frame) = conn.next().await {
