@@ -28,12 +28,12 @@ pub(super) fn verify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_
     facts.identity_fault() == Some(IdentityFault::UnknownKey)
 }
 
-/// Fetches the key set of tokens, and verifies the credentials again if a new set has arrived.
+/// Fetches the key set of tokens, unless it was just fetched, and verifies the credentials again.
 #[cfg(feature = "gateway")]
 pub(super) async fn verify_again(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) {
-    if rules.refresh_key_set().await {
-        verify(rules, needs, facts);
-    }
+    // Also without a fetch: another request's fetch may have ended after the first verification.
+    rules.refresh_key_set().await;
+    verify(rules, needs, facts);
 }
 
 impl LayerState {
