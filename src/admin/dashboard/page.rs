@@ -14,9 +14,12 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
+const STYLE: &str =
+    concat!(include_str!("../../../dashboard/colors.css"), include_str!("../../../dashboard/dashboard.css"));
+
 /// The files by name, with their types.
 const FILES: [(&str, &str, &str); 8] = [
-    ("dashboard.css", "text/css; charset=utf-8", include_str!("../../../dashboard/dashboard.css")),
+    ("dashboard.css", "text/css; charset=utf-8", STYLE),
     ("main.js", SCRIPT, include_str!("../../../dashboard/main.js")),
     ("data.js", SCRIPT, include_str!("../../../dashboard/data.js")),
     ("draw.js", SCRIPT, include_str!("../../../dashboard/draw.js")),

@@ -16,7 +16,7 @@ use self::section::{limits, list, section, table};
 use self::text::{Escaped, grouped, percent, script_json};
 use super::report::{Difference, Report};
 
-const STYLE: &str = include_str!("page.css");
+const STYLE: &str = concat!(include_str!("../../../dashboard/colors.css"), include_str!("page.css"));
 const SCRIPT: &str = include_str!("page.js");
 
 /// Returns the page. Its size depends on the number of limits, not on the number of requests and clients.
