@@ -1,24 +1,33 @@
-//! The clients of one limit: the demand of each, and those that the limit rejected.
+//! The clients of a group of limits, and the permits that each client needs.
+//!
+//! Limits of a route that identify clients in the same way form a group. A client has one row for all of them: so a
+//! request looks up its client once, and all demands of a client are close together in memory.
 
-use std::hash::BuildHasher;
+use hashbrown::HashTable;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+/// The number of the interval of a limit without a request of the client.
+const NO_INTERVAL: u32 = u32::MAX;
 
-use crate::limit::ClientId;
-
-/// The clients of a limit. A client takes about 30 bytes, and about 60 more after its first rejection.
+/// The clients of a group of limits. Each client has a row, with a demand for each limit.
+///
+/// Clients are identified by a randomly seeded hash: the statistics of two clients of a million are mixed with a
+/// probability of 1 to 30 million.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    demands: HashTable<Demand>,
-    rejected: HashTable<RejectedClient>,
+    /// The rows, by the hash of the client.
+    rows: HashTable<u32>,
+    /// The hash of each row.
+    hashes: Vec<u64>,
+    /// The demands of all rows.
+    demands: Vec<Demand>,
+    /// The number of limits.
+    limits: usize,
 }
 
-/// The permits that a client needs in the intervals of a limit. Identified by a randomly seeded hash: the statistics of two
-/// clients of a million are mixed with a probability of 1 to 30 million.
+/// The permits that a client needs in the intervals of a limit.
 #[derive(Clone, Copy, Debug)]
-struct Demand {
-    client: u64,
-    /// The number of the latest interval with a request, modulo 2^32.
+pub(super) struct Demand {
+    /// The number of the latest interval with a request.
     interval: u32,
     /// The permits in this interval.
     permits: u32,
@@ -26,69 +35,77 @@ struct Demand {
     peak: u32,
 }
 
-/// A client that a limit rejected.
-#[derive(Clone, Debug)]
-pub(super) struct RejectedClient {
-    pub(super) client: ClientId,
-    pub(super) count: u64,
-    /// The times of the first and the last rejection, in milliseconds.
-    pub(super) first: u64,
-    pub(super) last: u64,
+/// The effect of a request on the intervals of its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    /// It is the first request of the client.
+    New,
+    /// It is in the same interval as the previous request.
+    Same,
+    /// It is in another interval than the previous request. The previous interval needed these permits.
+    Next(u32),
 }
 
 impl Clients {
-    /// Counts the permits that a request of a client needs in an interval, and those in use in the window before the
-    /// request. Returns the permits of the client in its previous interval, if that has ended.
-    pub(super) fn count(&mut self, client: u64, interval: u32, permits: u32, in_use: u32) -> Option<u32> {
-        let found = self.demands.find_mut(client, |demand| demand.client == client);
-        let Some(demand) = found else {
-            let demand = Demand { client, interval, permits, peak: permits.max(in_use) };
-            self.demands.insert_unique(client, demand, |demand| demand.client);
-            return None;
+    /// Adds a limit before the first client. Returns its position in the rows.
+    pub(super) fn add_limit(&mut self) -> usize {
+        self.limits += 1;
+        self.limits - 1
+    }
+
+    /// Returns the row of the client with this hash.
+    pub(super) fn row(&mut self, client: u64) -> u32 {
+        let Self { rows, hashes, .. } = self;
+        if let Some(row) = rows.find(client, |row| hashes[*row as usize] == client) {
+            return *row;
+        }
+        // Beyond 2^32 clients, which need 100 GB, the last row counts all others.
+        let Ok(row) = u32::try_from(hashes.len()) else { return u32::MAX };
+        hashes.push(client);
+        rows.insert_unique(client, row, |row| hashes[*row as usize]);
+        self.demands.resize(self.hashes.len() * self.limits, Demand::NONE);
+        row
+    }
+
+    /// Returns the demand of a client, by its row and the position of the limit.
+    pub(super) fn demand(&mut self, row: u32, limit: usize) -> &mut Demand {
+        &mut self.demands[row as usize * self.limits + limit]
+    }
+
+    /// Iterates over the demands of the clients of a limit.
+    pub(super) fn demands(&self, limit: usize) -> impl Iterator<Item = &Demand> {
+        let demands = self.demands.iter().skip(limit).step_by(self.limits);
+        demands.filter(|demand| demand.interval != NO_INTERVAL)
+    }
+}
+
+impl Demand {
+    const NONE: Self = Self { interval: NO_INTERVAL, permits: 0, peak: 0 };
+
+    /// Counts the permits that a request needs in an interval, and those in use in the window before the request.
+    pub(super) fn count(&mut self, interval: u64, permits: u32, in_use: u32) -> Counted {
+        #[expect(clippy::cast_possible_truncation, reason = "below 2^32")]
+        let interval = (interval % u64::from(NO_INTERVAL)) as u32;
+        let counted = match self.interval {
+            before if before == interval => Counted::Same,
+            NO_INTERVAL => Counted::New,
+            _ => Counted::Next(self.permits),
         };
-        let ended = (demand.interval != interval).then_some(demand.permits);
-        if ended.is_some() {
-            (demand.interval, demand.permits) = (interval, 0);
+        if counted != Counted::Same {
+            (self.interval, self.permits) = (interval, 0);
         }
-        demand.permits = demand.permits.saturating_add(permits);
-        demand.peak = demand.peak.max(demand.permits).max(in_use);
-        ended
+        self.permits = self.permits.saturating_add(permits);
+        self.peak = self.peak.max(self.permits).max(in_use);
+        counted
     }
 
-    /// Counts a rejection of a client with this hash.
-    pub(super) fn reject(&mut self, client: &ClientId, hash: u64, at: u64, hasher: &DefaultHashBuilder) {
-        let entry = self.rejected.find_mut(hash, |rejected| rejected.client == *client);
-        match entry {
-            Some(rejected) => {
-                rejected.count += 1;
-                rejected.last = rejected.last.max(at);
-            }
-            None => {
-                let rejected = RejectedClient { client: client.clone(), count: 1, first: at, last: at };
-                self.rejected.insert_unique(hash, rejected, |rejected| hasher.hash_one(&rejected.client));
-            }
-        }
+    /// Returns the most permits in one interval, or in use at once.
+    pub(super) fn peak(&self) -> u32 {
+        self.peak
     }
 
-    /// Returns the number of clients.
-    pub(super) fn len(&self) -> usize {
-        self.demands.len()
-    }
-
-    /// Returns the number of clients that the limit rejected.
-    pub(super) fn affected(&self) -> usize {
-        self.rejected.len()
-    }
-
-    /// Returns the clients that the limit rejected most, worst first.
-    pub(super) fn worst(&self, count: usize) -> Vec<RejectedClient> {
-        let mut rejected: Vec<_> = self.rejected.iter().collect();
-        rejected.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.first.cmp(&other.first)));
-        rejected.into_iter().take(count).cloned().collect()
-    }
-
-    /// Iterates over the peaks of all clients, and the permits in their latest intervals.
-    pub(super) fn peaks(&self) -> impl Iterator<Item = (u32, u32)> {
-        self.demands.iter().map(|demand| (demand.peak, demand.permits))
+    /// Returns the permits in the latest interval with a request.
+    pub(super) fn latest(&self) -> u32 {
+        self.permits
     }
 }

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use http::StatusCode;
 
+use super::decided::Decided;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
 use crate::clock::{Clock, ManualClock, Timestamp};
 use crate::limit::{Charge, Decision, Wait};
-use crate::rule::Limit;
 use crate::rules::Charges;
 use crate::store::Store;
 
@@ -45,11 +44,11 @@ impl Decider {
 
     /// Sets the clock, unless the time is earlier. Returns `false` then.
     pub(super) fn set_time(&self, millis: u64) -> bool {
-        let is_later = millis >= self.now();
-        if is_later {
+        let now = self.now();
+        if millis > now {
             self.clock.set(Timestamp::from_millis(millis));
         }
-        is_later
+        millis >= now
     }
 
     /// Makes all charges of a request or none, now.
@@ -69,15 +68,11 @@ impl Decider {
     }
 
     /// Settles the charges of an admitted request with the status of its response.
-    pub(super) fn settle<'r>(
-        &self,
-        charges: Charges<'r>,
-        status: LimitStatus,
-        limits: &'r [Limit],
-        response: StatusCode,
-    ) -> (Charges<'r>, LimitStatus) {
-        let unsettled = (charges.clone(), status.clone());
-        let settled = Receipt::new(charges, status).settle(&self.store, limits, response, true);
-        settled.now_or_never().unwrap_or(unsettled)
+    pub(super) fn settle<'r>(&self, decided: Decided<'r>) -> Decided<'r> {
+        let Decided { origin, charges, status, .. } = &decided;
+        let receipt = Receipt::new(charges.clone(), status.clone());
+        let settled = receipt.settle(&self.store, origin.limits, origin.response, true).now_or_never();
+        let Some((charges, status)) = settled else { return decided };
+        Decided { charges, status, ..decided }
     }
 }

@@ -1,8 +1,6 @@
 //! Runs requests through the rules in virtual time.
 
-use std::collections::BTreeMap;
-
-use hashbrown::{DefaultHashBuilder, HashSet};
+use hashbrown::HashSet;
 use http::header::{HOST, HeaderMap, HeaderName};
 use http::{Method, StatusCode};
 
@@ -11,14 +9,14 @@ use super::decided::{Decided, Origin};
 use super::decider::{Decider, Refused};
 use super::inputs::{Inputs, Needs};
 use super::report::Report;
-use super::tally::{HashedClient, Tally, hashed};
+use super::tallies::Tallies;
+use super::tally::Tally;
 use super::waiting::Waiting;
 use crate::client::ClientError;
 use crate::clock::Timestamp;
 use crate::facts::{Facts, HostRequirement};
 use crate::limit::ClientId;
 use crate::route::Route;
-use crate::rule::Limit;
 use crate::rules::{Charges, LimitCheck, MissingInput, Rules};
 
 /// The rules, their store, and the statistics of their limits.
@@ -29,8 +27,7 @@ pub(crate) struct Engine<'r> {
     waiting: Waiting<'r>,
     inputs: Inputs,
     routes: Vec<ReplayedRoute<'r>>,
-    limits: Vec<(&'r Limit, Tally)>,
-    hasher: DefaultHashBuilder,
+    tallies: Tallies<'r>,
     totals: Report,
     /// The times of the first and the last request.
     span: Option<(u64, u64)>,
@@ -43,7 +40,7 @@ pub(crate) struct Engine<'r> {
 #[derive(Debug)]
 struct ReplayedRoute<'r> {
     route: &'r Route,
-    /// The positions of the statistics of its limits.
+    /// The positions of its limits in the statistics.
     tallies: Vec<usize>,
     needs: Vec<Needs>,
     /// Whether each limit needs only input that all logs contain.
@@ -76,28 +73,19 @@ enum Undecided {
 
 impl<'r> Engine<'r> {
     pub(crate) fn new(rules: &'r Rules) -> Self {
-        let (mut limits, mut positions) = (Vec::<(&Limit, Tally)>::new(), BTreeMap::new());
-        let mut routes = Vec::new();
-        for route in rules.routes.iter() {
-            let mut tallies = Vec::new();
-            for limit in &route.limits {
-                let name = format!("{}/{}", limit.owner(&route.name), limit.name);
-                let position = *positions.entry(name.clone()).or_insert(limits.len());
-                if position == limits.len() {
-                    limits.push((limit, Tally::new(name, limit)));
-                }
-                tallies.push(position);
-            }
-            routes.push(ReplayedRoute::new(route, tallies));
-        }
+        let mut tallies = Tallies::default();
+        let mut replayed = |route: &'r Route| {
+            let positions = route.limits.iter().map(|limit| tallies.add(&route.name, limit)).collect();
+            ReplayedRoute::new(route, positions)
+        };
+        let routes = rules.routes.iter().map(&mut replayed).collect();
         Self {
             rules,
             decider: Decider::new(),
             waiting: Waiting::default(),
             inputs: Inputs::new(rules),
             routes,
-            limits,
-            hasher: DefaultHashBuilder::default(),
+            tallies,
             totals: Report::default(),
             span: None,
             decided: Vec::new(),
@@ -112,7 +100,12 @@ impl<'r> Engine<'r> {
 
     /// Iterates over the statistics of the limits, in the order of the rule file.
     pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally> {
-        self.limits.iter().map(|(_, tally)| tally)
+        self.tallies.iter()
+    }
+
+    /// Returns the most permits that each client of a limit needed, by the position of the limit in the rule file.
+    pub(super) fn peaks(&self, limit: usize) -> Vec<u32> {
+        self.tallies.peaks(limit)
     }
 
     /// Returns the name of a limit of a route.
@@ -162,12 +155,11 @@ impl<'r> Engine<'r> {
     /// Returns the statistics of the requests. The caller adds the numbers of lines.
     pub(crate) fn report(&self) -> Report {
         let time = |millis| Timestamp::from_millis(millis).to_rfc3339();
-        let limits = self.limits.iter().map(|(limit, tally)| (tally.name.clone(), tally.report(limit)));
         Report {
             first: self.span.map(|(first, _)| time(first)),
             last: self.span.map(|(_, last)| time(last)),
             notes: self.notes(),
-            limits: limits.collect(),
+            limits: self.tallies.reports(),
             ..self.totals.clone()
         }
     }
@@ -242,7 +234,7 @@ impl<'r> Engine<'r> {
             removed.push((limit, replayed.tallies[index], is_unverified));
         }
         for (_, tally, is_unverified) in &removed {
-            let Tally { unverified, unknown, .. } = &mut self.limits[*tally].1;
+            let Tally { unverified, unknown, .. } = self.tallies.at_mut(*tally);
             *(if *is_unverified { unverified } else { unknown }) += 1;
         }
         charges.retain(|limit| !removed.iter().any(|(other, ..)| std::ptr::eq(*other, limit)));
@@ -259,43 +251,29 @@ impl<'r> Engine<'r> {
         self.decided = decided;
     }
 
-    fn record(&mut self, decided: Decided<'r>) {
-        let Decided { origin, mut charges, mut status, admitted, at } = decided;
-        let replayed = &self.routes[origin.route];
-        if admitted && replayed.settles {
-            (charges, status) = self.decider.settle(charges, status, origin.limits, origin.response);
+    fn record(&mut self, mut decided: Decided<'r>) {
+        let replayed = &self.routes[decided.origin.route];
+        if decided.admitted && replayed.settles {
+            decided = self.decider.settle(decided);
         }
+        let Decided { ref origin, ref charges, ref status, admitted, at } = decided;
         *(if admitted { &mut self.totals.allowed } else { &mut self.totals.rejected }) += 1;
         self.totals.waited += u64::from(admitted && at > origin.arrived_at);
         let mut verdict =
             Verdict { number: origin.number, route: Some(origin.route), admitted, rejected_by: 0, limit: None };
         if !admitted {
-            let bits = status.refusing(&charges).filter_map(|one| 1_u64.checked_shl(u32::try_from(one.index).ok()?));
+            let bits = status.refusing(charges).filter_map(|one| 1_u64.checked_shl(u32::try_from(one.index).ok()?));
             verdict.rejected_by = bits.fold(0, |bits, bit| bits | bit);
-            verdict.limit = status.longest_refusal(&charges).map(|one| one.index);
+            verdict.limit = status.longest_refusal(charges).map(|one| one.index);
         }
         self.verdicts.push(verdict);
-        // Successive limits usually count the same client.
-        let mut last: Option<HashedClient<'_>> = None;
-        for one in charges.iter() {
-            let Some(decision) = status.decision(one.index) else { continue };
-            let client = one.charge.client.as_ref().or(origin.address.as_ref());
-            let client = client.map(|client| match last {
-                Some((other, hash)) if other == client => (client, hash),
-                _ => hashed(client, &self.hasher),
-            });
-            last = client.or(last);
-            let counts = one.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
-            let permits = if counts { one.charge.permits } else { 0 };
-            let tally = &mut self.limits[replayed.tallies[one.index]].1;
-            tally.record(client, one.charge, decision, permits, at, &self.hasher);
-        }
+        self.tallies.record(&decided, &replayed.tallies);
     }
 
     /// Returns what the replay could not take into account.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        for (_, tally) in &self.limits {
+        for tally in self.tallies.iter() {
             let name = &tally.name;
             if tally.unknown > 0 {
                 notes.push(format!(

@@ -1,25 +1,17 @@
 //! The statistics of one limit.
 
-use std::hash::BuildHasher;
-
-use hashbrown::DefaultHashBuilder;
-
-use super::clients::{self, Clients};
+use super::clients::{Clients, Counted, Demand};
 use super::curve::{Histogram, curve};
 use super::ranks::ranks;
+use super::rejected::RejectedClients;
 use super::report::{LimitReport, RejectedClient};
 use super::series::Series;
-use crate::client::shown_value;
-use crate::clock::Timestamp;
 use crate::config::Millis;
 use crate::limit::{Algorithm, Charge, ClientId, Decision, Mode};
 use crate::rule::Limit;
 
 /// The number of rejected clients in a report.
 const TOP: usize = 10;
-
-/// The longest client in a report, in bytes.
-const MAX_CLIENT: usize = 200;
 
 /// The statistics of one limit.
 #[derive(Debug)]
@@ -35,24 +27,25 @@ pub(super) struct Tally {
     pub(super) overflowed: bool,
     /// The largest share of the permits that was in use.
     peak: f64,
-    clients: Clients,
+    /// The group of clients, and the position of the limit in their rows.
+    pub(super) group: usize,
+    position: usize,
+    /// The number of clients.
+    clients: usize,
+    rejected_clients: RejectedClients,
     /// The current interval of an OVERALL limit, and the permits in it.
-    current: (u32, u32),
+    current: (u64, u32),
     /// The permits in each past interval of each bucket.
     intervals: Histogram,
     series: Series,
 }
 
-/// A client, with its hash.
-pub(super) type HashedClient<'c> = (&'c ClientId, u64);
-
-/// Returns a client with its hash.
-pub(super) fn hashed<'c>(client: &'c ClientId, hasher: &DefaultHashBuilder) -> HashedClient<'c> {
-    (client, hasher.hash_one(client))
-}
+/// A client, with its row.
+pub(super) type ClientRow<'c> = (&'c ClientId, u32);
 
 impl Tally {
-    pub(super) fn new(name: String, limit: &Limit) -> Self {
+    /// Creates empty statistics. The limit has this position in the rows of a group of clients.
+    pub(super) fn new(name: String, limit: &Limit, (group, position): (usize, usize)) -> Self {
         Self {
             name,
             mode: limit.mode(),
@@ -63,23 +56,26 @@ impl Tally {
             unverified: 0,
             overflowed: false,
             peak: 0.0,
-            clients: Clients::default(),
+            group,
+            position,
+            clients: 0,
+            rejected_clients: RejectedClients::default(),
             current: (0, 0),
             intervals: Histogram::default(),
             series: Series::default(),
         }
     }
 
-    /// Records the decision of the limit about a request that needs these permits. The client of an OVERALL limit is
-    /// the address, if it is known.
+    /// Records the decision of the limit about a request that needs these permits. `clients` is the group of the limit.
+    /// The client of an OVERALL limit is the address, if it is known.
     pub(super) fn record(
         &mut self,
-        client: Option<HashedClient<'_>>,
+        client: Option<ClientRow<'_>>,
+        clients: &mut Clients,
         charge: &Charge,
         decision: &Decision,
         permits: u32,
         at: u64,
-        hasher: &DefaultHashBuilder,
     ) {
         let is_rejected = !decision.granted;
         self.allowed += u64::from(!is_rejected);
@@ -92,23 +88,23 @@ impl Tally {
         };
         let used = full.saturating_sub(decision.remaining);
         self.peak = self.peak.max(f64::from(used) / f64::from(full.max(1)));
-        #[expect(clippy::cast_possible_truncation, reason = "modulo 2^32")]
-        let interval = (at / self.interval.max(1)) as u32;
+        let interval = at / self.interval.max(1);
         if self.mode == Mode::Overall {
             self.count_overall(interval, permits);
         }
-        let Some((client, hash)) = client else { return };
+        let Some((client, row)) = client else { return };
         let in_use = if matches!(charge.limiter.quota.algorithm(), Algorithm::TokenBucket) { used } else { 0 };
-        let ended = self.clients.count(hash, interval, permits, in_use);
-        if let (Some(permits), Mode::PerClient) = (ended, self.mode) {
-            self.intervals.add(permits);
+        match clients.demand(row, self.position).count(interval, permits, in_use) {
+            Counted::New => self.clients += 1,
+            Counted::Next(permits) if self.mode == Mode::PerClient => self.intervals.add(permits),
+            Counted::Next(_) | Counted::Same => {}
         }
         if is_rejected {
-            self.clients.reject(client, hash, at, hasher);
+            self.rejected_clients.add(client, row, at);
         }
     }
 
-    fn count_overall(&mut self, interval: u32, permits: u32) {
+    fn count_overall(&mut self, interval: u64, permits: u32) {
         let (current, sum) = &mut self.current;
         if *current != interval {
             self.intervals.add(*sum);
@@ -127,38 +123,32 @@ impl Tally {
     }
 
     pub(super) fn clients(&self) -> usize {
-        self.clients.len()
+        self.clients
     }
 
     /// Returns the number of clients that the limit rejected.
     pub(super) fn affected(&self) -> usize {
-        self.clients.affected()
+        self.rejected_clients.len()
     }
 
-    /// Returns the most permits that each client needed.
-    pub(super) fn peaks(&self) -> Vec<u32> {
-        self.clients.peaks().map(|(peak, _)| peak).collect()
+    /// Returns the most permits that each client needed. `clients` is the group of the limit.
+    pub(super) fn peaks(&self, clients: &Clients) -> Vec<u32> {
+        clients.demands(self.position).map(Demand::peak).collect()
     }
 
     /// Returns the clients that the limit rejected most, worst first.
     pub(super) fn top(&self) -> Vec<RejectedClient> {
-        let shown = |rejected: clients::RejectedClient| RejectedClient {
-            client: shown_client(&rejected.client),
-            count: rejected.count,
-            first: Timestamp::from_millis(rejected.first).to_rfc3339(),
-            last: Timestamp::from_millis(rejected.last).to_rfc3339(),
-        };
-        self.clients.worst(TOP).into_iter().map(shown).collect()
+        self.rejected_clients.worst(TOP)
     }
 
-    /// Returns the statistics.
-    pub(super) fn report(&self, limit: &Limit) -> LimitReport {
+    /// Returns the statistics. `clients` is the group of the limit.
+    pub(super) fn report(&self, limit: &Limit, clients: &Clients) -> LimitReport {
         let (mut peaks, mut intervals) = (Histogram::default(), self.intervals.clone());
         intervals.add(self.current.1);
-        for (peak, latest) in self.clients.peaks() {
-            if self.mode == Mode::PerClient {
-                peaks.add(peak);
-                intervals.add(latest);
+        if self.mode == Mode::PerClient {
+            for demand in clients.demands(self.position) {
+                peaks.add(demand.peak());
+                intervals.add(demand.latest());
             }
         }
         let quota = &limit.limiter.quota;
@@ -174,23 +164,12 @@ impl Tally {
             unknown: self.unknown,
             unverified: self.unverified,
             peak: self.peak,
-            clients: self.clients.len(),
-            affected: self.clients.affected(),
+            clients: self.clients,
+            affected: self.affected(),
             top: self.top(),
             series: self.series.clone(),
             curve: curve(&peaks, &intervals),
-            ranks: ranks(self.peaks()),
+            ranks: ranks(self.peaks(clients)),
         }
-    }
-}
-
-/// Returns the text of a client for a report: the address, the value, or a hash.
-pub(super) fn shown_client(client: &ClientId) -> String {
-    match client {
-        ClientId::Address(network) if network.prefix_len() == network.max_prefix_len() => network.addr().to_string(),
-        ClientId::Address(network) => network.to_string(),
-        ClientId::Value(value) => shown_value(value, MAX_CLIENT),
-        ClientId::Hash(hash) => format!("{hash:032x}"),
-        ClientId::Instance(name) => name.to_string(),
     }
 }

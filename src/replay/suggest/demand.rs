@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::config::Millis;
 use crate::limit::{Algorithm, MAX_RATE, Quota};
-use crate::replay::tally::Tally;
 
 /// The intervals of suggestions, in milliseconds.
 pub(super) const INTERVALS: [u64; 5] = [1_000, 10_000, 60_000, 600_000, 3_600_000];
@@ -40,8 +39,8 @@ pub(super) fn quota(interval: u64) -> Option<Quota> {
 }
 
 impl Demand {
-    pub(super) fn new(interval: u64, tally: &Tally) -> Self {
-        let mut peaks = tally.peaks();
+    /// Returns the demand in an interval, from the peak of each client.
+    pub(super) fn new(interval: u64, mut peaks: Vec<u32>) -> Self {
         peaks.sort_unstable();
         let abusers = count_abusers(&peaks);
         let mut demand = Self {

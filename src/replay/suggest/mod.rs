@@ -71,8 +71,8 @@ pub(crate) fn suggest<E: From<SuggestError>>(
     let demanding = with_quotas(rules, name, &quotas.collect::<Vec<_>>());
     let (engine, summary) = replay(&demanding, files)?;
     accept(&summary)?;
-    let demand: Vec<_> =
-        INTERVALS.iter().zip(engine.tallies()).map(|(interval, tally)| Demand::new(*interval, tally)).collect();
+    let demand = INTERVALS.iter().enumerate().map(|(limit, interval)| Demand::new(*interval, engine.peaks(limit)));
+    let demand: Vec<_> = demand.collect();
     let (clients, requests) = engine.tallies().next().map_or((0, 0), |tally| (tally.clients(), tally.requests()));
     let mut notes = engine.report().notes;
     notes.extend(summary.recordings.notes(rules, |limit| limit == name));
