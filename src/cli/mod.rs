@@ -9,6 +9,7 @@ mod handover_session;
 mod logging;
 mod notify;
 mod operate;
+mod progress;
 mod reload;
 mod replay;
 mod run;

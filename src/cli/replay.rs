@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use clap::Args;
 
 use super::operate::table;
-use super::{ConfigArg, rule_file};
+use super::{ConfigArg, progress, rule_file};
 use crate::config::{Config, RuleFile};
 use crate::replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, page, replay};
 
@@ -61,7 +60,9 @@ pub(super) fn replay_logs(args: &ReplayArgs, out: &mut impl Write, errors: &mut 
         },
     };
     let against = against.as_ref().map(|(file, other)| (file.clone(), &other.rules));
-    let report = match replay(&rules.rules, against, &args.logs.files()) {
+    // The progress bar ends with this statement, before any output.
+    let replayed = replay(&rules.rules, against, &args.logs.files());
+    let report = match replayed {
         Ok((report, summary)) => match args.logs.check(&summary) {
             Ok(()) => report,
             Err(message) => return writeln!(errors, "tidegate: {message}").map(|()| 2),
@@ -96,7 +97,8 @@ fn format(text: &str) -> Result<Arc<LogFormat>, String> {
 
 impl LogArgs {
     pub(super) fn files(&self) -> LogFiles {
-        LogFiles { paths: self.logs.clone(), format: self.format.clone(), lines: AtomicU64::default() }
+        let progress = progress::for_logs(&self.logs);
+        LogFiles { paths: self.logs.clone(), format: self.format.clone(), progress }
     }
 
     /// Returns `true` if a log is standard input.

@@ -50,7 +50,9 @@ pub(super) fn suggest_rate(args: &SuggestArgs, out: &mut impl Write, errors: &mu
     }
     let Some(config) = load(&args.rules.config, errors)? else { return Ok(2) };
     let accept = |summary: &_| args.logs.check(summary).map_err(Failure::Unparsed);
-    let suggestion = match suggest(&config.rules, &args.limit, args.tolerate, &args.logs.files(), accept) {
+    // The progress bar ends with this statement, before any output.
+    let suggested = suggest(&config.rules, &args.limit, args.tolerate, &args.logs.files(), accept);
+    let suggestion = match suggested {
         Ok(suggestion) => suggestion,
         Err(failure) => {
             let message = match failure {

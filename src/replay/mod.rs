@@ -29,6 +29,6 @@ mod waiting;
 pub(crate) use self::comparison::replay;
 pub(crate) use self::log::LogFormat;
 pub(crate) use self::page::page;
-pub(crate) use self::read::{LogFiles, ReadSummary};
+pub(crate) use self::read::{LogFiles, Progress, ReadSummary};
 pub(crate) use self::report::{Difference, RejectedClient, Report};
 pub(crate) use self::suggest::{SuggestError, Suggestion, suggest};

@@ -2,6 +2,7 @@
 //! order of their times.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,8 +41,14 @@ pub(crate) struct LogFiles {
     pub(crate) paths: Vec<PathBuf>,
     /// The format of all files; `None` to recognize it for each.
     pub(crate) format: Option<Arc<LogFormat>>,
-    /// The lines that have been read, for a progress bar.
-    pub(crate) lines: AtomicU64,
+    /// `None` to show no progress.
+    pub(crate) progress: Option<Box<dyn Progress>>,
+}
+
+/// Shows the progress of a replay.
+pub(crate) trait Progress: fmt::Debug {
+    /// Shows the bytes of the files that have been read, and the lines that have been parsed. Called for each batch.
+    fn update(&self, bytes: u64, lines: u64);
 }
 
 /// The lines of all files.
@@ -108,16 +115,17 @@ impl LogFiles {
                 scope.spawn(move || parse_jobs(&queue, &fields));
             }
             let (summary, recordings) = (Mutex::new(ReadSummary::default()), RefCell::new(Recordings::default()));
+            let bytes = Arc::<AtomicU64>::default();
             let sources = self.paths.iter().map(|path| {
                 let (batches, pending) = sync_channel::<Pending>(READ_AHEAD);
-                let (jobs, format) = (jobs.clone(), self.format.clone());
+                let (jobs, format, bytes_read) = (jobs.clone(), self.format.clone(), Arc::clone(&bytes));
                 scope.spawn(move || {
-                    let mut reader = Reader { path, size, format, jobs, batches };
+                    let mut reader = Reader { path, size, format, jobs, batches, bytes_read };
                     if let Err(error) = reader.read() {
                         _ = reader.batches.send(Err(error));
                     }
                 });
-                let (summary, recordings, mut lines) = (&summary, &recordings, 0);
+                let (summary, recordings, bytes, mut lines) = (&summary, &recordings, &bytes, 0);
                 Source::new(move || {
                     let Ok(next) = pending.recv() else { return Ok(None) };
                     let (format, parsed) = next?;
@@ -127,7 +135,9 @@ impl LogFiles {
                     summary.add(&batch, path, lines);
                     recordings.borrow_mut().add(path, &batch.marks);
                     lines += batch.lines;
-                    self.lines.fetch_add(batch.lines, Ordering::Relaxed);
+                    if let Some(progress) = &self.progress {
+                        progress.update(bytes.load(Ordering::Relaxed), summary.lines);
+                    }
                     Ok(Some(batch))
                 })
             });
@@ -155,13 +165,15 @@ struct Reader<'f> {
     format: Option<Arc<LogFormat>>,
     jobs: Sender<Job>,
     batches: SyncSender<Pending>,
+    /// The bytes that have been read from all files.
+    bytes_read: Arc<AtomicU64>,
 }
 
 impl Reader<'_> {
     /// Cuts the file into batches at the ends of lines. Ends early after an error in another file.
     fn read(&mut self) -> Result<(), ReadError> {
         let failed = |error| ReadError::Io { path: self.path.to_owned(), error };
-        let mut input = log::open(self.path).map_err(failed)?;
+        let mut input = log::open(self.path, &self.bytes_read).map_err(failed)?;
         let mut unfinished = Vec::new();
         loop {
             let (text, rest, is_last) = next_lines(&mut input, unfinished, self.size).map_err(failed)?;

@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 
 use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
@@ -64,7 +63,7 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
 
 /// Returns the decision about each parsed line of these logs.
 pub(crate) fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, ReadError> {
-    let files = LogFiles { paths: logs.to_owned(), format: None, lines: AtomicU64::default() };
+    let files = LogFiles { paths: logs.to_owned(), format: None, progress: None };
     let (mut engine, mut lines) = (Engine::new(rules), Vec::new());
     files.read(engine.fields(), |request, (log, line), recorded| {
         engine.replay(request, lines.len() as u64, recorded);

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use rustix::fs::{Mode, OFlags};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 use crate::support::process::{RuleFile, output, tidegate};
@@ -126,6 +129,43 @@ fn standard_input_is_a_log() {
     child.stdin.take().expect("a pipe").write_all(lines.as_bytes()).expect("written");
     let report = json(&child.wait_with_output().expect("output"));
     assert_eq!([&report["allowed"], &report["rejected"]], [3, 1]);
+}
+
+/// Runs a replay with a terminal as standard error. Returns its output, and the text that the terminal receives.
+fn replay_on_terminal(rules: &RuleFile, arguments: &[&str]) -> (Output, String) {
+    let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&terminal).expect("access to the terminal");
+    unlockpt(&terminal).expect("an unlocked terminal");
+    let name = ptsname(&terminal, Vec::new()).expect("a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let errors = rustix::fs::open(&name, flags, Mode::empty()).expect("the other end of the terminal");
+    let mut command = tidegate(&[&["replay", "-c", rules.path()], arguments].concat());
+    command.env("TERM", "xterm").stdout(Stdio::piped()).stderr(errors);
+    let child = command.spawn().expect("tidegate runs");
+    drop(command); // It holds the other end of the terminal.
+    let mut shown = Vec::new();
+    // The error at the end is usual: reading fails when the other end is closed.
+    _ = File::from(terminal).read_to_end(&mut shown);
+    let output = child.wait_with_output().expect("output");
+    (output, text(&shown).to_owned())
+}
+
+#[test]
+fn progress_is_shown_only_on_terminals() {
+    let rules = RuleFile::new("replay-progress", RULES);
+    let log = LogFile::new("progress", &lines(&[(0, "192.0.2.1", "/login"); 4]));
+    let (output, shown) = replay_on_terminal(&rules, &[log.path(), "--json"]);
+    assert_eq!(json(&output)["requests"], 4);
+    let size = std::fs::metadata(log.path()).expect("a log").len();
+    assert!(shown.contains(&format!("{size} B of {size} B")) && shown.contains("k lines/s"), "{shown:?}");
+    // The last line is removed, so that output starts in an empty line.
+    let (_, last) = shown.rsplit_once('\r').expect("a line that is drawn again");
+    assert_eq!(last, "\x1b[2K", "{shown:?}");
+
+    let (failed, shown) = replay_on_terminal(&rules, &["/nonexistent/access.log"]);
+    assert_eq!((failed.status.code(), shown.starts_with("tidegate: cannot read")), (Some(2), true), "{shown:?}");
+    let piped = replay(&rules, &[log.path()]);
+    assert!(piped.status.success() && piped.stderr.is_empty(), "{}", text(&piped.stderr));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::MultiGzDecoder;
 
@@ -12,14 +14,30 @@ const BUFFER: usize = 256 * 1024;
 const GZIP_MAGIC: &[u8] = b"\x1f\x8b";
 const ZSTD_MAGIC: &[u8] = b"\x28\xb5\x2f\xfd";
 
-/// Opens a log, and recognizes gzip and zstd by the first bytes. `-` is standard input.
+/// Counts the bytes that are read.
+struct CountedReader<R> {
+    source: R,
+    bytes_read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for CountedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.source.read(buffer)?;
+        self.bytes_read.fetch_add(length as u64, Ordering::Relaxed);
+        Ok(length)
+    }
+}
+
+/// Opens a log, and recognizes gzip and zstd by the first bytes. `-` is standard input. Adds the bytes that are read,
+/// before decompression, to `bytes_read`.
 ///
 /// # Errors
 /// The file cannot be opened or read. A damaged compressed file is an error of a later read.
-pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead + Send>> {
+pub(crate) fn open(path: &Path, bytes_read: &Arc<AtomicU64>) -> io::Result<Box<dyn BufRead + Send>> {
+    let bytes_read = Arc::clone(bytes_read);
     match path.as_os_str() == "-" {
-        true => decompress(io::stdin()),
-        false => decompress(File::open(path)?),
+        true => decompress(CountedReader { source: io::stdin(), bytes_read }),
+        false => decompress(CountedReader { source: File::open(path)?, bytes_read }),
     }
 }
 
@@ -102,9 +120,11 @@ mod tests {
     fn files_are_opened_by_path() {
         let path = std::env::temp_dir().join(format!("tidegate-open-{}.log", std::process::id()));
         std::fs::write(&path, gzip(TEXT)).unwrap();
-        let lines: Vec<_> = open(&path).unwrap().lines().collect::<Result<_, _>>().unwrap();
+        let bytes_read = Arc::default();
+        let lines: Vec<_> = open(&path, &bytes_read).unwrap().lines().collect::<Result<_, _>>().unwrap();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(lines, ["one", "two"]);
-        assert!(open(&path).is_err());
+        assert_eq!(bytes_read.load(Ordering::Relaxed), gzip(TEXT).len() as u64);
+        assert!(open(&path, &bytes_read).is_err());
     }
 }

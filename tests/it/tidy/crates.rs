@@ -29,6 +29,7 @@ const CRATES: &[(&str, usize, &str)] = &[
     ("clap", 6, "only the program has arguments"),
     ("clap_complete", 6, "only the program has arguments"),
     ("clap_mangen", 6, "only the program has arguments"),
+    ("indicatif", 6, "only the program has a terminal"),
     ("rustix", 2, "only the program and the byte streams use system calls"),
     ("listenfd", 6, "only the program inherits sockets"),
     ("tracing_subscriber", 6, "only the program configures logging"),
