@@ -25,7 +25,7 @@ pub use self::probes::{
     limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, write_redis_keys,
 };
 #[cfg(feature = "gateway")]
-pub use self::replay::{ReplayedLine, TracedRequest, replay_logs, replay_trace};
+pub use self::replay::{ParsedLog, ReplayedLine, TracedRequest, decide_log, parse_requests, replay_logs, replay_trace};
 pub use crate::facts::{Facts, Requests};
 
 /// The items of the private module `client`.

@@ -1,13 +1,15 @@
-//! The decision about each request, for tests that compare a replay with a gateway.
+//! The decision about each request, for tests that compare a replay with a gateway, and for measurements.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
 
-use super::batch::ParsedRequest;
+use super::batch::{Batch, ParsedRequest};
 use super::engine::{Engine, Verdict};
+use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
 use crate::rules::Rules;
 
@@ -79,4 +81,35 @@ pub(crate) fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLin
         line.rejected_by = (0..64).filter(|limit| (rejected_by >> limit) & 1 == 1).filter_map(name).collect();
     }
     Ok(lines)
+}
+
+/// The parsed requests of a log, for measurements of the decisions.
+#[derive(Debug)]
+pub struct ParsedLog(Vec<ParsedRequest>);
+
+impl ParsedLog {
+    pub(crate) fn parse(format: &LogFormat, log: Vec<u8>) -> Self {
+        Self(Batch::parse(&log.into(), format, &Arc::default()).requests)
+    }
+
+    /// Returns the number of requests.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns `true` if there are no requests.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Decides the requests, as a replay without a second rule file. Returns the number of admitted requests.
+    pub(crate) fn decide(&self, rules: &Rules) -> u64 {
+        let mut engine = Engine::new(rules);
+        for (number, request) in (0..).zip(&self.0) {
+            engine.replay(request, number, &HashSet::new());
+            _ = engine.take_verdicts();
+        }
+        engine.end();
+        engine.report().allowed
+    }
 }
