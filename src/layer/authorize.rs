@@ -2,9 +2,9 @@
 //! forwarded.
 
 use super::active::Active;
-#[cfg(feature = "gateway")]
-use super::credentials::{verify, verify_again};
 use super::record::RequestRecord;
+#[cfg(feature = "gateway")]
+use super::verify::{verify, verify_again};
 use super::{LayerState, action};
 use crate::admission::admit;
 use crate::facts::{Facts, HostRequirement};

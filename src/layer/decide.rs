@@ -5,10 +5,10 @@ use http::{HeaderMap, Request, Uri};
 
 use super::active::Active;
 use super::builder::Unmatched;
-#[cfg(feature = "gateway")]
-use super::credentials::{verify, verify_again};
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
+#[cfg(feature = "gateway")]
+use super::verify::{verify, verify_again};
 use super::{LayerState, action, peer, request_id, route_lookup};
 use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_failure};
 #[cfg(feature = "gateway")]

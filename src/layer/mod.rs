@@ -54,6 +54,8 @@ mod rejection;
 mod report;
 mod request_id;
 mod route_lookup;
+#[cfg(feature = "gateway")]
+mod verify;
 
 use std::future::Future;
 use std::mem::take;
