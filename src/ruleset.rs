@@ -23,6 +23,8 @@ use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitM
 use crate::path::{self, Readings};
 use crate::policy::Policy;
 #[cfg(feature = "gateway")]
+use crate::recording::Inputs;
+#[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
 use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
 use crate::rule::Limit;
@@ -45,7 +47,7 @@ pub(crate) struct RuleSet {
     unrouted: RouteMetrics,
     /// The values of requests that recordings have.
     #[cfg(feature = "gateway")]
-    pub(crate) recorded: Arc<crate::recording::Inputs>,
+    pub(crate) recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
     #[cfg(feature = "gateway")]
     has_total_timeouts: bool,
@@ -129,7 +131,7 @@ impl RuleSet {
         let field_filter = Arc::new(rules.field_filter());
         Self {
             #[cfg(feature = "gateway")]
-            recorded: Arc::new(crate::recording::Inputs::new(&rules)),
+            recorded: Arc::new(Inputs::new(&rules, &|_| true)),
             rules,
             verifiers,
             field_filter,
@@ -252,8 +254,8 @@ impl RuleSet {
 
     /// See [`Verifiers::refresh_key_set`].
     #[cfg(feature = "gateway")]
-    pub(crate) async fn refresh_key_set(&self) -> bool {
-        self.verifiers.refresh_key_set().await
+    pub(crate) async fn refresh_key_set(&self) {
+        self.verifiers.refresh_key_set().await;
     }
 
     /// See [`Rules::visible_charges`].

@@ -54,7 +54,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Show which requests of access logs the rules would have rejected
     Replay(replay::ReplayArgs),
-    /// Write the requests of a running gateway for `replay` and `suggest`, with hashes instead of client values
+    /// Write the requests of a running gateway for `replay` and `suggest`, with hashes instead of client values. Paths,
+    /// hosts and methods stay readable
     Record(operate::RecordArgs),
     /// Propose the rate of a limit from access logs
     Suggest(suggest::SuggestArgs),

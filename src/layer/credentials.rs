@@ -21,6 +21,8 @@ impl LayerState {
         facts: &Facts<'_>,
         record: &mut RequestRecord<'r>,
     ) -> LocalResponse {
+        #[cfg(feature = "gateway")]
+        record.omit_lines();
         let charges = match self.charges((active, store), route, facts, record) {
             Ok(charges) => charges,
             Err(rejection) => return rejection,

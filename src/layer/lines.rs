@@ -21,12 +21,21 @@ impl RequestRecord<'_> {
         }
     }
 
-    /// Sends the lines of the request. A request that ended before the decision, or whose client is banned, has taken no
-    /// permits, although the rules do not reject it: it is omitted.
+    /// Omits a request whose credentials are not accepted: only some of its limits count it.
+    pub(super) fn omit_lines(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.lines.clear();
+        }
+    }
+
+    /// Sends the lines of the request. A request that the limits have not decided, or whose client is banned, has taken
+    /// no permits, although the rules do not reject it: it is omitted.
     pub(super) fn send_lines(&mut self, status: Option<StatusCode>) {
         let Some(extra) = self.extra.as_mut().filter(|extra| !extra.lines.is_empty()) else { return };
         let lines = std::mem::take(&mut extra.lines);
-        if self.outcome == RequestOutcome::Undecided || self.reason == Some("banned") {
+        let is_limited = self.route.is_some_and(|(route, _)| !route.limits.is_empty());
+        let is_undecided = self.outcome == RequestOutcome::Undecided || is_limited && !self.is_decided;
+        if is_undecided || self.reason == Some("banned") {
             return;
         }
         // A replay lets the request wait again.

@@ -187,7 +187,7 @@ impl RateLimitLayer {
     }
 
     fn with_rules(config: &Config, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
-        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &metrics);
+        let rules = compile(config, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
         let state = LayerState {
@@ -288,7 +288,7 @@ impl RateLimitLayer {
     /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
     /// counters.
     pub fn replace_rules(&self, config: &Config) {
-        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &self.state.metrics);
+        let rules = compile(config, &self.state.metrics);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
@@ -299,7 +299,7 @@ impl RateLimitLayer {
     /// `upstreams` has an entry for each worker.
     #[cfg(feature = "gateway")]
     pub(crate) fn replace_all(&self, config: &Config, stores: Stores, upstreams: &[Upstreams]) {
-        let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), &self.state.metrics);
+        let rules = compile(config, &self.state.metrics);
         let rules = rules.with_upstreams(upstreams);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
@@ -396,6 +396,18 @@ impl LayerState {
         let from_hook = self.options.on_reject.as_ref().and_then(|hook| hook.response(&local_response, request, route));
         from_hook.unwrap_or_else(|| make_response(local_response, request))
     }
+}
+
+/// Compiles the rules of a rule file.
+fn compile(config: &Config, metrics: &Metrics) -> RuleSet {
+    let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), metrics);
+    #[cfg(feature = "gateway")]
+    let rules = {
+        let mut rules = rules;
+        rules.recorded = Arc::new(Inputs::new(&config.rules, &|text| config.secrets.mask(text) != text));
+        rules
+    };
+    rules
 }
 
 /// Makes the layer's own response to a rejected request. Reuses the allocations of the request's fields and extensions.

@@ -45,6 +45,9 @@ pub(super) struct RequestRecord<'r> {
     changed_policy: Option<Box<HeaderValue>>,
     /// Whether to record the client and the limit, which only the report needs.
     is_reported: bool,
+    /// Whether the limits of the route, or the store's failure, have decided about the request.
+    #[cfg(feature = "gateway")]
+    pub(super) is_decided: bool,
     client: Option<IpAddr>,
     client_key: Option<u128>,
     limit: Option<Arc<str>>,
@@ -292,6 +295,10 @@ impl<'r> RequestRecord<'r> {
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
         };
         self.outcome = outcome;
+        #[cfg(feature = "gateway")]
+        {
+            self.is_decided = true;
+        }
         if (self.is_reported || self.extra.is_some()) && !charges.is_empty() {
             self.wait = Some(self.stopwatch.elapsed());
         }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use http::header::{COOKIE, HOST};
+use http::header::{AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION};
 
 use super::address::Networks;
 use crate::client::{AddressRules, ClientError, ClientSource, spelling};
@@ -31,6 +31,8 @@ pub(super) struct Input {
     /// Whether a limit identifies clients by the value.
     identifies: bool,
     conditions: Vec<ValueCondition>,
+    /// The constants of the conditions that stay readable in a recording.
+    readable: Vec<Box<[u8]>>,
     pub(super) costs: Vec<HeaderCost>,
 }
 
@@ -44,11 +46,12 @@ pub(super) struct Reading {
 }
 
 impl Inputs {
-    pub(crate) fn new(rules: &Rules) -> Self {
+    /// Returns the inputs of these rules. Constants of conditions for which `is_secret` returns `true` are not recorded.
+    pub(crate) fn new(rules: &Rules, is_secret: &dyn Fn(&str) -> bool) -> Self {
         let networks = Networks { networks: Vec::new(), ipv6_prefix: rules.addresses.ipv6_prefix };
         let mut inputs = Self { values: Vec::new(), networks, addresses: rules.addresses.clone() };
         for route in rules.routes.iter() {
-            inputs.add_conditions(&route.matcher);
+            inputs.add_conditions(&route.matcher, is_secret);
             for limit in &route.limits {
                 if limit.mode() == Mode::PerClient {
                     inputs.add_clients(&limit.client);
@@ -58,7 +61,7 @@ impl Inputs {
                 }
             }
         }
-        rules.when.iter().for_each(|when| inputs.add_conditions(&when.matcher));
+        rules.when.iter().for_each(|when| inputs.add_conditions(&when.matcher, is_secret));
         inputs.without_duplicates()
     }
 
@@ -90,17 +93,24 @@ impl Inputs {
         fields.into_iter().collect()
     }
 
-    fn add_conditions(&mut self, matcher: &Matcher) {
+    fn add_conditions(&mut self, matcher: &Matcher, is_secret: &dyn Fn(&str) -> bool) {
         for value in &matcher.values {
             let source = match &value.source {
                 ValueSource::Header(name) => ClientSource::Header(name.clone()),
                 ValueSource::Query(name) => ClientSource::Query(name.to_string()),
                 ValueSource::Cookie(name) => ClientSource::Cookie(name.to_string()),
             };
-            self.input(&source).conditions.push(value.clone());
+            let input = self.input(&source);
+            input.conditions.push(value.clone());
+            if let ValueTest::OneOf(constants) = &value.test
+                && !is_credential(&source)
+            {
+                let is_secret = |constant: &[u8]| str::from_utf8(constant).map_or(true, is_secret);
+                input.readable.extend(constants.iter().filter(|constant| !is_secret(constant)).cloned());
+            }
         }
         self.networks.networks.extend(matcher.clients.iter().flat_map(|clients| clients.networks()));
-        matcher.not.iter().for_each(|not| self.add_conditions(not));
+        matcher.not.iter().for_each(|not| self.add_conditions(not, is_secret));
     }
 
     fn add_clients(&mut self, client: &ClientSource) {
@@ -115,13 +125,18 @@ impl Inputs {
     fn input(&mut self, source: &ClientSource) -> &mut Input {
         let position = self.values.iter().position(|known| is_read_with(&known.source, source));
         let position = position.unwrap_or_else(|| {
-            let (conditions, costs) = (Vec::new(), Vec::new());
+            let (conditions, readable, costs) = (Vec::new(), Vec::new(), Vec::new());
             let (source, name) = (source.clone(), source.to_string());
-            self.values.push(Input { source, name, identifies: false, conditions, costs });
+            self.values.push(Input { source, name, identifies: false, conditions, readable, costs });
             self.values.len() - 1
         });
         &mut self.values[position]
     }
+}
+
+/// Returns `true` if the values of a field are credentials.
+fn is_credential(source: &ClientSource) -> bool {
+    matches!(source, ClientSource::Header(name) if [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].contains(name))
 }
 
 /// Returns `true` if some servers read the value of one source for the other.
@@ -144,12 +159,8 @@ impl Input {
         }
     }
 
-    /// Returns `true` if a condition compares the value with this one.
-    pub(super) fn is_constant(&self, value: &[u8]) -> bool {
-        let is_in = |condition: &ValueCondition| match &condition.test {
-            ValueTest::OneOf(values) => values.iter().any(|constant| **constant == *value),
-            ValueTest::Present | ValueTest::Absent => false,
-        };
-        self.conditions.iter().any(is_in)
+    /// Returns `true` if a condition compares the value with this one, which is no secret.
+    pub(super) fn is_readable(&self, value: &[u8]) -> bool {
+        self.readable.iter().any(|constant| **constant == *value)
     }
 }

@@ -35,11 +35,11 @@ impl Input {
         candidates.find(|parts| self.read_parts(parts) == expected)
     }
 
-    /// Returns the text for a value. Constants of the rules and costs stay readable.
+    /// Returns the text for a value. Costs and readable constants of the rules stay.
     fn replace(&self, value: &[u8], key: &Key) -> String {
         let is_cost = !self.costs.is_empty() && value.len() <= MAX_DIGITS && value.iter().all(u8::is_ascii_digit);
         match str::from_utf8(value) {
-            Ok(text) if value.is_empty() || is_cost || self.is_constant(value) => text.to_owned(),
+            Ok(text) if value.is_empty() || is_cost || self.is_readable(value) => text.to_owned(),
             _ => key.text(&self.name, value),
         }
     }
@@ -86,14 +86,12 @@ impl Input {
 
     /// Returns the values of sent pairs with which conditions compare.
     fn constants<'s>(&self, sent: impl Iterator<Item = &'s [u8]>, encode: impl Fn(&str) -> String) -> Vec<String> {
-        let mut constants = Vec::new();
+        let mut constants: Vec<String> = Vec::new();
         for pair in sent.take(MAX_PARTS) {
             let value = pair.splitn(2, |byte| *byte == b'=').last().unwrap_or_default().trim_ascii();
             for value in [Ok(Cow::Borrowed(value)), spelling::decode(value)].into_iter().flatten() {
-                match str::from_utf8(&value) {
-                    Ok(text) if self.is_constant(&value) => constants.push(encode(text)),
-                    _ => {}
-                }
+                let text = str::from_utf8(&value).ok().filter(|_| self.is_readable(&value)).map(&encode);
+                constants.extend(text.filter(|text| !constants.contains(text)));
             }
         }
         constants

@@ -172,7 +172,8 @@ impl Recorder {
         let recordings = self.recordings.load();
         let included = recordings.iter().filter(|recording| recording.includes(&inputs.addresses, route, facts));
         let pending = |recording: &Arc<Recording>| {
-            let members = recording.members(inputs, route, facts);
+            let is_full = recording.backlog.bytes.load(Ordering::Relaxed) >= MAX_QUEUED;
+            let members = if is_full { None } else { recording.members(inputs, route, facts) };
             if members.is_none() {
                 recording.backlog.dropped.fetch_add(1, Ordering::Relaxed);
             }

@@ -16,7 +16,7 @@ use crate::rules::{LimitCheck, MissingInput, Rules};
 const RULES: &str = "
 routes:
   - name: beta
-    match: { path: /**, headers: { x-plan: [beta, gold] }, not: [{ cookies: { old: present } }] }
+    match: { path: /**, headers: { x-plan: [beta, gold, s3cret] }, not: [{ cookies: { old: present } }] }
     limits: [{ name: key, mode: PER_CLIENT, client: 'header:x-plan', rate: 1, interval: 1m }]
   - name: lab
     match: { path: /**, query: { lab: 'a b' }, clients: [10.0.0.0/8, 2001:db8::/48] }
@@ -34,9 +34,12 @@ routes:
       - { name: not, mode: OVERALL, rate: 100, interval: 1m, when: { not: [{ query: { key: absent } }] } }
 ";
 
+/// A constant of a condition that comes from a file.
+const SECRET: &str = "s3cret";
+
 static PARSED: LazyLock<Rules> =
     LazyLock::new(|| Config::parse(RULES).unwrap_or_else(|problems| panic!("{problems}")).rules);
-static INPUTS: LazyLock<Arc<Inputs>> = LazyLock::new(|| Arc::new(Inputs::new(&PARSED)));
+static INPUTS: LazyLock<Arc<Inputs>> = LazyLock::new(|| Arc::new(Inputs::new(&PARSED, &|text| text == SECRET)));
 
 /// A request of a test.
 #[derive(Clone, Debug)]
@@ -268,6 +271,9 @@ fn only_constants_and_costs_stay_readable() {
     let plan =
         one(&[("x-plan", "gold")], "/").with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
     assert!(plan.flatten().expect("a line").contains("\"x-plan\":[\"gold\"]"));
+    let secret =
+        one(&[("x-plan", SECRET)], "/").with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
+    assert_eq!(secret, Some(None), "no other value meets the condition");
 }
 
 fn lines(recorder: &Recorder, request: &Sent) -> Vec<PendingLine> {

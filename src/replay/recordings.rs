@@ -50,6 +50,12 @@ impl Recordings {
     /// Returns what a sample and dropped requests mean for the limits whose names are `shown`.
     pub(super) fn notes(&self, rules: &Rules, shown: impl Fn(&str) -> bool) -> Vec<String> {
         let mut notes = Vec::new();
+        if self.files.len() > 1 {
+            let count = self.files.len();
+            notes.push(format!(
+                "{count} recordings have different hashes: a client of several counts as several clients"
+            ));
+        }
         for Recorded { file, last, dropped } in &self.files {
             if last.sample < 1.0 {
                 let percent = last.sample * 100.0;
