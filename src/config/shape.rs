@@ -112,7 +112,7 @@ impl<'n> KeyValue<'n> {
             (shape.required_keys().map(|(_, example)| example).collect(), list_keys(shape));
         match &self.node.value {
             _ if !examples.is_empty() => format!("for example `{{ {} }}`; {keys}", examples.join(", ")),
-            Value::Scalar(Scalar { kind: ScalarKind::Bool, text, .. }) if text == "true" => {
+            Value::Scalar(Scalar { kind: ScalarKind::Bool, text, .. }) if text == "true" && self.key == "authorize" => {
                 format!("write {} for its defaults; {keys}", quote(&format!("{}: {{}}", self.key)))
             }
             _ => keys,

@@ -14,7 +14,8 @@ use std::net::IpAddr;
 use http::header::{HeaderMap, HeaderName};
 use http::{Method, Uri, Version};
 
-pub(crate) use self::action::{describe_action, forwarded_path};
+use self::action::describe_action;
+pub(crate) use self::action::forwarded_path;
 use self::original::ProxyRequest;
 pub(crate) use self::request::{field, method, target};
 use crate::client::AddressTrace;
@@ -46,6 +47,8 @@ pub(crate) struct EarlyAnswer<'r> {
     request: &'r ExplainedRequest,
     pub(crate) status: u16,
     pub(crate) reason: String,
+    /// Whether the response authorizes the request of a proxy.
+    pub(crate) is_authorized: bool,
 }
 
 /// How the rules apply to a request.
@@ -79,7 +82,7 @@ impl ExplainedRequest {
         now: Timestamp,
         read: impl FnOnce(Result<&Explanation<'_>, &EarlyAnswer<'_>>) -> T,
     ) -> T {
-        let answer = |status, reason| EarlyAnswer { request: self, status, reason };
+        let answer = |status, reason| EarlyAnswer { request: self, status, reason, is_authorized: false };
         let Self { method, url, version, peer, tls, .. } = self;
         if let Some(max) = request::exceeded_max_target(url, config) {
             return read(Err(&answer(414, format!("target is longer than {max} bytes"))));
@@ -106,6 +109,9 @@ impl ExplainedRequest {
         }
         let found = rules.routes.find(&facts).map(|(_, route)| route);
         if let Some((route, authorize)) = found.and_then(|route| Some((route, route.authorize?))) {
+            if route.matcher.is_ambiguous(&facts) {
+                return read(Err(&answer(400, BadRequest::AmbiguousValue.to_string())));
+            }
             let proxy = ProxyRequest { request: self, route, authorize };
             return proxy.explain(&facts, (config, now), read);
         }
@@ -160,11 +166,26 @@ impl<'r> Explanation<'r> {
         }
     }
 
+    /// Returns the status of the response to the client, or to the proxy that asks about the request, for this status.
+    pub(crate) fn response_status(&self, status: u16) -> u16 {
+        self.proxy.map_or(status, |proxy| proxy.status(status))
+    }
+
+    /// Returns `true` if admitted requests to the route are forwarded. Others are answered by the gateway.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.proxy.is_none()
+    }
+
+    /// Describes the action for admitted requests to this route.
+    pub(crate) fn describe_action(&self, route: &Route) -> String {
+        self.proxy.map_or_else(|| describe_action(route), |proxy| proxy.describe_action(route))
+    }
+
     /// Returns the status and the reason of a response that needs no decision of the store. Returns `None` if the
     /// limits decide.
     pub(crate) fn rejection(&self) -> Option<(u16, String)> {
         let rejection = self.early_rejection().or_else(|| self.denial(|_| true)).or_else(|| self.identity_rejection());
-        rejection.map(|(status, reason)| (self.proxy.map_or(status, |proxy| proxy.status(status)), reason))
+        rejection.map(|(status, reason)| (self.response_status(status), reason))
     }
 
     /// Returns the status and the reason of a response that does not depend on the limits.

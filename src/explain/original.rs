@@ -40,8 +40,13 @@ impl ProxyRequest<'_> {
         (config, now): (&Config, Timestamp),
         read: impl FnOnce(Result<&Explanation<'_>, &EarlyAnswer<'_>>) -> T,
     ) -> T {
-        let answer = |status, reason: &str| EarlyAnswer { request: self.request, status, reason: reason.to_owned() };
-        let rejection = |status, reason: &str| answer(self.status(status), reason);
+        let answer = |status, reason: &str, is_authorized| EarlyAnswer {
+            request: self.request,
+            status,
+            reason: reason.to_owned(),
+            is_authorized,
+        };
+        let rejection = |status, reason: &str| answer(self.status(status), reason, false);
         if !facts.peer_is_trusted {
             let peer = self.request.peer;
             let reason = format!("only trusted proxies can ask for authorizations, and the peer {peer} is not one");
@@ -59,11 +64,11 @@ impl ProxyRequest<'_> {
         };
         if let Some((_, route)) = rules.routes.find_preflight(&facts) {
             let (status, reason) = action::describe_preflight(route, &facts);
-            return read(Err(&if status == 204 { answer(200, &reason) } else { rejection(status, &reason) }));
+            return read(Err(&if status == 204 { answer(200, &reason, true) } else { rejection(status, &reason) }));
         }
         let Some((_, route)) = rules.routes.find(&facts) else {
             let reason = format!("no route matches the original request {}", quote(&format!("{method} {uri}")));
-            return read(Err(&answer(200, &reason)));
+            return read(Err(&answer(200, &reason, true)));
         };
         if route.matcher.is_ambiguous(&facts) {
             return read(Err(&rejection(400, &BadRequest::AmbiguousValue.to_string())));

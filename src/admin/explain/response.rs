@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::super::{Active, overrides};
 use super::Charges;
 use crate::client::{AddressTrace, TraceEnd};
-use crate::explain::{EarlyAnswer, Explanation, describe_action, forwarded_path};
+use crate::explain::{EarlyAnswer, Explanation, forwarded_path};
 use crate::layer::RateLimitLayer;
 use crate::limit::{Charge, Inspection, Wait};
 use crate::overrides::{Action, Override};
@@ -140,7 +140,7 @@ impl Explained {
     /// Returns the response for a request that is answered before the rules are evaluated.
     pub(super) fn answered(answer: &EarlyAnswer<'_>) -> Self {
         let (status, reason) = (Some(answer.status), Some(answer.reason.clone()));
-        Self { admitted: Some(false), status, reason, text: answer.to_string(), ..Self::default() }
+        Self { admitted: Some(answer.is_authorized), status, reason, text: answer.to_string(), ..Self::default() }
     }
 
     /// Returns the response without what remains, and the charge of each limit.
@@ -160,6 +160,8 @@ impl Explained {
         let rejection = rejection.or_else(|| explanation.denial(|index| !is_exemption(in_force(index))));
         let rejection = rejection.or_else(|| explanation.identity_rejection());
         let (status, reason) = rejection.unzip();
+        let status = status.map(|status| explanation.response_status(status));
+        let forwarding = explanation.route().filter(|_| explanation.is_forwarded());
         let is_other = |name: &str| explanation.route().is_none_or(|route| *route.name != *name);
         let others = active.config.rules.routes.iter().filter(|route| is_other(&route.name));
         let explained = Self {
@@ -170,15 +172,15 @@ impl Explained {
                 method: facts.method.to_string(),
                 host: facts.host.to_string(),
                 path: facts.path.matched().to_owned(),
-                forwarded_path: forwarded_path(explanation.route(), facts).into_owned(),
+                forwarded_path: forwarded_path(forwarding, facts).into_owned(),
                 removed: explanation.removed.iter().map(ToString::to_string).collect(),
             }),
             client: explanation.trace.as_ref().map(ClientAddress::new),
             route: explanation.route().map(|route| MatchedRoute {
                 name: route.name.to_string(),
-                upstream: route.action.upstream().map(ToString::to_string),
-                action: describe_action(route),
-                changes: explanation.changes.clone(),
+                upstream: forwarding.and_then(|route| route.action.upstream()).map(ToString::to_string),
+                action: explanation.describe_action(route),
+                changes: forwarding.map(|_| explanation.changes.clone()).unwrap_or_default(),
                 conditions: route.matcher.conditions().map(|condition| condition.to_string()).collect(),
             }),
             other_routes: others
