@@ -138,13 +138,15 @@ impl SlotRequest<'_> {
     pub(crate) fn hold_if(self, part: impl Fn(u32) -> u32, lease: Option<Box<dyn Lease>>) -> Result<Slot, Full> {
         let mut counts = self.slots.counts.lock();
         let of_client = self.client.and_then(|client| counts.by_client.get(client)).copied().unwrap_or(0);
-        let is_full = |used: u32, bound: Option<u32>| bound.is_some_and(|bound| used >= part(bound));
-        let bound = self.concurrency.per_client.filter(|_| self.client.is_some());
-        let full = Full { route: is_full(counts.all, self.concurrency.max), client: is_full(of_client, bound) };
+        // Once, since the part can change at any time.
+        let [max, of_each] = [self.concurrency.max, self.concurrency.per_client].map(|bound| bound.map(&part));
+        let of_each = of_each.filter(|_| self.client.is_some());
+        let is_full = |used: u32, part: Option<u32>| part.is_some_and(|part| used >= part);
+        let full = Full { route: is_full(counts.all, max), client: is_full(of_client, of_each) };
         if full != Full::default() {
             return Err(full);
         }
-        Ok(self.count(&mut counts, bound.map_or(0, |bound| part(bound) - of_client - 1), lease))
+        Ok(self.count(&mut counts, of_each.map_or(0, |part| part - of_client - 1), lease))
     }
 
     /// Takes a slot that the store has granted.
