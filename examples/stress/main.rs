@@ -10,8 +10,8 @@
 //! cargo run --release --example stress -- --memory     # one gateway, with the store in its memory
 //! ```
 //!
-//! Needs `redis-server`, except with `--memory`, and uses only the loopback interface. Exits with 0 if all limits were exact, with 1 if not.
-//! Keeps the logs of a failed run.
+//! Needs `redis-server`, except with `--memory`, and uses only the loopback interface. Exits with 0 if all limits were
+//! exact and the replay made the same decisions, otherwise with 1. Keeps the logs of a failed run.
 
 #![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
 

@@ -89,11 +89,10 @@ impl Verifiers {
         tokens.verify(token, now).map(Some)
     }
 
-    /// Fetches the key set again for a token whose key is not known. Returns `true` if a new set has arrived.
-    pub(crate) async fn refresh_key_set(&self) -> bool {
-        match &self.tokens {
-            Some(tokens) => tokens.refresh().await,
-            None => false,
+    /// Fetches the key set again for a token whose key is not known.
+    pub(crate) async fn refresh_key_set(&self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.refresh().await;
         }
     }
 

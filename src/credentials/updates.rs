@@ -17,14 +17,16 @@ const MAX_AGE: Duration = Duration::from_secs(600);
 const RETRY: Duration = Duration::from_secs(5);
 
 impl TokenVerifier {
-    /// Fetches the key set for a token with an unknown key. All callers share one fetch. Returns `true` when it has
-    /// ended, and `false` if there was a fetch in the last 15 seconds.
-    pub(super) async fn refresh(&self) -> bool {
+    /// Fetches the key set for a token with an unknown key, unless there was a fetch in the last 15 seconds. All callers
+    /// share one fetch.
+    pub(super) async fn refresh(&self) {
         if let KeySetSource::File(_) = self.settings.jwks {
-            return false;
+            return;
         }
         let mut finished = self.refresh.finished.subscribe();
-        self.refresh.request() && timeout(FETCH_TIMEOUT, finished.changed()).await.is_ok()
+        if self.refresh.request() {
+            _ = timeout(FETCH_TIMEOUT, finished.changed()).await; // after a timeout, the known set decides
+        }
     }
 
     /// Fetches the key set until the verifier is dropped. Drops `first` after the first attempt.

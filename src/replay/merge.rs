@@ -53,8 +53,7 @@ impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
         Ok(self.runs.iter().filter_map(Run::position).min())
     }
 
-    /// Returns the next request and the number of its line, and the time of the request after it within the loaded
-    /// batches, if none of them is empty then.
+    /// Returns the next request and the number of its line.
     pub(super) fn take(&mut self) -> Option<(ParsedRequest, u64)> {
         let run = self.runs.iter_mut().min_by_key(|run| run.position().unwrap_or((u64::MAX, true)))?;
         let request = run.requests.next()?;
