@@ -16,7 +16,7 @@ pub struct Strip {
     may_have_prefix: Filter,
 }
 
-/// The lengths of some names for each [group](group) of names, as bit sets.
+/// The lengths of some names for each [group] of names, as bit sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter([u64; 64]);
 
