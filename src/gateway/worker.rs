@@ -57,9 +57,10 @@ impl Worker {
     }
 
     fn run(mut self, runtime: &Runtime, mut commands: UnboundedReceiver<Command>) -> io::Result<()> {
-        let service = AccessLogLayer::new(self.traces).layer(self.layer.layer(Forward));
+        let layer = self.layer;
+        let service = AccessLogLayer::new(self.traces).layer(layer.layer(Forward));
         runtime.block_on(async {
-            self.layer.connect();
+            layer.connect();
             tokio::spawn(release_freed_memory());
             loop {
                 tokio::select! {
@@ -92,6 +93,7 @@ impl Worker {
                     else => break,
                 }
             }
+            layer.store().release_last_slots().await;
             Ok(())
         })
     }

@@ -236,6 +236,14 @@ impl Store {
         }
     }
 
+    /// Releases the slots of ended requests, before the runtime of the worker ends.
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn release_last_slots(&self) {
+        if let Backend::Redis(redis) = &self.0 {
+            redis.store().release_last_leases().await;
+        }
+    }
+
     /// Returns `true` if the buckets are in Redis.
     pub(crate) fn is_redis(&self) -> bool {
         matches!(self.0, Backend::Redis(_))

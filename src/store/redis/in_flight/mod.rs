@@ -13,6 +13,8 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, Value, from_redis_value};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+#[cfg(feature = "gateway")]
+use tokio::time::timeout;
 use tokio::time::{Instant, sleep_until};
 
 use super::Redis;
@@ -160,6 +162,15 @@ impl Redis {
         from_redis_value(self.call_owner(slot, deadline, call).await?).map_err(|_| StoreError::UnexpectedReply)
     }
 
+    /// Waits until the leases of ended requests are released, but at most a second. To be called before the runtime of the
+    /// worker ends: its tasks end with it.
+    #[cfg(feature = "gateway")]
+    pub(crate) async fn release_last_leases(&self) {
+        let Some(keeper) = self.leases.keeper.lock().take() else { return };
+        self.leases.end();
+        _ = timeout(KEEP_TIMEOUT, keeper).await; // leases that are not released end by themselves
+    }
+
     /// Starts the task that keeps the leases, on the current runtime, unless it runs.
     fn ensure_keeper(&self) {
         let mut keeper = self.leases.keeper.lock();
@@ -212,12 +223,17 @@ impl Leases {
         table.next += 1;
         RedisLease { leases: Arc::clone(self), id: table.next, keys, may_exist: false }
     }
+
+    /// Ends the task that keeps the leases, after it has released the leases of ended requests.
+    fn end(&self) {
+        self.shared.table.lock().has_ended = true;
+        self.shared.changed.notify_one();
+    }
 }
 
 impl Drop for Leases {
     fn drop(&mut self) {
-        self.shared.table.lock().has_ended = true;
-        self.shared.changed.notify_one();
+        self.end();
     }
 }
 
