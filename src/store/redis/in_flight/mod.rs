@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, FromRedisValue, Value, from_redis_value};
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -162,6 +163,17 @@ impl Redis {
         from_redis_value(self.call_owner(slot, deadline, call).await?).map_err(|_| StoreError::UnexpectedReply)
     }
 
+    /// Renews and releases leases. Returns `false` if Redis does not reply in time.
+    async fn keep(&self, mut call: LeaseCall) -> bool {
+        let keys = call.renewed.first().or(call.released.first());
+        let Some(slot) = keys.map(|(_, keys)| hash_slot_of_key(&keys.route)) else { return true };
+        let kept = self.call_leases::<Value>(slot, Instant::now() + KEEP_TIMEOUT, &call).await;
+        if kept.is_ok() {
+            call.released.clear();
+        }
+        kept.is_ok()
+    }
+
     /// Waits until the leases of ended requests are released, but at most a second. To be called before the runtime of the
     /// worker ends: its tasks end with it.
     #[cfg(feature = "gateway")]
@@ -194,15 +206,10 @@ async fn keep_leases(redis: Redis, leases: Arc<SharedLeases>) {
         if is_due {
             renew_at = Instant::now() + RENEW_EVERY;
         }
-        for mut call in leases.calls_to_keep(is_due) {
-            let keys = call.renewed.first().or(call.released.first());
-            let Some(slot) = keys.map(|(_, keys)| hash_slot_of_key(&keys.route)) else { continue };
-            let kept = redis.call_leases::<Value>(slot, Instant::now() + KEEP_TIMEOUT, &call).await;
-            if kept.is_ok() {
-                call.released.clear();
-            } else {
-                renew_at = renew_at.min(Instant::now() + RETRY_EVERY);
-            }
+        // All at once: leases on other nodes would end while a node does not reply.
+        let kept = join_all(leases.calls_to_keep(is_due).into_iter().map(|call| redis.keep(call))).await;
+        if kept.contains(&false) {
+            renew_at = renew_at.min(Instant::now() + RETRY_EVERY);
         }
         if has_ended {
             return;
