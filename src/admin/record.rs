@@ -67,7 +67,8 @@ struct Recording {
 
 /// Streams the requests as JSON lines for `tidegate replay`, with hashes instead of the values that clients send.
 ///
-/// Methods, paths, hosts, costs, and values with which the rules compare are readable. At most 4 recordings, then 503.
+/// Methods, paths, hosts, costs, and values with which the rules compare are readable, but no values from files and no
+/// credentials. At most 4 recordings, then 503.
 #[utoipa::path(
     get,
     path = "/record",
@@ -129,8 +130,10 @@ impl Recording {
                 return Some((mark.to_line(), self));
             }
             let now = Instant::now();
-            if now >= self.ends_at || (now >= self.next_mark && !self.is_authorized().await) {
-                self.end();
+            if now >= self.ends_at {
+                self.end(false);
+            } else if now >= self.next_mark && !self.is_authorized().await {
+                self.end(true);
             } else if now >= self.next_mark {
                 self.next_mark = now + PAUSE;
                 return Some((self.mark_of_dropped(), self));
@@ -141,16 +144,16 @@ impl Recording {
                         let mark = self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default();
                         return Some((mark + &lines, self));
                     }
-                    Ok(None) => self.end(),
+                    Ok(None) => self.end(true),
                     Err(_) => {}
                 }
             }
         }
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, early: bool) {
         self.reader.end();
-        self.has_ended = true;
+        (self.has_ended, self.mark.early) = (true, early);
     }
 
     /// Returns `false` if an operator has removed the token.

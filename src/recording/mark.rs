@@ -19,6 +19,9 @@ pub(crate) struct Mark {
     /// Whether this is the last line.
     #[serde(default)]
     pub(crate) end: bool,
+    /// Whether the gateway has ended the recording before its time.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) early: bool,
 }
 
 /// The form of the line.
@@ -45,6 +48,11 @@ impl Mark {
         }
         serde_json::from_slice(line).ok().map(|Line { recording }| recording)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[cfg(test)]

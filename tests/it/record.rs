@@ -311,6 +311,7 @@ async fn recording_ends_at_its_size_and_at_its_time() {
     assert!(status.success(), "{summary}");
     let mark = last_mark(&file.text());
     assert_eq!((&mark["end"], &mark["by"]), (&json!(true), &json!("header:x-org")), "{mark}");
+    assert!(mark["early"].is_null(), "{mark}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -352,15 +353,21 @@ async fn recording_ends_with_its_token_and_with_the_gateway() {
     std::fs::write(admin.folder.join("tokens"), "bob:fedcba9876543210fedcba9876543210\n").expect("written");
     // The gateway checks the token every five seconds.
     stream.until(|text| text.contains("\"end\":true")).await;
-    assert_eq!(last_mark(&stream.text)["end"], true);
+    assert_eq!(last_mark(&stream.text)["early"], true);
 
     std::fs::write(admin.folder.join("tokens"), format!("ann:{TOKEN}\n")).expect("written");
     let file = Recorded::new("end");
     let program = start(&admin, &file, &["--for", "1d"]).await;
     drop(admin);
+    ends_early(program, &file);
+}
+
+/// Checks that the program reports that the gateway has ended its recording.
+fn ends_early(program: Program, file: &Recorded) {
     let (status, summary) = program.wait_for_exit();
-    assert!(status.success(), "{summary}");
-    assert_eq!(last_mark(&file.text())["end"], true);
+    assert!(status.code() == Some(2) && summary.contains("ended the recording early"), "{summary}");
+    let mark = last_mark(&file.text());
+    assert_eq!((&mark["end"], &mark["early"]), (&json!(true), &json!(true)));
 }
 
 #[tokio::test]
@@ -375,9 +382,7 @@ async fn recording_does_not_delay_a_handover() {
     let (_new, ..) = Program::run(&rules, &more);
     let (status, log) = old.wait_for_exit();
     assert!(status.success(), "{log}");
-    let (status, summary) = program.wait_for_exit();
-    assert!(status.success(), "{summary}");
-    assert_eq!(last_mark(&file.text())["end"], true);
+    ends_early(program, &file);
 }
 
 #[test]

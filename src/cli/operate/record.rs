@@ -49,8 +49,10 @@ pub(in crate::cli) struct RecordArgs {
 /// Why a recording ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// The gateway has sent the last line.
+    /// The gateway has sent the last line at the requested time.
     Complete,
+    /// The gateway has sent the last line before the requested time.
+    Early,
     Size,
     Signal,
     /// The connection ended or broke before the last line.
@@ -69,8 +71,8 @@ struct Sink<'o, O> {
     rest: Vec<u8>,
 }
 
-/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the
-/// connection is lost.
+/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway or
+/// the connection ends the recording early.
 pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let (runtime, signals) = Signals::install()?;
     let (end, sink) = match runtime.block_on(args.record(signals, out)) {
@@ -91,6 +93,10 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
     match end {
         End::Complete | End::Signal => Ok(0),
         End::Size => writeln!(errors, "ended at --max-size").map(|()| 0),
+        End::Early => {
+            let why = "it exits or is replaced, or the token is no longer valid";
+            writeln!(errors, "tidegate: the gateway has ended the recording early: {why}").map(|()| 2)
+        }
         End::Lost => writeln!(errors, "tidegate: the connection to the gateway is lost").map(|()| 2),
     }
 }
@@ -156,7 +162,7 @@ impl<O: Write> Sink<'_, O> {
             match Mark::parse(line) {
                 None => self.requests += 1,
                 Some(mark) => {
-                    end = mark.end.then_some(End::Complete);
+                    end = mark.end.then_some(if mark.early { End::Early } else { End::Complete });
                     self.last = mark;
                 }
             }
