@@ -3,8 +3,11 @@
 //! Decisions get their [`Timestamp`] as an argument. With Redis it is the server's `TIME`; in the embedded store it
 //! comes from a [`Clock`], which is read once for each decision.
 
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
 
 /// A time in milliseconds since the Unix epoch, the unit of the scores in Redisson's log of permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,7 +26,7 @@ pub trait Clock: std::fmt::Debug + Send + Sync {
 pub struct SystemClock {
     /// In whole milliseconds, so that tests that pause Tokio's clock see exact milliseconds.
     wall: Timestamp,
-    start: tokio::time::Instant,
+    start: Instant,
 }
 
 /// A clock that changes only when it is set, for tests and for replaying logs in virtual time. The default is the Unix
@@ -35,17 +38,73 @@ pub struct ManualClock(AtomicU64);
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
+thread_local! {
+    /// The time of the poll that this thread runs: see [`poll_time`].
+    static POLL_TIME: Cell<PollTime> = const { Cell::new(PollTime::NotShared) };
+}
+
+/// The state of [`POLL_TIME`].
+#[derive(Clone, Copy, Debug)]
+enum PollTime {
+    /// Each call reads the clock.
+    NotShared,
+    /// The next call reads the clock for the rest of the poll.
+    #[cfg(feature = "gateway")]
+    Unread,
+    /// The clock was read at this time in the poll.
+    Read(Instant),
+}
+
+/// Runs a poll in which all calls of [`poll_time`] return the same time. A request on its way through the gateway needs
+/// the time seven times, in two polls of a few microseconds. Seven readings would cost 1 % of its CPU time.
+#[cfg(feature = "gateway")]
+pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            POLL_TIME.set(PollTime::NotShared);
+        }
+    }
+    POLL_TIME.set(PollTime::Unread);
+    let _end = End; // also after a panic
+    poll()
+}
+
+/// Returns the time of the poll that this thread runs, or the present time outside of [`share_poll_time`]. For metrics
+/// and timeouts, never to grant permits.
+pub(crate) fn poll_time() -> Instant {
+    match POLL_TIME.get() {
+        PollTime::Read(time) => time,
+        PollTime::NotShared => Instant::now(),
+        #[cfg(feature = "gateway")]
+        PollTime::Unread => read_poll_time(),
+    }
+}
+
+/// Returns the present time, also for the rest of the poll.
+pub(crate) fn read_poll_time() -> Instant {
+    let now = Instant::now();
+    if !matches!(POLL_TIME.get(), PollTime::NotShared) {
+        POLL_TIME.set(PollTime::Read(now));
+    }
+    now
+}
+
 /// Returns whole seconds since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
 pub(crate) fn unix_seconds() -> u64 {
+    since_epoch().as_secs()
+}
+
+/// Returns the time since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
+pub(crate) fn since_epoch() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock for output")]
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the present wall time. Used for dates in output, never for decisions.
 #[cfg(feature = "gateway")]
 pub(crate) fn wall_time() -> Timestamp {
-    #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
-    Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+    Timestamp(millis(since_epoch()))
 }
 
 /// Returns the present wall time, for traces. Never used for decisions.
@@ -99,7 +158,7 @@ impl SystemClock {
     /// Creates a clock that starts at the present wall time.
     pub fn new() -> Self {
         let wall = Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
-        Self { wall, start: tokio::time::Instant::now() }
+        Self { wall, start: Instant::now() }
     }
 }
 
@@ -153,15 +212,64 @@ impl Default for Stopwatch {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
 impl Stopwatch {
     /// Starts a measurement.
     pub fn start() -> Self {
-        Self(Instant::now())
+        Self(poll_time())
     }
 
     /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
-        self.0.elapsed()
+        // A measurement that started in this poll would have no duration.
+        let now = Some(poll_time()).filter(|now| *now > self.0).unwrap_or_else(read_poll_time);
+        now.saturating_duration_since(self.0)
+    }
+}
+
+#[cfg(all(test, feature = "gateway"))]
+mod tests {
+    use super::*;
+
+    /// Returns after the monotonic clock has advanced.
+    fn wait_for_tick() {
+        let start = Instant::now();
+        while Instant::now() <= start {
+            std::hint::spin_loop();
+        }
+    }
+
+    #[test]
+    fn poll_has_one_time() {
+        let read = || {
+            let first = poll_time();
+            wait_for_tick();
+            (first, poll_time())
+        };
+        let (first, second) = share_poll_time(read);
+        assert_eq!(first, second);
+        wait_for_tick();
+        assert!(share_poll_time(poll_time) > second, "a poll has the time of the last one");
+        let reread = || (poll_time(), wait_for_tick(), read_poll_time(), poll_time());
+        let (first, (), second, third) = share_poll_time(reread);
+        assert!(first < second && second == third);
+        let (first, second) = read();
+        assert!(first < second, "calls outside of a poll share a time");
+    }
+
+    #[test]
+    fn measurement_within_a_poll_has_a_duration() {
+        let elapsed = share_poll_time(|| {
+            let stopwatch = Stopwatch::start();
+            wait_for_tick();
+            stopwatch.elapsed()
+        });
+        assert!(elapsed > Duration::ZERO);
+    }
+
+    #[test]
+    fn panic_ends_the_time_of_a_poll() {
+        let poll = || share_poll_time(|| -> Instant { panic!("{:?}", poll_time()) });
+        assert!(std::panic::catch_unwind(poll).is_err());
+        assert!(matches!(POLL_TIME.get(), PollTime::NotShared));
     }
 }

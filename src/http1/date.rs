@@ -5,18 +5,18 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use http::HeaderValue;
 use httpdate::HttpDate;
+use tokio::time::Instant;
 
-use crate::clock;
+use crate::clock::{poll_time, since_epoch};
 
-/// A second and its formatted date.
+/// The formatted date, and the end of its second.
 struct CachedDate {
-    second: u64,
+    until: Instant,
     text: HeaderValue,
 }
 
 thread_local! {
-    static LAST: RefCell<CachedDate> =
-        const { RefCell::new(CachedDate { second: 0, text: HeaderValue::from_static("") }) };
+    static LAST: RefCell<Option<CachedDate>> = const { RefCell::new(None) };
 }
 
 /// Calls `write` with the current date.
@@ -30,12 +30,22 @@ pub(crate) fn date_value() -> HeaderValue {
 }
 
 fn with_date_value<T>(read: impl FnOnce(&HeaderValue) -> T) -> T {
-    let second = clock::unix_seconds();
+    let now = poll_time();
     LAST.with_borrow_mut(|last| {
-        if last.second != second || last.text.is_empty() {
-            let text = HttpDate::from(UNIX_EPOCH + Duration::from_secs(second)).to_string();
-            *last = CachedDate { second, text: HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("")) };
-        }
-        read(&last.text)
+        let date = match last {
+            Some(known) if now < known.until => known,
+            outdated => outdated.insert(CachedDate::new(now)),
+        };
+        read(&date.text)
     })
+}
+
+impl CachedDate {
+    fn new(now: Instant) -> Self {
+        let since_epoch = since_epoch();
+        let second = Duration::from_secs(since_epoch.as_secs());
+        let text = HeaderValue::try_from(HttpDate::from(UNIX_EPOCH + second).to_string());
+        let until = now + (second + Duration::from_secs(1)).saturating_sub(since_epoch);
+        Self { until, text: text.unwrap_or(HeaderValue::from_static("")) }
+    }
 }

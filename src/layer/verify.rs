@@ -9,7 +9,8 @@ use crate::ruleset::RuleSet;
 /// Verifies the credentials of a request. Returns `true` if the result may change with a new key set of tokens: the known
 /// set does not contain the key of the token.
 pub(super) fn verify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) -> bool {
-    facts.identity = Some(Box::new(rules.identify(needs, facts, unix_seconds())));
+    let now = if needs.reads.token { unix_seconds() } else { 0 }; // only tokens have times
+    facts.identity = Some(Box::new(rules.identify(needs, facts, now)));
     facts.identity_fault() == Some(IdentityFault::UnknownKey)
 }
 

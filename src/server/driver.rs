@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::ServerContext;
 use super::activity::{Activity, IDLE_DELAY, SLOW_UPLOAD, TimerAction};
 use super::drain::Drain;
+use crate::clock::share_poll_time;
 
 /// How long a client may take for its first byte or its next request after a drain has started. The request may
 /// already be on its way, and for the client a close without a response is a failure.
@@ -79,7 +80,7 @@ impl ConnectionDriver {
         poll_fn(|cx| {
             loop {
                 // Errors are the client's fault, and were answered if possible.
-                if connection.as_mut().poll(cx).is_ready() {
+                if share_poll_time(|| connection.as_mut().poll(cx)).is_ready() {
                     return Poll::Ready(End::Closed);
                 }
                 let is_registered = registered.as_ref().is_some_and(|registered| registered.will_wake(cx.waker()));

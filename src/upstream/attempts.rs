@@ -18,6 +18,7 @@ use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
 use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo, reduce_grpc_timeout};
+use crate::clock::poll_time;
 use crate::metrics::AttemptOutcome;
 use crate::random::random;
 
@@ -57,7 +58,7 @@ impl Upstream {
         client: &Client,
         trace: Option<&Trace>,
     ) -> Result<HeadlessResponse, SendError> {
-        let begin = Instant::now();
+        let begin = poll_time();
         self.retry_budget.record_request(begin);
         let fields = prepare_for_retries(self.retry.as_ref(), request);
         let entries = self.entries.load_full();
@@ -91,7 +92,7 @@ impl Upstream {
     /// Counts a request that began at this time.
     fn count(&self, begin: Instant, error: Option<&SendError>) {
         match error.map(|error| error.error) {
-            None => self.metrics.responded(begin.elapsed()),
+            None => self.metrics.responded(poll_time().saturating_duration_since(begin)),
             Some(UpstreamError::Unreachable | UpstreamError::NoUsableTarget | UpstreamError::UpgradeUnsupported) => {
                 self.metrics.unreachable();
             }

@@ -17,6 +17,7 @@ use super::connection::{Connection, IDLE_TIMEOUT};
 use super::settings::UpstreamSettings;
 use super::slots::{UpstreamSlot, UpstreamSlots};
 use super::target::TargetState;
+use crate::clock::poll_time;
 use crate::metrics::{BrokenResponse, UpstreamMetrics};
 
 /// How often idle connections are checked, to close those that the upstream has closed.
@@ -114,7 +115,7 @@ impl Pool {
         if connection.has_unread_bytes() || idle.connections.len() >= MAX_IDLE {
             return;
         }
-        connection.idle_since = Instant::now();
+        connection.idle_since = poll_time();
         idle.connections.push_back(connection);
         if !idle.is_swept {
             idle.is_swept = true;

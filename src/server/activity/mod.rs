@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::ConnectionLimits;
 use super::protocol::Protocol;
 use super::transfer_rate::{TooSlow, TransferRate, millis};
+use crate::clock::poll_time;
 
 /// The bytes of a complete HTTP/2 handshake: the preface and an empty SETTINGS frame.
 const HTTP2_HANDSHAKE_BYTES: u64 = 24 + 9;
@@ -338,7 +339,7 @@ impl Activity {
 
     /// Returns the time since `opened_at` in milliseconds.
     pub(crate) fn now(&self) -> u64 {
-        millis(self.opened_at.elapsed())
+        millis(poll_time().saturating_duration_since(self.opened_at))
     }
 
     /// Converts a time in milliseconds since `opened_at`.

@@ -56,7 +56,7 @@ use super::fallback::Fallback;
 use super::in_flight::InFlight;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::{Clock, Timestamp, poll_time};
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 use crate::random::random;
@@ -199,7 +199,7 @@ impl Redis {
         let Some(first) = charges.first() else {
             return Ok(Outcome::with_granted(self.context.estimated_now(), Vec::new(), true));
         };
-        let since = Instant::now();
+        let since = poll_time();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
         let decided = self.decide_in_slot(slot, charges, deadline).await;
         self.record_decision(charges, since, &decided);
@@ -208,7 +208,7 @@ impl Redis {
 
     fn record_decision(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
         if decided.is_ok() {
-            self.context.metrics.store_decided(since.elapsed());
+            self.context.metrics.store_decided(poll_time().saturating_duration_since(since));
         }
         self.adopted.record(charges, decided.as_ref().err());
     }
@@ -241,7 +241,7 @@ impl Remote for Redis {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.context.timeout
+        poll_time() + self.context.timeout
     }
 
     fn departures(&self) -> u64 {
@@ -253,7 +253,7 @@ impl Remote for Redis {
     }
 
     async fn take_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
-        let since = Instant::now();
+        let since = poll_time();
         let decided = self.decide_one(charge, deadline).await;
         self.record_decision(std::slice::from_ref(charge), since, &decided);
         decided

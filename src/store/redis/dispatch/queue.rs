@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::super::hash_slots::hash_slot_of;
 use super::super::script::batch::{Batch, InFlightToken, MAX_WORK, PendingDecision};
 use super::super::script::keys::hash_tag;
+use crate::clock::poll_time;
 use crate::limit::{Algorithm, Charge};
 use crate::store::StoreError;
 
@@ -75,7 +76,7 @@ impl Queue {
         if self.is_closed {
             return None;
         }
-        let now = Instant::now();
+        let now = poll_time();
         let (queue, in_flight, depth) = self.queue_of(&request);
         // While Redis is unreachable, no call removes overdue requests.
         while queue.front().is_some_and(|first| first.deadline <= now)
