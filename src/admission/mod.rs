@@ -221,3 +221,19 @@ pub(crate) fn may_wait(limit: &Limit) -> bool {
 fn is_adopted(one: &LimitCharge<'_>) -> bool {
     one.limit.limiter.quota.is_adopted()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::Positions;
+
+    /// The largest allocation that the allocator serves from its size classes.
+    const SMALL_ALLOCATION: usize = 1024;
+
+    #[test]
+    fn future_of_a_decision_fits_into_a_small_allocation() {
+        let (store, charges) = (Store::memory(), Charges::from_parts(&[], Positions::default(), Vec::new()));
+        let size = size_of_val(&admit_without_waiting(&store, &charges));
+        assert!(size <= SMALL_ALLOCATION, "{size}");
+    }
+}

@@ -18,6 +18,7 @@ mod refunds;
 mod tests;
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -26,7 +27,7 @@ use tokio::time::Instant;
 use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
 use super::{KnownRefusal, StoreError};
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, poll_time, read_poll_time};
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
@@ -107,7 +108,7 @@ impl<S: Remote> NegativeCache<S> {
         if self.known.entries.is_empty() {
             return None;
         }
-        let now = Instant::now();
+        let now = poll_time();
         let known = self.known.entries.find(charges, now)?;
         self.metrics.known_refusal();
         let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
@@ -126,28 +127,29 @@ impl<S: Remote> NegativeCache<S> {
 
     /// Makes all charges or none, and caches refusals.
     pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
-        self.take_and_cache(charges, self.store.take(charges, deadline)).await
+        self.take_and_cache(charges, pin!(self.store.take(charges, deadline))).await
     }
 
     /// Makes one charge, whose hash slot may be migrating.
     pub(crate) async fn take_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
-        self.take_and_cache(std::slice::from_ref(charge), self.store.take_one(charge, deadline)).await
+        self.take_and_cache(std::slice::from_ref(charge), pin!(self.store.take_one(charge, deadline))).await
     }
 
-    /// Asks the store, and caches its refusals unless its clock is a manual one.
+    /// Asks the store, and caches its refusals unless its clock is a manual one. Takes the future by reference, because
+    /// an async function stores its arguments twice.
     async fn take_and_cache(
         &self,
         charges: &[Charge],
-        ask: impl Future<Output = Result<Outcome, StoreError>> + Send,
+        ask: Pin<&mut (impl Future<Output = Result<Outcome, StoreError>> + Send)>,
     ) -> Result<Outcome, StoreError> {
         if self.store.has_manual_clock() {
             return ask.await;
         }
-        let (generation, sent_at) = (self.known.entries.generation(), Instant::now());
+        let (generation, sent_at) = (self.known.entries.generation(), read_poll_time());
         let outcome = ask.await;
         self.known.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
-            let received_at = Instant::now();
+            let received_at = read_poll_time();
             self.known.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {

@@ -127,6 +127,6 @@ impl Call for DecideOne<'_> {
 /// Pauses if two nodes may be redirecting to each other.
 async fn pause_if_looping(hop: u32) {
     if hop >= MAX_HOPS {
-        sleep(jittered(MAX_PAUSE)).await;
+        Box::pin(sleep(jittered(MAX_PAUSE))).await; // boxed, because it is rare
     }
 }

@@ -96,9 +96,13 @@ impl Cluster {
     /// # Errors
     /// No node replies.
     pub(super) async fn map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
-        if let Some(map) = self.known_map() {
-            return Ok(map);
+        match self.known_map() {
+            Some(map) => Ok(map),
+            None => Box::pin(self.wait_for_map(deadline)).await, // rare, and larger than the future of a decision
         }
+    }
+
+    async fn wait_for_map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
         self.ensure_refresh();
         let mut known = self.map.subscribe();
         let settled = known.wait_for(|known| !matches!(known, SlotMapState::Pending));
