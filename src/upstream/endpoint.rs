@@ -38,10 +38,10 @@ pub(crate) struct Endpoint {
     dialer: Arc<Dialer>,
     pool: Pool,
     http2: Http2,
-    /// The protocol of the target; [`Auto`](Protocol::Auto) until it is negotiated.
-    protocol: Mutex<Protocol>,
-    /// Whether the target chooses the protocol (ALPN).
-    is_negotiated: bool,
+    /// The protocol of the target; [`Auto`](Protocol::Auto) if the target chooses it (ALPN).
+    protocol: Protocol,
+    /// The protocol that the target has chosen; `Auto` until it is negotiated.
+    negotiated: Mutex<Protocol>,
     negotiation: SingleFlight,
 }
 
@@ -53,9 +53,8 @@ impl Endpoint {
         target: &Arc<TargetState>,
     ) -> Self {
         let dialer = dialer.into();
-        let is_negotiated = settings.protocol == Protocol::Auto && dialer.is_tls();
         let protocol = match settings.protocol {
-            Protocol::Auto if !is_negotiated => Protocol::Http1,
+            Protocol::Auto if !dialer.is_tls() => Protocol::Http1,
             configured => configured,
         };
         let pool = Pool::new(settings, metrics.clone(), Arc::clone(target));
@@ -64,8 +63,8 @@ impl Endpoint {
             dialer,
             pool,
             http2,
-            protocol: Mutex::new(protocol),
-            is_negotiated,
+            protocol,
+            negotiated: Mutex::new(Protocol::Auto),
             negotiation: SingleFlight::default(),
         }
     }
@@ -105,8 +104,8 @@ impl Endpoint {
             request.headers_mut().insert(header::HOST, self.dialer.host().clone());
         }
         // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
-        let mut protocol = *self.protocol.lock();
-        if protocol != Protocol::Http1 && self.is_negotiated && is_upgrade(request) {
+        let mut protocol = self.known_protocol();
+        if protocol != Protocol::Http1 && self.is_negotiated() && is_upgrade(request) {
             protocol = Protocol::Http1; // only HTTP/1.1 has `Upgrade`
         }
         if protocol == Protocol::Auto {
@@ -150,7 +149,7 @@ impl Endpoint {
         let connection = match Connection::open(&self.dialer, self.pool.metrics()).await {
             Ok(connection) => connection,
             // The target supports only HTTP/2. Other requests keep using the negotiated protocol.
-            Err(error) if self.is_negotiated && is_upgrade(request) && error.is_unsupported => {
+            Err(error) if self.is_negotiated() && is_upgrade(request) && error.is_unsupported => {
                 return Err(AttemptError::Failed(UpstreamError::UpgradeUnsupported));
             }
             Err(error) => return Err(self.not_sent(error)),
@@ -186,10 +185,10 @@ impl Endpoint {
                 }
                 Protocol::Http1 | Protocol::Auto => self.pool.add_idle(Connection::new(stream, self.pool.metrics())),
             }
-            *self.protocol.lock() = protocol;
+            *self.negotiated.lock() = protocol;
             Ok(protocol)
         };
-        let known = || Some(*self.protocol.lock()).filter(|protocol| *protocol != Protocol::Auto);
+        let known = || Some(self.known_protocol()).filter(|protocol| *protocol != Protocol::Auto);
         self.negotiation.open(known, negotiation).await.map_err(|error| self.not_sent(error))
     }
 
@@ -200,9 +199,19 @@ impl Endpoint {
 
     /// Negotiates again with the next request: the target may have changed its protocol.
     fn forget_protocol(&self) {
-        if self.is_negotiated {
-            *self.protocol.lock() = Protocol::Auto;
+        if self.is_negotiated() {
+            *self.negotiated.lock() = Protocol::Auto;
         }
+    }
+
+    /// Returns `true` if the target chooses the protocol.
+    fn is_negotiated(&self) -> bool {
+        self.protocol == Protocol::Auto
+    }
+
+    /// Returns the protocol, or [`Auto`](Protocol::Auto) if it must be negotiated. Most requests take no lock here.
+    fn known_protocol(&self) -> Protocol {
+        if self.is_negotiated() { *self.negotiated.lock() } else { self.protocol }
     }
 }
 

@@ -27,15 +27,12 @@ use super::head::rejection_cause;
 use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
 use super::{HttpService, Rejection, ServerContext, scheme};
-use crate::http1::{BadHead, Framing, ParsedRequest, RemainingBody, WriteBuffer, poll_head_bytes, read_request};
+use crate::http1::{BadHead, Framing, ParsedRequest, WriteBuffer, poll_head_bytes, read_request};
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::timer::Timer;
 use crate::upgrade::Offer;
 use crate::upstream::{InformationalSender, RequestBody};
-
-/// How many bytes of further requests are read while one is handled, to notice the end of the connection.
-const MAX_READ_AHEAD: usize = 32 * 1024;
 
 /// An HTTP/1 connection.
 pub(crate) struct Http1<S: HttpService> {
@@ -130,9 +127,9 @@ impl<S: HttpService> Http1<S> {
             if may_contain_end(&reader.unread, self.searched) {
                 match read_request(&reader.unread, &mut self.fields, self.context.limits.head.fields) {
                     Ok(Some(parsed)) => {
-                        _ = reader.unread.split_to(parsed.length);
+                        let framing = reader.begin_request(&parsed);
                         drop(reader);
-                        self.begin_request(parsed);
+                        self.begin_request(parsed, framing);
                         return Poll::Ready(Step::Continue);
                     }
                     Ok(None) => {}
@@ -157,19 +154,15 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    fn begin_request(&mut self, parsed: ParsedRequest) {
-        let ParsedRequest { request, framing_fields, keeps_open, accepts_trailers, expects_continue, offer, .. } =
-            parsed;
-        let framing = Framing::of_request(framing_fields);
-        let remaining = RemainingBody::new(framing);
-        let in_flight = self.activity.begin_request(!remaining.is_end());
+    fn begin_request(&mut self, parsed: ParsedRequest, framing: Framing) {
+        let ParsedRequest { request, keeps_open, accepts_trailers, offer, .. } = parsed;
+        let has_body = framing != Framing::Length(0);
+        let in_flight = self.activity.begin_request(has_body);
         let (version, head_only) = (request.version(), *request.method() == Method::HEAD);
         let keeps_open = keeps_open && self.can_serve_more();
         let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
-        let has_body = !remaining.is_end();
         self.searched = 0;
         let accepts_informational = version == Version::HTTP_11;
-        self.reader.lock().begin_request(remaining, expects_continue, accepts_informational);
         let head_error = self.context.limits.head.check_request(&request);
         let target = || scheme::check(version, request.uri(), request.headers());
         if let Some(local_response) = head_error.or_else(target) {
@@ -250,23 +243,11 @@ impl<S: HttpService> Http1<S> {
 
     /// Sends informational responses. Returns `Ready` when the client has closed the connection.
     fn poll_while_waiting(&self, cx: &mut Context<'_>) -> Poll<Step> {
-        if let Poll::Ready(Err(_)) = self.reader.lock().poll_informational(cx) {
+        let mut reader = self.reader.lock();
+        if let Poll::Ready(Err(_)) = reader.poll_informational(cx) {
             return Poll::Ready(Step::Close);
         }
-        self.poll_client_gone(cx)
-    }
-
-    /// Reads ahead while a request is handled. Returns `Ready` when the client has closed the connection. Does not
-    /// read the bytes of upgraded connections.
-    fn poll_client_gone(&self, cx: &mut Context<'_>) -> Poll<Step> {
-        let RequestReader { stream, unread, remaining, .. } = &mut *self.reader.lock();
-        while remaining.is_end() && unread.len() < MAX_READ_AHEAD {
-            match ready!(poll_head_bytes(stream, unread, cx)) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(Step::Close),
-            }
-        }
-        Poll::Pending
+        reader.poll_client_gone(cx).map(|()| Step::Close)
     }
 
     /// Writes the head of a response.
@@ -278,9 +259,10 @@ impl<S: HttpService> Http1<S> {
         // If this is the only reference, the body was dropped and nothing will read it.
         let has_body_reader = Arc::strong_count(&self.reader) > 1;
         let is_timeout = response.status() == StatusCode::REQUEST_TIMEOUT;
-        exchange.keeps_open &=
-            !self.is_last && !self.is_finishing && !is_timeout && self.reader.lock().can_reuse(has_body_reader);
-        let is_relayable = self.reader.lock().stream.socket().relayable().is_some();
+        let mut reader = self.reader.lock();
+        exchange.keeps_open &= !self.is_last && !self.is_finishing && !is_timeout && reader.can_reuse(has_body_reader);
+        let is_relayable = reader.stream.socket().relayable().is_some();
+        drop(reader); // dropping the response may lock it
         let (writer, fields, extensions) =
             ResponseWriter::write_head(&exchange, response, &mut self.outgoing, is_relayable);
         if writer.is_upgraded() {
@@ -306,7 +288,7 @@ impl<S: HttpService> Http1<S> {
                 exchange.in_flight.abort_response();
                 Poll::Ready(Step::Close)
             }
-            Poll::Pending => self.poll_client_gone(cx),
+            Poll::Pending => self.reader.lock().poll_client_gone(cx).map(|()| Step::Close),
         }
     }
 
@@ -334,10 +316,17 @@ impl<S: HttpService> Http1<S> {
     fn end_response(&mut self, keeps_open: bool) {
         if !keeps_open || self.is_finishing {
             self.stage = Stage::Closing;
-        } else if self.reader.lock().read_buffered_body() {
-            self.begin_next();
+            return;
+        }
+        let mut reader = self.reader.lock();
+        let (is_read, has_more) = (reader.read_buffered_body(), !reader.unread.is_empty());
+        if !is_read {
+            reader.request += 1; // a retained body must not read the next request
+        }
+        drop(reader); // dropping the response may lock it
+        if is_read {
+            self.begin_next(has_more);
         } else {
-            self.reader.lock().request += 1; // a retained body must not read the next request
             self.stage = Stage::Discarding(DiscardLimits {
                 budget: MAX_DISCARDED,
                 until: Instant::now() + LINGER,
@@ -346,19 +335,21 @@ impl<S: HttpService> Http1<S> {
         }
     }
 
-    /// Begins the next request, of which bytes may have arrived.
-    fn begin_next(&mut self) {
-        self.stage = Stage::Head;
-        if !self.reader.lock().unread.is_empty() {
+    /// Begins the next request. `has_more`: bytes of it have arrived.
+    fn begin_next(&mut self, has_more: bool) {
+        self.stage = Stage::Head; // ends the request
+        if has_more {
             self.activity.record_read(0);
         }
     }
 
     fn poll_discarding(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
         let Stage::Discarding(limits) = &mut self.stage else { return Poll::Ready(Step::Close) };
-        let discarded = self.reader.lock().poll_discard(&mut limits.budget, cx);
+        let mut reader = self.reader.lock();
+        let (discarded, has_more) = (reader.poll_discard(&mut limits.budget, cx), !reader.unread.is_empty());
+        drop(reader);
         match discarded {
-            Poll::Ready(true) if !self.is_finishing => self.begin_next(),
+            Poll::Ready(true) if !self.is_finishing => self.begin_next(has_more),
             Poll::Ready(_) => self.stage = Stage::Closing,
             Poll::Pending => {
                 ready!(limits.timer.poll(limits.until, cx));

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
-use http::Response;
+use http::{Response, Version};
 use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
-use crate::http1::{Framing, Piece, Readable, RemainingBody, WriteBuffer, write_informational};
+use crate::http1::{
+    Framing, ParsedRequest, Piece, Readable, RemainingBody, WriteBuffer, poll_head_bytes, write_informational,
+};
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
 use crate::transport::Relay;
@@ -23,6 +25,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// How many bytes of an unread body are discarded so that the connection can be reused. Discarding more would cost
 /// more than a new connection.
 pub(super) const MAX_DISCARDED: u64 = 256 * 1024;
+
+/// How many bytes of further requests are read while one is handled, to notice the end of the connection.
+const MAX_READ_AHEAD: usize = 32 * 1024;
 
 /// A connection and the bytes read from it. It must be smaller than the task of an idle connection: see
 /// docs/internals/performance.md.
@@ -75,17 +80,15 @@ impl RequestReader {
         }
     }
 
-    /// Begins a request.
-    pub(super) fn begin_request(
-        &mut self,
-        remaining: RemainingBody,
-        expects_continue: bool,
-        accepts_informational: bool,
-    ) {
-        self.expects_continue = expects_continue && !remaining.is_end();
-        self.accepts_informational = accepts_informational;
-        self.remaining = remaining;
+    /// Consumes the head of a request. Returns the framing of its body.
+    pub(super) fn begin_request(&mut self, head: &ParsedRequest) -> Framing {
+        _ = self.unread.split_to(head.length);
+        let framing = Framing::of_request(head.framing_fields);
+        self.remaining = RemainingBody::new(framing);
+        self.expects_continue = head.expects_continue && !self.remaining.is_end();
+        self.accepts_informational = head.request.version() == Version::HTTP_11;
         self.request += 1;
+        framing
     }
 
     /// Returns a relay for a body with this framing, if the kernel can move it.
@@ -117,6 +120,18 @@ impl RequestReader {
         while !self.remaining.is_end() && matches!(self.remaining.take(&mut self.unread), Ok(Piece::Data(_))) {}
         self.record_body_end();
         self.remaining.is_end() && !self.is_broken
+    }
+
+    /// Reads ahead while a request is handled. Returns `Ready` when the client has closed the connection. Does not
+    /// read the bytes of upgraded connections.
+    pub(super) fn poll_client_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while self.remaining.is_end() && self.unread.len() < MAX_READ_AHEAD {
+            match ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+        Poll::Pending
     }
 
     /// Discards up to `budget` bytes of the body. Returns `true` if it reached the end.
