@@ -26,7 +26,7 @@ use crate::policy::Policy;
 use crate::recording::Inputs;
 #[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
-use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
+use crate::route::{FieldChanges, Met, RenderedValues, Rewrite, Route};
 use crate::rule::Limit;
 use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
@@ -227,8 +227,8 @@ impl RuleSet {
     /// # Errors
     /// Servers may differ in whether the request meets the conditions of the route.
     pub(crate) fn find(&self, facts: &Facts<'_>) -> Result<Option<(&Route, &CompiledRoute)>, BadRequest> {
-        let Some((position, route)) = self.rules.routes.find(facts) else { return Ok(None) };
-        if route.matcher.is_ambiguous(facts) {
+        let Some((position, route, met)) = self.rules.routes.find_met(facts) else { return Ok(None) };
+        if met == Met::Perhaps {
             return Err(BadRequest::AmbiguousValue);
         }
         Ok(self.compiled.get(position).map(|compiled| (route, compiled)))
@@ -317,7 +317,7 @@ impl RuleSet {
     /// Records when a request was received, if it may have a deadline.
     #[cfg(feature = "gateway")]
     pub(crate) fn record_receipt<B>(&self, request: &mut Request<B>) {
-        if self.has_total_timeouts || has_grpc_timeout(request.headers()) {
+        if self.has_total_timeouts || has_grpc_timeout(request.method(), request.headers()) {
             request.extensions_mut().insert(Received(Instant::now()));
         }
     }

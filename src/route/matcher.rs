@@ -50,13 +50,26 @@ impl Matcher {
 
     /// Returns whether a request with these facts meets all conditions.
     pub fn met(&self, facts: &Facts<'_>) -> Met {
-        if !(self.matches_path(facts) && self.matches_host(facts) && self.matches_method(facts.method)) {
+        let is_candidate = self.matches_path(facts) && self.matches_host(facts);
+        if is_candidate { self.met_other(facts) } else { Met::No }
+    }
+
+    /// As [`met`](Self::met), for a request whose host and path are known to match.
+    pub(super) fn met_other(&self, facts: &Facts<'_>) -> Met {
+        if !self.matches_method(facts.method) {
             return Met::No;
         }
         let values = self.values.iter().map(|value| value.met(facts));
         let clients = self.clients.iter().map(|clients| clients.met(facts));
         let not = self.not.iter().map(|not| not.met(facts).inverted());
-        values.chain(clients).chain(not).min().unwrap_or(Met::Yes)
+        let mut met = Met::Yes;
+        for condition in values.chain(clients).chain(not) {
+            met = met.min(condition);
+            if met == Met::No {
+                break;
+            }
+        }
+        met
     }
 
     /// Returns `true` if servers may differ in whether a request that matches meets all conditions.

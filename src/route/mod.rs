@@ -14,6 +14,7 @@ mod rewrite;
 mod table;
 mod value;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -207,6 +208,9 @@ impl Routes {
         if self.methods.iter().any(differs) {
             return Err(BadRequest::MethodCase);
         }
+        if facts.headers.len() == facts.headers.keys_len() {
+            return Ok(()); // no field has two values
+        }
         let has_two = |name: &HeaderName| {
             let mut values = facts.headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii());
             values.next().is_some_and(|first| values.any(|other| other != first))
@@ -217,12 +221,26 @@ impl Routes {
     /// Returns the first route that matches, with its position. It checks only the routes that the table lists for the
     /// host and the path of the request.
     pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
+        self.find_met(facts).map(|(position, route, _)| (position, route))
+    }
+
+    /// As [`find`](Self::find). Also returns whether the request meets the conditions of the route in every reading.
+    pub(crate) fn find_met(&self, facts: &Facts<'_>) -> Option<(usize, &Route, Met)> {
+        // The table tries no position above the last one that was met, so that is the result.
+        let found = Cell::new(Met::Yes);
         let meets_other_conditions = |position: usize| {
-            self.conditional.get(position) == Some(&false)
-                || self.list.get(position).is_some_and(|route| route.matcher.unmet_other(facts).is_none())
+            let met = match (self.conditional.get(position), self.list.get(position)) {
+                (Some(false), _) => Met::Yes,
+                (_, Some(route)) => route.matcher.met_other(facts),
+                (_, None) => Met::No,
+            };
+            if met != Met::No {
+                found.set(met);
+            }
+            met != Met::No
         };
         let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
-        Some((position, self.list.get(position)?))
+        Some((position, self.list.get(position)?, found.get()))
     }
 
     /// Returns the route whose quota a request asks for, with its position.

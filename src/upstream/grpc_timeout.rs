@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use tokio::time::Instant;
 
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
@@ -23,9 +23,9 @@ pub(crate) fn grpc_timeout(fields: &HeaderMap) -> Option<Duration> {
     parse(fields.get(GRPC_TIMEOUT)?.as_bytes())
 }
 
-/// Returns `true` if the request has a timeout.
-pub(crate) fn has_grpc_timeout(fields: &HeaderMap) -> bool {
-    fields.contains_key(GRPC_TIMEOUT)
+/// Returns `true` if the request may be a call with a timeout. Calls use POST.
+pub(crate) fn has_grpc_timeout(method: &Method, fields: &HeaderMap) -> bool {
+    method == Method::POST && fields.contains_key(GRPC_TIMEOUT)
 }
 
 /// Reduces the timeout of a call to the time that is left until `deadline`.

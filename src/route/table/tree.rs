@@ -39,6 +39,15 @@ pub(super) struct BestMatch<M> {
     meets_other_conditions: M,
 }
 
+/// Splits a path after its first segment. For short segments, a search for a byte takes half the instructions of
+/// `split_once`.
+fn split_segment(path: &str) -> (&str, Option<&str>) {
+    match path.bytes().position(|byte| byte == b'/') {
+        Some(end) => (&path[..end], Some(&path[end + 1..])),
+        None => (path, None),
+    }
+}
+
 /// Converts a position or the number of a node. Memory limits their number, so that the conversion cannot fail.
 fn to_u32(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
@@ -88,7 +97,7 @@ impl Trees {
         while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| best.can_improve(node)) {
             let Some(left) = path else { return best.try_candidates(node.ends.iter()) };
             best.try_candidates(node.ends.iter().filter(|end| end.is_prefix()));
-            let (segment, after) = left.split_once('/').map_or((left, None), |(segment, after)| (segment, Some(after)));
+            let (segment, after) = split_segment(left);
             let literal = node.literals.get(segment);
             if let (Some(literal), Some(_)) = (literal, node.any) {
                 self.find_from(literal.get(), after, best);
