@@ -118,15 +118,16 @@ impl<'a> Facts<'a> {
         peer: impl Into<Option<IpAddr>>,
         requests: &Requests,
     ) -> Result<Self, BadRequest> {
-        let mut facts = Self::read_unnormalized(method, uri, host, headers, peer)?;
-        if !facts.has_valid_query() {
+        method::check(method)?;
+        let host = host::read(uri, host.into(), headers)?;
+        if !is_valid_query(uri.query()) {
             return Err(BadRequest::BadQuery);
         }
-        facts.path = match uri.path() {
+        let path = match uri.path() {
             ASTERISK if *method == Method::OPTIONS => Path::from(ASTERISK),
             path => path::normalize(path, requests.encoded_slash)?,
         };
-        Ok(facts)
+        Ok(Self::new(method, (host, path, uri.query()), headers, peer.into()))
     }
 
     /// Reads the facts of a request without normalizing the path and without checking the query.
@@ -142,20 +143,20 @@ impl<'a> Facts<'a> {
     ) -> Result<Self, BadRequest> {
         method::check(method)?;
         let host = host::read(uri, host.into(), headers)?;
-        let peer = peer.into().map(|peer: IpAddr| peer.to_canonical());
-        Ok(Self {
-            method,
-            host,
-            path: Path::from(uri.path()),
-            query: uri.query(),
-            headers,
-            peer,
-            peer_is_client: false,
-            peer_is_trusted: false,
-            tls: None,
-            key: None,
-            identity: None,
-        })
+        Ok(Self::new(method, (host, Path::from(uri.path()), uri.query()), headers, peer.into()))
+    }
+
+    #[inline]
+    fn new(
+        method: &'a Method,
+        (host, path, query): (Cow<'a, str>, Path<'a>, Option<&'a str>),
+        headers: &'a HeaderMap,
+        peer: Option<IpAddr>,
+    ) -> Self {
+        let peer = peer.map(|peer| peer.to_canonical());
+        let (peer_is_client, peer_is_trusted) = (false, false);
+        let (tls, key, identity) = (None, None, None);
+        Self { method, host, path, query, headers, peer, peer_is_client, peer_is_trusted, tls, key, identity }
     }
 
     /// Returns a value of the request's identity.
@@ -170,7 +171,7 @@ impl<'a> Facts<'a> {
 
     /// Returns `true` if the query consists of visible ASCII characters.
     pub(crate) fn has_valid_query(&self) -> bool {
-        self.query.is_none_or(|query| query.bytes().all(|byte| byte.is_ascii_graphic()))
+        is_valid_query(self.query)
     }
 
     /// Returns `true` for `OPTIONS *`, which is about the server and not about a resource (RFC 9110 section 9.3.7).
@@ -185,6 +186,10 @@ impl From<Version> for HostRequirement {
     fn from(version: Version) -> Self {
         if version == Version::HTTP_10 { Self::Optional } else { Self::Required }
     }
+}
+
+fn is_valid_query(query: Option<&str>) -> bool {
+    query.is_none_or(|query| query.bytes().all(|byte| byte.is_ascii_graphic()))
 }
 
 /// The target of a request about the server.

@@ -16,20 +16,28 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const UNKNOWN: HeaderValue = HeaderValue::from_static("unknown");
 
+// Constants, because `from_static` checks a value each time that it runs.
+const HTTP: HeaderValue = HeaderValue::from_static("http");
+const HTTPS: HeaderValue = HeaderValue::from_static("https");
+const VIA_1_0: HeaderValue = HeaderValue::from_static("1.0 tidegate");
+const VIA_1_1: HeaderValue = HeaderValue::from_static("1.1 tidegate");
+const VIA_2: HeaderValue = HeaderValue::from_static("2 tidegate");
+
 /// The length of the longest address: an IPv6 address that ends with an IPv4 address.
 const MAX_ADDRESS_LENGTH: usize = 45;
 
-/// Sets `X-Forwarded-*`. `host` is the host of the request target, if it has one; otherwise the field `Host` is used.
+/// Sets `X-Forwarded-*`. `kinds` are the kinds of the `headers`, and `host` is the host of the request.
 pub(crate) fn set_forwarded(headers: &mut HeaderMap, kinds: FieldKinds, peer: ForwardPeer, host: Option<HeaderValue>) {
     let is_kept = |field| peer.trusted && kinds.has(field);
     let chain =
         if is_kept(FieldKind::ForwardedFor) { chain(headers, peer.address) } else { format_address(peer.address) };
     headers.insert(X_FORWARDED_FOR, chain);
     if !is_kept(FieldKind::ForwardedProto) {
-        headers.insert(X_FORWARDED_PROTO, HeaderValue::from_static(if peer.over_tls { "https" } else { "http" }));
+        let scheme = if peer.over_tls { HTTPS } else { HTTP };
+        headers.insert(X_FORWARDED_PROTO, scheme);
     }
     if !is_kept(FieldKind::ForwardedHost) {
-        match host.or_else(|| headers.get(header::HOST).cloned()) {
+        match host {
             Some(host) => _ = headers.insert(X_FORWARDED_HOST, host),
             None => _ = headers.remove(X_FORWARDED_HOST),
         }
@@ -83,16 +91,19 @@ fn write_ipv4(octets: [u8; 4], text: &mut [u8; MAX_ADDRESS_LENGTH]) -> usize {
 pub(crate) fn add_via(headers: &mut HeaderMap, received: Version) {
     headers.append(
         header::VIA,
-        HeaderValue::from_static(match received {
-            Version::HTTP_2 => "2 tidegate",
-            Version::HTTP_10 => "1.0 tidegate",
-            _ => "1.1 tidegate",
-        }),
+        match received {
+            Version::HTTP_2 => VIA_2,
+            Version::HTTP_10 => VIA_1_0,
+            _ => VIA_1_1,
+        },
     );
 }
 
 /// Joins repeated `Cookie` fields of HTTP/2 (RFC 9113 section 8.2.3). Drops empty fields.
 pub(crate) fn join_cookies(headers: &mut HeaderMap) {
+    if headers.len() == headers.keys_len() {
+        return; // no field has two lines
+    }
     let lines = headers.get_all(header::COOKIE);
     if lines.iter().nth(1).is_none() {
         return;
@@ -133,7 +144,8 @@ mod tests {
         }
         let kinds = FieldKinds::classify(&headers);
         let peer = ForwardPeer { address: "198.51.100.7".parse().unwrap(), trusted, over_tls: false };
-        set_forwarded(&mut headers, kinds, peer, None);
+        let host = headers.get("host").cloned();
+        set_forwarded(&mut headers, kinds, peer, host);
         headers
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_
     let ForwardInput { peer, mut kinds, field_filter, default_host } = input;
     let received = request.version();
     let length = length(request.body());
-    let host = host(request.uri(), received, request.headers())?;
+    let (host, is_of_target) = host(request.uri(), received, request.headers())?;
     to_origin_form(request.uri_mut());
     let headers = request.headers_mut();
     // The layer does not remove hop-by-hop fields if it is configured for a handler.
@@ -42,7 +42,9 @@ pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_
     if kinds.has(FieldKind::ContentLength) {
         canonical_length(headers, length).ok_or(LocalResponse::Malformed)?;
     }
-    if let Some(host) = &host {
+    if let Some(host) = &host
+        && is_of_target
+    {
         headers.insert(header::HOST, host.clone());
     }
     if kinds.has(FieldKind::AcceptsTrailers) {
@@ -56,8 +58,9 @@ pub(crate) fn request(request: &mut Request<RequestBody>, input: ForwardInput<'_
     if kinds.has(FieldKind::Cookie) {
         fields::join_cookies(headers);
     }
+    let is_hostless = host.is_none();
     fields::set_forwarded(headers, kinds, peer, host);
-    if received == Version::HTTP_10 && !headers.contains_key(header::HOST) {
+    if is_hostless {
         headers.insert(header::HOST, default_host.clone());
     }
     fields::add_via(headers, received);
@@ -139,21 +142,21 @@ fn check_coding(headers: &HeaderMap) -> Option<()> {
     (is_chunked && codings.next().is_none()).then_some(())
 }
 
-/// Returns the host of the request target, which takes precedence over `Host` (RFC 9112 section 3.2.2). Returns `None`
-/// if the target has no host.
-fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<Option<HeaderValue>, LocalResponse> {
+/// Returns the host, and whether it is of the request target, which takes precedence over `Host` (RFC 9112 section
+/// 3.2.2).
+fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<(Option<HeaderValue>, bool), LocalResponse> {
     let mut hosts = headers.get_all(header::HOST).iter();
-    let (first, second) = (hosts.next().is_some(), hosts.next().is_some());
-    match uri.authority() {
-        _ if second => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
+    let (first, second) = (hosts.next(), hosts.next());
+    match (uri.authority(), first) {
+        _ if second.is_some() => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
         // The caller inserts the upstream's name, as nginx does: HTTP/1.1 requires a `Host`.
-        None if !first && received == Version::HTTP_10 => Ok(None),
-        None if !first => Err(LocalResponse::BadRequest(BadRequest::NoHost)),
-        None => Ok(None),
-        Some(authority) if authority.as_str().contains('@') => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
-        Some(authority) => {
+        (None, None) if received == Version::HTTP_10 => Ok((None, false)),
+        (None, None) => Err(LocalResponse::BadRequest(BadRequest::NoHost)),
+        (None, Some(field)) => Ok((Some(field.clone()), false)),
+        (Some(authority), _) if authority.as_str().contains('@') => Err(LocalResponse::BadRequest(BadRequest::BadHost)),
+        (Some(authority), _) => {
             let host = HeaderValue::from_str(authority.as_str());
-            host.map(Some).map_err(|_| LocalResponse::BadRequest(BadRequest::BadHost))
+            host.map(|host| (Some(host), true)).map_err(|_| LocalResponse::BadRequest(BadRequest::BadHost))
         }
     }
 }
@@ -210,8 +213,9 @@ mod tests {
     fn host_of_the_target_precedes_the_field() {
         let host = |uri, fields: &[_]| host(&Uri::from_static(uri), Version::HTTP_11, &headers(fields));
         let target = HeaderValue::from_static("target.example:8080");
-        assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok(Some(target)));
-        assert_eq!(host("/", &[("host", "field.example")]), Ok(None));
+        assert_eq!(host("http://target.example:8080/", &[("host", "field.example")]), Ok((Some(target), true)));
+        let field = HeaderValue::from_static("field.example");
+        assert_eq!(host("/", &[("host", "field.example")]), Ok((Some(field), false)));
         assert_eq!(host("/", &[("host", "a"), ("host", "a")]), Err(LocalResponse::BadRequest(BadRequest::BadHost)));
         assert_eq!(host("http://u@a/", &[]), Err(LocalResponse::BadRequest(BadRequest::BadHost)));
         assert_eq!(host("/", &[]), Err(LocalResponse::BadRequest(BadRequest::NoHost)));

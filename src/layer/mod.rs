@@ -366,7 +366,8 @@ where
                 if guard.needs_settlement(&response) {
                     response = Box::pin(guard.settle(receipt, response)).await; // boxed, as it is rare and large
                 }
-                response.map(|response| guard.hold_slot(response).map(Either::Left))
+                let slot = guard.take_slot(); // the body holds it until it has ended
+                response.map(|response| response.map(|body| Either::Left(ServedBody::new(body, slot))))
             };
             let mut result = serve.await;
             match &mut result {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::NotSent;
-use super::body::{ClientInFlight, ServedBody};
+use super::body::ClientInFlight;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
-use crate::admission::{Admitted, Denial, LimitStatus, Receipt, denying};
+use crate::admission::{Admitted, Denial, LimitStatus, Receipt, RequestInFlight, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::concurrency::Concurrency;
 #[cfg(feature = "gateway")]
@@ -116,10 +116,9 @@ impl<'r> RequestGuard<'r> {
         response
     }
 
-    /// Adds the slot of the request to the response, which holds it until its body has ended.
-    pub(super) fn hold_slot<B>(&mut self, response: Response<B>) -> Response<ServedBody<B>> {
-        let in_flight = self.record.extra.as_mut().and_then(|extra| extra.in_flight.as_mut()?.slot.take());
-        response.map(|body| ServedBody::new(body, in_flight))
+    /// Takes the slot of the request, for the body of its response.
+    pub(super) fn take_slot(&mut self) -> Option<Box<RequestInFlight>> {
+        self.record.extra.as_mut().and_then(|extra| extra.in_flight.as_mut()?.slot.take())
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.

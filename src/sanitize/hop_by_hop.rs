@@ -1,5 +1,6 @@
 //! Hop-by-hop fields, which are not forwarded (RFC 9110 section 7.6.1).
 
+use http::header::Entry;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use super::kinds::{FieldKind, FieldKinds};
@@ -62,11 +63,9 @@ pub(crate) fn options(connection: &HeaderValue) -> impl Iterator<Item = &[u8]> {
 /// the sender accepts trailers.
 pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
     if kinds.take(FieldKind::Connection) {
-        let lines = headers.get_all(header::CONNECTION).iter().filter(|line| !is_persistence_option(line.as_bytes()));
-        for line in lines.cloned().collect::<Vec<HeaderValue>>() {
+        for line in take_naming(headers) {
             remove_named(headers, &line);
         }
-        headers.remove(header::CONNECTION);
     }
     if kinds.take(FieldKind::Te) {
         if accepts_trailers(headers) {
@@ -82,6 +81,14 @@ pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
             headers.remove(name);
         }
     }
+}
+
+/// Removes `Connection`. Returns its lines that name fields.
+fn take_naming(headers: &mut HeaderMap) -> Vec<HeaderValue> {
+    let Entry::Occupied(lines) = headers.entry(header::CONNECTION) else { return Vec::new() };
+    let naming = lines.iter().filter(|line| !is_persistence_option(line.as_bytes())).cloned().collect();
+    lines.remove();
+    naming
 }
 
 /// Returns `true` for `keep-alive` and `close`, which name no field that is removed only because of `Connection`.

@@ -11,12 +11,13 @@ pub struct Strip {
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// Rule out most names quickly.
+    /// Rule out most names quickly. The names are in the groups of their starts and ends, the prefixes in those of their
+    /// starts.
     may_be_named: Filter,
     may_have_prefix: Filter,
 }
 
-/// The lengths of some names for each [group] of names, as bit sets.
+/// The lengths of some names for each group of names, as bit sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter([u64; 64]);
 
@@ -173,10 +174,10 @@ impl Strip {
     /// Returns `true` if the field of this name, which must be in lower case, is removed.
     #[inline]
     pub(crate) fn has(&self, name: &str) -> bool {
-        let (group, length) = (group(name), length(name));
-        let is_named = || self.may_be_named.0[group] & length != 0 && self.names.contains(name);
+        let (start, length) = (group_of_start(name), length(name));
+        let is_named = || self.may_be_named.0[group(name, start)] & length != 0 && self.names.contains(name);
         let has_prefix = || {
-            self.may_have_prefix.0[group] & length != 0
+            self.may_have_prefix.0[start] & length != 0
                 && self.prefixes.iter().any(|prefix| name.starts_with(&**prefix))
         };
         (is_named() || has_prefix()) && !self.kept.contains(name)
@@ -192,13 +193,13 @@ impl Default for Strip {
 impl Filter {
     /// Adds a name.
     fn add_name(&mut self, name: &str) {
-        self.0[group(name)] |= length(name);
+        self.0[group(name, group_of_start(name))] |= length(name);
     }
 
     /// Adds all names with this prefix: its length and all greater lengths.
     fn add_prefix(&mut self, prefix: &str) {
         let lengths = length(prefix).wrapping_neg();
-        self.0[group(prefix)] |= lengths;
+        self.0[group_of_start(prefix)] |= lengths;
         if X.starts_with(prefix) {
             self.0[32..].iter_mut().for_each(|group| *group |= lengths);
         }
@@ -208,8 +209,13 @@ impl Filter {
 /// The start of many names.
 const X: &str = "x-";
 
-/// Returns the group of a name: its first letter, or its first letter after `x-`.
-fn group(name: &str) -> usize {
+/// Returns the group of a name: of its start and its last letter. `x-api-key` is not in the group of `x-arr-ssl`.
+fn group(name: &str, start: usize) -> usize {
+    (start + 5 * usize::from(name.as_bytes().last().copied().unwrap_or_default())) % 64
+}
+
+/// Returns the group of the start of a name: its first letter, or its first letter after `x-`.
+fn group_of_start(name: &str) -> usize {
     let letter = |name: &str| usize::from(name.as_bytes().first().copied().unwrap_or_default() & 31);
     name.strip_prefix(X).map_or_else(|| letter(name), |rest| 32 + letter(rest))
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -139,10 +138,10 @@ impl SlotUsage {
             return false;
         }
         if let Some(client) = client {
-            match self.held.entry(client) {
-                Entry::Vacant(entry) => _ = entry.insert(1),
-                Entry::Occupied(held) if !self.share.allows(*held.get(), self.free) => return false,
-                Entry::Occupied(mut held) => *held.get_mut() += 1,
+            match self.held.get_mut(&client) {
+                None => _ = self.held.insert(client, 1),
+                Some(held) if !self.share.allows(*held, self.free) => return false,
+                Some(held) => *held += 1,
             }
         }
         self.free -= 1;
@@ -153,11 +152,11 @@ impl SlotUsage {
     fn put_back(&mut self, client: Client) {
         self.free += 1;
         if let Some(client) = client
-            && let Entry::Occupied(mut held) = self.held.entry(client)
+            && let Some(held) = self.held.get_mut(&client)
         {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                held.remove();
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&client);
             }
         }
         self.held_changed(client);
