@@ -43,7 +43,8 @@ impl ApiKey {
 
     /// Returns the public name of the key's owner. Never the key itself.
     pub fn id(&self) -> &str {
-        self.texts.split_once(SEPARATOR).map_or(&self.texts, |(id, _)| id)
+        let end = self.texts.bytes().position(|byte| char::from(byte) == SEPARATOR);
+        &self.texts[..end.unwrap_or(self.texts.len())]
     }
 
     /// Returns the tier of the owner.

@@ -45,9 +45,10 @@ impl Rewrite {
 /// followed by the end of a segment. Parameters of segments (`;v=1`) do not matter, as for routes.
 fn without_prefix<'p>(path: &'p Path<'_>, prefix: &str) -> &'p str {
     let whole = path.normalized();
-    let rest = path.matched().strip_prefix(prefix);
-    if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-        return whole;
+    let rest = path.matched().strip_prefix(prefix).filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let Some(rest) = rest else { return whole };
+    if path.matched() == whole {
+        return rest;
     }
     // Both forms of the path have the same number of segments.
     let is_slash = |byte: u8| byte == b'/';

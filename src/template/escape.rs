@@ -63,7 +63,7 @@ impl Escape {
             return Some(());
         };
         match (self, variable) {
-            (Self::Field, _) if value.is_empty() || value.chars().any(char::is_control) => return None,
+            (Self::Field, _) if value.is_empty() || has_control(&value) => return None,
             (Self::Field | Self::Text, _) => text.push_str(&value),
             (Self::Url, Variable::Path) => {
                 // Exactly one slash: after `//`, the path would name another authority.
@@ -77,6 +77,15 @@ impl Escape {
             (Self::Html, _) => push_html(&value, text),
         }
         Some(())
+    }
+}
+
+/// Returns `true` if a text has a control character.
+fn has_control(text: &str) -> bool {
+    match text.is_ascii() {
+        // Without an early exit, so that the compiler vectorizes the loop.
+        true => text.bytes().fold(false, |found, byte| found | byte.is_ascii_control()),
+        false => text.chars().any(char::is_control),
     }
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn in_flight_key(name: &str, client: &ClientId, secret: &KeySecret) -
 
 /// Returns the hash tag of a name. It determines the node of a cluster; all keys of a route share it.
 pub(crate) fn hash_tag(name: &str) -> &str {
-    name.split_once('}').map_or(name, |(tag, _)| tag)
+    name.bytes().position(|byte| byte == b'}').map_or(name, |end| &name[..end])
 }
 
 // === impl BucketKeys ===
