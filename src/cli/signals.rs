@@ -1,5 +1,6 @@
 //! Signals that end the gateway or make it reopen files.
 
+use std::future::pending;
 use std::io;
 
 use tokio::runtime::{Builder, Runtime};
@@ -11,7 +12,8 @@ use tokio::task::yield_now;
 pub(super) struct Signals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
+    /// `None` if SIGHUP stays ignored.
+    hangup: Option<Signal>,
 }
 
 /// A signal that was received.
@@ -32,21 +34,37 @@ impl Signals {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let signals = {
             let _context = runtime.enter();
-            Self {
-                terminate: signal(SignalKind::terminate())?,
-                interrupt: signal(SignalKind::interrupt())?,
-                hangup: signal(SignalKind::hangup())?,
-            }
+            Self::of_runtime(false)?
         };
         Ok((runtime, signals))
     }
 
+    /// Installs the handlers of a command, which `nohup` protects from SIGHUP. Needs the context of a runtime.
+    ///
+    /// # Errors
+    /// A handler cannot be created.
+    pub(super) fn of_command() -> io::Result<Self> {
+        Self::of_runtime(ignores(SignalKind::hangup()))
+    }
+
+    fn of_runtime(ignores_hangup: bool) -> io::Result<Self> {
+        let hangup = (!ignores_hangup).then(|| signal(SignalKind::hangup())).transpose()?;
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())?, hangup })
+    }
+
     /// Waits for the next signal.
     pub(super) async fn next(&mut self) -> Received {
+        let Self { terminate, interrupt, hangup } = self;
+        let hang_up = async {
+            match hangup {
+                Some(hangup) => _ = hangup.recv().await,
+                None => pending().await,
+            }
+        };
         tokio::select! {
-            _ = self.terminate.recv() => Received::End,
-            _ = self.interrupt.recv() => Received::End,
-            _ = self.hangup.recv() => Received::HangUp,
+            _ = terminate.recv() => Received::End,
+            _ = interrupt.recv() => Received::End,
+            () = hang_up => Received::HangUp,
         }
     }
 
@@ -67,4 +85,11 @@ impl Signals {
             () = yield_now() => false,
         }
     }
+}
+
+/// Returns `true` if the process ignores a signal. Returns `false` where the system does not show it.
+fn ignores(kind: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.is_some_and(|ignored| (ignored >> (kind.as_raw_value() - 1)) & 1 == 1)
 }

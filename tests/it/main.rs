@@ -79,6 +79,7 @@ mod quota;
 mod rate_limiter;
 mod readme;
 mod record;
+mod record_ends;
 mod redis_acl;
 mod redis_connection;
 mod redis_faults;

@@ -16,7 +16,7 @@ use crate::support::redis::RedisServer;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::{soon, until};
 
-const RULES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
+pub const RULES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
 routes:
   - name: header
     match: { path: /header }
@@ -35,24 +35,24 @@ routes:
 ";
 
 /// A file in the temporary folder of the tests. Dropping it removes the file.
-struct Recorded(PathBuf);
+pub struct Recorded(pub PathBuf);
 
 impl Recorded {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let name = format!("record-{name}-{}.jsonl", std::process::id());
         Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
     }
 
-    fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         self.0.to_str().expect("a path in UTF-8")
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         std::fs::read_to_string(&self.0).unwrap_or_default()
     }
 
     /// Returns the requests.
-    fn requests(&self) -> Vec<Value> {
+    pub fn requests(&self) -> Vec<Value> {
         requests(&self.text())
     }
 }

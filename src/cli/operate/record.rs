@@ -1,12 +1,13 @@
 //! `tidegate record`: writes the requests of a running gateway.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use super::api::{AdminArgs, ApiError, Streamed};
@@ -42,6 +43,9 @@ pub(in crate::cli) struct RecordArgs {
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "output")]
+    force: bool,
     #[command(flatten)]
     gateway: AdminArgs,
 }
@@ -74,14 +78,16 @@ struct Sink<'o, O> {
 /// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway or
 /// the connection ends the recording early.
 pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let (runtime, signals) = Signals::install()?;
-    let (end, sink) = match runtime.block_on(args.record(signals, out)) {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (end, sink) = match runtime.block_on(args.record(out)) {
         Ok(recorded) => recorded,
         Err(RecordError::Api(error)) => return write_error(&error, errors),
         Err(RecordError::Output(error)) => {
             let output =
                 args.output.as_ref().map_or_else(|| "standard output".into(), |file| file.display().to_string());
-            return writeln!(errors, "tidegate: {output}: {error}").map(|()| 2);
+            let exists = error.kind() == io::ErrorKind::AlreadyExists;
+            let help = if exists { "\nhelp: write to another file, or replace this one with --force" } else { "" };
+            return writeln!(errors, "tidegate: {output}: {error}{help}").map(|()| 2);
         }
     };
     let Sink { written, requests, last: Mark { dropped, .. }, .. } = sink;
@@ -108,19 +114,14 @@ enum RecordError {
 }
 
 impl RecordArgs {
-    async fn record<'o, O: Write>(
-        &self,
-        mut signals: Signals,
-        out: &'o mut O,
-    ) -> Result<(End, Sink<'o, O>), RecordError> {
+    async fn record<'o, O: Write>(&self, out: &'o mut O) -> Result<(End, Sink<'o, O>), RecordError> {
         let mut parameters = vec![("sample", self.sample.to_string()), ("for", self.lasts.clone())];
         parameters.extend(self.client.iter().map(|client| ("client", client.clone())));
         let target = path(&["record"]) + &query(&parameters);
         let mut lines = self.gateway.stream(&target).await.map_err(RecordError::Api)?;
-        let file = self.output.as_ref().map(|file| {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600).open(file)
-        });
+        // Until here, a signal ends the process: there is nothing to finish.
+        let mut signals = Signals::of_command().map_err(RecordError::Output)?;
+        let file = self.output.as_ref().map(|file| create(file, self.force));
         let file = file.transpose().map_err(RecordError::Output)?;
         let (rest, last) = (Vec::new(), Mark::default());
         let mut sink = Sink { out, file, max: self.max_size, written: 0, requests: 0, last, rest };
@@ -188,6 +189,18 @@ impl<O: Write> Sink<'_, O> {
         self.written += chunk.len() as u64;
         Ok(())
     }
+}
+
+/// Creates a file that only its owner can read. An existing file is replaced only if `force`.
+fn create(path: &Path, force: bool) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(force).create_new(!force).mode(0o600).open(path)?;
+    if file.metadata()?.is_file() {
+        // Before the first line: an existing file keeps its mode.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 fn share(text: &str) -> Result<f64, String> {
