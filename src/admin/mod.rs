@@ -261,6 +261,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .routes(routes!(dashboard::events))
         .routes(routes!(explain::explain))
         .routes(routes!(record::record))
+        .routes(routes!(record::end))
         .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(into_problem))

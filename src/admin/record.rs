@@ -7,12 +7,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::Body;
-use axum::extract::{RawQuery, State};
+use axum::extract::{Path, RawQuery, State};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, StatusCode};
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 use utoipa::IntoParams;
 
@@ -102,7 +104,7 @@ pub(super) async fn record(
     admin.audit.record(Change { operator, action: "record", target, client: None, reason: None }, Ok(()));
 
     let by = clients.first().map(ToString::to_string);
-    let mark = Mark { sample, by, ..Mark::default() };
+    let mark = Mark { id: reader.id().to_owned(), sample, by, ..Mark::default() };
     let now = Instant::now();
     let (ends_at, next_mark) = (now + lasts.duration(), now + PAUSE);
     let (inputs, has_ended) = (None, false);
@@ -115,6 +117,27 @@ pub(super) async fn record(
     Ok(response)
 }
 
+/// Ends a recording: its stream sends the lines that wait, and the last line.
+#[utoipa::path(
+    delete,
+    path = "/record/{id}",
+    tag = "limits",
+    params(("id" = String, Path, description = "The id in the first line", example = "0123456789abcdef")),
+    responses((status = 200, body = Object), Problem),
+    security(("token" = []))
+)]
+pub(super) async fn end(
+    State(admin): State<Admin>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Json<Value>, Problem> {
+    admin.active.load_full().authorizer.authorize(&headers).await?;
+    if !admin.layer.recorder().end(&id) {
+        return Err(Problem::new(StatusCode::NOT_FOUND, "there is no recording with this id"));
+    }
+    Ok(Json(json!({ "id": id })))
+}
+
 impl Recording {
     /// Returns the next lines. Returns `None` after the last line.
     async fn next(mut self) -> Option<(String, Self)> {
@@ -123,7 +146,9 @@ impl Recording {
                 return None;
             }
             if self.has_ended {
-                let lines = self.reader.waiting_lines().unwrap_or_else(|| self.last_mark());
+                // Before the queue: a request that ends in between is in the queue, or still counted.
+                let unfinished = self.reader.in_flight();
+                let lines = self.reader.waiting_lines().unwrap_or_else(|| self.last_mark(unfinished));
                 return Some((lines, self));
             }
             if let Some(mark) = self.mark_of_new_rules() {
@@ -144,7 +169,7 @@ impl Recording {
                         let mark = self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default();
                         return Some((mark + &lines, self));
                     }
-                    Ok(None) => self.end(true),
+                    Ok(None) => self.end(self.reader.is_closed()),
                     Err(_) => {}
                 }
             }
@@ -182,8 +207,8 @@ impl Recording {
         self.mark.to_line()
     }
 
-    fn last_mark(&mut self) -> String {
-        (self.mark.dropped, self.mark.end) = (self.reader.dropped(), true);
+    fn last_mark(&mut self, unfinished: u64) -> String {
+        (self.mark.dropped, self.mark.unfinished, self.mark.end) = (self.reader.dropped(), unfinished, true);
         self.mark.to_line()
     }
 }

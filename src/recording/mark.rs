@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 /// The contents of a recording. It is the first and the last line, and follows lines that were dropped.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Mark {
+    /// The id of the recording, for the end of its stream.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) id: String,
     /// The share of the clients.
     pub(crate) sample: f64,
     /// The source of clients that decides about the sample. `None` if the route of the request decides.
@@ -16,6 +19,9 @@ pub(crate) struct Mark {
     /// The number of requests that were dropped so far.
     #[serde(default)]
     pub(crate) dropped: u64,
+    /// The number of requests in flight at the end, which have no line.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) unfinished: u64,
     /// Whether this is the last line.
     #[serde(default)]
     pub(crate) end: bool,
@@ -53,6 +59,11 @@ impl Mark {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 #[cfg(test)]

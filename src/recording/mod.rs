@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::{ArcSwap, ArcSwapOption};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 pub(crate) use self::inputs::Inputs;
 use self::key::Key;
@@ -28,6 +28,7 @@ pub(crate) use self::reader::RecordingReader;
 use crate::client::{AddressRules, ClientSource};
 use crate::facts::Facts;
 use crate::limit::{ClientId, Mode};
+use crate::random::random;
 use crate::route::Route;
 
 /// The most recordings at a time.
@@ -74,6 +75,7 @@ pub(crate) enum RecordingError {
 /// A recording.
 #[derive(Debug)]
 pub(crate) struct Recording {
+    id: String,
     key: Key,
     selection: Selection,
     lines: UnboundedSender<String>,
@@ -87,9 +89,13 @@ pub(crate) struct Recording {
 struct Backlog {
     bytes: AtomicUsize,
     dropped: AtomicU64,
+    /// The requests whose lines have not been sent.
+    in_flight: AtomicU64,
+    /// Notified when an operator ends the recording.
+    ended: Notify,
 }
 
-/// The line of a request in flight.
+/// The line of a request in flight. It counts as in flight until it is dropped.
 #[derive(Debug)]
 pub(crate) struct PendingLine {
     recording: Arc<Recording>,
@@ -118,7 +124,9 @@ impl Recorder {
     pub(crate) fn start(self: &Arc<Self>, selection: Selection) -> Result<RecordingReader, RecordingError> {
         let (lines, queue) = unbounded_channel();
         let (key, backlog) = (Key::new().ok_or(RecordingError::NoKey)?, Arc::default());
+        let id = format!("{:016x}", u64::from_le_bytes(random()));
         let recording = Arc::new(Recording {
+            id: id.clone(),
             key,
             selection,
             lines,
@@ -137,14 +145,24 @@ impl Recorder {
         self.recordings.store(Arc::new(with_new));
         self.is_active.store(true, Ordering::Relaxed);
         let (recorder, recording) = (Arc::clone(self), Arc::downgrade(&recording));
-        Ok(RecordingReader::new(recorder, recording, (queue, backlog), self.closed.subscribe()))
+        Ok(RecordingReader::new(id, recorder, recording, (queue, backlog), self.closed.subscribe()))
+    }
+
+    /// Ends the recording with this id: its reader gets the lines that wait. Returns `false` if the id is unknown.
+    pub(crate) fn end(&self, id: &str) -> bool {
+        let recordings = self.recordings.load();
+        let Some(recording) = recordings.iter().find(|recording| recording.id == id) else { return false };
+        self.remove(&Arc::downgrade(recording));
+        recording.backlog.ended.notify_one();
+        true
     }
 
     /// Ends all recordings, and starts no more.
     pub(crate) fn close(&self) {
         let _changing = self.changing.lock();
-        self.replace(Vec::new());
+        // First, so that readers know why their recordings end.
         self.closed.send_replace(true);
+        self.replace(Vec::new());
     }
 
     /// Waits until the recorder is closed, and all readers have the last line or are gone.
@@ -177,7 +195,9 @@ impl Recorder {
             if members.is_none() {
                 recording.backlog.dropped.fetch_add(1, Ordering::Relaxed);
             }
-            Some(PendingLine { recording: Arc::clone(recording), members: members? })
+            let members = members?;
+            recording.backlog.in_flight.fetch_add(1, Ordering::Relaxed);
+            Some(PendingLine { recording: Arc::clone(recording), members })
         };
         included.filter_map(pending).collect()
     }
@@ -239,6 +259,13 @@ impl PendingLine {
         let status = status.map(|status| format!("\"status\":{status},")).unwrap_or_default();
         let members = self.members.strip_prefix('{').unwrap_or_default();
         self.recording.send(format!("{{\"time\":{time},\"limits\":\"{limits}\",{status}{members}\n"));
+    }
+}
+
+impl Drop for PendingLine {
+    fn drop(&mut self) {
+        // After the line has been sent, if it is.
+        self.recording.backlog.in_flight.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -14,6 +14,7 @@ const CHUNK: usize = 64 << 10;
 /// The reader of a recording. Dropping it ends the recording.
 #[derive(Debug)]
 pub(crate) struct RecordingReader {
+    id: String,
     recorder: Arc<Recorder>,
     recording: Weak<Recording>,
     queue: UnboundedReceiver<String>,
@@ -23,21 +24,28 @@ pub(crate) struct RecordingReader {
 
 impl RecordingReader {
     pub(super) fn new(
+        id: String,
         recorder: Arc<Recorder>,
         recording: Weak<Recording>,
         (queue, backlog): (UnboundedReceiver<String>, Arc<Backlog>),
         closed: watch::Receiver<bool>,
     ) -> Self {
-        Self { recorder, recording, queue, backlog, closed }
+        Self { id, recorder, recording, queue, backlog, closed }
     }
 
-    /// Waits for lines, and returns one or several. Returns `None` if the recorder is closed. Loses no line if it is not
-    /// awaited to the end.
+    /// Returns the id for [`Recorder::end`].
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Waits for lines, and returns one or several. Returns `None` if an operator has ended the recording, or if the
+    /// recorder is closed. Loses no line if it is not awaited to the end.
     pub(crate) async fn lines(&mut self) -> Option<String> {
         let first = tokio::select! {
             biased;
             // An error means the same: the recorder is gone.
             _ = self.closed.wait_for(|closed| *closed) => None,
+            () = self.backlog.ended.notified() => None,
             line = self.queue.recv() => line,
         };
         first.map(|first| self.with_more(first))
@@ -56,6 +64,17 @@ impl RecordingReader {
     /// Returns the number of lines that were dropped so far.
     pub(crate) fn dropped(&self) -> u64 {
         self.backlog.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of requests whose lines have not been sent. A line that is sent after the call can still be
+    /// taken.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.backlog.in_flight.load(Ordering::Acquire)
+    }
+
+    /// Returns `true` if all recordings have ended with the gateway.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.closed.borrow()
     }
 
     fn with_more(&mut self, first: String) -> String {

@@ -295,9 +295,10 @@ async fn reader_gets_lines_until_the_end() {
     assert!(recorder.is_active());
     let request = one(&[("x-key", "k")], "/");
     let pending = lines(&recorder, &request);
-    assert_eq!(pending.len(), 2);
+    assert_eq!((pending.len(), first.in_flight(), second.in_flight()), (2, 1, 1));
     pending.into_iter().for_each(|line| line.send(7, "allowed", Some(200)));
     let [one, other] = [first.lines().await, second.lines().await].map(|lines| lines.expect("lines"));
+    assert_eq!(first.in_flight(), 0);
     assert!(
         one.starts_with("{\"time\":7,\"limits\":\"allowed\",\"status\":200,\"client\":\"") && one.ends_with("}\n"),
         "{one}"
@@ -309,8 +310,10 @@ async fn reader_gets_lines_until_the_end() {
     for line in in_flight {
         line.send(8, "allowed", None);
     }
+    assert_eq!(first.in_flight(), 0);
     assert!(first.lines().await.expect("a line").starts_with("{\"time\":8,\"limits\":\"allowed\",\"client\""));
-    first.end();
+    assert!(!recorder.end("") && recorder.end(first.id()) && !first.is_closed());
+    assert_eq!(first.lines().await, None);
     assert!(!recorder.is_active() && lines(&recorder, &request).is_empty());
 }
 

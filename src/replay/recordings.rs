@@ -14,6 +14,8 @@ use crate::rules::Rules;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recordings {
     files: Vec<Recorded>,
+    /// The number of recordings: a file can have several.
+    count: usize,
     /// The header fields that recordings have, if a request has them.
     fields: HashSet<HeaderName>,
 }
@@ -23,8 +25,11 @@ pub(crate) struct Recordings {
 struct Recorded {
     file: String,
     last: Mark,
-    /// The sum of the dropped requests, if the file has several recordings.
+    /// The sums of all recordings of the file.
     dropped: u64,
+    unfinished: u64,
+    /// Whether a recording before the last one has no last line.
+    is_cut: bool,
 }
 
 impl Recordings {
@@ -33,13 +38,12 @@ impl Recordings {
         for mark in marks {
             self.fields.extend(mark.fields.iter().filter_map(|name| name.parse().ok()));
             let file = path.display().to_string();
-            match self.files.iter_mut().find(|known| known.file == file) {
-                None => self.files.push(Recorded { file, dropped: mark.dropped, last: mark.clone() }),
-                Some(known) => {
-                    known.dropped += mark.dropped.checked_sub(known.last.dropped).unwrap_or(mark.dropped);
-                    known.last = mark.clone();
-                }
-            }
+            let position = self.files.iter().position(|known| known.file == file).unwrap_or_else(|| {
+                let last = Mark { end: true, ..Mark::default() };
+                self.files.push(Recorded { file, last, dropped: 0, unfinished: 0, is_cut: false });
+                self.files.len() - 1
+            });
+            self.count += usize::from(self.files[position].add(mark));
         }
     }
 
@@ -50,13 +54,13 @@ impl Recordings {
     /// Returns what a sample and dropped requests mean for the limits whose names are `shown`.
     pub(super) fn notes(&self, rules: &Rules, shown: impl Fn(&str) -> bool) -> Vec<String> {
         let mut notes = Vec::new();
-        if self.files.len() > 1 {
-            let count = self.files.len();
+        if self.count > 1 {
+            let count = self.count;
             notes.push(format!(
                 "{count} recordings have different hashes: a client of several counts as several clients"
             ));
         }
-        for Recorded { file, last, dropped } in &self.files {
+        for Recorded { file, last, dropped, unfinished, is_cut } in &self.files {
             if last.sample < 1.0 {
                 let percent = last.sample * 100.0;
                 let mut limits = partly_sampled(rules, last.by.as_deref());
@@ -72,8 +76,27 @@ impl Recordings {
                     "{file} lacks {dropped} requests: its reader was too slow, or no values could replace theirs"
                 ));
             }
+            if *unfinished > 0 {
+                notes.push(format!("{file} lacks {unfinished} requests that were in flight at its end"));
+            }
+            if *is_cut || !last.end {
+                notes.push(format!("{file} has no end, so the number of the last requests that it lacks is unknown"));
+            }
         }
         notes
+    }
+}
+
+impl Recorded {
+    /// Adds a mark. Returns `true` if a recording starts with it.
+    fn add(&mut self, mark: &Mark) -> bool {
+        let is_new = self.last.end || self.last.id != mark.id || mark.dropped < self.last.dropped;
+        self.is_cut |= is_new && !self.last.end;
+        let dropped = mark.dropped - if is_new { 0 } else { self.last.dropped };
+        self.dropped = self.dropped.saturating_add(dropped);
+        self.unfinished = self.unfinished.saturating_add(mark.unfinished);
+        self.last = mark.clone();
+        is_new
     }
 }
 

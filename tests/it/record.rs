@@ -71,14 +71,14 @@ fn requests(text: &str) -> Vec<Value> {
 }
 
 /// Returns the mark in the last line with one.
-fn last_mark(text: &str) -> Value {
+pub fn last_mark(text: &str) -> Value {
     let mut lines = text.lines().rev().filter(|line| !line.is_empty());
     let mark = lines.find_map(|line| serde_json::from_str::<Value>(line).expect("JSON").get("recording").cloned());
     mark.expect("a mark")
 }
 
 /// Starts a recording by the program. Returns it when the gateway records.
-async fn start(admin: &Admin, file: &Recorded, more: &[&str]) -> Program {
+pub async fn start(admin: &Admin, file: &Recorded, more: &[&str]) -> Program {
     start_at(&admin.gateway().admin_address().expect("an address").to_string(), file, more).await
 }
 

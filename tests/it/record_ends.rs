@@ -1,14 +1,111 @@
 //! How recordings end, and the files of `tidegate record`.
 
 use std::fs::Permissions;
+use std::future::pending;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
+use serde_json::{Value, json};
+
 use crate::admin_api::{Admin, TOKEN};
-use crate::record::{RULES, Recorded};
-use crate::support::process::{Program, tidegate};
+use crate::record::{RULES, Recorded, last_mark, start};
+use crate::support::process::{Program, RuleFile, output, tidegate};
+use crate::support::wire::raw::Raw;
+use crate::support::wire::upstream::Origin;
 use crate::support::wire::{soon, until};
+
+/// Returns the notes of a replay.
+fn notes(rules: &RuleFile, file: &Recorded, more: &[&str]) -> String {
+    let replay = output(&[&["replay", "-c", rules.path(), "--json", file.path()], more].concat());
+    assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
+    let report: Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+    report["notes"].to_string()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn end_of_a_recording_counts_the_requests_it_lacks() {
+    let silent = Origin::start(|mut connection| async move {
+        connection.head().await;
+        pending::<()>().await;
+    });
+    let silent = silent.await;
+    let target = format!("  silent: {{ targets: ['http://{}'] }}\n", silent.address);
+    let more = format!(
+        "{RULES}  - name: silent
+    match: {{ path: /silent }}
+    upstream: silent
+  - name: secret
+    match: {{ path: /secret, headers: {{ authorization: 'Basic eDp5' }} }}
+    upstream: echo
+"
+    );
+    let rules = more.replacen(
+        "upstreams: { echo: { targets: ['builtin:echo'] } }\n",
+        &format!("upstreams:\n  echo: {{ targets: ['builtin:echo'] }}\n{target}"),
+        1,
+    );
+    let admin = Admin::with_tokens("");
+    admin.reload(&rules);
+    let rules = RuleFile::new("record-ends", &rules);
+    for (name, more) in [("unfinished", &["--for", "1h"][..]), ("unfinished-size", &["--max-size", "2KiB"])] {
+        let file = Recorded::new(name);
+        let program = start(&admin, &file, more).await;
+        let address = admin.gateway().addresses()[0].tcp().expect("an address");
+        let mut clients = Vec::new();
+        silent.clear_requests();
+        for _ in 0..2 {
+            let mut client = Raw::connect(address).await;
+            client.send("GET /silent HTTP/1.1\r\nHost: a.example\r\n\r\n").await;
+            clients.push(client);
+        }
+        until(|| silent.requests().len() == 2).await;
+        // No value can replace the constant, so the request is dropped.
+        assert_eq!(admin.request("/secret", "Authorization: Basic eDp5\r\n").await.status(), 200);
+        admin.request("/header", "").await;
+        until(|| file.requests().len() == 1).await;
+        if more[0] == "--max-size" {
+            for _ in 0..20 {
+                admin.request("/header", "").await;
+            }
+        } else {
+            program.signal("TERM");
+        }
+        let (status, summary) = program.wait_for_exit();
+        let recorded = file.requests().len();
+        let counts = format!(
+            "recorded {recorded} requests in {} bytes; 1 more were dropped; 2 were in flight",
+            file.text().len()
+        );
+        assert!(status.success() && summary.starts_with(&counts), "{summary}");
+        let mark = last_mark(&file.text());
+        assert_eq!((&mark["dropped"], &mark["unfinished"], &mark["end"]), (&json!(1), &json!(2), &json!(true)));
+        let notes = notes(&rules, &file, &[]);
+        assert!(
+            notes.contains("lacks 2 requests that were in flight") && notes.contains("lacks 1 requests"),
+            "{notes}"
+        );
+        assert!(!notes.contains("no end"), "{notes}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recordings_are_ended_by_their_id_and_a_token() {
+    let admin = Admin::with_tokens("");
+    let [first, second] = ["id-1", "id-2"].map(Recorded::new);
+    let [one, other] = [start(&admin, &first, &[]).await, start(&admin, &second, &[]).await];
+    let path = |file: &Recorded| format!("record/{}", last_mark(&file.text())["id"].as_str().expect("an id"));
+    assert_ne!(path(&first), path(&second));
+    assert_eq!(admin.api("DELETE", &path(&first), "").await.0, 401);
+    assert_eq!(admin.change("record/0123").await.0, 404);
+    assert_eq!(admin.change(&path(&first)).await.0, 200);
+    let (status, summary) = one.wait_for_exit();
+    assert!(status.success(), "{summary}");
+    assert_eq!(admin.change(&path(&first)).await.0, 404);
+    assert_eq!(last_mark(&second.text())["end"], false);
+    other.signal("TERM");
+    assert!(other.wait_for_exit().0.success());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn existing_file_is_replaced_only_by_force() {

@@ -160,10 +160,10 @@ impl ApiArgs {
 
 impl AdminArgs {
     /// Sends a request, and returns the response before its end.
-    pub(super) async fn stream(&self, target: &str) -> Result<Streamed, ApiError> {
+    pub(super) async fn stream(&self, method: &str, target: &str) -> Result<Streamed, ApiError> {
         let unreachable = |error| self.unreachable(&error);
         let token = self.token()?;
-        let sent = in_time(self.request("GET", target, Bytes::new(), token.as_ref()));
+        let sent = in_time(self.request(method, target, Bytes::new(), token.as_ref()));
         let streamed = sent.await.map_err(unreachable)?;
         if streamed.response.status() == StatusCode::OK {
             return Ok(streamed);

@@ -5,6 +5,7 @@ mod api;
 mod overrides;
 mod record;
 mod request;
+mod sink;
 mod status;
 pub(super) mod table;
 mod top;

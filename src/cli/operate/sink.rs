@@ -1,0 +1,160 @@
+//! Writes the lines of a recording, up to a size.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::api::Streamed;
+use crate::recording::Mark;
+
+/// The longest time without a line. The gateway sends one every 5 s.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// The longest line, in bytes. The lines of the gateway are shorter.
+const MAX_LINE: usize = 1 << 20;
+
+/// The bytes that are left for the last line.
+const LAST_LINE: u64 = 512;
+
+/// Why a recording ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// The gateway has sent the last line at the requested time.
+    Complete,
+    /// The gateway has sent the last line before the requested time.
+    Early,
+    Size,
+    Signal,
+    /// The connection ended or broke before the last line.
+    Lost,
+}
+
+/// The destination of lines. It gets only whole lines.
+pub(super) struct Sink<'o, O> {
+    out: &'o mut O,
+    file: Option<File>,
+    max: u64,
+    pub(super) written: u64,
+    pub(super) requests: u64,
+    pub(super) last: Mark,
+    /// Whether a line was too long for the rest of the size. Only the last line can follow.
+    is_full: bool,
+    /// The start of a line.
+    rest: Vec<u8>,
+}
+
+impl<'o, O: Write> Sink<'o, O> {
+    /// Creates a sink for at most `max` bytes in the file, or in `out` without one.
+    pub(super) fn new(out: &'o mut O, file: Option<File>, max: u64) -> Self {
+        Self { out, file, max, written: 0, requests: 0, last: Mark::default(), is_full: false, rest: Vec::new() }
+    }
+
+    /// Writes all lines until the end, or until the size is reached. Then, another call skips the requests.
+    pub(super) async fn write_all(&mut self, lines: &mut Streamed) -> io::Result<End> {
+        loop {
+            let Ok(Ok(Some(bytes))) = timeout(SILENCE, lines.next()).await else { return Ok(End::Lost) };
+            if let Some(end) = self.write(&bytes)? {
+                return Ok(end);
+            }
+        }
+    }
+
+    /// Writes the whole lines of the bytes, and keeps the rest.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<Option<End>> {
+        self.rest.extend_from_slice(bytes);
+        let (mut whole, mut end) = (0, None);
+        let mut chunk = Vec::new();
+        while let Some(length) = memchr::memchr(b'\n', &self.rest[whole..]).map(|at| at + 1).filter(|_| !self.last.end)
+        {
+            let line = &self.rest[whole..whole + length];
+            whole += length;
+            if line == b"\n" {
+                continue;
+            }
+            let mark = Mark::parse(line);
+            let is_last = mark.as_ref().is_some_and(|mark| mark.end);
+            let max = if is_last { self.max } else { self.max.saturating_sub(LAST_LINE) };
+            let fits = self.written + (chunk.len() + length) as u64 <= max;
+            if fits && (!self.is_full || is_last) {
+                chunk.extend_from_slice(line);
+                self.requests += u64::from(mark.is_none());
+            } else if !self.is_full && !is_last {
+                (self.is_full, end) = (true, Some(End::Size));
+            }
+            if let Some(mark) = mark {
+                let of_gateway = is_last.then_some(if mark.early { End::Early } else { End::Complete });
+                end = end.or(of_gateway);
+                self.last = mark;
+            }
+        }
+        self.rest.drain(..whole);
+        self.write_chunk(&chunk)?;
+        let is_too_long = self.rest.len() > MAX_LINE;
+        Ok(end.or(is_too_long.then_some(End::Lost)))
+    }
+
+    /// Writes whole lines. A file has no part of a line, even if it cannot be written.
+    fn write_chunk(&mut self, chunk: &[u8]) -> io::Result<()> {
+        match &mut self.file {
+            None => self.out.write_all(chunk).and_then(|()| self.out.flush())?,
+            Some(file) => {
+                if let Err(error) = file.write_all(chunk) {
+                    // Without success, the error of the write matters more.
+                    _ = file.set_len(self.written);
+                    return Err(error);
+                }
+            }
+        }
+        self.written += chunk.len() as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARK: &str = "{\"recording\":{\"sample\":1.0,\"dropped\":3,\"end\":false}}\n";
+    const LAST: &str = "{\"recording\":{\"sample\":1.0,\"dropped\":4,\"end\":true}}\n";
+    const LINE: &str = "{\"time\":1795521600137}\n";
+
+    #[test]
+    fn only_whole_lines_are_written() {
+        let text = [MARK, LINE, "\n", LINE, "\n\n", LAST, LINE].concat();
+        for size in 1..=text.len() {
+            let mut out = Vec::new();
+            let mut sink = Sink::new(&mut out, None, u64::MAX);
+            let mut ends = text.as_bytes().chunks(size).map(|chunk| {
+                let end = sink.write(chunk).expect("written");
+                assert!(sink.out.is_empty() || sink.out.ends_with(b"\n"));
+                end
+            });
+            assert_eq!(ends.find_map(|end| end), Some(End::Complete));
+            drop(ends);
+            assert_eq!((sink.requests, sink.last.dropped, sink.written), (2, 4, sink.out.len() as u64));
+            assert_eq!(String::from_utf8(out).expect("text"), [MARK, LINE, LINE, LAST].concat());
+        }
+    }
+
+    #[test]
+    fn size_is_bounded() {
+        for (max, lines) in [(0, 0), (LINE.len(), 1), (2 * LINE.len() - 1, 1), (2 * LINE.len(), 2)] {
+            let mut out = Vec::new();
+            let mut sink = Sink::new(&mut out, None, max as u64 + LAST_LINE);
+            let end = sink.write(LINE.repeat(3).as_bytes()).expect("written");
+            assert_eq!((end, sink.out.len()), (Some(End::Size), lines * LINE.len()), "{max}");
+            // The rest is skipped until the last line.
+            assert_eq!(sink.write([LINE, MARK, LINE].concat().as_bytes()).expect("written"), None);
+            assert_eq!(sink.write(LAST.as_bytes()).expect("written"), Some(End::Complete));
+            assert_eq!((sink.requests, sink.last.dropped), (lines as u64, 4));
+            assert_eq!(String::from_utf8(out).expect("text"), LINE.repeat(lines) + LAST);
+        }
+        let mut out = Vec::new();
+        assert_eq!(
+            Sink::new(&mut out, None, u64::MAX).write(&vec![b'x'; MAX_LINE + 1]).expect("written"),
+            Some(End::Lost)
+        );
+    }
+}
