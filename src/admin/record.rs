@@ -131,10 +131,12 @@ pub(super) async fn end(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Json<Value>, Problem> {
-    admin.active.load_full().authorizer.authorize(&headers).await?;
+    let operator = admin.active.load_full().authorizer.authorize(&headers).await?;
     if !admin.layer.recorder().end(&id) {
         return Err(Problem::new(StatusCode::NOT_FOUND, "there is no recording with this id"));
     }
+    let target = id.clone();
+    admin.audit.record(Change { operator, action: "end_recording", target, client: None, reason: None }, Ok(()));
     Ok(Json(json!({ "id": id })))
 }
 

@@ -82,7 +82,7 @@ pub async fn start(admin: &Admin, file: &Recorded, more: &[&str]) -> Program {
     start_at(&admin.gateway().admin_address().expect("an address").to_string(), file, more).await
 }
 
-async fn start_at(admin: &str, file: &Recorded, more: &[&str]) -> Program {
+pub async fn start_at(admin: &str, file: &Recorded, more: &[&str]) -> Program {
     let arguments = [&["record", "--admin", admin, "-o", file.path()], more].concat();
     let program = Program::start(tidegate(&arguments).env("TIDEGATE_TOKEN", TOKEN));
     until(|| file.text().ends_with('\n')).await;
