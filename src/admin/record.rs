@@ -60,7 +60,7 @@ struct Recording {
     headers: HeaderMap,
     clients: Vec<ClientSource>,
     mark: Mark,
-    /// The inputs of the rules in the last mark with fields.
+    /// The inputs of the rules in the last mark with values.
     inputs: Option<Arc<Inputs>>,
     ends_at: Instant,
     next_mark: Instant,
@@ -188,15 +188,16 @@ impl Recording {
         self.admin.active.load_full().authorizer.authorize(&self.headers).await.is_ok()
     }
 
-    /// Returns a mark with the recorded fields, if it is the first or the rules have changed.
+    /// Returns a mark with the recorded values, if it is the first or the rules have changed.
     fn mark_of_new_rules(&mut self) -> Option<Mark> {
         let inputs = self.admin.layer.recorded();
         if self.inputs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &inputs)) {
             return None;
         }
-        let fields = inputs.fields(&self.clients);
+        let holds = inputs.held(&self.clients);
+        let lacks = inputs.with_clients(&self.clients).unheld();
         self.inputs = Some(inputs);
-        Some(Mark { fields, ..self.mark.clone() })
+        Some(Mark { holds: Some(holds), lacks, ..self.mark.clone() })
     }
 
     /// Returns a mark if lines were dropped. Otherwise returns an empty line, which keeps the connection open.

@@ -139,8 +139,8 @@ fn write_report(report: &Report, out: &mut impl Write) -> io::Result<()> {
     if report.late > 0 {
         writeln!(out, "{} lines are far behind earlier lines, and count at a later time", report.late)?;
     }
-    for note in &report.notes {
-        writeln!(out, "note: {}", table::printable(note))?;
+    for note in report.all_notes() {
+        writeln!(out, "note: {}", table::printable(&note))?;
     }
     let rows = report.limits.iter().map(|(name, limit)| {
         let name = if limit.shadow { format!("{name} (shadow)") } else { name.clone() };

@@ -1,9 +1,9 @@
 //! The values of requests that rules read, and the results of reading them.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 
 use http::header::{AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION};
+use ipnet::IpNet;
 
 use super::address::Networks;
 use crate::client::{AddressRules, ClientError, ClientSource, spelling};
@@ -18,6 +18,10 @@ use crate::rules::Rules;
 pub(crate) struct Inputs {
     pub(super) values: Vec<Input>,
     pub(super) networks: Networks,
+    /// The networks that are not secret.
+    pub(super) readable_networks: Vec<IpNet>,
+    /// The sources that the rules read and a recording does not have.
+    pub(super) unrecorded: Vec<ClientSource>,
     /// How the address of a client is found.
     pub(super) addresses: AddressRules,
 }
@@ -28,19 +32,17 @@ pub(super) struct Input {
     pub(super) source: ClientSource,
     /// The source as text.
     pub(super) name: String,
-    /// Whether a limit identifies clients by the value.
-    identifies: bool,
-    conditions: Vec<ValueCondition>,
+    pub(super) conditions: Vec<ValueCondition>,
     /// The constants of the conditions that stay readable in a recording.
-    readable: Vec<Box<[u8]>>,
+    pub(super) readable: Vec<Box<[u8]>>,
     pub(super) costs: Vec<HeaderCost>,
 }
 
 /// The results of reading a value, as rules use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// The normalized value, if a limit identifies clients by it.
-    pub(super) client: Option<Result<Vec<u8>, ClientError>>,
+    /// The normalized value, as limits identify clients by it.
+    pub(super) client: Result<Vec<u8>, ClientError>,
     pub(super) met: Vec<Met>,
     pub(super) costs: Vec<Result<u32, CostError>>,
 }
@@ -49,7 +51,8 @@ impl Inputs {
     /// Returns the inputs of these rules. Constants of conditions for which `is_secret` returns `true` are not recorded.
     pub(crate) fn new(rules: &Rules, is_secret: &dyn Fn(&str) -> bool) -> Self {
         let networks = Networks { networks: Vec::new(), ipv6_prefix: rules.addresses.ipv6_prefix };
-        let mut inputs = Self { values: Vec::new(), networks, addresses: rules.addresses.clone() };
+        let (values, readable_networks, unrecorded) = (Vec::new(), Vec::new(), Vec::new());
+        let mut inputs = Self { values, networks, readable_networks, unrecorded, addresses: rules.addresses.clone() };
         for route in rules.routes.iter() {
             inputs.add_conditions(&route.matcher, is_secret);
             for limit in &route.limits {
@@ -66,7 +69,7 @@ impl Inputs {
     }
 
     /// Adds these sources of clients.
-    pub(super) fn with_clients(&self, clients: &[ClientSource]) -> Self {
+    pub(crate) fn with_clients(&self, clients: &[ClientSource]) -> Self {
         let mut inputs = self.clone();
         clients.iter().for_each(|client| inputs.add_clients(client));
         inputs.without_duplicates()
@@ -75,22 +78,23 @@ impl Inputs {
     /// Removes the host, which has its own member, and the field of cookies that are recorded one by one.
     fn without_duplicates(mut self) -> Self {
         let has_cookies = self.values.iter().any(|input| matches!(input.source, ClientSource::Cookie(_)));
-        self.values.retain(|input| match &input.source {
+        let (values, duplicates) = self.values.into_iter().partition(|input| match &input.source {
             ClientSource::Header(name) => name != HOST && !(has_cookies && name == COOKIE),
             _ => true,
         });
+        self.values = values;
+        for Input { source, .. } in duplicates {
+            if source != ClientSource::Header(HOST) {
+                self.add_unrecorded(&source);
+            }
+        }
         self
     }
 
-    /// Returns the names of the header fields that a recording has, if a request has them. `clients` are further sources.
-    pub(crate) fn fields(&self, clients: &[ClientSource]) -> Vec<String> {
-        let fields = self.with_clients(clients).values.into_iter().filter_map(|input| match input.source {
-            ClientSource::Header(name) => Some(name.to_string()),
-            ClientSource::Cookie(_) => Some(COOKIE.to_string()),
-            _ => None,
-        });
-        let fields: BTreeSet<_> = fields.collect();
-        fields.into_iter().collect()
+    fn add_unrecorded(&mut self, source: &ClientSource) {
+        if !self.unrecorded.contains(source) {
+            self.unrecorded.push(source.clone());
+        }
     }
 
     fn add_conditions(&mut self, matcher: &Matcher, is_secret: &dyn Fn(&str) -> bool) {
@@ -109,14 +113,21 @@ impl Inputs {
                 input.readable.extend(constants.iter().filter(|constant| !is_secret(constant)).cloned());
             }
         }
-        self.networks.networks.extend(matcher.clients.iter().flat_map(|clients| clients.networks()));
+        for network in matcher.clients.iter().flat_map(|clients| clients.networks()) {
+            self.networks.networks.push(*network);
+            if !is_secret(&network.to_string()) {
+                self.readable_networks.push(*network);
+            }
+        }
         matcher.not.iter().for_each(|not| self.add_conditions(not, is_secret));
     }
 
     fn add_clients(&mut self, client: &ClientSource) {
         for source in client.sources() {
-            if let ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) = source {
-                self.input(source).identifies = true;
+            match source {
+                ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) => _ = self.input(source),
+                ClientSource::Tls(_) => self.add_unrecorded(source),
+                _ => {}
             }
         }
     }
@@ -127,7 +138,7 @@ impl Inputs {
         let position = position.unwrap_or_else(|| {
             let (conditions, readable, costs) = (Vec::new(), Vec::new(), Vec::new());
             let (source, name) = (source.clone(), source.to_string());
-            self.values.push(Input { source, name, identifies: false, conditions, readable, costs });
+            self.values.push(Input { source, name, conditions, readable, costs });
             self.values.len() - 1
         });
         &mut self.values[position]
@@ -140,7 +151,7 @@ fn is_credential(source: &ClientSource) -> bool {
 }
 
 /// Returns `true` if some servers read the value of one source for the other.
-fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
+pub(super) fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
     match (one, other) {
         (ClientSource::Cookie(one), ClientSource::Cookie(other))
         | (ClientSource::Query(one), ClientSource::Query(other)) => spelling::resembles(one.as_bytes(), other),
@@ -151,9 +162,8 @@ fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
 impl Input {
     /// Reads the value of a request, as the rules do.
     pub(super) fn read(&self, facts: &Facts<'_>) -> Reading {
-        let client = || self.source.sent_value(facts).map(Cow::into_owned);
         Reading {
-            client: self.identifies.then(client),
+            client: self.source.sent_value(facts).map(Cow::into_owned),
             met: self.conditions.iter().map(|condition| condition.met(facts)).collect(),
             costs: self.costs.iter().map(|cost| cost.read(facts)).collect(),
         }

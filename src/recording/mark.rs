@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::held::Held;
+
 /// The contents of a recording. It is the first and the last line, and follows lines that were dropped.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Mark {
@@ -13,9 +15,12 @@ pub(crate) struct Mark {
     /// The source of clients that decides about the sample. `None` if the route of the request decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
-    /// The recorded header fields. Only the first line has them.
+    /// The values of the following requests. Only the first line has them, and the line after a reload.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) holds: Option<Held>,
+    /// The inputs of the gateway's rules that the recording lacks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) fields: Vec<String>,
+    pub(crate) lacks: Vec<String>,
     /// The number of requests that were dropped so far.
     #[serde(default)]
     pub(crate) dropped: u64,
@@ -74,7 +79,8 @@ mod tests {
     fn marks_are_written_and_parsed() {
         let mark = Mark { sample: 0.1, dropped: 7, ..Mark::default() };
         assert_eq!(mark.to_line(), "{\"recording\":{\"sample\":0.1,\"dropped\":7,\"end\":false}}\n");
-        let first = Mark { by: Some("header:x-org".into()), fields: vec!["x-org".into()], ..Mark::default() };
+        let (by, holds) = (Some("header:x-org".into()), Some(Held::default()));
+        let first = Mark { by, holds, lacks: vec!["`tls:san`".into()], ..Mark::default() };
         for mark in [mark, first] {
             assert_eq!(Mark::parse(mark.to_line().as_bytes()), Some(mark));
         }

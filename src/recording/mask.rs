@@ -29,7 +29,7 @@ impl Input {
     /// Returns the parts to record. Returns `None` if the rules would read all of them differently.
     pub(super) fn mask(&self, facts: &Facts<'_>, key: &Key) -> Option<Parts> {
         let read = self.read(facts);
-        let client = read.client.map(|value| value.map(|value| self.replace(&value, key).into_bytes()));
+        let client = read.client.map(|value| self.replace(&value, key).into_bytes());
         let expected = Reading { client, ..read };
         let mut candidates = self.candidates(&expected, facts, key);
         candidates.find(|parts| self.read_parts(parts) == expected)
@@ -47,15 +47,14 @@ impl Input {
     /// Returns the parts that can replace the value, the most likely ones first.
     fn candidates(&self, expected: &Reading, facts: &Facts<'_>, key: &Key) -> Box<dyn Iterator<Item = Parts>> {
         let text = match &expected.client {
-            Some(Ok(value)) => String::from_utf8_lossy(value).into_owned(),
-            _ => key.text(&self.name, b""),
+            Ok(value) => String::from_utf8_lossy(value).into_owned(),
+            Err(_) => key.text(&self.name, b""),
         };
         match &self.source {
             ClientSource::Header(name) => {
                 let lines = facts.headers.get_all(name).iter().take(MAX_PARTS).map(|line| line.as_bytes().trim_ascii());
                 let lines: Parts = lines.map(|line| self.replace(line, key)).collect();
-                let is_client = expected.client.as_ref().is_some_and(Result::is_ok);
-                let first = if is_client { vec![text] } else { lines.clone() };
+                let first = if expected.client.is_ok() { vec![text] } else { lines.clone() };
                 let others = [lines, vec![MALFORMED.to_owned()], Vec::new()];
                 Box::new(std::iter::once(first).chain(others))
             }
@@ -65,13 +64,15 @@ impl Input {
                     .get_all(COOKIE)
                     .iter()
                     .flat_map(|line| line.as_bytes().split(|byte| b";,".contains(byte)));
-                let respelled = format!(
-                    "%{:02X}{}",
-                    name.as_bytes().first().copied().unwrap_or(b' '),
-                    name.get(1..).unwrap_or_default()
-                );
                 let malformed = [MALFORMED.to_owned(), format!("\"{text}"), format!("{text}%")];
-                Box::new(pairs([name.clone(), respelled], &text, self.constants(sent, str::to_owned), malformed))
+                let mut constants = self.constants(sent, str::to_owned);
+                // Some servers decode values of cookies.
+                let decoded = |constant: &String| match encoded(constant) {
+                    encoded if encoded == *constant => respelled(constant),
+                    encoded => encoded,
+                };
+                constants.extend(constants.clone().iter().map(decoded));
+                Box::new(pairs([name.clone(), respelled(name)], &text, constants, malformed))
             }
             ClientSource::Query(name) => {
                 let sent = facts.query.unwrap_or_default().as_bytes().split(|byte| b"&;".contains(byte));
@@ -146,6 +147,12 @@ fn pairs(
         values.clone().into_iter().map(with_name)
     });
     std::iter::once(Vec::new()).chain(named)
+}
+
+/// Percent-encodes the first letter.
+fn respelled(text: &str) -> String {
+    let first = text.as_bytes().first().copied().unwrap_or(b' ');
+    format!("%{first:02X}{}", text.get(1..).unwrap_or_default())
 }
 
 /// Percent-encodes a name or value of a query.

@@ -4,6 +4,7 @@
 //! is random and forgotten with the recording. A slow reader loses lines, which are counted; it delays no request.
 
 mod address;
+mod held;
 mod inputs;
 mod key;
 mod line;
@@ -21,6 +22,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, watch};
 
+pub(crate) use self::held::Held;
 pub(crate) use self::inputs::Inputs;
 use self::key::Key;
 pub(crate) use self::mark::Mark;

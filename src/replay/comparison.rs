@@ -6,12 +6,14 @@ use http::HeaderName;
 use super::batch::ParsedRequest;
 use super::engine::{Engine, Verdict};
 use super::read::{LogFiles, ReadError, ReadSummary};
+use super::recordings::Recordings;
 use super::report::{Difference, Report, RouteDifference, UnparsedLine};
 use crate::rules::Rules;
 
 /// The decisions of two rule files about the same requests.
 #[derive(Debug)]
 struct Comparison<'r> {
+    rules: &'r Rules,
     other: Engine<'r>,
     difference: Difference,
     /// The first decision of each request that the other rule file has not decided yet, by the request's number.
@@ -44,10 +46,18 @@ pub(crate) fn replay(
     })?;
     engine.end();
     let mut report = Report { unparsed: summary.unparsed, formats: summary.formats.clone(), ..engine.report() };
-    report.notes.extend(summary.recordings.notes(rules, |_| true));
+    report.notes.extend(summary.recordings.notes());
+    report.notes.extend(notes_for(rules, &engine, &summary.recordings));
     let first_unparsed = summary.first_unparsed.clone().map(|(file, line, text)| UnparsedLine { file, line, text });
-    let against = comparison.map(|comparison| Box::new(comparison.end(&mut engine)));
+    let against = comparison.map(|comparison| Box::new(comparison.end(&mut engine, &summary.recordings)));
     Ok((Report { first_unparsed, against, ..report }, summary))
+}
+
+/// Returns what recordings mean for these rules.
+fn notes_for(rules: &Rules, engine: &Engine<'_>, recordings: &Recordings) -> Vec<String> {
+    let mut notes = recordings.sample_notes(rules, |_| true);
+    notes.extend(recordings.lacking_notes(rules, engine.missing_fields()));
+    notes
 }
 
 impl<'r> Comparison<'r> {
@@ -59,7 +69,7 @@ impl<'r> Comparison<'r> {
             routes: Default::default(),
             report: Default::default(),
         };
-        Self { other: Engine::new(rules), difference, undecided: HashMap::new() }
+        Self { rules, other: Engine::new(rules), difference, undecided: HashMap::new() }
     }
 
     fn replay(
@@ -74,10 +84,12 @@ impl<'r> Comparison<'r> {
     }
 
     /// Decides the requests that still wait, and returns the differences.
-    fn end(mut self, engine: &mut Engine<'r>) -> Difference {
+    fn end(mut self, engine: &mut Engine<'r>, recordings: &Recordings) -> Difference {
         self.other.end();
         self.compare(engine);
-        self.difference.report = Box::new(self.other.report());
+        let mut report = self.other.report();
+        report.notes.extend(notes_for(self.rules, &self.other, recordings));
+        self.difference.report = Box::new(report);
         self.difference
     }
 

@@ -98,6 +98,11 @@ impl<'r> Engine<'r> {
         self.inputs.names().cloned().collect()
     }
 
+    /// Returns the fields that the rules read and the log did not have. A log without requests lacks none.
+    pub(super) fn missing_fields(&self) -> impl Iterator<Item = &HeaderName> {
+        self.inputs.missing().filter(|_| self.totals.requests > 0)
+    }
+
     /// Iterates over the statistics of the limits, in the order of the rule file.
     pub(super) fn tallies(&self) -> impl Iterator<Item = &Tally> {
         self.tallies.iter()
@@ -292,10 +297,8 @@ impl<'r> Engine<'r> {
                 notes.push(format!("limit {name}: too many clients for the store, and some share a bucket"));
             }
         }
-        if self.totals.requests > 0 {
-            let missing = self.inputs.missing();
-            notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
-        }
+        let missing = self.missing_fields();
+        notes.extend(missing.map(|name| format!("the log has no field `{name}`, which the rules read")));
         if self.routes.iter().any(|replayed| replayed.route.concurrency.is_some()) {
             notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
         }

@@ -1,5 +1,6 @@
 //! The recordings of `tidegate record` among the logs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use hashbrown::HashSet;
@@ -7,7 +8,7 @@ use http::HeaderName;
 
 use crate::client::ClientSource;
 use crate::limit::Mode;
-use crate::recording::{Mark, sampled_by};
+use crate::recording::{Held, Inputs, Mark, sampled_by};
 use crate::rules::Rules;
 
 /// The recordings that have been read.
@@ -25,6 +26,8 @@ pub(crate) struct Recordings {
 struct Recorded {
     file: String,
     last: Mark,
+    /// The values of its requests: other ones after a reload.
+    held: Vec<Held>,
     /// The sums of all recordings of the file.
     dropped: u64,
     unfinished: u64,
@@ -36,11 +39,11 @@ impl Recordings {
     /// Adds the marks of a file.
     pub(super) fn add(&mut self, path: &Path, marks: &[Mark]) {
         for mark in marks {
-            self.fields.extend(mark.fields.iter().filter_map(|name| name.parse().ok()));
+            mark.holds.iter().for_each(|held| held.add_fields(&mut |name| _ = self.fields.insert(name)));
             let file = path.display().to_string();
             let position = self.files.iter().position(|known| known.file == file).unwrap_or_else(|| {
                 let last = Mark { end: true, ..Mark::default() };
-                self.files.push(Recorded { file, last, dropped: 0, unfinished: 0, is_cut: false });
+                self.files.push(Recorded { file, last, held: Vec::new(), dropped: 0, unfinished: 0, is_cut: false });
                 self.files.len() - 1
             });
             self.count += usize::from(self.files[position].add(mark));
@@ -51,8 +54,40 @@ impl Recordings {
         &self.fields
     }
 
-    /// Returns what a sample and dropped requests mean for the limits whose names are `shown`.
-    pub(super) fn notes(&self, rules: &Rules, shown: impl Fn(&str) -> bool) -> Vec<String> {
+    /// Returns what samples mean for the limits whose names are `shown`.
+    pub(super) fn sample_notes(&self, rules: &Rules, shown: impl Fn(&str) -> bool) -> Vec<String> {
+        let samples = self.files.iter().filter(|file| file.last.sample < 1.0);
+        let note = |Recorded { file, last, .. }: &Recorded| {
+            let percent = last.sample * 100.0;
+            let mut limits = partly_sampled(rules, last.by.as_deref());
+            limits.retain(|name| shown(name));
+            let meaning = match &limits[..] {
+                [] => String::new(),
+                names => format!("; these limits count only a part of their requests: {}", names.join(", ")),
+            };
+            format!("{file} is a sample of {percent} % of the clients{meaning}")
+        };
+        samples.map(note).collect()
+    }
+
+    /// Returns what these rules read and the recordings lack, except the fields that are noted already.
+    pub(super) fn lacking_notes<'n>(&self, rules: &Rules, noted: impl Iterator<Item = &'n HeaderName>) -> Vec<String> {
+        if self.files.is_empty() {
+            return Vec::new();
+        }
+        let (inputs, noted) = (Inputs::new(rules, &|_| false), noted.map(|name| format!("`header:{name}`")));
+        let noted: Vec<_> = noted.collect();
+        let mut notes = Vec::new();
+        for Recorded { file, held, .. } in &self.files {
+            let lacking: BTreeSet<_> = held.iter().flat_map(|held| inputs.lacking(held)).collect();
+            let others = lacking.into_iter().filter(|lacking| !noted.contains(lacking));
+            notes.extend(others.map(|lacking| format!("{file} lacks {lacking}, which the rules read")));
+        }
+        notes
+    }
+
+    /// Returns what dropped requests and several recordings mean for all rules.
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.count > 1 {
             let count = self.count;
@@ -60,17 +95,7 @@ impl Recordings {
                 "{count} recordings have different hashes: a client of several counts as several clients"
             ));
         }
-        for Recorded { file, last, dropped, unfinished, is_cut } in &self.files {
-            if last.sample < 1.0 {
-                let percent = last.sample * 100.0;
-                let mut limits = partly_sampled(rules, last.by.as_deref());
-                limits.retain(|name| shown(name));
-                let meaning = match &limits[..] {
-                    [] => String::new(),
-                    names => format!("; these limits count only a part of their requests: {}", names.join(", ")),
-                };
-                notes.push(format!("{file} is a sample of {percent} % of the clients{meaning}"));
-            }
+        for Recorded { file, last, dropped, unfinished, is_cut, .. } in &self.files {
             if *dropped > 0 {
                 notes.push(format!(
                     "{file} lacks {dropped} requests: its reader was too slow, or no values could replace theirs"
@@ -95,6 +120,7 @@ impl Recorded {
         let dropped = mark.dropped - if is_new { 0 } else { self.last.dropped };
         self.dropped = self.dropped.saturating_add(dropped);
         self.unfinished = self.unfinished.saturating_add(mark.unfinished);
+        self.held.extend(mark.holds.clone().filter(|held| !self.held.contains(held)));
         self.last = mark.clone();
         is_new
     }

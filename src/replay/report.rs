@@ -42,6 +42,15 @@ pub(crate) struct Report {
     pub(crate) against: Option<Box<Difference>>,
 }
 
+impl Report {
+    /// Returns the notes, and the other ones about the other rules with the name of their file.
+    pub(crate) fn all_notes(&self) -> impl Iterator<Item = String> {
+        let others = self.against.iter().flat_map(|other| other.report.notes.iter().map(|note| (&other.file, note)));
+        let others = others.filter(|(_, note)| !self.notes.contains(note));
+        self.notes.iter().cloned().chain(others.map(|(file, note)| format!("{file}: {note}")))
+    }
+}
+
 /// The first line that was not parsed.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct UnparsedLine {

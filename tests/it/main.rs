@@ -80,6 +80,7 @@ mod rate_limiter;
 mod readme;
 mod record;
 mod record_ends;
+mod record_marks;
 mod redis_acl;
 mod redis_connection;
 mod redis_faults;

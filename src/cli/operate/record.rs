@@ -52,7 +52,7 @@ pub(in crate::cli) struct RecordArgs {
 /// the connection ends the recording early.
 pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (end, sink) = match runtime.block_on(args.record(out)) {
+    let (end, last, [requests, written]) = match runtime.block_on(args.record(out, errors)) {
         Ok(recorded) => recorded,
         Err(RecordError::Api(error)) => return write_error(&error, errors),
         Err(RecordError::Output(error)) => {
@@ -63,8 +63,8 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
             return writeln!(errors, "tidegate: {output}: {error}{help}").map(|()| 2);
         }
     };
-    let Mark { dropped, unfinished, end: has_end, .. } = sink.last;
-    write!(errors, "recorded {} requests in {} bytes", sink.requests, sink.written)?;
+    let Mark { dropped, unfinished, end: has_end, .. } = last;
+    write!(errors, "recorded {requests} requests in {written} bytes")?;
     for (count, fate) in [(dropped, "more were dropped"), (unfinished, "were in flight at the end")] {
         if count > 0 {
             write!(errors, "; {count} {fate}")?;
@@ -95,7 +95,12 @@ enum RecordError {
 }
 
 impl RecordArgs {
-    async fn record<'o, O: Write>(&self, out: &'o mut O) -> Result<(End, Sink<'o, O>), RecordError> {
+    /// Returns the end, the last mark, and the numbers of requests and bytes.
+    async fn record(
+        &self,
+        out: &mut impl Write,
+        errors: &mut impl Write,
+    ) -> Result<(End, Mark, [u64; 2]), RecordError> {
         let mut parameters = vec![("sample", self.sample.to_string()), ("for", self.lasts.clone())];
         parameters.extend(self.client.iter().map(|client| ("client", client.clone())));
         let target = path(&["record"]) + &query(&parameters);
@@ -104,7 +109,7 @@ impl RecordArgs {
         let mut signals = Signals::of_command().map_err(RecordError::Output)?;
         let file = self.output.as_ref().map(|file| create(file, self.force));
         let file = file.transpose().map_err(RecordError::Output)?;
-        let mut sink = Sink::new(out, file, self.max_size);
+        let mut sink = Sink::new(out, errors, file, self.max_size);
         let end = tokio::select! {
             end = sink.write_all(&mut lines) => end.map_err(RecordError::Output)?,
             _ = signals.next() => End::Signal,
@@ -117,7 +122,7 @@ impl RecordArgs {
                 _ = signals.next() => {}
             }
         }
-        Ok((end, sink))
+        Ok((end, sink.last, [sink.requests, sink.written]))
     }
 
     /// Ends the recording in the gateway, which then sends the last lines and what the recording lacks.

@@ -1,5 +1,6 @@
 //! Writes the lines of a recording, up to a size.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::api::Streamed;
+use super::table::printable;
 use crate::recording::Mark;
 
 /// The longest time without a line. The gateway sends one every 5 s.
@@ -34,11 +36,14 @@ pub(super) enum End {
 /// The destination of lines. It gets only whole lines.
 pub(super) struct Sink<'o, O> {
     out: &'o mut O,
+    /// Gets what the recording lacks, as soon as the gateway reports it.
+    errors: &'o mut dyn Write,
     file: Option<File>,
     max: u64,
     pub(super) written: u64,
     pub(super) requests: u64,
     pub(super) last: Mark,
+    lacks: HashSet<String>,
     /// Whether a line was too long for the rest of the size. Only the last line can follow.
     is_full: bool,
     /// The start of a line.
@@ -47,8 +52,19 @@ pub(super) struct Sink<'o, O> {
 
 impl<'o, O: Write> Sink<'o, O> {
     /// Creates a sink for at most `max` bytes in the file, or in `out` without one.
-    pub(super) fn new(out: &'o mut O, file: Option<File>, max: u64) -> Self {
-        Self { out, file, max, written: 0, requests: 0, last: Mark::default(), is_full: false, rest: Vec::new() }
+    pub(super) fn new(out: &'o mut O, errors: &'o mut dyn Write, file: Option<File>, max: u64) -> Self {
+        Self {
+            out,
+            errors,
+            file,
+            max,
+            written: 0,
+            requests: 0,
+            last: Mark::default(),
+            lacks: HashSet::new(),
+            is_full: false,
+            rest: Vec::new(),
+        }
     }
 
     /// Writes all lines until the end, or until the size is reached. Then, another call skips the requests.
@@ -86,6 +102,10 @@ impl<'o, O: Write> Sink<'o, O> {
             if let Some(mark) = mark {
                 let of_gateway = is_last.then_some(if mark.early { End::Early } else { End::Complete });
                 end = end.or(of_gateway);
+                for lacking in mark.lacks.iter().filter(|lacking| !self.lacks.contains(*lacking)) {
+                    writeln!(self.errors, "note: the recording lacks {}, which the rules read", printable(lacking))?;
+                }
+                self.lacks.extend(mark.lacks.iter().cloned());
                 self.last = mark;
             }
         }
@@ -124,8 +144,8 @@ mod tests {
     fn only_whole_lines_are_written() {
         let text = [MARK, LINE, "\n", LINE, "\n\n", LAST, LINE].concat();
         for size in 1..=text.len() {
-            let mut out = Vec::new();
-            let mut sink = Sink::new(&mut out, None, u64::MAX);
+            let (mut out, mut errors) = (Vec::new(), Vec::new());
+            let mut sink = Sink::new(&mut out, &mut errors, None, u64::MAX);
             let mut ends = text.as_bytes().chunks(size).map(|chunk| {
                 let end = sink.write(chunk).expect("written");
                 assert!(sink.out.is_empty() || sink.out.ends_with(b"\n"));
@@ -141,8 +161,8 @@ mod tests {
     #[test]
     fn size_is_bounded() {
         for (max, lines) in [(0, 0), (LINE.len(), 1), (2 * LINE.len() - 1, 1), (2 * LINE.len(), 2)] {
-            let mut out = Vec::new();
-            let mut sink = Sink::new(&mut out, None, max as u64 + LAST_LINE);
+            let (mut out, mut errors) = (Vec::new(), Vec::new());
+            let mut sink = Sink::new(&mut out, &mut errors, None, max as u64 + LAST_LINE);
             let end = sink.write(LINE.repeat(3).as_bytes()).expect("written");
             assert_eq!((end, sink.out.len()), (Some(End::Size), lines * LINE.len()), "{max}");
             // The rest is skipped until the last line.
@@ -151,9 +171,9 @@ mod tests {
             assert_eq!((sink.requests, sink.last.dropped), (lines as u64, 4));
             assert_eq!(String::from_utf8(out).expect("text"), LINE.repeat(lines) + LAST);
         }
-        let mut out = Vec::new();
+        let (mut out, mut errors) = (Vec::new(), Vec::new());
         assert_eq!(
-            Sink::new(&mut out, None, u64::MAX).write(&vec![b'x'; MAX_LINE + 1]).expect("written"),
+            Sink::new(&mut out, &mut errors, None, u64::MAX).write(&vec![b'x'; MAX_LINE + 1]).expect("written"),
             Some(End::Lost)
         );
     }

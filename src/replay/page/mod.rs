@@ -68,7 +68,7 @@ fn totals(report: &Report) -> String {
     );
     html += &list("tiles", tiles);
 
-    let mut notes: Vec<_> = report.notes.iter().map(|note| with_code(note)).collect();
+    let mut notes: Vec<_> = report.all_notes().map(|note| with_code(&note)).collect();
     if let Some(first) = &report.first_unparsed {
         let (count, place) = (grouped(report.unparsed), Escaped(&first.file));
         let (line, text) = (first.line, Escaped(&first.text));

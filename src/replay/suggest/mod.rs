@@ -75,7 +75,9 @@ pub(crate) fn suggest<E: From<SuggestError>>(
     let demand: Vec<_> = demand.collect();
     let (clients, requests) = engine.tallies().next().map_or((0, 0), |tally| (tally.clients(), tally.requests()));
     let mut notes = engine.report().notes;
-    notes.extend(summary.recordings.notes(rules, |limit| limit == name));
+    notes.extend(summary.recordings.notes());
+    notes.extend(summary.recordings.sample_notes(rules, |limit| limit == name));
+    notes.extend(summary.recordings.lacking_notes(&demanding, engine.missing_fields()));
     if requests == 0 {
         let causes = notes.iter().map(|note| format!("\n{note}")).collect();
         return Err(SuggestError::NoRequests(name.to_owned(), causes).into());

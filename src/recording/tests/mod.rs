@@ -1,5 +1,7 @@
 //! The rules decide about a recorded request as about the original.
 
+mod held;
+
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -378,7 +380,12 @@ async fn sample_has_all_requests_of_a_client_or_none() {
 async fn further_sources_are_recorded_and_sampled() {
     let recorder = Arc::new(Recorder::default());
     let clients = vec![ClientSource::Header(HeaderName::from_static("x-org"))];
-    assert_eq!(INPUTS.fields(&clients), ["authorization", "cookie", "x-cost", "x-key", "x-org", "x-plan"]);
+    let held = INPUTS.held(&clients);
+    assert!(held.has(&clients[0]) && !INPUTS.held(&[]).has(&clients[0]));
+    let mut fields = Vec::new();
+    held.add_fields(&mut |name| fields.push(name.to_string()));
+    fields.sort();
+    assert_eq!(fields, ["authorization", "cookie", "x-cost", "x-key", "x-org", "x-plan"]);
     let mut reader = recorder.start(Selection { sample: 1.0, clients }).expect("a recording");
     lines(&recorder, &one(&[("x-org", "acme")], "/")).into_iter().for_each(|line| line.send(7, "allowed", None));
     let line = reader.lines().await.expect("a line");

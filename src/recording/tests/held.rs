@@ -1,0 +1,76 @@
+//! Recordings hold what their rules read, and no more.
+
+use super::*;
+
+#[test]
+fn values_of_conditions_identify_clients() {
+    let line = |cookie: &str, query: &str| {
+        let request = one(&[("cookie", cookie)], query);
+        let line =
+            request.with_facts(&PARSED, |facts| INPUTS.line(facts, Some(request.address), None, &Key::from([1; 32])));
+        line.flatten().expect("a line")
+    };
+    let lines = [("tier=a", "/"), ("tier=b", "/"), ("old=a", "/"), ("old=b", "/"), ("tier=a", "/?lab=b")];
+    let lines = lines.map(|(cookie, query)| line(cookie, query));
+    for (index, one) in lines.iter().enumerate() {
+        assert!(!lines[..index].contains(one), "{one}");
+    }
+    assert_eq!(line("tier=a", "/"), lines[0]);
+}
+
+/// Returns what these rules read, and a recording by [`RULES`] lacks.
+fn lacking(rules: &str) -> Vec<String> {
+    let rules = Config::parse(rules).unwrap_or_else(|problems| panic!("{problems}")).rules;
+    Inputs::new(&rules, &|_| false).lacking(&INPUTS.held(&[]))
+}
+
+#[test]
+fn recording_holds_what_its_rules_read() {
+    // Only the secret constant is not recorded.
+    assert_eq!(lacking(RULES), ["values of conditions on `header:x-plan`"]);
+    assert_eq!(INPUTS.unheld(), ["values of conditions on `header:x-plan`"]);
+    let secret = Inputs::new(&PARSED, &|text| text.contains('/'));
+    assert_eq!(secret.lacking(&secret.held(&[])), ["the addresses of 2 networks"]);
+    assert!(secret.unheld().is_empty(), "the networks are kept");
+    let marked = Mark { holds: Some(INPUTS.held(&[])), ..Mark::default() }.to_line();
+    assert!(!marked.contains(SECRET), "{marked}");
+    assert_eq!(Mark::parse(marked.as_bytes()).and_then(|mark| mark.holds), Some(INPUTS.held(&[])));
+}
+
+#[test]
+fn other_rules_lack_values() {
+    let limit = |more: &str| format!("{{ name: a, mode: PER_CLIENT, rate: 1, interval: 1m, {more} }}");
+    let with = |matches: &str, limits: &str| {
+        lacking(&format!("routes:\n  - name: a\n    match: {{ path: /**, {matches} }}\n    limits: [{limits}]"))
+    };
+    for (client, lacks) in [
+        ("header:x-key", &[][..]),
+        ("['cookie:SID', 'query:k%65y']", &["`query:k%65y`"]),
+        ("['header:x-org', 'cookie:org', ip, path, host]", &["`header:x-org`", "`cookie:org`"]),
+        ("header:cookie", &["`header:cookie`"]),
+        ("['header:cookie', 'cookie:sid']", &["`header:cookie`"]),
+        ("tls:san", &["`tls:san`"]),
+    ] {
+        assert_eq!(with("", &limit(&format!("client: {client}"))), lacks, "{client}");
+    }
+    for (matches, lacks) in [
+        ("headers: { x-plan: gold }, cookies: { tier: present }, query: { lab: 'a b' }", &[][..]),
+        ("headers: { x-plan: [gold, silver] }", &["values of conditions on `header:x-plan`"]),
+        ("headers: { authorization: 'Basic eDp5' }", &["values of conditions on `header:authorization`"]),
+        ("not: [{ query: { beta: present } }]", &["`query:beta`"]),
+        ("clients: [10.0.0.0/8, 0.0.0.0/0, 2001::/16]", &[]),
+        ("clients: [10.0.0.0/9, 192.0.2.0/24]", &["the addresses of 2 networks"]),
+    ] {
+        assert_eq!(with(matches, ""), lacks, "{matches}");
+    }
+    for (cost, lacks) in
+        [("x-cost", &[][..]), ("x-plan", &["the costs in `header:x-plan`"]), ("x-n", &["`header:x-n`"])]
+    {
+        let cost = format!("permits: {{ header: {cost}, default: 1, max: 1 }}, client: ip");
+        assert_eq!(with("", &limit(&cost)), lacks, "{cost}");
+    }
+    assert_eq!(
+        lacking("clients: { ipv6_prefix: 128 }\nroutes: [{ name: a, match: { path: / } }]"),
+        ["the bits of IPv6 addresses behind the first 64"]
+    );
+}
