@@ -27,15 +27,26 @@ impl Networks {
         // The networks whose bits the address has so far.
         let mut ahead: Vec<_> =
             networks.map(|network| (left_aligned(network.network()), network.prefix_len())).collect();
-        let mut masked = 0_u128;
+        let (mut masked, mut random) = (0_u128, None);
         for at in 0..width {
+            let start = at - at % 8;
+            if at == start {
+                random = None;
+            }
             let mask = 1_u128 << (127 - at);
             let prefix = bits & !(mask | (mask - 1));
             ahead.retain(|(network, length)| *length > at && network & !(mask | (mask - 1)) == prefix);
             if ahead.is_empty() && at >= identifying {
                 break;
             }
-            let inverts = ahead.is_empty() && key.bit(address.is_ipv4(), at, prefix);
+            let inverts = ahead.is_empty() && {
+                let random =
+                    random.get_or_insert_with(|| key.bits(address.is_ipv4(), start, bits & !(u128::MAX >> start)));
+                // The bits of the byte so far, behind a leading 1: a number below 256.
+                let byte = usize::from(bits.to_be_bytes()[usize::from(start / 8)]);
+                let number = (1 << (at % 8)) | (byte >> (8 - at % 8));
+                (random[number / 8] >> (number % 8)) & 1 == 1
+            };
             masked |= if inverts { !bits & mask } else { bits & mask };
         }
         match address {

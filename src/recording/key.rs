@@ -26,12 +26,13 @@ impl Key {
         number(blake3::Hasher::new_keyed(&self.0).update(b"s").update(client).finalize())
     }
 
-    /// Returns a pseudorandom bit for the bits before it.
-    pub(super) fn bit(&self, is_ipv4: bool, at: u8, prefix: u128) -> bool {
+    /// Returns pseudorandom bits for the byte of an address that starts at `at`, after the bytes before it. Each bit of
+    /// the byte takes another one for each value of the bits before it.
+    pub(super) fn bits(&self, is_ipv4: bool, at: u8, bytes_before: u128) -> [u8; 32] {
         let mut input = [b'a'; 19];
         (input[1], input[2]) = (u8::from(is_ipv4), at);
-        input[3..].copy_from_slice(&prefix.to_be_bytes());
-        number(blake3::keyed_hash(&self.0, &input)) & 1 == 1
+        input[3..].copy_from_slice(&bytes_before.to_be_bytes());
+        blake3::keyed_hash(&self.0, &input).into()
     }
 }
 
