@@ -40,8 +40,18 @@ impl Counters {
         self.0.back().map(|counter| counter.ends)
     }
 
-    /// Adds `permits` to the counter that ends at `present`, and merges all later counters into it.
+    /// Adds `permits` to the counter that ends at `present`, and merges later counters into it.
     pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
+        match self.0.back_mut() {
+            Some(newest) if newest.ends == present => newest.permits += permits,
+            Some(newest) if newest.ends > present => self.merge(permits, present),
+            _ => self.0.push_back(Counter { ends: present, permits }),
+        }
+    }
+
+    /// Adds `permits` to the counter that ends at `present`, with all later counters.
+    #[cold]
+    fn merge(&mut self, permits: u64, present: Timestamp) {
         let earlier = self.0.partition_point(|counter| counter.ends < present);
         let folded: u64 = self.0.split_off(earlier).map(|counter| counter.permits).sum();
         self.0.push_back(Counter { ends: present, permits: folded + permits });

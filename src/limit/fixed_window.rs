@@ -30,7 +30,10 @@ pub struct State(Counters);
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        let window = window(quota, now);
+        self.check_in(&window(quota, now), quota, permits, now)
+    }
+
+    fn check_in(&self, window: &Window, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let used = self.0.used_after(window.start);
         let available = u64::from(quota.rate()).saturating_sub(used);
         let rest = window.end.millis_since(now);
@@ -45,12 +48,12 @@ impl State {
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let window = window(quota, now);
         if permits > 0 {
-            let window = window(quota, now);
             self.0.forget(window.previous);
             self.0.add(u64::from(permits), window.end);
         }
-        self.check(quota, 0, now)
+        self.check_in(&window, quota, 0, now)
     }
 
     /// Updates the bucket after a refusal at `now`: only if a counter ends after the present window.

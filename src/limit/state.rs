@@ -91,6 +91,33 @@ macro_rules! states {
                 }
             }
         }
+
+        /// The frequent operations, without an intermediate [`Unpacked`].
+        impl Packed {
+            fn check(self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+                match quota.algorithm() {
+                    $($algorithm => $module::State::unpack(self).check(quota, permits, now),)+
+                }
+            }
+
+            fn charge(self, quota: &Quota, permits: u32, now: Timestamp) -> (Decision, Repr) {
+                match quota.algorithm() {
+                    $($algorithm => {
+                        let mut state = $module::State::unpack(self);
+                        let decision = state.charge(quota, permits, now);
+                        let packed = state.pack();
+                        let whole = || Repr::Unpacked(Box::new(Unpacked::$variant(state)));
+                        (decision, packed.map_or_else(whole, Repr::Packed))
+                    })+
+                }
+            }
+
+            fn full_at(self, quota: &Quota) -> Timestamp {
+                match quota.algorithm() {
+                    $($algorithm => $module::State::unpack(self).full_at(quota),)+
+                }
+            }
+        }
     };
 }
 
@@ -118,14 +145,21 @@ impl BucketState {
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.check(quota, permits, now),
-            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).check(quota, permits, now),
+            Repr::Packed(packed) => packed.check(quota, permits, now),
         }
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     #[inline]
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        self.change(quota, |unpacked| unpacked.charge(quota, permits, now))
+        match &mut self.0 {
+            Repr::Unpacked(unpacked) => unpacked.charge(quota, permits, now),
+            Repr::Packed(packed) => {
+                let (decision, repr) = packed.charge(quota, permits, now);
+                self.0 = repr;
+                decision
+            }
+        }
     }
 
     /// Updates the bucket after a refusal at `now`, if the clock went back or the rule has changed.
@@ -144,7 +178,7 @@ impl BucketState {
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.full_at(quota),
-            Repr::Packed(packed) => Unpacked::unpack(*packed, quota).full_at(quota),
+            Repr::Packed(packed) => packed.full_at(quota),
         }
     }
 

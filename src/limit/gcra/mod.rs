@@ -44,7 +44,7 @@ impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let used = self.used_at(quota, now);
-        let available = parts(quota.capacity(), quota).saturating_sub(used) / u128::from(quota.interval());
+        let available = divide(parts(quota.capacity(), quota).saturating_sub(used), quota.interval());
         let remaining = u32::try_from(available).unwrap_or(u32::MAX);
         let wait = if permits <= remaining {
             Wait::Now
@@ -85,7 +85,7 @@ impl State {
 
     /// Returns the permits in use at `now`, rounded up.
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
-        u64::try_from(self.used_at(quota, now).div_ceil(quota.interval().into())).unwrap_or(u64::MAX)
+        u64::try_from(divide_up(self.used_at(quota, now), quota.interval())).unwrap_or(u64::MAX)
     }
 
     /// Returns the moment from which the bucket is full and can be removed.
@@ -140,7 +140,10 @@ impl State {
         if self.used == 0 {
             return 0;
         }
-        let used = (self.used * u128::from(quota.interval())).div_ceil(u128::from(self.interval));
+        let used = match self.interval == quota.interval() {
+            true => self.used,
+            false => divide_up(self.used * u128::from(quota.interval()), self.interval),
+        };
         used.saturating_sub(returned(self.at, now, quota))
     }
 
@@ -179,7 +182,23 @@ fn wait_for(permits: u32, used: u128, quota: &Quota) -> u64 {
 
 /// Returns the milliseconds until `parts` have returned.
 pub(super) fn millis_for(parts: u128, quota: &Quota) -> u64 {
-    u64::try_from(parts.div_ceil(u128::from(quota.rate()))).unwrap_or(u64::MAX).min(MAX_WAIT)
+    u64::try_from(divide_up(parts, quota.rate().into())).unwrap_or(u64::MAX).min(MAX_WAIT)
+}
+
+/// Divides by 64 bits if the dividend fits, since processors have no division of 128 bits.
+fn divide(dividend: u128, divisor: u64) -> u128 {
+    match u64::try_from(dividend) {
+        Ok(dividend) => u128::from(dividend / divisor),
+        Err(_) => dividend / u128::from(divisor),
+    }
+}
+
+/// As [`divide`], and rounds up.
+fn divide_up(dividend: u128, divisor: u64) -> u128 {
+    match u64::try_from(dividend) {
+        Ok(dividend) => u128::from(dividend.div_ceil(divisor)),
+        Err(_) => dividend.div_ceil(u128::from(divisor)),
+    }
 }
 
 #[cfg(test)]

@@ -20,13 +20,17 @@ pub(super) struct Lookup<'c> {
     /// The hash of the owner.
     pub(super) hash: u64,
     pub(super) location: Location,
+    /// The position of the shard among the locked shards.
+    pub(super) lock: usize,
 }
 
 /// The location of the bucket that decides a charge.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Location {
-    /// Not found.
+    /// Not looked up, or the limit has no table.
     Unknown,
+    /// Not found in this table. Valid as long as [`Own`](Self::Own).
+    Missing { table: usize },
     /// The client's own bucket. Valid until tables or buckets are added or swept.
     Own { table: usize, slot: usize },
     /// A bucket that is added to this table when it is charged. Its capacity is reserved.
@@ -40,13 +44,22 @@ impl<'c> Lookup<'c> {
         Self::with_owner(charge, Owner::new(charge.client.as_ref(), secret), hasher)
     }
 
+    /// Creates the lookup of another charge of the same client.
+    pub(super) fn of_same_client(&self, charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
+        Self::with_hash(charge, self.owner, self.hash, hasher)
+    }
+
     /// Creates the lookup of the bucket of this owner.
     pub(super) fn with_owner(charge: &'c Charge, owner: Owner, hasher: &DefaultHashBuilder) -> Self {
         let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
+        Self::with_hash(charge, owner, hash, hasher)
+    }
+
+    fn with_hash(charge: &'c Charge, owner: Owner, hash: u64, hasher: &DefaultHashBuilder) -> Self {
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());
         let name_hash = of_name.finish();
-        Self { charge, owner, name_hash, hash, location: Location::Unknown }
+        Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0 }
     }
 
     /// The table of a PER_CLIENT limit, in every shard. The lookup has no bucket.

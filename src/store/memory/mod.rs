@@ -34,7 +34,7 @@ use self::lookup::Lookup;
 use self::overflow::Overflow;
 use self::registry::Registry;
 use self::shard::{SWEEP_PAUSE, Shard};
-use self::transaction::{Lookups, Transaction, lock};
+use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
 #[cfg(feature = "gateway")]
@@ -142,8 +142,9 @@ impl Memory {
         if charges.iter().any(|charge| charge.limiter.quota.is_adopted()) {
             return Err(StoreError::NotInitialised);
         }
-        let mut lookups: Lookups<'_> = charges.iter().map(|charge| self.lookup(charge)).collect();
-        let mut locked = lock(self, &lookups);
+        let (mut lookups, mut locked) = (Lookups::new(), Locked::new());
+        self.look_up(charges, &mut lookups);
+        lock(self, &mut lookups, &mut locked);
         let mut transaction = Transaction::new(self, &mut lookups, &mut locked);
         // Read under the locks: with an earlier time, concurrent charges of other requests would be dated in the future
         // and return too early.
@@ -253,6 +254,18 @@ impl Memory {
             if next == SHARDS - 1 {
                 self.no_sweep_until.store(now.plus_millis(SWEEP_PAUSE).as_millis(), Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Adds the lookup of each charge. Successive charges usually have the same client, which is hashed once.
+    #[inline]
+    fn look_up<'c>(&self, charges: &'c [Charge], lookups: &mut Lookups<'c>) {
+        for charge in charges {
+            let lookup = match lookups.last() {
+                Some(last) if last.charge.client == charge.client => last.of_same_client(charge, &self.hasher),
+                _ => self.lookup(charge),
+            };
+            lookups.push(lookup);
         }
     }
 

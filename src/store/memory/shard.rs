@@ -57,14 +57,23 @@ impl Shard {
     /// Looks up the bucket of a charge. Returns `false` if it is missing.
     #[inline]
     pub(super) fn find(&self, lookup: &mut Lookup<'_>) -> bool {
-        let at = |table| self.tables.get_bucket(table)?.slot(lookup).map(|slot| Location::Own { table, slot });
-        lookup.location = self.table(lookup).and_then(at).unwrap_or(Location::Unknown);
+        let slot_of = |table| self.tables.get_bucket(table).and_then(|table: &Table| table.slot(lookup));
+        lookup.location = match self.table(lookup).map(|table| (table, slot_of(table))) {
+            Some((table, Some(slot))) => Location::Own { table, slot },
+            Some((table, None)) => Location::Missing { table },
+            None => Location::Unknown,
+        };
         matches!(lookup.location, Location::Own { .. })
+    }
+
+    /// Returns `true` if the number of buckets has doubled since the last sweep.
+    pub(super) fn has_grown(&self) -> bool {
+        self.buckets >= self.sweep_at
     }
 
     /// Sweeps if the number of buckets has doubled since the last sweep.
     pub(super) fn sweep_if_grown(&mut self, capacity: &BucketCapacity, now: Timestamp) {
-        if self.buckets >= self.sweep_at {
+        if self.has_grown() {
             self.sweep(capacity, now);
         }
     }
@@ -106,9 +115,18 @@ impl Shard {
         }
     }
 
+    /// Returns `true` if there is a table and capacity for a missing bucket.
+    #[inline]
+    pub(super) fn has_capacity(&self, lookup: &Lookup<'_>, capacity: &BucketCapacity) -> bool {
+        let Location::Missing { table } = lookup.location else { return false };
+        self.limit_capacity(table)
+            .is_none_or(|limit_capacity| capacity.has_capacity(limit_capacity, lookup.charge.shadow))
+    }
+
     /// Reserves capacity for a missing bucket. No table may be added or removed until the decision is made.
+    #[inline]
     pub(super) fn reserve(&self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) {
-        let Some(table) = self.table(lookup) else { return };
+        let Location::Missing { table } = lookup.location else { return };
         let reserved = self
             .limit_capacity(table)
             .is_none_or(|limit_capacity| capacity.reserve(limit_capacity, lookup.charge.shadow));
@@ -126,6 +144,7 @@ impl Shard {
     }
 
     /// Makes a granted charge on an existing bucket.
+    #[inline]
     pub(super) fn charge(&mut self, lookup: &Lookup<'_>, now: Timestamp) -> Option<Decision> {
         let Charge { limiter, permits, .. } = lookup.charge;
         Some(self.state_mut(lookup)?.charge(&limiter.quota, *permits, now))
@@ -141,10 +160,13 @@ impl Shard {
         now: Timestamp,
     ) -> Option<Decision> {
         let Location::New { table } = lookup.location else { return None };
-        if self.find(lookup) || lookup.charge.permits == 0 {
+        let own = self.tables.get_bucket_mut(table)?;
+        let found = own.slot(lookup);
+        if found.is_some() || lookup.charge.permits == 0 {
             self.release(table, capacity);
+            lookup.location = Location::Own { table, slot: found? };
         } else {
-            let slot = self.tables.get_bucket_mut(table)?.add(lookup, hasher);
+            let slot = own.add(lookup, hasher);
             lookup.location = Location::Own { table, slot };
             self.buckets += 1;
         }
@@ -164,6 +186,7 @@ impl Shard {
             return false;
         }
         self.add_table(lookup, capacity);
+        self.find(lookup);
         self.reserve(lookup, capacity);
         let Location::New { table } = lookup.location else { return false };
         let Some(own) = self.tables.get_bucket_mut(table) else { return false };

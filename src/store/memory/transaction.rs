@@ -15,19 +15,19 @@ use crate::clock::Timestamp;
 use crate::limit::Decision;
 
 /// Decisions about more limits than this allocate memory.
-const INLINE_CHARGES: usize = 4;
+const INLINE_CHARGES: usize = 8;
 
 /// The charges of a decision, with the lookup of each.
 pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; INLINE_CHARGES]>;
 
-/// The shards that a decision has locked, with their numbers.
-pub(super) type Locked<'m> = SmallVec<[(usize, MutexGuard<'m, Shard>); INLINE_CHARGES]>;
+/// The shards that a decision has locked.
+pub(super) type Locked<'m> = SmallVec<[MutexGuard<'m, Shard>; INLINE_CHARGES]>;
 
 /// A decision in progress: its charges, and the locks of their buckets.
 pub(super) struct Transaction<'d, 'm, 'c> {
     memory: &'m Memory,
     lookups: &'d mut [Lookup<'c>],
-    locked: &'d mut [(usize, MutexGuard<'m, Shard>)],
+    locked: &'d mut [MutexGuard<'m, Shard>],
     /// Locked only if a charge goes to an overflow bucket.
     overflow: Option<MutexGuard<'m, Overflow>>,
 }
@@ -109,9 +109,32 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
 
     /// Reserves capacity for the missing buckets. Without capacity, a charge goes to the overflow bucket of its limit.
     fn reserve(&mut self) {
+        let capacity = &self.memory.capacity;
+        if !self.have_capacity() {
+            self.make_capacity();
+        }
+        for lookup in &mut *self.lookups {
+            shard(self.locked, lookup).reserve(lookup, capacity);
+        }
+        if self.lookups.iter().any(|lookup| matches!(lookup.location, Location::Overflow { .. })) {
+            self.overflow = Some(self.memory.overflow.lock());
+        }
+    }
+
+    /// Returns `true` if there are tables and capacity for the missing buckets, and no shard has to be swept.
+    fn have_capacity(&mut self) -> bool {
+        let Self { memory, lookups, locked, .. } = self;
+        lookups.iter().filter(is_missing).all(|lookup| {
+            let shard = shard(locked, lookup);
+            !shard.has_grown() && shard.has_capacity(lookup, &memory.capacity)
+        })
+    }
+
+    /// Adds the missing tables, and sweeps shards that have grown or whose limits have no capacity.
+    #[cold]
+    fn make_capacity(&mut self) {
         let (capacity, now) = (&self.memory.capacity, self.memory.clock.now());
-        let missing = |lookup: &&Lookup<'_>| matches!(lookup.location, Location::Unknown);
-        for lookup in self.lookups.iter().filter(missing) {
+        for lookup in self.lookups.iter().filter(is_missing) {
             let shard = shard(self.locked, lookup);
             shard.sweep_if_grown(capacity, now);
             let Some(limit_capacity) = shard.limit_capacity_for(lookup, capacity) else { continue };
@@ -120,38 +143,41 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
                 self.memory.sweep_other_shards(&limit_capacity, lookup.charge.shadow, now);
             }
         }
-        for lookup in self.lookups.iter().filter(missing) {
+        // Sweeping may have removed buckets and tables that were found earlier.
+        self.find();
+        for lookup in self.lookups.iter().filter(is_missing) {
             shard(self.locked, lookup).add_table(lookup, capacity);
         }
-        // From here on no table moves. Sweeping may have removed buckets that were found earlier.
+        // From here on no table moves.
         self.find();
-        for lookup in self.lookups.iter_mut().filter(|lookup| matches!(lookup.location, Location::Unknown)) {
-            shard(self.locked, lookup).reserve(lookup, capacity);
-        }
-        if self.lookups.iter().any(|lookup| matches!(lookup.location, Location::Overflow { .. })) {
-            self.overflow = Some(self.memory.overflow.lock());
-        }
     }
+}
+
+/// Returns `true` if the lookup found no bucket.
+fn is_missing(lookup: &&Lookup<'_>) -> bool {
+    matches!(lookup.location, Location::Unknown | Location::Missing { .. })
 }
 
 /// Locks the shards of these lookups.
-pub(super) fn lock<'m>(memory: &'m Memory, lookups: &[Lookup<'_>]) -> Locked<'m> {
+#[inline]
+pub(super) fn lock<'m>(memory: &'m Memory, lookups: &mut [Lookup<'_>], locked: &mut Locked<'m>) {
     // One bit for each shard: ascending order, no duplicates.
-    let mut left = lookups.iter().fold(0_u64, |bits, lookup| bits | 1 << lookup.shard());
-    let mut locked = SmallVec::new();
+    let shards = lookups.iter().fold(0_u64, |bits, lookup| bits | 1 << lookup.shard());
+    for lookup in lookups {
+        let before = (1 << lookup.shard()) - 1;
+        lookup.lock = (shards & before).count_ones() as usize;
+    }
+    let mut left = shards;
     while left != 0 {
-        let shard = left.trailing_zeros() as usize;
-        locked.push((shard, memory.shards[shard].lock()));
+        locked.push(memory.shards[left.trailing_zeros() as usize].lock());
         left &= left - 1;
     }
-    locked
 }
 
 /// Returns the shard of this lookup, which must be locked.
-fn shard<'l>(locked: &'l mut [(usize, MutexGuard<'_, Shard>)], lookup: &Lookup<'_>) -> &'l mut Shard {
-    let number = lookup.shard();
-    let position = locked.iter().position(|(locked, _)| *locked == number).unwrap_or_default();
-    &mut locked[position].1
+#[inline]
+fn shard<'l>(locked: &'l mut [MutexGuard<'_, Shard>], lookup: &Lookup<'_>) -> &'l mut Shard {
+    &mut locked[lookup.lock]
 }
 
 /// Returns the overflow buckets and the capacity of the limit, if this charge uses an overflow bucket.

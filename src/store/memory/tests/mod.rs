@@ -70,6 +70,21 @@ fn tier_with_a_longer_interval_keeps_its_buckets_in_use() {
     }
 }
 
+/// Regression test: the charge of another limit was lost if the sweep for a new client removed its full bucket.
+#[test]
+fn sweep_for_a_new_client_loses_no_charge() {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_700_000_000_000)));
+    let memory = Memory::new(Arc::clone(&clock) as Arc<dyn Clock>, None);
+    let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");
+    let total = Charge::new(Arc::new(Limiter::new("total".into(), Mode::Overall, quota)), None, 1);
+    let granted = |charges: &[Charge]| memory.take(charges).expect("a decision").granted();
+    for client in 0..24_000 {
+        assert!(granted(&[total.clone(), charge(client)]));
+        assert!(!granted(std::slice::from_ref(&total)), "the charge of client {client} was lost");
+        clock.advance_millis(10_000);
+    }
+}
+
 /// A clock that advances with each call, and yields to other threads before it returns.
 #[derive(Debug, Default)]
 struct Ticking(AtomicU64);
