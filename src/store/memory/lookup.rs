@@ -68,9 +68,11 @@ impl<'c> Lookup<'c> {
         Self::with_owner(charge, Owner::ANY, hasher)
     }
 
-    /// Returns the number of the shard, from bits of the hash that the tables do not use.
+    /// Returns the number of the shard, from bits of the hash that the tables do not use. All buckets of a client are in
+    /// one shard, so that a decision locks few shards.
     pub(super) fn shard(&self) -> usize {
-        usize::try_from((self.name_hash ^ self.hash) >> 32).unwrap_or_default() % SHARDS
+        let hash = if self.owner.is_overall() { self.name_hash } else { self.hash };
+        usize::try_from(hash >> 32).unwrap_or_default() % SHARDS
     }
 }
 

@@ -165,12 +165,16 @@ impl Shard {
         if found.is_some() || lookup.charge.permits == 0 {
             self.release(table, capacity);
             lookup.location = Location::Own { table, slot: found? };
-        } else {
-            let slot = own.add(lookup, hasher);
-            lookup.location = Location::Own { table, slot };
-            self.buckets += 1;
+            return self.charge(lookup, now);
         }
-        self.charge(lookup, now)
+        let Charge { limiter, permits, .. } = lookup.charge;
+        let mut state = BucketState::EMPTY;
+        let decision = state.charge(&limiter.quota, *permits, now);
+        own.update_limiter(limiter);
+        let slot = own.add(lookup, state, hasher);
+        lookup.location = Location::Own { table, slot };
+        self.buckets += 1;
+        Some(decision)
     }
 
     /// Adds a bucket in this state. Returns `false` if it exists, or if there is no capacity.
@@ -190,8 +194,7 @@ impl Shard {
         self.reserve(lookup, capacity);
         let Location::New { table } = lookup.location else { return false };
         let Some(own) = self.tables.get_bucket_mut(table) else { return false };
-        let slot = own.add(lookup, hasher);
-        own.state_mut(slot).into_iter().for_each(|new| *new = state.clone());
+        let slot = own.add(lookup, state.clone(), hasher);
         lookup.location = Location::Own { table, slot };
         self.buckets += 1;
         true

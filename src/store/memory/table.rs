@@ -83,9 +83,9 @@ impl Table {
         self.buckets.get_bucket_mut(slot).map(|bucket| &mut bucket.state)
     }
 
-    /// Adds an unused bucket and returns its slot.
-    pub(super) fn add(&mut self, lookup: &Lookup<'_>, hasher: &DefaultHashBuilder) -> usize {
-        let bucket = Bucket { owner: lookup.owner, state: BucketState::EMPTY };
+    /// Adds a bucket and returns its slot.
+    pub(super) fn add(&mut self, lookup: &Lookup<'_>, state: BucketState, hasher: &DefaultHashBuilder) -> usize {
+        let bucket = Bucket { owner: lookup.owner, state };
         let rehash = |bucket: &Bucket| lookup::hash(bucket.owner, hasher);
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
