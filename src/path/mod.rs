@@ -89,9 +89,24 @@ pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, Pat
 
 /// Returns `true` if no character needs encoding or decoding, and no segment is empty or starts with a dot.
 fn is_plain(path: &[u8]) -> bool {
-    let plain = path.iter().all(|byte| *byte == b'/' || encoding::needs_no_encoding(*byte));
-    plain && !path.windows(2).any(|pair| pair[0] == b'/' && matches!(pair[1], b'/' | b'.'))
+    let mut follows_slash = false;
+    path.iter().all(|byte| {
+        let is_empty_or_dot = follows_slash && matches!(byte, b'/' | b'.');
+        follows_slash = *byte == b'/';
+        PLAIN[usize::from(*byte)] && !is_empty_or_dot
+    })
 }
+
+/// Whether each byte needs neither encoding nor decoding.
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0_u8;
+    while byte.is_ascii() {
+        plain[byte as usize] = byte == b'/' || encoding::needs_no_encoding(byte);
+        byte += 1;
+    }
+    plain
+};
 
 // === impl Path ===
 

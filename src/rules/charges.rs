@@ -35,7 +35,7 @@ pub struct LimitCharge<'c> {
 impl<'r> Charges<'r> {
     /// Creates an empty list for a route with these limits.
     pub(super) fn new(limits: &'r [Limit]) -> Self {
-        Self { limits, positions: Positions::new(), charges: Vec::with_capacity(limits.len()) }
+        Self { limits, positions: Positions::with_capacity(limits.len()), charges: Vec::with_capacity(limits.len()) }
     }
 
     /// Adds the charge of the limit at this position.
@@ -64,6 +64,13 @@ impl<'r> Charges<'r> {
     pub fn iter(&self) -> impl Iterator<Item = LimitCharge<'_>> {
         let limit = |(index, charge)| LimitCharge { index, limit: &self.limits[index], charge };
         self.positions.iter().copied().zip(&self.charges).map(limit)
+    }
+
+    /// Returns the last charge.
+    #[inline]
+    pub(super) fn last(&self) -> Option<LimitCharge<'_>> {
+        let (index, charge) = (*self.positions.last()?, self.charges.last()?);
+        Some(LimitCharge { index, limit: &self.limits[index], charge })
     }
 
     /// Returns the charge at this position of the request.

@@ -209,7 +209,7 @@ impl Rules {
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
         let mut charges = Charges::new(&route.limits);
         for (index, limit) in route.limits.iter().enumerate() {
-            match self.check_limit(limit, facts) {
+            match self.check_limit_after(charges.last(), limit, facts) {
                 LimitCheck::Charge(charge) => {
                     if let Some(rates) = &limit.rates
                         && Arc::ptr_eq(&charge.limiter, &limit.limiter)
@@ -231,7 +231,13 @@ impl Rules {
     /// Evaluates a limit for a request.
     #[inline]
     pub fn check_limit(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
-        match self.check_as_live(limit, facts) {
+        self.check_limit_after(None, limit, facts)
+    }
+
+    /// Evaluates a limit for a request. `previous` is a charge of the request by another limit.
+    #[inline]
+    fn check_limit_after(&self, previous: Option<LimitCharge<'_>>, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
+        match self.check_as_live(previous, limit, facts) {
             LimitCheck::Deny(cause) if limit.shadow => LimitCheck::Skip(cause),
             check => check,
         }
@@ -243,12 +249,14 @@ impl Rules {
     }
 
     /// Returns the first condition of a limit that a request does not meet.
+    #[inline]
     pub(crate) fn unmet(&self, limit: &Limit, facts: &Facts<'_>) -> Option<Unmet<'_>> {
         self.when(limit)?.unmet(limit, facts)
     }
 
     /// Evaluates the limit as if it were live.
-    fn check_as_live(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
+    #[inline]
+    fn check_as_live(&self, previous: Option<LimitCharge<'_>>, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {
         // So that guesses are limited, and take no permits from the clients that own the credentials.
         if facts.identity_fault().is_some() && !limit.is_by_address() {
             return LimitCheck::Skip(MissingInput::Credentials);
@@ -258,7 +266,7 @@ impl Rules {
         }
         let client = match limit.mode() {
             Mode::Overall => None,
-            Mode::PerClient => match self.client(limit, facts) {
+            Mode::PerClient => match self.client_after(previous, limit, facts) {
                 Ok(client) => Some(client),
                 Err(ClientError::Missing) if limit.on_missing_client == OnMissingClient::Skip => {
                     return LimitCheck::Skip(MissingInput::Client(ClientError::Missing));
@@ -321,6 +329,22 @@ impl Rules {
         concurrency.per_client?;
         let by_address = |_| ClientSource::Ip.identify(facts, &self.addresses);
         concurrency.client.identify(facts, &self.addresses).or_else(by_address).ok()
+    }
+
+    /// Returns the client of a limit. The limits of a route usually have the same client, which is read once.
+    #[inline]
+    fn client_after(
+        &self,
+        previous: Option<LimitCharge<'_>>,
+        limit: &Limit,
+        facts: &Facts<'_>,
+    ) -> Result<ClientId, ClientError> {
+        let is_same =
+            |other: &Limit| other.client == limit.client && other.on_missing_client == limit.on_missing_client;
+        match previous.and_then(|one| Some((one.limit, one.charge.client.as_ref()?))) {
+            Some((other, client)) if is_same(other) => Ok(client.clone()),
+            _ => self.client(limit, facts),
+        }
     }
 
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {

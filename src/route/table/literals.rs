@@ -32,6 +32,11 @@ impl Literals {
         }
     }
 
+    /// Returns `true` if there are no child nodes.
+    pub(super) fn is_empty(&self) -> bool {
+        matches!(self, Self::Few(few) if few.is_empty())
+    }
+
     /// Returns the node of this segment; adds `new` if it is missing.
     pub(super) fn get_or_insert(&mut self, segment: &str, new: Child) -> Child {
         if let Some(child) = self.get(segment) {

@@ -97,6 +97,9 @@ impl Trees {
         while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| best.can_improve(node)) {
             let Some(left) = path else { return best.try_candidates(node.ends.iter()) };
             best.try_candidates(node.ends.iter().filter(|end| end.is_prefix()));
+            if node.any.is_none() && node.literals.is_empty() {
+                return;
+            }
             let (segment, after) = split_segment(left);
             let literal = node.literals.get(segment);
             if let (Some(literal), Some(_)) = (literal, node.any) {
