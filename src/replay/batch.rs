@@ -1,6 +1,5 @@
 //! Batches: parsed lines, as the deciding thread needs them.
 
-use std::io::BufRead;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,6 +7,7 @@ use bytes::Bytes;
 use hashbrown::HashSet;
 use http::header::{HOST, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode, Uri};
+use memchr::memchr;
 
 use super::log::{LogFormat, LoggedRequest};
 use crate::recording::Mark;
@@ -55,9 +55,9 @@ impl Batch {
         let mut batch = Self { requests: Vec::with_capacity(text.len() / 128), ..Self::default() };
         let mut rest: &[u8] = text;
         while !rest.is_empty() {
-            let from = rest;
-            let length = rest.skip_until(b'\n').unwrap_or(from.len());
-            let line = from[..length].trim_ascii_end();
+            let (line, after) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
+            rest = after;
+            let line = line.trim_ascii_end();
             let number = batch.lines;
             batch.lines += 1;
             if line.is_empty() {
@@ -89,6 +89,11 @@ impl ParsedRequest {
     /// responses, and permits in use only increase: a request that a gateway rejected comes after those that it admitted.
     pub(super) fn position(&self) -> (u64, bool) {
         (self.time, self.was_limited)
+    }
+
+    /// Returns the first byte of the path.
+    pub(super) fn first_byte(&self) -> Option<u8> {
+        self.target.as_ref()?.1.path().bytes().next()
     }
 
     fn new(logged: &LoggedRequest<'_>, text: &Bytes, fields: &Fields, line: u32) -> Self {

@@ -14,10 +14,8 @@ const NO_INTERVAL: u32 = u32::MAX;
 /// probability of 1 to 30 million.
 #[derive(Debug, Default)]
 pub(super) struct Clients {
-    /// The rows, by the hash of the client.
-    rows: HashTable<u32>,
-    /// The hash of each row.
-    hashes: Vec<u64>,
+    /// The hashes of the clients, with their rows.
+    rows: HashTable<(u64, u32)>,
     /// The demands of all rows.
     demands: Vec<Demand>,
     /// The number of limits.
@@ -55,15 +53,13 @@ impl Clients {
 
     /// Returns the row of the client with this hash.
     pub(super) fn row(&mut self, client: u64) -> u32 {
-        let Self { rows, hashes, .. } = self;
-        if let Some(row) = rows.find(client, |row| hashes[*row as usize] == client) {
+        if let Some((_, row)) = self.rows.find(client, |(hash, _)| *hash == client) {
             return *row;
         }
         // Beyond 2^32 clients, which need 100 GB, the last row counts all others.
-        let Ok(row) = u32::try_from(hashes.len()) else { return u32::MAX };
-        hashes.push(client);
-        rows.insert_unique(client, row, |row| hashes[*row as usize]);
-        self.demands.resize(self.hashes.len() * self.limits, Demand::NONE);
+        let Ok(row) = u32::try_from(self.rows.len()) else { return u32::MAX };
+        self.rows.insert_unique(client, (client, row), |(hash, _)| *hash);
+        self.demands.resize(self.rows.len() * self.limits, Demand::NONE);
         row
     }
 

@@ -31,7 +31,7 @@ pub(crate) struct Engine<'r> {
     totals: Report,
     /// The times of the first and the last request.
     span: Option<(u64, u64)>,
-    /// Requests that have been decided since the last event.
+    /// Requests that waited and have been decided since the last event.
     decided: Vec<Decided<'r>>,
     verdicts: Vec<Verdict>,
 }
@@ -128,6 +128,7 @@ impl<'r> Engine<'r> {
     pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64, recorded: &HashSet<HeaderName>) {
         self.totals.requests += 1;
         self.advance(request.time);
+        self.record_decided();
         let is_in_order = self.decider.set_time(request.time);
         self.totals.late += u64::from(!is_in_order);
         let first = self.span.map_or(request.time, |(first, _)| first.min(request.time));
@@ -173,7 +174,8 @@ impl<'r> Engine<'r> {
         let (rules, address) = (self.rules, request.client);
         let (method, uri) = request.target.as_ref().ok_or(Undecided::Invalid)?;
         let facts = rules.read(method, uri, HostRequirement::Optional, headers, address);
-        let facts = Facts { peer_is_client: true, ..facts.map_err(|_| Undecided::Invalid)? };
+        let mut facts = facts.map_err(|_| Undecided::Invalid)?;
+        facts.peer_is_client = true;
         if facts.is_for_server() || rules.routes.find_quota(&facts).is_some() {
             return Err(Undecided::Free);
         }
@@ -203,7 +205,7 @@ impl<'r> Engine<'r> {
             limits: &route.limits,
         };
         if charges.is_empty() {
-            self.decided.push(Decided::unlimited(origin, charges));
+            self.record(Decided::unlimited(origin, charges));
         } else if self.routes[position].may_wait {
             self.waiting.arrive(origin, charges, &self.decider, &mut self.decided);
         } else {
@@ -211,7 +213,7 @@ impl<'r> Engine<'r> {
                 Ok(status) => (status, true),
                 Err(Refused { status, .. }) => (status, false),
             };
-            self.decided.push(Decided { at: origin.arrived_at, origin, charges, status, admitted });
+            self.record(Decided { at: origin.arrived_at, origin, charges, status, admitted });
         }
         Ok(())
     }
@@ -251,9 +253,11 @@ impl<'r> Engine<'r> {
     }
 
     fn record_decided(&mut self) {
-        let mut decided = std::mem::take(&mut self.decided);
-        decided.drain(..).for_each(|one| self.record(one));
-        self.decided = decided;
+        if !self.decided.is_empty() {
+            let mut decided = std::mem::take(&mut self.decided);
+            decided.drain(..).for_each(|one| self.record(one));
+            self.decided = decided;
+        }
     }
 
     fn record(&mut self, mut decided: Decided<'r>) {

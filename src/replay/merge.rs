@@ -3,62 +3,84 @@
 //! A log is written in the order of responses, so the times of a log are not in order. Two successive batches of each
 //! log are merged: a line can be in front of its place by at least the length of a batch.
 
-use std::collections::VecDeque;
+use std::hint::black_box;
 
 use super::batch::{Batch, ParsedRequest};
 
 /// The number of batches of a log that are merged.
 const RUNS: usize = 2;
 
+/// The number of requests that are loaded into the cache at once.
+const LOADED: usize = 8;
+
 /// A log whose batches are merged.
 pub(super) struct Source<N> {
     /// Returns the next batch; `None` at the end of the log.
     next_batch: N,
-    runs: VecDeque<Run>,
+    runs: Vec<Run>,
+    /// The position of the run with the earliest request.
+    earliest: usize,
     has_ended: bool,
     /// The number of lines before the next batch.
     lines: u64,
 }
 
 struct Run {
-    requests: std::vec::IntoIter<ParsedRequest>,
+    requests: Vec<ParsedRequest>,
+    /// The position of the first request that has not been taken.
+    next: usize,
     /// The number of lines before the batch.
     first_line: u64,
 }
 
 impl Run {
     fn position(&self) -> Option<(u64, bool)> {
-        self.requests.as_slice().first().map(ParsedRequest::position)
+        self.requests.get(self.next).map(ParsedRequest::position)
+    }
+
+    /// Loads some of the next requests into the cache. They were parsed some time ago, and by another thread. So the
+    /// processor waits once for all of them.
+    fn load(&self) {
+        let requests = self.requests.iter().skip(self.next + LOADED).take(LOADED);
+        black_box(requests.filter_map(ParsedRequest::first_byte).fold(0, u8::wrapping_add));
     }
 }
 
 impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
     pub(super) fn new(next_batch: N) -> Self {
-        Self { next_batch, runs: VecDeque::new(), has_ended: false, lines: 0 }
+        Self { next_batch, runs: Vec::new(), earliest: 0, has_ended: false, lines: 0 }
     }
 
     /// Loads batches until enough are there to merge. Returns the position of the next request; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<(u64, bool)>, E> {
-        self.runs.retain(|run| run.position().is_some());
+        if self.runs.get(self.earliest).is_some_and(|run| run.position().is_none()) {
+            self.runs.remove(self.earliest);
+        }
         while !self.has_ended && self.runs.len() < RUNS {
             match (self.next_batch)()? {
                 None => self.has_ended = true,
                 Some(batch) => {
-                    let run = Run { requests: batch.requests.into_iter(), first_line: self.lines };
+                    let run = Run { requests: batch.requests, next: 0, first_line: self.lines };
                     self.lines += batch.lines;
                     self.runs.extend(run.position().is_some().then_some(run));
                 }
             }
         }
-        Ok(self.runs.iter().filter_map(Run::position).min())
+        let positions = self.runs.iter().enumerate().filter_map(|(index, run)| Some((run.position()?, index)));
+        let earliest = positions.min();
+        self.earliest = earliest.map_or(0, |(_, index)| index);
+        Ok(earliest.map(|(position, _)| position))
     }
 
-    /// Returns the next request and the number of its line.
-    pub(super) fn take(&mut self) -> Option<(ParsedRequest, u64)> {
-        let run = self.runs.iter_mut().min_by_key(|run| run.position().unwrap_or((u64::MAX, true)))?;
-        let request = run.requests.next()?;
-        let line = run.first_line + u64::from(request.line);
-        Some((request, line))
+    /// Returns the request that the last [`peek`](Self::peek) found, and the number of its line.
+    pub(super) fn take(&mut self) -> Option<(&ParsedRequest, u64)> {
+        let run = self.runs.get_mut(self.earliest)?;
+        if run.next.is_multiple_of(LOADED) {
+            run.load();
+        }
+        let request = run.requests.get(run.next)?;
+        run.next += 1;
+        Some((request, run.first_line + u64::from(request.line)))
     }
 }
 
@@ -76,7 +98,7 @@ pub(super) fn merge<E, N: FnMut() -> Result<Option<Batch>, E>>(
         let next = positions.iter().enumerate().filter_map(|(log, position)| Some(((*position)?, log))).min();
         let Some((_, log)) = next else { return Ok(()) };
         if let Some((request, line)) = sources[log].take() {
-            consume(&request, log, line);
+            consume(request, log, line);
         }
         positions[log] = sources[log].peek()?;
     }

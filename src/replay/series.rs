@@ -19,10 +19,24 @@ pub(crate) struct Series {
     pub(crate) requests: Vec<u64>,
     /// The rejected requests of each slot.
     pub(crate) rejected: Vec<u64>,
+    /// The time of the last request, and its slot. Many successive requests have the same time.
+    #[serde(skip)]
+    pub(super) last: (u64, usize),
 }
 
 impl Series {
+    #[inline]
     pub(super) fn count(&mut self, at: u64, is_rejected: bool) {
+        if self.last.0 != at || self.requests.is_empty() {
+            self.last = (at, self.add_slot(at));
+        }
+        let slot = self.last.1;
+        self.requests[slot] += 1;
+        self.rejected[slot] += u64::from(is_rejected);
+    }
+
+    /// Adds the slot of a time, unless it exists. Returns its position.
+    fn add_slot(&mut self, at: u64) -> usize {
         if self.step == 0 {
             (self.start, self.step) = (at - at % FIRST_STEP, FIRST_STEP);
         }
@@ -35,8 +49,7 @@ impl Series {
             self.requests.resize(slot + 1, 0);
             self.rejected.resize(slot + 1, 0);
         }
-        self.requests[slot] += 1;
-        self.rejected[slot] += u64::from(is_rejected);
+        slot
     }
 
     fn slot(&self, at: u64) -> usize {

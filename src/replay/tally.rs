@@ -68,6 +68,7 @@ impl Tally {
 
     /// Records the decision of the limit about a request that needs these permits. `clients` is the group of the limit.
     /// The client of an OVERALL limit is the address, if it is known.
+    #[inline]
     pub(super) fn record(
         &mut self,
         client: Option<ClientRow<'_>>,
@@ -87,7 +88,9 @@ impl Tally {
             shard => charge.on_shard(shard).limiter.quota.full(),
         };
         let used = full.saturating_sub(decision.remaining);
-        self.peak = self.peak.max(f64::from(used) / f64::from(full.max(1)));
+        if used > 0 {
+            self.peak = self.peak.max(f64::from(used) / f64::from(full));
+        }
         let interval = at / self.interval.max(1);
         if self.mode == Mode::Overall {
             self.count_overall(interval, permits);

@@ -42,9 +42,10 @@ fn parse(line: &str) -> Option<(LoggedRequest<'_>, Scanner<'_>)> {
         return None;
     }
     scanner.number()?; // the bytes of the response
-    let request = LoggedRequest { client, status: text::status(status), ..LoggedRequest::new(time, request) };
-    let host = request.host.clone().or(host.map(Cow::Borrowed));
-    Some((LoggedRequest { host, ..request }, scanner))
+    let mut request = LoggedRequest::new(time, request);
+    (request.client, request.status) = (client, text::status(status));
+    request.host = request.host.or(host.map(Cow::Borrowed));
+    Some((request, scanner))
 }
 
 #[cfg(test)]

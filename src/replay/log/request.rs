@@ -3,6 +3,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use memchr::memrchr;
+
+use super::text::split_once;
+
 /// The parts of a request line. A target in absolute form is split into host and target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestLine<'l> {
@@ -15,8 +19,9 @@ impl<'l> RequestLine<'l> {
     /// Parses a line such as `GET /a HTTP/1.1`. Returns `None` if the line is not a valid request line, for example
     /// because the server could not parse the request.
     pub(super) fn parse(line: &Cow<'l, str>) -> Option<Self> {
-        let (method, rest) = line.split_once(' ')?;
-        let target = match rest.rsplit_once(' ') {
+        let (method, rest) = split_once(line, b' ')?;
+        let last_space = memrchr(b' ', rest.as_bytes());
+        let target = match last_space.map(|at| (&rest[..at], &rest[at + 1..])) {
             Some((target, protocol)) if protocol.starts_with("HTTP/") || protocol == "-" => target,
             Some(_) => return None,
             None => rest, // HTTP/0.9

@@ -28,7 +28,7 @@ pub(super) fn limit(mode: &'static str, rate: u32, demands: &[u32]) -> LimitRepo
         clients: demands.len(),
         affected: 1,
         top: vec![RejectedClient { client: HOSTILE.to_owned(), count: 2, first: "f".to_owned(), last: "l".to_owned() }],
-        series: Series { start: 0, step: 1_000, requests: vec![10, 2], rejected: vec![1, 1] },
+        series: Series { start: 0, step: 1_000, requests: vec![10, 2], rejected: vec![1, 1], ..Series::default() },
         curve: curve(&peaks, &histogram),
         ranks: ranks(demands.to_vec()),
     }
