@@ -1,6 +1,7 @@
 //! Changes of header fields: `request_headers` and `response_headers`.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
 
 use crate::template::{Template, Values};
 
@@ -25,7 +26,7 @@ pub enum FieldValue {
 }
 
 /// The values of the templates for one request, in the order of the fields. `None` omits the field.
-pub(crate) type RenderedValues = Vec<Option<HeaderValue>>;
+pub(crate) type RenderedValues = SmallVec<[Option<HeaderValue>; 1]>;
 
 impl FieldChanges {
     /// Returns the templates, in the order of the fields.
@@ -41,10 +42,9 @@ impl FieldChanges {
         self.remove.iter().chain(self.set.iter().chain(&self.add).map(|(name, _)| name))
     }
 
-    /// Computes the values of the templates. Without templates, does not allocate.
+    /// Computes the values of the templates.
     pub(crate) fn render(&self, values: &Values<'_>) -> RenderedValues {
-        let value = |template: &Template| HeaderValue::try_from(template.render(values)?).ok();
-        self.templates().map(value).collect()
+        self.templates().map(|template| template.render_field(values)).collect()
     }
 
     /// Changes the fields.

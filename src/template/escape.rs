@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
+use http::HeaderValue;
+
 use super::Variable;
 
 /// The place that a text goes to.
@@ -49,6 +51,12 @@ impl Escape {
     /// Returns `false` if the whole text cannot be used: recipients trim header fields, and would see another value.
     pub(super) fn is_valid(self, text: &str) -> bool {
         self != Self::Field || !(text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']))
+    }
+
+    /// Returns a value as a whole header field. Returns `None` if it cannot be one.
+    pub(super) fn field_value(self, value: &str) -> Option<HeaderValue> {
+        let is_valid = !value.is_empty() && !has_control(value) && value.len() <= MAX_FIELD && self.is_valid(value);
+        if is_valid { HeaderValue::from_bytes(value.as_bytes()).ok() } else { None }
     }
 
     /// Appends the escaped value of a variable. Returns `None` if it cannot be a part of the text.

@@ -13,6 +13,8 @@ mod tests;
 
 use std::fmt;
 
+use http::HeaderValue;
+
 pub(crate) use self::escape::Escape;
 pub(crate) use self::values::Values;
 use crate::identity::IdentityValue;
@@ -64,9 +66,6 @@ pub enum TemplateError<'t> {
     /// The variable with this name has no `}`.
     Unclosed(&'t str),
 }
-
-/// The capacity of a text before its first value, which saves most texts a second allocation.
-const USUAL_LENGTH: usize = 48;
 
 // === impl Template ===
 
@@ -133,7 +132,7 @@ impl Template {
     /// Returns the text with the values of a request. Returns `None` if it is too long, or if a value cannot be a part
     /// of a header field.
     pub(crate) fn render(&self, values: &Values<'_>) -> Option<String> {
-        let mut text = String::with_capacity(USUAL_LENGTH);
+        let mut text = String::new();
         for part in &self.parts {
             match part {
                 Part::Text(literal) => text.push_str(literal),
@@ -144,6 +143,17 @@ impl Template {
             }
         }
         self.escape.is_valid(&text).then_some(text)
+    }
+
+    /// Returns the value of a header field. See [`render`](Self::render).
+    pub(crate) fn render_field(&self, values: &Values<'_>) -> Option<HeaderValue> {
+        match &*self.parts {
+            // Most templates are one variable, whose value is copied once.
+            [Part::Variable(variable)] if self.escape == Escape::Field => {
+                self.escape.field_value(&values.get(variable)?)
+            }
+            _ => HeaderValue::try_from(self.render(values)?).ok(),
+        }
     }
 }
 

@@ -42,7 +42,13 @@ fn render(text: &str, escape: Escape, (host, path, sub): (&str, &str, &str)) -> 
         retry_after: Some(7),
         limit: Some("per-ip"),
     };
-    parse(text, escape).render(&values)
+    let template = parse(text, escape);
+    let rendered = template.render(&values);
+    if escape == Escape::Field {
+        let value = rendered.clone().and_then(|text| HeaderValue::try_from(text).ok());
+        assert_eq!(template.render_field(&values), value, "the value of a field differs from the text");
+    }
+    rendered
 }
 
 #[test]
