@@ -1,4 +1,4 @@
-//! Time as a value: no other module of this crate reads a clock.
+//! Time as a value: no other module of this crate reads the wall clock.
 //!
 //! Decisions get their [`Timestamp`] as an argument. With Redis it is the server's `TIME`; in the embedded store it
 //! comes from a [`Clock`], which is read once for each decision.
@@ -55,8 +55,8 @@ enum PollTime {
     Read(Instant),
 }
 
-/// Runs a poll in which all calls of [`poll_time`] return the same time. A request on its way through the gateway needs
-/// the time seven times, in two polls of a few microseconds. Seven readings would cost 1 % of its CPU time.
+/// Runs a poll in which all calls of [`poll_time`] return the same time. A forwarded HTTP/1 request needs the time seven
+/// times, in two polls of a few microseconds. Seven readings would cost 1 % of its CPU time.
 #[cfg(feature = "gateway")]
 pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
     struct End;
@@ -70,8 +70,17 @@ pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
     poll()
 }
 
-/// Returns the time of the poll that this thread runs, or the present time outside of [`share_poll_time`]. For metrics
-/// and timeouts, never to grant permits.
+/// Makes the next call of [`poll_time`] read the clock. For a new request in the poll of the last one, which may have
+/// taken milliseconds.
+#[cfg(feature = "gateway")]
+pub(crate) fn forget_poll_time() {
+    if let PollTime::Read(_) = POLL_TIME.get() {
+        POLL_TIME.set(PollTime::Unread);
+    }
+}
+
+/// Returns the time of the poll that this thread runs, or the present time outside of [`share_poll_time`]. For metrics,
+/// timeouts and `Date`, never to grant permits.
 pub(crate) fn poll_time() -> Instant {
     match POLL_TIME.get() {
         PollTime::Read(time) => time,
@@ -97,7 +106,7 @@ pub(crate) fn unix_seconds() -> u64 {
 
 /// Returns the time since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
 pub(crate) fn since_epoch() -> Duration {
-    #[expect(clippy::disallowed_methods, reason = "the only place that reads the wall clock for output")]
+    #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -153,12 +162,10 @@ impl Timestamp {
 
 // === impl SystemClock ===
 
-#[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
 impl SystemClock {
     /// Creates a clock that starts at the present wall time.
     pub fn new() -> Self {
-        let wall = Timestamp(millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()));
-        Self { wall, start: Instant::now() }
+        Self { wall: Timestamp(millis(since_epoch())), start: Instant::now() }
     }
 }
 
@@ -220,7 +227,8 @@ impl Stopwatch {
 
     /// Returns the time since the start.
     pub fn elapsed(&self) -> Duration {
-        // A measurement that started in this poll would have no duration.
+        // If the measurement started at the time of this poll, the clock is read again. Otherwise the work of this poll
+        // would not count.
         let now = Some(poll_time()).filter(|now| *now > self.0).unwrap_or_else(read_poll_time);
         now.saturating_duration_since(self.0)
     }
@@ -249,6 +257,9 @@ mod tests {
         assert_eq!(first, second);
         wait_for_tick();
         assert!(share_poll_time(poll_time) > second, "a poll has the time of the last one");
+        let forgotten = || (poll_time(), wait_for_tick(), forget_poll_time(), poll_time());
+        let (first, (), (), second) = share_poll_time(forgotten);
+        assert!(first < second);
         let reread = || (poll_time(), wait_for_tick(), read_poll_time(), poll_time());
         let (first, (), second, third) = share_poll_time(reread);
         assert!(first < second && second == third);

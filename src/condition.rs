@@ -136,6 +136,10 @@ mod tests {
             let peer = std::net::Ipv4Addr::LOCALHOST.into();
             let facts =
                 Facts { method: &Method::GET, host: host.into(), path: path.into(), query: None, headers: &headers, peer: Some(peer), peer_is_client: false, peer_is_trusted: false, tls: None, key: None, identity: None };
+            for route in routes.iter() {
+                let is_unmet = route.matcher.unmet_other(&facts).is_some();
+                prop_assert_eq!(route.matcher.met_other(&facts) == Met::No, is_unmet);
+            }
             let search = routes.search(&facts);
             let found = routes.find(&facts);
             prop_assert_eq!(search.found.map(|route| &route.name), found.map(|(_, route)| &route.name));

@@ -142,8 +142,7 @@ fn check_coding(headers: &HeaderMap) -> Option<()> {
     (is_chunked && codings.next().is_none()).then_some(())
 }
 
-/// Returns the host, and whether it is of the request target, which takes precedence over `Host` (RFC 9112 section
-/// 3.2.2).
+/// Returns the host, and whether the request target contains it. Then it replaces `Host` (RFC 9112 section 3.2.2).
 fn host(uri: &Uri, received: Version, headers: &HeaderMap) -> Result<(Option<HeaderValue>, bool), LocalResponse> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());

@@ -49,3 +49,20 @@ impl CachedDate {
         Self { until, text: text.unwrap_or(HeaderValue::from_static("")) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn date_is_kept_until_its_second_ends() {
+        let now = poll_time();
+        let date = CachedDate::new(now);
+        let left = date.until - now;
+        assert!(Duration::ZERO < left && left <= Duration::from_secs(1), "{left:?}");
+        LAST.set(Some(CachedDate { until: now + Duration::from_secs(3600), text: HeaderValue::from_static("kept") }));
+        assert_eq!(date_value(), "kept");
+        LAST.set(Some(CachedDate { until: now, text: HeaderValue::from_static("outdated") }));
+        assert!(date_value().to_str().unwrap().ends_with(" GMT"));
+    }
+}

@@ -366,8 +366,8 @@ where
                 if guard.needs_settlement(&response) {
                     response = Box::pin(guard.settle(receipt, response)).await; // boxed, as it is rare and large
                 }
-                let slot = guard.take_slot(); // the body holds it until it has ended
-                response.map(|response| response.map(|body| Either::Left(ServedBody::new(body, slot))))
+                // The body holds the slot of the request until it has ended.
+                response.map(|response| response.map(|body| Either::Left(ServedBody::new(body, guard.take_slot()))))
             };
             let mut result = serve.await;
             match &mut result {

@@ -55,7 +55,7 @@ impl Matcher {
     }
 
     /// As [`met`](Self::met), for a request whose host and path are known to match.
-    pub(super) fn met_other(&self, facts: &Facts<'_>) -> Met {
+    pub(crate) fn met_other(&self, facts: &Facts<'_>) -> Met {
         if !self.matches_method(facts.method) {
             return Met::No;
         }

@@ -63,7 +63,7 @@ pub(crate) fn options(connection: &HeaderValue) -> impl Iterator<Item = &[u8]> {
 /// the sender accepts trailers.
 pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
     if kinds.take(FieldKind::Connection) {
-        for line in take_naming(headers) {
+        for line in take_connection(headers) {
             remove_named(headers, &line);
         }
     }
@@ -84,7 +84,7 @@ pub(crate) fn remove(headers: &mut HeaderMap, kinds: &mut FieldKinds) {
 }
 
 /// Removes `Connection`. Returns its lines that name fields.
-fn take_naming(headers: &mut HeaderMap) -> Vec<HeaderValue> {
+fn take_connection(headers: &mut HeaderMap) -> Vec<HeaderValue> {
     let Entry::Occupied(lines) = headers.entry(header::CONNECTION) else { return Vec::new() };
     let naming = lines.iter().filter(|line| !is_persistence_option(line.as_bytes())).cloned().collect();
     lines.remove();

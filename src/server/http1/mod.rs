@@ -27,6 +27,7 @@ use super::head::rejection_cause;
 use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
 use super::{HttpService, Rejection, ServerContext, scheme};
+use crate::clock::forget_poll_time;
 use crate::http1::{BadHead, Framing, ParsedRequest, WriteBuffer, poll_head_bytes, read_request};
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
@@ -262,7 +263,7 @@ impl<S: HttpService> Http1<S> {
         let mut reader = self.reader.lock();
         exchange.keeps_open &= !self.is_last && !self.is_finishing && !is_timeout && reader.can_reuse(has_body_reader);
         let is_relayable = reader.stream.socket().relayable().is_some();
-        drop(reader); // dropping the response may lock it
+        drop(reader); // the body of the response may lock it when it is dropped
         let (writer, fields, extensions) =
             ResponseWriter::write_head(&exchange, response, &mut self.outgoing, is_relayable);
         if writer.is_upgraded() {
@@ -323,7 +324,7 @@ impl<S: HttpService> Http1<S> {
         if !is_read {
             reader.request += 1; // a retained body must not read the next request
         }
-        drop(reader); // dropping the response may lock it
+        drop(reader); // the body of the response may lock it when it is dropped
         if is_read {
             self.begin_next(has_more);
         } else {
@@ -338,6 +339,7 @@ impl<S: HttpService> Http1<S> {
     /// Begins the next request. `has_more`: bytes of it have arrived.
     fn begin_next(&mut self, has_more: bool) {
         self.stage = Stage::Head; // ends the request
+        forget_poll_time();
         if has_more {
             self.activity.record_read(0);
         }

@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
 use super::{KnownRefusal, StoreError};
-use crate::clock::{Timestamp, poll_time, read_poll_time};
+use crate::clock::{Timestamp, read_poll_time};
 use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 
@@ -108,7 +108,7 @@ impl<S: Remote> NegativeCache<S> {
         if self.known.entries.is_empty() {
             return None;
         }
-        let now = poll_time();
+        let now = read_poll_time();
         let known = self.known.entries.find(charges, now)?;
         self.metrics.known_refusal();
         let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
