@@ -11,8 +11,8 @@ pub struct Strip {
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// Rule out most names quickly. The names are in the groups of their starts and ends, the prefixes in those of their
-    /// starts.
+    /// Rule out most names quickly. The group of a name depends on its start and its end, the group of a prefix only on its
+    /// start.
     may_be_named: Filter,
     may_have_prefix: Filter,
 }
