@@ -107,12 +107,7 @@ fn window(quota: &Quota, at: Timestamp) -> Window {
     match quota.algorithm() {
         Algorithm::FixedWindow(calendar) => calendar.window(at),
         // The quota of another algorithm has no calendar, so all of its windows have equal lengths.
-        _ => {
-            let start = at.as_millis() / quota.interval() * quota.interval();
-            let previous = Timestamp::from_millis(start.saturating_sub(quota.interval()));
-            let start = Timestamp::from_millis(start);
-            Window { previous, start, end: start.plus_millis(quota.interval()) }
-        }
+        _ => Window::regular(quota.interval(), at),
     }
 }
 

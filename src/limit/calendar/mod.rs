@@ -5,7 +5,7 @@
 //! units follow the zone's clocks: setting the clocks by whole units changes nothing, any other change adds a boundary.
 //!
 //! The rules of all zones are compiled in. Each calendar caches the window that was requested last, so that decisions
-//! need no calendar arithmetic.
+//! need no calendar arithmetic. Windows of UTC up to a day are computed without the cache.
 
 mod boundary;
 mod span;
@@ -61,6 +61,8 @@ struct CalendarData {
     unit: Unit,
     zone: String,
     rules: TimeZone,
+    /// The length of the windows, if all are equal and one begins at the Unix epoch.
+    length: Option<u64>,
     cached: ArcSwap<Span>,
 }
 
@@ -110,7 +112,9 @@ impl Calendar {
     fn shared(unit: Unit, zone: &str, rules: TimeZone) -> Self {
         let leak_data = || {
             let (zone, cached) = (zone.to_owned(), ArcSwap::from_pointee(Span::default()));
-            let data = CalendarData { unit, zone, rules, cached };
+            let is_regular = zone == "UTC" && !matches!(unit, Unit::Week | Unit::Month);
+            let length = is_regular.then(|| unit.millis());
+            let data = CalendarData { unit, zone, rules, length, cached };
             // At most one calendar for each unit and zone is leaked.
             Self(Box::leak(Box::new(data)))
         };
@@ -142,7 +146,15 @@ impl Calendar {
     }
 
     /// Returns the window that contains a moment.
+    #[inline]
     pub fn window(&self, at: Timestamp) -> Window {
+        match self.0.length {
+            Some(length) => Window::regular(length, at),
+            None => self.cached_window(at),
+        }
+    }
+
+    fn cached_window(&self, at: Timestamp) -> Window {
         let cached = self.0.cached.load();
         cached.window(at).unwrap_or_else(|| self.span(at).middle())
     }

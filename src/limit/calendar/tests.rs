@@ -113,6 +113,17 @@ fn windows_contain_moments_outside_the_calendar_range() {
 }
 
 #[test]
+fn regular_windows_equal_cached_windows() {
+    for unit in Unit::ALL.iter().copied() {
+        let calendar = Calendar::utc(unit);
+        for moment in [0, 1, 3_599_999, 3_600_000, 1_774_738_799_999, 1_774_738_800_000, 253_402_207_199_999] {
+            let at = Timestamp::from_millis(moment);
+            assert_eq!(calendar.window(at), calendar.span(at).middle(), "{calendar:?} at {moment}");
+        }
+    }
+}
+
+#[test]
 fn zone_names_ignore_case_and_calendars_are_shared() {
     let rome = Calendar::new(Unit::Day, "europe/rome").expect("a calendar");
     assert_eq!((rome.zone(), rome), ("Europe/Rome", Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar")));
