@@ -38,6 +38,8 @@ pub(crate) struct ParsedRequest {
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) requests: Vec<ParsedRequest>,
+    /// The lines. The targets of the requests are parts of it.
+    pub(super) text: Bytes,
     pub(super) lines: u64,
     pub(super) unparsed: u64,
     /// The first line that was not parsed: its position, and its escaped text.
@@ -46,13 +48,22 @@ pub(super) struct Batch {
     pub(super) marks: Vec<Mark>,
 }
 
+/// The empty buffers of a consumed batch. Another batch reuses them, because the kernel has to clear new memory.
+#[derive(Debug, Default)]
+pub(super) struct Buffers {
+    pub(super) text: Vec<u8>,
+    pub(super) requests: Vec<ParsedRequest>,
+}
+
 /// The fields that the rules read. Others are not kept.
 pub(super) type Fields = Arc<HashSet<HeaderName>>;
 
 impl Batch {
-    /// Parses lines.
-    pub(super) fn parse(text: &Bytes, format: &LogFormat, fields: &Fields) -> Self {
-        let mut batch = Self { requests: Vec::with_capacity(text.len() / 128), ..Self::default() };
+    /// Parses lines into a buffer.
+    pub(super) fn parse(Buffers { text, requests }: Buffers, format: &LogFormat, fields: &Fields) -> Self {
+        let text = &Bytes::from(text);
+        let mut batch = Self { requests, text: text.clone(), ..Self::default() };
+        batch.requests.reserve(text.len() / 128);
         let mut rest: &[u8] = text;
         while !rest.is_empty() {
             let (line, after) = rest.split_at(memchr(b'\n', rest).map_or(rest.len(), |end| end + 1));
@@ -81,6 +92,13 @@ impl Batch {
             batch.requests.sort_by_key(ParsedRequest::position);
         }
         batch
+    }
+
+    /// Returns the buffers of the batch.
+    pub(super) fn into_buffers(mut self) -> Buffers {
+        self.requests.clear();
+        self.text.clear();
+        Buffers { text: self.text.into(), requests: self.requests }
     }
 }
 

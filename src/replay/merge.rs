@@ -15,7 +15,7 @@ const LOADED: usize = 8;
 
 /// A log whose batches are merged.
 pub(super) struct Source<N> {
-    /// Returns the next batch; `None` at the end of the log.
+    /// Returns the next batch; `None` at the end of the log. The argument is a batch that was consumed.
     next_batch: N,
     runs: Vec<Run>,
     /// The position of the run with the earliest request.
@@ -26,7 +26,7 @@ pub(super) struct Source<N> {
 }
 
 struct Run {
-    requests: Vec<ParsedRequest>,
+    batch: Batch,
     /// The position of the first request that has not been taken.
     next: usize,
     /// The number of lines before the batch.
@@ -35,33 +35,33 @@ struct Run {
 
 impl Run {
     fn position(&self) -> Option<(u64, bool)> {
-        self.requests.get(self.next).map(ParsedRequest::position)
+        self.batch.requests.get(self.next).map(ParsedRequest::position)
     }
 
     /// Loads some of the next requests into the cache. They were parsed some time ago, and by another thread. So the
     /// processor waits once for all of them.
     fn load(&self) {
-        let requests = self.requests.iter().skip(self.next + LOADED).take(LOADED);
+        let requests = self.batch.requests.iter().skip(self.next + LOADED).take(LOADED);
         black_box(requests.filter_map(ParsedRequest::first_byte).fold(0, u8::wrapping_add));
     }
 }
 
-impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
+impl<E, N: FnMut(Option<Batch>) -> Result<Option<Batch>, E>> Source<N> {
     pub(super) fn new(next_batch: N) -> Self {
         Self { next_batch, runs: Vec::new(), earliest: 0, has_ended: false, lines: 0 }
     }
 
     /// Loads batches until enough are there to merge. Returns the position of the next request; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<(u64, bool)>, E> {
-        if self.runs.get(self.earliest).is_some_and(|run| run.position().is_none()) {
-            self.runs.remove(self.earliest);
-        }
+        let has_ended = self.runs.get(self.earliest).is_some_and(|run| run.position().is_none());
+        let mut consumed = has_ended.then(|| self.runs.remove(self.earliest).batch);
         while !self.has_ended && self.runs.len() < RUNS {
-            match (self.next_batch)()? {
+            match (self.next_batch)(consumed.take())? {
                 None => self.has_ended = true,
                 Some(batch) => {
-                    let run = Run { requests: batch.requests, next: 0, first_line: self.lines };
-                    self.lines += batch.lines;
+                    let lines = batch.lines;
+                    let run = Run { batch, next: 0, first_line: self.lines };
+                    self.lines += lines;
                     self.runs.extend(run.position().is_some().then_some(run));
                 }
             }
@@ -78,7 +78,7 @@ impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
         if run.next.is_multiple_of(LOADED) {
             run.load();
         }
-        let request = run.requests.get(run.next)?;
+        let request = run.batch.requests.get(run.next)?;
         run.next += 1;
         Some((request, run.first_line + u64::from(request.line)))
     }
@@ -86,7 +86,7 @@ impl<E, N: FnMut() -> Result<Option<Batch>, E>> Source<N> {
 
 /// Calls `consume` for the requests of all logs in the order of their times, each with the position of its log and the
 /// number of its line.
-pub(super) fn merge<E, N: FnMut() -> Result<Option<Batch>, E>>(
+pub(super) fn merge<E, N: FnMut(Option<Batch>) -> Result<Option<Batch>, E>>(
     mut sources: Vec<Source<N>>,
     mut consume: impl FnMut(&ParsedRequest, usize, u64),
 ) -> Result<(), E> {
@@ -133,7 +133,7 @@ mod tests {
         };
         let mut logs = [vec![limited(&[1, 2]), batch(&[1])], vec![batch(&[1, 2])]].map(Vec::into_iter);
         let mut merged = Vec::new();
-        let sources = logs.iter_mut().map(|batches| Source::new(|| Ok::<_, ()>(batches.next()))).collect();
+        let sources = logs.iter_mut().map(|batches| Source::new(|_| Ok::<_, ()>(batches.next()))).collect();
         merge(sources, |request, log, line| merged.push((request.time, log, line))).expect("no error");
         assert_eq!(merged, [(1, 0, 2), (1, 1, 0), (1, 0, 0), (2, 1, 1), (2, 0, 1)]);
     }
@@ -143,7 +143,7 @@ mod tests {
         let logs = [vec![batch(&[1, 4, 3]), batch(&[2, 9])], vec![batch(&[]), batch(&[3, 5])], vec![]];
         let source = |batches: Vec<Batch>| {
             let mut batches = batches.into_iter();
-            Source::new(move || Ok::<_, ()>(batches.next()))
+            Source::new(move |_| Ok::<_, ()>(batches.next()))
         };
         let mut merged = Vec::new();
         let sources = logs.into_iter().map(source).collect();

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
-use bytes::Bytes;
 use hashbrown::HashSet;
 use http::header::HeaderName;
 use parking_lot::Mutex;
 
-use super::batch::{Batch, Fields, ParsedRequest};
+use super::batch::{Batch, Buffers, Fields, ParsedRequest};
 use super::log::{self, LogFormat};
 use super::merge::{Source, merge};
 use super::recordings::Recordings;
@@ -74,7 +73,7 @@ pub(crate) enum ReadError {
 
 /// Lines to parse, and the place of the result.
 struct Job {
-    text: Bytes,
+    lines: Buffers,
     format: Arc<LogFormat>,
     parsed: SyncSender<Batch>,
 }
@@ -106,7 +105,8 @@ impl LogFiles {
         let fields = Arc::new(fields);
         let size = (BATCH / self.paths.len().max(1)).max(MIN_BATCH);
         let (jobs, queue) = channel::<Job>();
-        let queue = Arc::new(Mutex::new(queue));
+        let (queue, spare) = (Arc::new(Mutex::new(queue)), Mutex::<Vec<Buffers>>::default());
+        let spare = &spare;
         thread::scope(|scope| {
             // The calling thread decides, so one thread less parses.
             let parsers = thread::available_parallelism().map_or(1, usize::from).saturating_sub(1).max(1);
@@ -120,13 +120,14 @@ impl LogFiles {
                 let (batches, pending) = sync_channel::<Pending>(READ_AHEAD);
                 let (jobs, format, bytes_read) = (jobs.clone(), self.format.clone(), Arc::clone(&bytes));
                 scope.spawn(move || {
-                    let mut reader = Reader { path, size, format, jobs, batches, bytes_read };
+                    let mut reader = Reader { path, size, format, jobs, batches, spare, bytes_read };
                     if let Err(error) = reader.read() {
                         _ = reader.batches.send(Err(error));
                     }
                 });
                 let (summary, recordings, bytes, mut lines) = (&summary, &recordings, &bytes, 0);
-                Source::new(move || {
+                Source::new(move |consumed: Option<Batch>| {
+                    spare.lock().extend(consumed.map(Batch::into_buffers));
                     let Ok(next) = pending.recv() else { return Ok(None) };
                     let (format, parsed) = next?;
                     let batch = parsed.recv().unwrap_or_default();
@@ -153,8 +154,8 @@ impl LogFiles {
 fn parse_jobs(queue: &Mutex<Receiver<Job>>, fields: &Fields) {
     loop {
         let job = queue.lock().recv();
-        let Ok(Job { text, format, parsed }) = job else { return };
-        _ = parsed.send(Batch::parse(&text, &format, fields));
+        let Ok(Job { lines, format, parsed }) = job else { return };
+        _ = parsed.send(Batch::parse(lines, &format, fields));
     }
 }
 
@@ -165,6 +166,8 @@ struct Reader<'f> {
     format: Option<Arc<LogFormat>>,
     jobs: Sender<Job>,
     batches: SyncSender<Pending>,
+    /// The buffers of consumed batches: at most as many as batches are read ahead and merged.
+    spare: &'f Mutex<Vec<Buffers>>,
     /// The bytes that have been read from all files.
     bytes_read: Arc<AtomicU64>,
 }
@@ -176,22 +179,24 @@ impl Reader<'_> {
         let mut input = log::open(self.path, &self.bytes_read).map_err(failed)?;
         let mut unfinished = Vec::new();
         loop {
-            let (text, rest, is_last) = next_lines(&mut input, unfinished, self.size).map_err(failed)?;
-            unfinished = rest;
-            if !text.is_empty() && !self.send(text)? || is_last {
+            let mut lines = self.spare.lock().pop().unwrap_or_default();
+            lines.text.append(&mut unfinished);
+            let is_last;
+            (unfinished, is_last) = next_lines(&mut input, &mut lines.text, self.size).map_err(failed)?;
+            if !lines.text.is_empty() && !self.send(lines)? || is_last {
                 return Ok(());
             }
         }
     }
 
     /// Sends lines to the parsers. Returns `false` if the batches are not wanted.
-    fn send(&mut self, text: Vec<u8>) -> Result<bool, ReadError> {
+    fn send(&mut self, lines: Buffers) -> Result<bool, ReadError> {
         let mut first = None;
         let format = match &self.format {
             Some(format) => Arc::clone(format),
             None => {
-                let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').take(SAMPLE_LINES).collect();
-                let format = LogFormat::recognize(&lines);
+                let sample: Vec<&[u8]> = lines.text.split(|byte| *byte == b'\n').take(SAMPLE_LINES).collect();
+                let format = LogFormat::recognize(&sample);
                 let format = Arc::new(format.ok_or_else(|| ReadError::UnknownFormat(self.path.to_owned()))?);
                 first = Some(Arc::clone(&format));
                 Arc::clone(self.format.insert(format))
@@ -199,25 +204,23 @@ impl Reader<'_> {
         };
         let (parsed, result) = sync_channel(1);
         let is_wanted = self.batches.send(Ok((first, result))).is_ok();
-        Ok(is_wanted && self.jobs.send(Job { text: text.into(), format, parsed }).is_ok())
+        Ok(is_wanted && self.jobs.send(Job { lines, format, parsed }).is_ok())
     }
 }
 
-/// Reads about `size` bytes after the start of a line. Returns whole lines, the start of the next line, and whether the
-/// input has ended.
-fn next_lines(input: &mut dyn BufRead, unfinished: Vec<u8>, size: usize) -> io::Result<(Vec<u8>, Vec<u8>, bool)> {
-    let mut text = unfinished;
-    text.reserve(size);
+/// Adds about `size` bytes to the start of a line, up to the end of a line. Returns the start of the next line, and
+/// whether the input has ended.
+fn next_lines(input: &mut dyn BufRead, text: &mut Vec<u8>, size: usize) -> io::Result<(Vec<u8>, bool)> {
+    text.reserve_exact(size);
     loop {
         let before = text.len();
-        Read::take(&mut *input, size as u64).read_to_end(&mut text)?;
+        Read::take(&mut *input, size as u64).read_to_end(text)?;
         if text.len() - before < size {
-            return Ok((text, Vec::new(), true));
+            return Ok((Vec::new(), true));
         }
         let end = text[before..].iter().rposition(|byte| *byte == b'\n').map(|at| before + at + 1);
         if let Some(end) = end.or((text.len() > MAX_LINE).then_some(text.len())) {
-            let rest = text.split_off(end);
-            return Ok((text, rest, false));
+            return Ok((text.split_off(end), false));
         }
     }
 }

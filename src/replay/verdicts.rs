@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
 
-use super::batch::{Batch, ParsedRequest};
+use super::batch::{Batch, Buffers, ParsedRequest};
 use super::engine::{Engine, Verdict};
 use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
@@ -89,7 +89,8 @@ pub struct ParsedLog(Vec<ParsedRequest>);
 
 impl ParsedLog {
     pub(crate) fn parse(format: &LogFormat, log: Vec<u8>) -> Self {
-        Self(Batch::parse(&log.into(), format, &Arc::default()).requests)
+        let buffers = Buffers { text: log, requests: Vec::new() };
+        Self(Batch::parse(buffers, format, &Arc::default()).requests)
     }
 
     /// Returns the number of requests.
