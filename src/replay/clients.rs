@@ -63,6 +63,13 @@ impl Clients {
         row
     }
 
+    /// Reads the row of the client with this hash, if it exists. So the processor loads it into its cache.
+    pub(super) fn load(&self, client: u64) -> u32 {
+        let row = self.rows.find(client, |(hash, _)| *hash == client).map(|(_, row)| *row as usize * self.limits);
+        let demand = |at: usize| self.demands.get(at).map_or(0, |demand| demand.interval);
+        row.map_or(0, |first| demand(first) ^ demand(first + self.limits - 1))
+    }
+
     /// Returns the demand of a client, by its row and the position of the limit.
     pub(super) fn demand(&mut self, row: u32, limit: usize) -> &mut Demand {
         &mut self.demands[row as usize * self.limits + limit]

@@ -36,8 +36,9 @@ pub(crate) fn replay(
         fields.extend(comparison.other.fields());
     }
     let mut number = 0;
-    let summary = files.read(fields, |request, _, recorded| {
+    let summary = files.read(fields, |request, upcoming, _, recorded| {
         number += 1;
+        engine.load(upcoming);
         engine.replay(request, number, recorded);
         match &mut comparison {
             Some(comparison) => comparison.replay(&mut engine, request, number, recorded),

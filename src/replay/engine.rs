@@ -123,6 +123,13 @@ impl<'r> Engine<'r> {
         &self.routes[route].route.name
     }
 
+    /// Loads the statistics of some of the next requests into the cache. So the processor waits once for all of them.
+    pub(crate) fn load(&self, upcoming: &[ParsedRequest]) {
+        let addresses = upcoming.iter().filter_map(|request| request.client);
+        let networks = addresses.map(|address| ClientId::Address(self.rules.addresses.network(address)));
+        self.tallies.load(networks);
+    }
+
     /// Decides a request. The requests have to be in the order of their times. `recorded` are the fields that recordings
     /// have.
     pub(crate) fn replay(&mut self, request: &ParsedRequest, number: u64, recorded: &HashSet<HeaderName>) {

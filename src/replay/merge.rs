@@ -38,11 +38,13 @@ impl Run {
         self.batch.requests.get(self.next).map(ParsedRequest::position)
     }
 
-    /// Loads some of the next requests into the cache. They were parsed some time ago, and by another thread. So the
-    /// processor waits once for all of them.
-    fn load(&self) {
-        let requests = self.batch.requests.iter().skip(self.next + LOADED).take(LOADED);
-        black_box(requests.filter_map(ParsedRequest::first_byte).fold(0, u8::wrapping_add));
+    /// Loads some of the next requests into the cache, and returns them. They were parsed some time ago, and by another
+    /// thread. So the processor waits once for all of them.
+    fn load(&self) -> &[ParsedRequest] {
+        let rest = self.batch.requests.get(self.next + LOADED..).unwrap_or_default();
+        let upcoming = &rest[..rest.len().min(LOADED)];
+        black_box(upcoming.iter().filter_map(ParsedRequest::first_byte).fold(0, u8::wrapping_add));
+        upcoming
     }
 }
 
@@ -72,23 +74,24 @@ impl<E, N: FnMut(Option<Batch>) -> Result<Option<Batch>, E>> Source<N> {
         Ok(earliest.map(|(position, _)| position))
     }
 
-    /// Returns the request that the last [`peek`](Self::peek) found, and the number of its line.
-    pub(super) fn take(&mut self) -> Option<(&ParsedRequest, u64)> {
+    /// Returns the request that the last [`peek`](Self::peek) found, and the number of its line. Returns the requests
+    /// that were loaded into the cache, too.
+    pub(super) fn take(&mut self) -> Option<(&ParsedRequest, &[ParsedRequest], u64)> {
         let run = self.runs.get_mut(self.earliest)?;
-        if run.next.is_multiple_of(LOADED) {
-            run.load();
-        }
-        let request = run.batch.requests.get(run.next)?;
+        let next = run.next;
         run.next += 1;
-        Some((request, run.first_line + u64::from(request.line)))
+        let run = &*run;
+        let upcoming = if next.is_multiple_of(LOADED) { run.load() } else { &[] };
+        let request = run.batch.requests.get(next)?;
+        Some((request, upcoming, run.first_line + u64::from(request.line)))
     }
 }
 
-/// Calls `consume` for the requests of all logs in the order of their times, each with the position of its log and the
-/// number of its line.
+/// Calls `consume` for the requests of all logs in the order of their times, each with the requests that were loaded
+/// into the cache, the position of its log and the number of its line.
 pub(super) fn merge<E, N: FnMut(Option<Batch>) -> Result<Option<Batch>, E>>(
     mut sources: Vec<Source<N>>,
-    mut consume: impl FnMut(&ParsedRequest, usize, u64),
+    mut consume: impl FnMut(&ParsedRequest, &[ParsedRequest], usize, u64),
 ) -> Result<(), E> {
     let mut positions = Vec::with_capacity(sources.len());
     for source in &mut sources {
@@ -97,8 +100,8 @@ pub(super) fn merge<E, N: FnMut(Option<Batch>) -> Result<Option<Batch>, E>>(
     loop {
         let next = positions.iter().enumerate().filter_map(|(log, position)| Some(((*position)?, log))).min();
         let Some((_, log)) = next else { return Ok(()) };
-        if let Some((request, line)) = sources[log].take() {
-            consume(request, log, line);
+        if let Some((request, upcoming, line)) = sources[log].take() {
+            consume(request, upcoming, log, line);
         }
         positions[log] = sources[log].peek()?;
     }
@@ -134,7 +137,7 @@ mod tests {
         let mut logs = [vec![limited(&[1, 2]), batch(&[1])], vec![batch(&[1, 2])]].map(Vec::into_iter);
         let mut merged = Vec::new();
         let sources = logs.iter_mut().map(|batches| Source::new(|_| Ok::<_, ()>(batches.next()))).collect();
-        merge(sources, |request, log, line| merged.push((request.time, log, line))).expect("no error");
+        merge(sources, |request, _, log, line| merged.push((request.time, log, line))).expect("no error");
         assert_eq!(merged, [(1, 0, 2), (1, 1, 0), (1, 0, 0), (2, 1, 1), (2, 0, 1)]);
     }
 
@@ -147,7 +150,7 @@ mod tests {
         };
         let mut merged = Vec::new();
         let sources = logs.into_iter().map(source).collect();
-        merge(sources, |request, log, line| merged.push((request.time, log, line))).expect("no error");
+        merge(sources, |request, _, log, line| merged.push((request.time, log, line))).expect("no error");
         assert_eq!(merged, [(1, 0, 0), (2, 0, 3), (3, 0, 2), (3, 1, 0), (4, 0, 1), (5, 1, 1), (9, 0, 4)]);
     }
 }

@@ -93,14 +93,15 @@ impl ReadSummary {
 
 impl LogFiles {
     /// Calls `consume` for each request in the order of the times, with the position of its file and the number of its
-    /// line, and with the fields that recordings have. Header fields are kept if they are in `fields`.
+    /// line, and with the fields that recordings have. Some calls get the next requests, to load their data
+    /// into the cache. Header fields are kept if they are in `fields`.
     ///
     /// # Errors
     /// A file cannot be read, or its format is unknown.
     pub(crate) fn read(
         &self,
         fields: HashSet<HeaderName>,
-        mut consume: impl FnMut(&ParsedRequest, (usize, u64), &HashSet<HeaderName>),
+        mut consume: impl FnMut(&ParsedRequest, &[ParsedRequest], (usize, u64), &HashSet<HeaderName>),
     ) -> Result<ReadSummary, ReadError> {
         let fields = Arc::new(fields);
         let size = (BATCH / self.paths.len().max(1)).max(MIN_BATCH);
@@ -144,7 +145,9 @@ impl LogFiles {
             });
             let sources: Vec<_> = sources.collect();
             drop(jobs);
-            merge(sources, |request, log, line| consume(request, (log, line), recordings.borrow().fields()))?;
+            merge(sources, |request, upcoming, log, line| {
+                consume(request, upcoming, (log, line), recordings.borrow().fields());
+            })?;
             Ok(ReadSummary { recordings: recordings.into_inner(), ..summary.into_inner() })
         })
     }

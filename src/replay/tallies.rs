@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::hint::black_box;
 
 use hashbrown::DefaultHashBuilder;
 
@@ -10,7 +11,7 @@ use super::decided::Decided;
 use super::report::LimitReport;
 use super::tally::{ClientRow, Tally};
 use crate::client::ClientSource;
-use crate::limit::Mode;
+use crate::limit::{ClientId, Mode};
 use crate::rule::Limit;
 
 /// The statistics of all limits, in the order of the rule file.
@@ -23,6 +24,8 @@ pub(super) struct Tallies<'r> {
     /// The positions of the groups, by the owner of the limits and the source of the clients.
     group_positions: BTreeMap<(String, String), usize>,
     hasher: DefaultHashBuilder,
+    /// The group of the latest address.
+    latest: usize,
 }
 
 impl<'r> Tallies<'r> {
@@ -46,6 +49,13 @@ impl<'r> Tallies<'r> {
         position
     }
 
+    /// Loads the rows of clients in the group of the latest address into the cache.
+    pub(super) fn load(&self, clients: impl Iterator<Item = ClientId>) {
+        if let Some(group) = self.groups.get(self.latest) {
+            black_box(clients.fold(0, |read, client| read ^ group.load(self.hasher.hash_one(&client))));
+        }
+    }
+
     /// Records the decisions about a request. `positions` has the positions of the limits of its route.
     pub(super) fn record(&mut self, decided: &Decided<'_>, positions: &[usize]) {
         let Decided { origin, charges, status, at, .. } = decided;
@@ -61,6 +71,9 @@ impl<'r> Tallies<'r> {
                 _ => (client, clients.row(self.hasher.hash_one(client))),
             });
             last = client.map(|client| (tally.group, client)).or(last);
+            if let Some((ClientId::Address(_), _)) = client {
+                self.latest = tally.group;
+            }
             let counts = one.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
             let permits = if counts { one.charge.permits } else { 0 };
             tally.record(client, clients, one.charge, decision, permits, *at);

@@ -67,7 +67,7 @@ pub(crate) fn of_trace(rules: &Rules, trace: &[TracedRequest<'_>]) -> Vec<bool> 
 pub(crate) fn of_logs(rules: &Rules, logs: &[PathBuf]) -> Result<Vec<ReplayedLine>, ReadError> {
     let files = LogFiles { paths: logs.to_owned(), format: None, progress: None };
     let (mut engine, mut lines) = (Engine::new(rules), Vec::new());
-    files.read(engine.fields(), |request, (log, line), recorded| {
+    files.read(engine.fields(), |request, _, (log, line), recorded| {
         engine.replay(request, lines.len() as u64, recorded);
         lines.push(ReplayedLine { log, line, admitted: false, limit: None, rejected_by: Vec::new() });
     })?;

@@ -119,8 +119,9 @@ fn find<'r>(rules: &'r Rules, name: &str) -> Result<&'r Limit, SuggestError> {
 fn replay<'r>(rules: &'r Rules, files: &LogFiles) -> Result<(Engine<'r>, ReadSummary), SuggestError> {
     let mut engine = Engine::new(rules);
     let mut number = 0;
-    let summary = files.read(engine.fields(), |request, _, recorded| {
+    let summary = files.read(engine.fields(), |request, upcoming, _, recorded| {
         number += 1;
+        engine.load(upcoming);
         engine.replay(request, number, recorded);
         _ = engine.take_verdicts();
     })?;
