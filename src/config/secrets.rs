@@ -1,7 +1,12 @@
 //! Texts that come from files. They are masked wherever the configuration is shown.
 
 use std::borrow::Cow;
+#[cfg(feature = "gateway")]
+use std::collections::HashSet;
 use std::fmt;
+
+#[cfg(feature = "gateway")]
+use ipnet::IpNet;
 
 /// Texts of the configuration that come from files, in lowercase: parts of the configuration are shown in lowercase.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -55,6 +60,16 @@ impl Secrets {
         masked
     }
 
+    /// Returns a function that returns `true` for texts with a secret, and for networks that a file spells differently.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn detector(&self) -> impl Fn(&str) -> bool {
+        let address = |text: &str| text.parse::<std::net::IpAddr>().ok().map(IpNet::from);
+        let network =
+            |text: &String| text.parse().ok().or_else(|| address(text)).map(|network: IpNet| network.to_string());
+        let networks: HashSet<String> = self.texts.iter().filter_map(network).collect();
+        move |text| self.mask(text) != text || networks.contains(text)
+    }
+
     /// Replaces the secrets in the texts of a JSON document, except in names and fixed words. Keys stay: they are no
     /// values of the rule file.
     #[cfg(feature = "gateway")]
@@ -103,6 +118,17 @@ mod tests {
             assert_eq!(secrets.mask(text), masked, "{text}");
         }
         assert_eq!(format!("{secrets:?}"), "Secrets(4)");
+    }
+
+    #[test]
+    #[cfg(feature = "gateway")]
+    fn networks_are_secret_in_any_spelling() {
+        let secrets = secrets(&["2001:0DB8:0:0::/48", "::1", "192.0.2.0/24"]);
+        let is_secret = secrets.detector();
+        for secret in ["2001:db8::/48", "::1/128", "192.0.2.0/24"] {
+            assert!(is_secret(secret), "{secret}");
+        }
+        assert!(!is_secret("2001:db8::/47") && !is_secret("::/0"));
     }
 
     #[test]

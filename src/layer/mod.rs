@@ -405,7 +405,7 @@ fn compile(config: &Config, metrics: &Metrics) -> RuleSet {
     #[cfg(feature = "gateway")]
     let rules = {
         let mut rules = rules;
-        rules.recorded = Arc::new(Inputs::new(&config.rules, &|text| config.secrets.mask(text) != text));
+        rules.recorded = Arc::new(Inputs::new(&config.rules, &config.secrets.detector()));
         rules
     };
     rules
