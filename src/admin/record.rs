@@ -171,7 +171,7 @@ impl Recording {
                         let mark = self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default();
                         return Some((mark + &lines, self));
                     }
-                    Ok(None) => self.end(self.reader.is_closed()),
+                    Ok(None) => self.end(true),
                     Err(_) => {}
                 }
             }

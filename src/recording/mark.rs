@@ -30,7 +30,7 @@ pub(crate) struct Mark {
     /// Whether this is the last line.
     #[serde(default)]
     pub(crate) end: bool,
-    /// Whether the gateway has ended the recording before its time.
+    /// Whether the gateway or an operator has ended the recording before its time.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) early: bool,
 }

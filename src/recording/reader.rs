@@ -72,11 +72,6 @@ impl RecordingReader {
         self.backlog.in_flight.load(Ordering::Acquire)
     }
 
-    /// Returns `true` if all recordings have ended with the gateway.
-    pub(crate) fn is_closed(&self) -> bool {
-        *self.closed.borrow()
-    }
-
     fn with_more(&mut self, first: String) -> String {
         let mut lines = first;
         while lines.len() < CHUNK

@@ -101,7 +101,8 @@ async fn recordings_are_ended_by_their_id_and_a_token() {
     assert_eq!(admin.change("record/0123").await.0, 404);
     assert_eq!(admin.change(&path(&first)).await.0, 200);
     let (status, summary) = one.wait_for_exit();
-    assert!(status.success(), "{summary}");
+    assert!(status.code() == Some(2) && summary.contains("an operator has ended the recording"), "{summary}");
+    assert_eq!(last_mark(&first.text())["early"], true);
     assert_eq!(admin.change(&path(&first)).await.0, 404);
     assert_eq!(last_mark(&second.text())["end"], false);
     other.signal("TERM");

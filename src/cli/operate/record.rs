@@ -48,8 +48,8 @@ pub(in crate::cli) struct RecordArgs {
     gateway: AdminArgs,
 }
 
-/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway or
-/// the connection ends the recording early.
+/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway, an
+/// operator or the connection ends the recording early.
 pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (end, last, [requests, written]) = match runtime.block_on(args.record(out, errors)) {
@@ -76,7 +76,7 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
     }
     match end {
         End::Early => {
-            let why = "it exits or is replaced, or the token is no longer valid";
+            let why = "it exits or is replaced, the token is no longer valid, or an operator has ended the recording";
             writeln!(errors, "tidegate: the gateway has ended the recording early: {why}").map(|()| 2)
         }
         End::Lost => writeln!(errors, "tidegate: the connection to the gateway is lost").map(|()| 2),
