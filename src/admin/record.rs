@@ -150,7 +150,10 @@ impl Recording {
             if self.has_ended {
                 // Before the queue: a request that ends in between is in the queue, or still counted.
                 let unfinished = self.reader.in_flight();
-                let lines = self.reader.waiting_lines().unwrap_or_else(|| self.last_mark(unfinished));
+                let lines = match self.reader.waiting_lines() {
+                    Some(lines) => self.with_new_rules(&lines),
+                    None => self.last_mark(unfinished),
+                };
                 return Some((lines, self));
             }
             if let Some(mark) = self.mark_of_new_rules() {
@@ -166,11 +169,7 @@ impl Recording {
                 return Some((self.mark_of_dropped(), self));
             } else {
                 match timeout_at(self.next_mark.min(self.ends_at), self.reader.lines()).await {
-                    Ok(Some(lines)) => {
-                        // The rules of the lines may be new.
-                        let mark = self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default();
-                        return Some((mark + &lines, self));
-                    }
+                    Ok(Some(lines)) => return Some((self.with_new_rules(&lines), self)),
                     Ok(None) => self.end(true),
                     Err(_) => {}
                 }
@@ -198,6 +197,11 @@ impl Recording {
         let lacks = inputs.with_clients(&self.clients).unheld();
         self.inputs = Some(inputs);
         Some(Mark { holds: Some(holds), lacks, ..self.mark.clone() })
+    }
+
+    /// Returns the lines, behind a mark if their rules may be new.
+    fn with_new_rules(&mut self, lines: &str) -> String {
+        self.mark_of_new_rules().map(|mark| mark.to_line()).unwrap_or_default() + lines
     }
 
     /// Returns a mark if lines were dropped. Otherwise returns an empty line, which keeps the connection open.
