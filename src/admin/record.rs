@@ -100,7 +100,7 @@ pub(super) async fn record(
     let selection = Selection { sample, clients: clients.clone() };
     let reader = admin.layer.recorder().start(selection);
     let reader = reader.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
-    let target = format!("{sample} of the clients for {}", Millis::show(lasts.0));
+    let target = format!("{}: {sample} of the clients for {}", reader.id(), Millis::show(lasts.0));
     admin.audit.record(Change { operator, action: "record", target, client: None, reason: None }, Ok(()));
 
     let by = clients.first().map(ToString::to_string);

@@ -66,7 +66,7 @@ pub(crate) struct Selection {
 /// Why a recording cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum RecordingError {
-    #[error("there are {MAX_RECORDINGS} recordings already: end one")]
+    #[error("there are {MAX_RECORDINGS} recordings already: end one, by its id in the audit list")]
     TooMany,
     #[error("the gateway ends")]
     Closed,

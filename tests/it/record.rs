@@ -235,7 +235,9 @@ async fn recording_needs_a_token_and_valid_parameters() {
     soon(async { while ask(&admin, "for=1ms", &token).await.status() != 200 {} }).await;
     let audit = admin.api("GET", "audit", "").await.1;
     let entries = audit.as_array().expect("a list");
-    let first = entries.iter().find(|entry| entry["target"] == "0.5 of the clients for 1h").expect("an entry");
+    let id = last_mark(&streams[1].text)["id"].as_str().expect("an id").to_owned();
+    let target = format!("{id}: 0.5 of the clients for 1h");
+    let first = entries.iter().find(|entry| entry["target"] == *target).expect("an entry");
     assert_eq!(
         (&first["operator"], &first["action"], &first["outcome"]),
         (&json!("ann"), &json!("record"), &json!("done"))
