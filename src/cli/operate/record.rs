@@ -105,10 +105,10 @@ impl RecordArgs {
         parameters.extend(self.client.iter().map(|client| ("client", client.clone())));
         let target = path(&["record"]) + &query(&parameters);
         let mut lines = self.gateway.stream("GET", &target).await.map_err(RecordError::Api)?;
-        // Until here, a signal ends the process: there is nothing to finish.
-        let mut signals = Signals::of_command().map_err(RecordError::Output)?;
         let file = self.output.as_ref().map(|file| create(file, self.force));
         let file = file.transpose().map_err(RecordError::Output)?;
+        // Until here, a signal ends the process: there is nothing to finish, and a pipe without a reader is not opened.
+        let mut signals = Signals::of_command().map_err(RecordError::Output)?;
         let mut sink = Sink::new(out, errors, file, self.max_size);
         let end = tokio::select! {
             end = sink.write_all(&mut lines) => end.map_err(RecordError::Output)?,
