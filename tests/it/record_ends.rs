@@ -139,7 +139,7 @@ async fn recording_of_a_killed_gateway_is_replayed() {
 async fn full_disk_ends_the_recording() {
     let admin = Admin::with_tokens("");
     let address = admin.gateway().admin_address().expect("an address").to_string();
-    let arguments = ["record", "--admin", &address, "--force", "-o", "/dev/full"];
+    let arguments = ["record", "--admin", &address, "-o", "/dev/full"];
     let output = tidegate(&arguments).env("TIDEGATE_TOKEN", TOKEN).output().expect("it runs");
     let errors = String::from_utf8(output.stderr).expect("text");
     assert!(output.status.code() == Some(2) && errors.starts_with("tidegate: /dev/full: "), "{errors}");

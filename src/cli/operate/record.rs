@@ -135,11 +135,17 @@ impl RecordArgs {
     }
 }
 
-/// Creates a file that only its owner can read. An existing file is replaced only if `force`.
+/// Creates a file that only its owner can read. An existing file is replaced only if `force`; pipes and devices are
+/// always opened.
 fn create(path: &Path, force: bool) -> io::Result<File> {
+    let is_special = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
     let mut options = OpenOptions::new();
-    let file = options.write(true).create(force).create_new(!force).mode(0o600).open(path)?;
+    let file = options.write(true).create(force).create_new(!force && !is_special).mode(0o600).open(path)?;
     if file.metadata()?.is_file() {
+        if is_special && !force {
+            // Another program has replaced the path since.
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         // Before the first line: an existing file keeps its mode.
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.set_len(0)?;
