@@ -81,7 +81,7 @@ impl<'o, O: Write> Sink<'o, O> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<Option<End>> {
         self.rest.extend_from_slice(bytes);
         let (mut whole, mut end) = (0, None);
-        let mut chunk = Vec::new();
+        let (mut chunk, mut notes) = (Vec::new(), Vec::new());
         while let Some(length) = memchr::memchr(b'\n', &self.rest[whole..]).map(|at| at + 1).filter(|_| !self.last.end)
         {
             let line = &self.rest[whole..whole + length];
@@ -102,15 +102,16 @@ impl<'o, O: Write> Sink<'o, O> {
             if let Some(mark) = mark {
                 let of_gateway = is_last.then_some(if mark.early { End::Early } else { End::Complete });
                 end = end.or(of_gateway);
-                for lacking in mark.lacks.iter().filter(|lacking| !self.lacks.contains(*lacking)) {
-                    writeln!(self.errors, "note: the recording lacks {}, which the rules read", printable(lacking))?;
-                }
-                self.lacks.extend(mark.lacks.iter().cloned());
+                notes.extend(mark.lacks.iter().filter(|lacking| self.lacks.insert((*lacking).clone())).cloned());
                 self.last = mark;
             }
         }
         self.rest.drain(..whole);
         self.write_chunk(&chunk)?;
+        for lacking in notes {
+            // The recording continues without its terminal.
+            _ = writeln!(self.errors, "note: the recording lacks {}, which the rules read", printable(&lacking));
+        }
         let is_too_long = self.rest.len() > MAX_LINE;
         Ok(end.or(is_too_long.then_some(End::Lost)))
     }
@@ -156,6 +157,15 @@ mod tests {
             assert_eq!((sink.requests, sink.last.dropped, sink.written), (2, 4, sink.out.len() as u64));
             assert_eq!(String::from_utf8(out).expect("text"), [MARK, LINE, LINE, LAST].concat());
         }
+    }
+
+    #[test]
+    fn failing_terminal_loses_no_line() {
+        let mark = "{\"recording\":{\"sample\":1.0,\"lacks\":[\"`tls:san`\"]}}\n";
+        let (mut out, mut closed) = (Vec::new(), &mut [0_u8; 0][..]);
+        let mut sink = Sink::new(&mut out, &mut closed, None, u64::MAX);
+        assert_eq!(sink.write([mark, LINE, LAST].concat().as_bytes()).expect("written"), Some(End::Complete));
+        assert_eq!(String::from_utf8(out).expect("text"), [mark, LINE, LAST].concat());
     }
 
     #[test]
