@@ -55,6 +55,10 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
     let (end, last, [requests, written]) = match runtime.block_on(args.record(out, errors)) {
         Ok(recorded) => recorded,
         Err(RecordError::Api(error)) => return write_error(&error, errors),
+        Err(RecordError::Size) => {
+            return writeln!(errors, "tidegate: --max-size is too small for the first line of the recording")
+                .map(|()| 2);
+        }
         Err(RecordError::Output(error)) => {
             let output =
                 args.output.as_ref().map_or_else(|| "standard output".into(), |file| file.display().to_string());
@@ -91,6 +95,8 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
 /// Why there is no recording.
 enum RecordError {
     Api(ApiError),
+    /// The size is too small for the first line.
+    Size,
     Output(io::Error),
 }
 
@@ -121,6 +127,9 @@ impl RecordArgs {
                 ended = ended => ended.unwrap_or(Ok(())).map_err(RecordError::Output)?,
                 _ = signals.next() => {}
             }
+        }
+        if end == End::Size && !sink.has_mark {
+            return Err(RecordError::Size);
         }
         Ok((end, sink.last, [sink.requests, sink.written]))
     }

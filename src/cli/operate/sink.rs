@@ -43,6 +43,8 @@ pub(super) struct Sink<'o, O> {
     pub(super) written: u64,
     pub(super) requests: u64,
     pub(super) last: Mark,
+    /// Whether the first mark has been written, without which the requests mean nothing.
+    pub(super) has_mark: bool,
     lacks: HashSet<String>,
     /// Whether a line was too long for the rest of the size. Only the last line can follow.
     is_full: bool,
@@ -61,6 +63,7 @@ impl<'o, O: Write> Sink<'o, O> {
             written: 0,
             requests: 0,
             last: Mark::default(),
+            has_mark: false,
             lacks: HashSet::new(),
             is_full: false,
             rest: Vec::new(),
@@ -96,6 +99,7 @@ impl<'o, O: Write> Sink<'o, O> {
             if fits && (!self.is_full || is_last) {
                 chunk.extend_from_slice(line);
                 self.requests += u64::from(mark.is_none());
+                self.has_mark |= mark.as_ref().is_some_and(|mark| !mark.end);
             } else if !self.is_full && !is_last {
                 (self.is_full, end) = (true, Some(End::Size));
             }
@@ -156,6 +160,17 @@ mod tests {
             drop(ends);
             assert_eq!((sink.requests, sink.last.dropped, sink.written), (2, 4, sink.out.len() as u64));
             assert_eq!(String::from_utf8(out).expect("text"), [MARK, LINE, LINE, LAST].concat());
+        }
+    }
+
+    #[test]
+    fn size_can_be_too_small_for_the_first_mark() {
+        for (max, has_mark) in [(MARK.len() - 1, false), (MARK.len(), true)] {
+            let (mut out, mut errors) = (Vec::new(), Vec::new());
+            let mut sink = Sink::new(&mut out, &mut errors, None, max as u64 + LAST_LINE);
+            assert_eq!(sink.write([MARK, LINE].concat().as_bytes()).expect("written"), Some(End::Size));
+            assert_eq!(sink.write(LAST.as_bytes()).expect("written"), Some(End::Complete));
+            assert_eq!(sink.has_mark, has_mark);
         }
     }
 
