@@ -215,6 +215,8 @@ impl Recording {
     }
 
     fn last_mark(&mut self, unfinished: u64) -> String {
+        // The reader needs to know the length of the last line.
+        self.mark.by = None;
         (self.mark.dropped, self.mark.unfinished, self.mark.end) = (self.reader.dropped(), unfinished, true);
         self.mark.to_line()
     }

@@ -1,19 +1,25 @@
 //! The values of a recording by name, and the values that other rules read in addition.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::ops::Not;
 
 use http::HeaderName;
 use http::header::{COOKIE, HOST};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
+use super::address::Networks;
 use super::inputs::{Inputs, is_read_with};
 use crate::client::ClientSource;
 use crate::route::ValueTest;
 
-/// The most networks, and the most bytes of constants. Others count as missing: the mark is a single line.
+/// The most networks, and the most bytes of names and of constants, in a mark: it is a single line.
 const MAX_NETWORKS: usize = 4096;
+const MAX_NAMES: usize = 16 << 10;
 const MAX_CONSTANTS: usize = 64 << 10;
+
+/// The bytes around a text in a list.
+const QUOTES: usize = 3;
 
 /// The values that a recording has, if a request has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
@@ -22,14 +28,39 @@ pub(crate) struct Held {
     fields: Vec<String>,
     cookies: Vec<String>,
     queries: Vec<String>,
+    /// Whether there are more of these names.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub(super) more_names: bool,
     /// The header fields whose numbers stay readable.
     costs: Vec<String>,
     /// The values that stay readable, by their source.
     constants: BTreeMap<String, Vec<String>>,
+    /// Whether there are more of these values.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub(super) more_constants: bool,
     /// The networks that contain an address after its replacement if they did before.
     networks: Vec<IpNet>,
+    /// Whether there are more of these networks: too many, or from files.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub(super) more_networks: bool,
     /// The length of the prefix that identifies an IPv6 client.
     ipv6_prefix: u8,
+}
+
+/// The values that rules read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lacking {
+    /// The values that the recording lacks.
+    pub(crate) certain: Vec<String>,
+    /// The values that the recording may lack: its mark does not list all values that it has.
+    pub(crate) possible: Vec<String>,
+}
+
+impl Lacking {
+    fn add(&mut self, name: String, is_certain: bool) {
+        let names = if is_certain { &mut self.certain } else { &mut self.possible };
+        names.push(name);
+    }
 }
 
 impl Held {
@@ -54,22 +85,29 @@ impl Held {
             _ => false,
         }
     }
-
-    /// Returns `true` if addresses are in the network after their replacement if they were before.
-    fn keeps(&self, network: &IpNet) -> bool {
-        // All bits on the way to a network stay.
-        network.prefix_len() == 0 || self.networks.iter().any(|held| network.contains(held))
-    }
 }
 
 impl Inputs {
     /// Returns what a recording has by these rules and further sources of clients.
     pub(crate) fn held(&self, clients: &[ClientSource]) -> Held {
         let inputs = self.with_clients(clients);
-        let networks = inputs.readable_networks.iter().take(MAX_NETWORKS).copied().collect();
-        let mut held = Held { networks, ipv6_prefix: inputs.networks.ipv6_prefix, ..Held::default() };
-        let mut bytes = 0;
-        for input in &inputs.values {
+        let mut held = inputs.all_held(MAX_NAMES, MAX_CONSTANTS);
+        held.networks = inputs.readable_networks.iter().take(MAX_NETWORKS).copied().collect();
+        held.more_networks = held.networks.len() < inputs.networks.networks.len();
+        held
+    }
+
+    /// Returns everything that a recording has, except names and constants above these numbers of bytes.
+    fn all_held(&self, max_names: usize, max_constants: usize) -> Held {
+        let Networks { networks, ipv6_prefix } = self.networks.clone();
+        let mut held = Held { networks, ipv6_prefix, ..Held::default() };
+        let (mut names, mut constants) = (0, 0);
+        for input in &self.values {
+            names += input.name.len() + QUOTES;
+            if names > max_names {
+                held.more_names = true;
+                continue;
+            }
             match &input.source {
                 ClientSource::Header(name) => held.fields.push(name.to_string()),
                 ClientSource::Cookie(name) => held.cookies.push(name.clone()),
@@ -78,9 +116,11 @@ impl Inputs {
             }
             held.costs.extend(input.costs.first().map(|cost| cost.name.to_string()));
             for constant in input.readable.iter().filter_map(|constant| str::from_utf8(constant).ok()) {
-                bytes += constant.len();
-                if bytes <= MAX_CONSTANTS {
+                constants += constant.len() + QUOTES;
+                if constants <= max_constants {
                     held.constants.entry(input.name.clone()).or_default().push(constant.to_owned());
+                } else {
+                    held.more_constants = true;
                 }
             }
         }
@@ -89,43 +129,65 @@ impl Inputs {
 
     /// Returns what these rules read, and a recording by them lacks.
     pub(crate) fn unheld(&self) -> Vec<String> {
-        // All networks are kept, also those that the mark does not list.
-        self.lacking(&Held { networks: self.networks.networks.clone(), ..self.held(&[]) })
+        bounded(self.lacking(&self.all_held(usize::MAX, usize::MAX)).certain)
     }
 
     /// Returns what these rules read, and a recording with these values lacks. Contains no value of a condition, which
     /// could be a secret.
-    pub(crate) fn lacking(&self, held: &Held) -> Vec<String> {
-        let mut lacking: Vec<_> = self.unrecorded.iter().filter(|source| !held.has(source)).map(named).collect();
+    pub(crate) fn lacking(&self, held: &Held) -> Lacking {
+        let mut lacking = Lacking::default();
+        let unrecorded = self.unrecorded.iter().filter(|source| !held.has(source));
+        unrecorded.for_each(|source| lacking.add(named(source), !held.more_names));
         for input in &self.values {
             if !held.has(&input.source) {
-                lacking.push(named(&input.source));
+                lacking.add(named(&input.source), !held.more_names);
                 continue;
             }
             if input.costs.iter().any(|cost| !held.costs.iter().any(|name| cost.name == name.as_str())) {
-                lacking.push(format!("the costs in `{}`", input.name));
+                lacking.add(format!("the costs in `{}`", input.name), true);
             }
             let constants = input.conditions.iter().filter_map(|condition| match &condition.test {
                 ValueTest::OneOf(constants) => Some(constants),
                 ValueTest::Present | ValueTest::Absent => None,
             });
-            let known = held.constants.get(&input.name);
-            let is_known =
-                |constant: &[u8]| known.is_some_and(|known| known.iter().any(|one| one.as_bytes() == constant));
-            if constants.flatten().any(|constant| !is_known(constant)) {
-                lacking.push(format!("values of conditions on `{}`", input.name));
+            let known = held.constants.get(&input.name).into_iter().flatten();
+            let known: HashSet<_> = known.map(String::as_bytes).collect();
+            if constants.flatten().any(|constant| !known.contains(&**constant)) {
+                lacking.add(format!("values of conditions on `{}`", input.name), !held.more_constants);
             }
         }
-        let networks = self.networks.networks.iter().filter(|network| !held.keeps(network)).count();
+        let mut kept = held.networks.clone();
+        kept.sort_unstable();
+        // All bits on the way to a network stay, so networks around it are kept, too: the order has them in front.
+        let is_kept = |network: &IpNet| {
+            let first = kept.get(kept.partition_point(|kept| kept < network));
+            network.prefix_len() == 0 || first.is_some_and(|first| network.contains(first))
+        };
+        let networks = self.networks.networks.iter().filter(|network| !is_kept(network)).count();
         if networks > 0 {
             let of = if networks == 1 { "a network".to_owned() } else { format!("{networks} networks") };
-            lacking.push(format!("the addresses of {of}"));
+            lacking.add(format!("the addresses of {of}"), !held.more_networks);
         }
         if self.networks.ipv6_prefix > held.ipv6_prefix {
-            lacking.push(format!("the bits of IPv6 addresses behind the first {}", held.ipv6_prefix));
+            lacking.add(format!("the bits of IPv6 addresses behind the first {}", held.ipv6_prefix), true);
         }
         lacking
     }
+}
+
+/// Shortens a list of names to the length that a mark can have.
+pub(super) fn bounded(mut names: Vec<String>) -> Vec<String> {
+    let mut bytes = 0;
+    let is_short = |name: &&String| {
+        bytes += name.len() + QUOTES;
+        bytes <= MAX_NAMES
+    };
+    let count = names.iter().take_while(is_short).count();
+    if count < names.len() {
+        names.truncate(count);
+        names.push("other values".to_owned());
+    }
+    names
 }
 
 fn named(source: &ClientSource) -> String {

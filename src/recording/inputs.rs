@@ -75,8 +75,17 @@ impl Inputs {
         inputs.without_duplicates()
     }
 
-    /// Removes the host, which has its own member, and the field of cookies that are recorded one by one.
+    /// Removes the host, which has its own member, the field of cookies that are recorded one by one, and repeated
+    /// constants and networks.
     fn without_duplicates(mut self) -> Self {
+        for networks in [&mut self.networks.networks, &mut self.readable_networks] {
+            networks.sort_unstable();
+            networks.dedup();
+        }
+        for input in &mut self.values {
+            input.readable.sort_unstable();
+            input.readable.dedup();
+        }
         let has_cookies = self.values.iter().any(|input| matches!(input.source, ClientSource::Cookie(_)));
         let (values, duplicates) = self.values.into_iter().partition(|input| match &input.source {
             ClientSource::Header(name) => name != HOST && !(has_cookies && name == COOKIE),

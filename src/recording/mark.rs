@@ -12,7 +12,8 @@ pub(crate) struct Mark {
     pub(crate) id: String,
     /// The share of the clients.
     pub(crate) sample: f64,
-    /// The source of clients that decides about the sample. `None` if the route of the request decides.
+    /// The source of clients that decides about the sample. `None` if the route of the request decides, and in the last
+    /// line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) by: Option<String>,
     /// The values of the following requests. Only the first line has them, and the line after a reload.

@@ -79,9 +79,13 @@ impl Recordings {
         let noted: Vec<_> = noted.collect();
         let mut notes = Vec::new();
         for Recorded { file, held, .. } in &self.files {
-            let lacking: BTreeSet<_> = held.iter().flat_map(|held| inputs.lacking(held)).collect();
-            let others = lacking.into_iter().filter(|lacking| !noted.contains(lacking));
-            notes.extend(others.map(|lacking| format!("{file} lacks {lacking}, which the rules read")));
+            let lacking: Vec<_> = held.iter().map(|held| inputs.lacking(held)).collect();
+            let certain: BTreeSet<_> = lacking.iter().flat_map(|lacking| &lacking.certain).collect();
+            let possible: BTreeSet<_> = lacking.iter().flat_map(|lacking| &lacking.possible).collect();
+            let others = certain.iter().map(|one| ("lacks", *one));
+            let others = others.chain(possible.difference(&certain).map(|one| ("may lack", *one)));
+            let others = others.filter(|(_, lacking)| !noted.contains(lacking));
+            notes.extend(others.map(|(verb, lacking)| format!("{file} {verb} {lacking}, which the rules read")));
         }
         notes
     }
@@ -121,7 +125,8 @@ impl Recorded {
         self.dropped = self.dropped.saturating_add(dropped);
         self.unfinished = self.unfinished.saturating_add(mark.unfinished);
         self.held.extend(mark.holds.clone().filter(|held| !self.held.contains(held)));
-        self.last = mark.clone();
+        let by = self.last.by.take().filter(|_| !is_new).or_else(|| mark.by.clone());
+        self.last = Mark { by, ..mark.clone() };
         is_new
     }
 }
@@ -142,4 +147,23 @@ fn partly_sampled(rules: &Rules, by: Option<&str>) -> Vec<String> {
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_line_keeps_the_source_of_the_sample() {
+        let first = Mark { id: "a".into(), sample: 0.5, by: Some("header:x-org".into()), ..Mark::default() };
+        let last = Mark { by: None, end: true, ..first.clone() };
+        let by = |marks: &[Mark]| {
+            let mut recordings = Recordings::default();
+            recordings.add(Path::new("a"), marks);
+            recordings.files[0].last.by.clone()
+        };
+        assert_eq!(by(&[first.clone(), last.clone()]), first.by);
+        let other = Mark { id: "b".into(), ..last.clone() };
+        assert_eq!(by(&[first, last, other]), None);
+    }
 }

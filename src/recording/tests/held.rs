@@ -1,6 +1,7 @@
 //! Recordings hold what their rules read, and no more.
 
 use super::*;
+use crate::recording::held::{Lacking, bounded};
 
 #[test]
 fn values_of_conditions_identify_clients() {
@@ -21,7 +22,7 @@ fn values_of_conditions_identify_clients() {
 /// Returns what these rules read, and a recording by [`RULES`] lacks.
 fn lacking(rules: &str) -> Vec<String> {
     let rules = Config::parse(rules).unwrap_or_else(|problems| panic!("{problems}")).rules;
-    Inputs::new(&rules, &|_| false).lacking(&INPUTS.held(&[]))
+    Inputs::new(&rules, &|_| false).lacking(&INPUTS.held(&[])).certain
 }
 
 #[test]
@@ -30,11 +31,54 @@ fn recording_holds_what_its_rules_read() {
     assert_eq!(lacking(RULES), ["values of conditions on `header:x-plan`"]);
     assert_eq!(INPUTS.unheld(), ["values of conditions on `header:x-plan`"]);
     let secret = Inputs::new(&PARSED, &|text| text.contains('/'));
-    assert_eq!(secret.lacking(&secret.held(&[])), ["the addresses of 2 networks"]);
+    let lacking = secret.lacking(&secret.held(&[]));
+    assert!(!lacking.certain.iter().any(|lacking| lacking.contains("network")), "{lacking:?}");
+    assert_eq!(lacking.possible, ["the addresses of 2 networks"], "the mark does not list them");
     assert!(secret.unheld().is_empty(), "the networks are kept");
     let marked = Mark { holds: Some(INPUTS.held(&[])), ..Mark::default() }.to_line();
     assert!(!marked.contains(SECRET), "{marked}");
     assert_eq!(Mark::parse(marked.as_bytes()).and_then(|mark| mark.holds), Some(INPUTS.held(&[])));
+}
+
+#[test]
+fn long_lists_are_kept_and_not_noted() {
+    let constants = |count: usize| (0..count).map(|number| format!("c{number:0999}")).collect::<Vec<_>>().join(", ");
+    let networks =
+        |count: usize| (0..count).map(|low| format!("10.{}.{}.0/24", low >> 8, low & 255)).collect::<Vec<_>>();
+    let inputs = |networks: &[String], constants: &str| {
+        let matches = format!("clients: [{}], headers: {{ x-plan: [{constants}] }}", networks.join(", "));
+        let rules = format!(
+            "routes:\n  - name: a\n    match: {{ path: /a, {matches} }}\n  - name: b\n    match: {{ path: /b, {matches} }}"
+        );
+        let rules = Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}")).rules;
+        Inputs::new(&rules, &|_| false)
+    };
+    // Both routes have the same lists, which are below the bounds only once.
+    let whole = inputs(&networks(4096), &constants(60));
+    let held = whole.held(&[]);
+    assert!(!held.more_networks && !held.more_constants);
+    assert_eq!(whole.lacking(&held), Lacking::default());
+    let long = inputs(&networks(4097), &constants(70));
+    assert!(long.unheld().is_empty(), "a recording keeps all of them");
+    let lacking = long.lacking(&long.held(&[]));
+    assert!(lacking.certain.is_empty(), "{lacking:?}");
+    assert_eq!(lacking.possible, ["values of conditions on `header:x-plan`", "the addresses of a network"]);
+    assert_eq!(long.lacking(&held).certain, lacking.possible);
+}
+
+#[test]
+fn long_names_are_bounded() {
+    let clients: Vec<_> = (0..9).map(|number| ClientSource::Query(format!("n{number}").repeat(2_000))).collect();
+    let inputs = INPUTS.with_clients(&clients);
+    let held = INPUTS.held(&clients);
+    assert!(held.more_names && !INPUTS.held(&[]).more_names);
+    let line = Mark { holds: Some(held.clone()), ..Mark::default() }.to_line();
+    assert!(line.len() < 40_000, "{}", line.len());
+    assert!(inputs.lacking(&held).possible.iter().any(|name| name.contains("n8n8")));
+    let lacks = inputs.lacking(&INPUTS.held(&[])).certain;
+    assert_eq!(lacks.len(), 1 + clients.len());
+    let bounded = bounded(lacks);
+    assert!(bounded.len() < clients.len() && bounded.last().is_some_and(|last| last == "other values"));
 }
 
 #[test]
