@@ -69,8 +69,9 @@ struct Recording {
 
 /// Streams the requests as JSON lines for `tidegate replay`, with hashes instead of the values that clients send.
 ///
-/// Methods, paths, hosts, costs, and values with which the rules compare are readable, but no values from files and no
-/// credentials. At most 4 recordings, then 503.
+/// Methods, paths, hosts and costs are readable, and constants of conditions, also API keys in the rule file: the first
+/// line lists them. Constants from files and of `Authorization` and `Cookie` are not readable. Addresses inside networks
+/// of the rules keep the bits of the network. At most 4 recordings, then 503.
 #[utoipa::path(
     get,
     path = "/record",
