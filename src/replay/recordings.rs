@@ -102,11 +102,12 @@ impl Recordings {
         for Recorded { file, last, dropped, unfinished, is_cut, .. } in &self.files {
             if *dropped > 0 {
                 notes.push(format!(
-                    "{file} lacks {dropped} requests: its reader was too slow, or no values could replace theirs"
+                    "{file} lacks {}: its reader was too slow, or no values could replace theirs",
+                    requests(*dropped)
                 ));
             }
             if *unfinished > 0 {
-                notes.push(format!("{file} lacks {unfinished} requests that were in flight at its end"));
+                notes.push(format!("{file} lacks {} in flight at its end", requests(*unfinished)));
             }
             if *is_cut || !last.end {
                 notes.push(format!("{file} has no end, so the number of the last requests that it lacks is unknown"));
@@ -129,6 +130,10 @@ impl Recorded {
         self.last = Mark { by, ..mark.clone() };
         is_new
     }
+}
+
+fn requests(count: u64) -> String {
+    if count == 1 { "1 request".to_owned() } else { format!("{count} requests") }
 }
 
 /// Returns the names of the limits for which a sample has only a part of the requests of a bucket: those that count all

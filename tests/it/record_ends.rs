@@ -73,18 +73,16 @@ async fn end_of_a_recording_counts_the_requests_it_lacks() {
         }
         let (status, summary) = program.wait_for_exit();
         let recorded = file.requests().len();
+        let counted = if recorded == 1 { "request" } else { "requests" };
         let counts = format!(
-            "recorded {recorded} requests in {} bytes; 1 more were dropped; 2 were in flight",
+            "recorded {recorded} {counted} in {} bytes; 1 more was dropped; 2 were in flight",
             file.text().len()
         );
         assert!(status.success() && summary.contains(&counts), "{summary}");
         let mark = last_mark(&file.text());
         assert_eq!((&mark["dropped"], &mark["unfinished"], &mark["end"]), (&json!(1), &json!(2), &json!(true)));
         let notes = notes(&rules, &file, &[]);
-        assert!(
-            notes.contains("lacks 2 requests that were in flight") && notes.contains("lacks 1 requests"),
-            "{notes}"
-        );
+        assert!(notes.contains("lacks 2 requests in flight") && notes.contains("lacks 1 request:"), "{notes}");
         assert!(!notes.contains("no end"), "{notes}");
     }
 }
@@ -129,7 +127,7 @@ async fn recording_of_a_killed_gateway_is_replayed() {
     until(|| file.requests().len() == 1).await;
     gateway.signal("KILL");
     let (status, summary) = program.wait_for_exit();
-    assert!(status.code() == Some(2) && summary.contains("recorded 1 requests"), "{summary}");
+    assert!(status.code() == Some(2) && summary.contains("recorded 1 request in"), "{summary}");
     assert!(summary.contains("the connection to the gateway is lost"), "{summary}");
     let notes = notes(&rules, &file, &[]);
     assert!(file.text().ends_with('\n') && notes.contains("has no end"), "{notes}");

@@ -48,8 +48,8 @@ pub(in crate::cli) struct RecordArgs {
     gateway: AdminArgs,
 }
 
-/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway, an
-/// operator or the connection ends the recording early.
+/// Writes the requests of a gateway. Returns the exit code: 0, 1 if the gateway rejects the request, or 2 if the gateway,
+/// an operator or the connection ends the recording early.
 pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let (end, last, [requests, written]) = match runtime.block_on(args.record(out, errors)) {
@@ -68,10 +68,12 @@ pub(in crate::cli) fn record(args: &RecordArgs, out: &mut impl Write, errors: &m
         }
     };
     let Mark { dropped, unfinished, end: has_end, .. } = last;
-    write!(errors, "recorded {requests} requests in {written} bytes")?;
-    for (count, fate) in [(dropped, "more were dropped"), (unfinished, "were in flight at the end")] {
+    let counted = if requests == 1 { "request" } else { "requests" };
+    write!(errors, "recorded {requests} {counted} in {written} bytes")?;
+    for (count, more, fate) in [(dropped, " more", "dropped"), (unfinished, "", "in flight at the end")] {
         if count > 0 {
-            write!(errors, "; {count} {fate}")?;
+            let verb = if count == 1 { "was" } else { "were" };
+            write!(errors, "; {count}{more} {verb} {fate}")?;
         }
     }
     writeln!(errors)?;
