@@ -144,6 +144,16 @@ async fn full_disk_ends_the_recording() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn size_below_the_first_line_is_rejected() {
+    let admin = Admin::with_tokens("");
+    let address = admin.gateway().admin_address().expect("an address").to_string();
+    let arguments = ["record", "--admin", &address, "--max-size", "600B"];
+    let output = tidegate(&arguments).env("TIDEGATE_TOKEN", TOKEN).output().expect("it runs");
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert!(output.status.code() == Some(2) && errors.contains("--max-size is too small"), "{errors}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_values_are_recorded_in_whole_lines() {
     let admin = Admin::with_tokens("");
     admin.reload(RULES);
