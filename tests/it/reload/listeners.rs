@@ -46,8 +46,10 @@ async fn removed_listener_can_be_added_again() {
         gateway.try_reload(&both, ECHO).expect("the address is free again");
         assert_eq!(get(&mut Raw::connect(second).await, "/", "").await.status(), 200);
         gateway.reload(ECHO);
-        // The workers close their sockets a moment after the reload.
-        until(|| std::net::TcpStream::connect(second).is_err()).await;
+        // The workers close their sockets a moment after the reload. Until the last one has closed its socket, a
+        // connection is accepted, or reset with the socket that it waits at.
+        let refused = |error: std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+        until(|| std::net::TcpStream::connect(second).is_err_and(refused)).await;
     }
 }
 
