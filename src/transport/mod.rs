@@ -5,6 +5,7 @@
 //! ([`Transport::reset_on_drop`]).
 
 mod relay;
+mod tcp;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -131,14 +132,22 @@ macro_rules! each {
 
 impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        each!(self, poll_read(cx, buffer))
+        match self.get_mut() {
+            Self::Tcp(stream) => tcp::poll_read(stream, cx, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
     }
 }
 
 /// Written data may stay in a buffer until it is flushed.
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        each!(self, poll_write(cx, bytes))
+        match self.get_mut() {
+            Self::Tcp(stream) => tcp::poll_write(stream, cx, bytes),
+            Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
     }
 
     fn poll_write_vectored(

@@ -123,3 +123,29 @@ async fn flush_sends_more_than_all_buffers_hold() {
     drop(sending.await.unwrap());
     assert_eq!(client.read(&mut [0; 9]).await.unwrap(), 0);
 }
+
+#[tokio::test]
+async fn tcp_keeps_all_bytes_of_small_reads_and_blocked_writes() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut client, mut server) = (Transport::from(client), Transport::from(listener.accept().await.unwrap().0));
+    // More than the buffers of the sockets hold, so that writes have to wait.
+    let sent: Vec<u8> = (0..16_u32 << 20).map(|number| (number % 251).to_le_bytes()[0]).collect();
+    let writing = async {
+        client.write_all(&sent).await.unwrap();
+        client.shutdown().await.unwrap();
+    };
+    let reading = async {
+        let mut received = Vec::new();
+        for size in [1, 100, 4_096, 4_097, 65_536].into_iter().cycle() {
+            let mut buffer = vec![0; size];
+            match server.read(&mut buffer).await.unwrap() {
+                0 => break,
+                count => received.extend_from_slice(&buffer[..count]),
+            }
+        }
+        received
+    };
+    let ((), received) = tokio::join!(writing, reading);
+    assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
+}
