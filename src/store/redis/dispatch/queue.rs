@@ -11,9 +11,7 @@ use tokio::time::Instant;
 use super::super::hash_slots::hash_slot_of;
 use super::super::script::batch::{Batch, InFlightToken, MAX_WORK, PendingDecision};
 use super::super::script::keys::hash_tag;
-use crate::clock::poll_time;
 use crate::limit::{Algorithm, Charge};
-use crate::store::StoreError;
 
 /// The maximum number of requests that a queue adds to a call while other queues wait.
 const MAX_PER_ROUND: usize = 64;
@@ -42,6 +40,8 @@ pub(super) struct Queue {
     /// Whether a call concerns the buckets of one hash slot.
     has_slots: bool,
     is_closed: bool,
+    /// No waiting request has an earlier deadline. `None` if none waits.
+    next_deadline: Option<Instant>,
     /// The task that sends requests, while it waits for one.
     sender: Option<Waker>,
 }
@@ -63,7 +63,8 @@ impl Queue {
     /// Creates an empty queue.
     pub(super) fn new(depth: usize, has_slots: bool) -> Self {
         let (own, round_robin, in_flight, shared) = Default::default();
-        Self { own, round_robin, in_flight, shared, depth, has_slots, is_closed: false, sender: None }
+        let (is_closed, next_deadline, sender) = Default::default();
+        Self { own, round_robin, in_flight, shared, depth, has_slots, is_closed, next_deadline, sender }
     }
 
     /// Sets the maximum number of calls in flight.
@@ -71,39 +72,62 @@ impl Queue {
         self.depth = depth;
     }
 
-    /// Adds a request. Returns the task to wake if the request can be sent.
+    /// Adds a request. Returns the task to wake if the request can be sent, or if it is the first to expire.
     pub(super) fn push(&mut self, request: PendingDecision) -> Option<Waker> {
         if self.is_closed {
             return None;
         }
-        let now = poll_time();
+        let expires_first = self.expect_deadline(request.deadline());
         let (queue, in_flight, depth) = self.queue_of(&request);
-        // While Redis is unreachable, no call removes overdue requests.
-        while queue.front().is_some_and(|first| first.deadline <= now)
-            && let Some(overdue) = queue.pop_front()
-        {
-            overdue.fail(&StoreError::Timeout);
-        }
         queue.push_back(request);
-        if calls_in_flight(in_flight) < depth { self.sender.take() } else { None }
+        if calls_in_flight(in_flight) < depth || expires_first { self.sender.take() } else { None }
     }
 
     /// Adds requests to the fronts of their queues.
     pub(super) fn push_front(&mut self, again: Vec<PendingDecision>) {
-        again.into_iter().rev().for_each(|request| self.queue_of(&request).0.push_front(request));
+        for request in again.into_iter().rev() {
+            self.expect_deadline(request.deadline());
+            self.queue_of(&request).0.push_front(request);
+        }
+    }
+
+    /// Records the deadline of a new request. Returns `true` if it is the earliest.
+    fn expect_deadline(&mut self, deadline: Instant) -> bool {
+        let is_earliest = self.next_deadline.is_none_or(|next| deadline < next);
+        if is_earliest {
+            self.next_deadline = Some(deadline);
+        }
+        is_earliest
+    }
+
+    /// Returns a time before which no waiting request expires. Returns `None` if none waits.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.next_deadline
+    }
+
+    /// Fails the requests whose deadline has passed.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let mut next = None;
+        for queue in self.own.values_mut().chain(self.shared.values_mut().map(|queue| &mut queue.waiting)) {
+            queue.retain_mut(|request| request.expire(now));
+            next = queue.iter().map(PendingDecision::deadline).chain(next).min();
+        }
+        self.next_deadline = next;
+        self.round_robin.retain(|key| self.own.get(key).is_some_and(|queue| !queue.is_empty()));
+        self.own.retain(|_, queue| !queue.is_empty());
     }
 
     /// Returns the queue of a request, the counter of its calls in flight, and the maximum of this counter.
     fn queue_of(&mut self, request: &PendingDecision) -> (&mut VecDeque<PendingDecision>, &Arc<()>, usize) {
-        if let Some(names) = shared_limiters(&request.charges) {
+        if let Some(names) = shared_limiters(request.charges()) {
             let depth = self.depth_of_shared();
             let queue = self.shared.entry(names).or_default();
             return (&mut queue.waiting, &queue.in_flight, depth);
         }
         let route = if self.has_slots {
-            slot_of_charges(&request.charges)
+            slot_of_charges(request.charges())
         } else {
-            route_of(&request.charges, self.own.hasher())
+            route_of(request.charges(), self.own.hasher())
         };
         let queue = self.own.entry(route).or_insert_with(|| {
             self.round_robin.push_back(route);
@@ -124,11 +148,16 @@ impl Queue {
         if self.is_ready() {
             return Poll::Ready(());
         }
+        self.set_sender(cx);
+        Poll::Pending
+    }
+
+    /// Sets the task to wake at the next [`push`](Self::push).
+    pub(super) fn set_sender(&mut self, cx: &Context<'_>) {
         match &mut self.sender {
             Some(sender) => sender.clone_from(cx.waker()),
             None => self.sender = Some(cx.waker().clone()),
         }
-        Poll::Pending
     }
 
     fn is_ready(&self) -> bool {
@@ -210,6 +239,7 @@ impl Queue {
         let all = self.own.values_mut().chain(shared).flat_map(std::mem::take).collect();
         self.own.clear();
         self.round_robin.clear();
+        self.next_deadline = None;
         self.remove_idle();
         all
     }
@@ -271,20 +301,43 @@ mod tests {
     use super::*;
     use crate::limit::redisson::Sharing;
     use crate::limit::{Limiter, Mode, Outcome, Quota};
+    use crate::store::StoreError;
 
     type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
 
     /// Creates a request about an OVERALL limit, and the receiver of its decision.
     fn request(name: &str, algorithm: Algorithm) -> (PendingDecision, Decision) {
+        request_until(Instant::now() + Duration::from_secs(1), name, algorithm)
+    }
+
+    fn request_until(deadline: Instant, name: &str, algorithm: Algorithm) -> (PendingDecision, Decision) {
         let quota = Quota::new(1, 1_000, algorithm).expect("a quota");
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let (decided, decision) = oneshot::channel();
-        let charges = vec![Charge::new(limiter, None, 1)];
-        (PendingDecision { charges, deadline: Instant::now() + Duration::from_secs(1), decided }, decision)
+        let charges = [Charge::new(limiter, None, 1)];
+        (PendingDecision::new(&charges, deadline, decided), decision)
     }
 
     fn sizes(calls: &[Batch]) -> Vec<usize> {
         calls.iter().map(Batch::len).collect()
+    }
+
+    #[tokio::test]
+    async fn each_request_fails_at_its_deadline() {
+        let (mut queue, early) = (Queue::new(2, false), Instant::now());
+        let late = early + Duration::from_secs(1);
+        let (second, mut second_decision) = request_until(late, "shared", Algorithm::Redisson(Sharing::Configure));
+        let (first, mut first_decision) = request_until(early, "own", Algorithm::TokenBucket);
+        queue.push(second);
+        queue.push(first);
+        assert_eq!(queue.next_deadline(), Some(early));
+        queue.expire(early);
+        assert!(matches!(first_decision.try_recv(), Ok(Err(StoreError::Timeout))));
+        assert!(second_decision.try_recv().is_err(), "its deadline has not passed");
+        assert_eq!(queue.next_deadline(), Some(late));
+        queue.expire(late);
+        assert!(matches!(second_decision.try_recv(), Ok(Err(StoreError::Timeout))));
+        assert_eq!((queue.next_deadline(), queue.batches().len()), (None, 0));
     }
 
     #[tokio::test]

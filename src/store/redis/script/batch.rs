@@ -30,15 +30,17 @@ const MAX_REQUESTS: usize = 4_096;
 /// A request that waits for its decision.
 #[derive(Debug)]
 pub(crate) struct PendingDecision {
-    pub(crate) charges: Vec<Charge>,
-    pub(crate) deadline: Instant,
-    pub(crate) decided: oneshot::Sender<Result<Outcome, StoreError>>,
+    charges: Vec<Charge>,
+    deadline: Instant,
+    /// `None` once the request has failed.
+    decided: Option<oneshot::Sender<Result<Outcome, StoreError>>>,
 }
 
 /// The requests of a call, in the order of their arrival.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    requests: Vec<PendingDecision>,
+    requests: WaitingRequests,
+    len: usize,
     buckets: Buckets,
     runs: Vec<RequestRun>,
     /// The charges of all runs, one run after the other.
@@ -47,6 +49,10 @@ pub(crate) struct Batch {
     is_shared: bool,
     _token: InFlightToken,
 }
+
+/// The requests of a call that wait for its reply.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingRequests(Vec<PendingDecision>);
 
 /// A token of calls that are sent together. They count as one call in flight until the last of them has ended.
 #[derive(Clone, Debug)]
@@ -77,13 +83,45 @@ pub(crate) struct DecisionTime {
 // === impl PendingDecision ===
 
 impl PendingDecision {
-    /// Returns `false` if the client has left or the deadline has passed. Then the request is not charged.
-    fn is_waited_for(&self, now: Instant) -> bool {
-        now < self.deadline && !self.decided.is_closed()
+    pub(crate) fn new(
+        charges: &[Charge],
+        deadline: Instant,
+        decided: oneshot::Sender<Result<Outcome, StoreError>>,
+    ) -> Self {
+        Self { charges: charges.to_vec(), deadline, decided: Some(decided) }
     }
 
-    pub(crate) fn fail(self, error: &StoreError) {
-        _ = self.decided.send(Err(error.clone()));
+    pub(crate) fn charges(&self) -> &[Charge] {
+        &self.charges
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Returns `false` if the client has left or the deadline has passed. Then the request is not charged.
+    fn is_waited_for(&self, now: Instant) -> bool {
+        now < self.deadline && self.decided.as_ref().is_some_and(|decided| !decided.is_closed())
+    }
+
+    fn send(&mut self, result: Result<Outcome, StoreError>) {
+        if let Some(decided) = self.decided.take() {
+            // A client that left in the meantime stays charged, as if it had left later.
+            _ = decided.send(result);
+        }
+    }
+
+    pub(crate) fn fail(mut self, error: &StoreError) {
+        self.send(Err(error.clone()));
+    }
+
+    /// Fails the request if its deadline has passed. Returns `false` then.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        let is_overdue = self.deadline <= now;
+        if is_overdue {
+            self.send(Err(StoreError::Timeout));
+        }
+        !is_overdue
     }
 }
 
@@ -101,8 +139,8 @@ impl InFlightToken {
 impl Batch {
     /// Creates an empty batch.
     pub(crate) fn new(token: InFlightToken) -> Self {
-        let (requests, runs, limits) = (Vec::new(), Vec::new(), Vec::new());
-        Self { requests, buckets: Buckets::default(), runs, limits, work: 0, is_shared: false, _token: token }
+        let (requests, buckets, runs, limits) = Default::default();
+        Self { requests, len: 0, buckets, runs, limits, work: 0, is_shared: false, _token: token }
     }
 
     /// Creates an empty batch for requests with shared limiters.
@@ -117,7 +155,7 @@ impl Batch {
 
     /// Returns the charges of the first request.
     pub(crate) fn first(&self) -> &[Charge] {
-        self.requests.first().map_or(&[], |first| &first.charges)
+        self.requests.0.first().map_or(&[], |first| &first.charges)
     }
 
     /// Creates a batch of a single request.
@@ -150,12 +188,12 @@ impl Batch {
     }
 
     fn has_capacity_for(&self, next: &PendingDecision) -> bool {
-        if self.requests.is_empty() {
+        if self.is_empty() {
             return true;
         }
         // Assumes new buckets. Buckets that are already in the call cost almost nothing, but rarely fill it.
         let work = self.work + next.charges.iter().map(work).sum::<usize>();
-        let has_capacity = self.requests.len() < MAX_REQUESTS && work <= MAX_WORK;
+        let has_capacity = self.len < MAX_REQUESTS && work <= MAX_WORK;
         has_capacity && !self.buckets.conflicts_with(&next.charges)
     }
 
@@ -178,21 +216,22 @@ impl Batch {
             }
             _ => self.runs.push(RequestRun { count: 1, limits: charges.len() }),
         }
-        self.requests.push(request);
+        self.requests.0.push(request);
+        self.len += 1;
     }
 
     /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
-        self.requests.len()
+        self.len
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.requests.is_empty()
+        self.len == 0
     }
 
-    /// Returns the latest deadline of the requests.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.requests.iter().map(|request| request.deadline).max()
+    /// Takes the requests, which wait while the call runs.
+    pub(crate) fn take_requests(&mut self) -> WaitingRequests {
+        std::mem::take(&mut self.requests)
     }
 
     /// Adds the keys and arguments of the script.
@@ -242,23 +281,37 @@ impl Batch {
         let Value::BulkString(bytes) = reply else { return Err(StoreError::UnexpectedReply) };
         Reply::read(bytes, self.runs()).ok_or(StoreError::UnexpectedReply)
     }
+}
 
-    /// Sends the outcomes to the callers. Returns the requests that must be sent again.
-    pub(crate) fn send_outcomes(self, outcomes: &Outcomes) -> Vec<PendingDecision> {
+// === impl WaitingRequests ===
+
+impl WaitingRequests {
+    /// Returns the earliest deadline of the requests that have not failed.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.0.iter().filter(|request| request.decided.is_some());
+        waiting.map(|request| request.deadline).min()
+    }
+
+    /// Fails the requests whose deadline has passed.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        self.0.iter_mut().for_each(|request| _ = request.expire(now));
+    }
+
+    /// Sends the outcomes of `batch` to the callers. Returns the requests that must be sent again.
+    pub(crate) fn send_outcomes(self, batch: &Batch, outcomes: &Outcomes) -> Vec<PendingDecision> {
         let mut retries = Vec::new();
-        for (request, outcome) in self.requests.into_iter().zip(outcomes.iter(&self.limits)) {
+        for (mut request, outcome) in self.0.into_iter().zip(outcomes.iter(&batch.limits)) {
             if must_retry(&outcome) {
                 retries.push(request);
             } else {
-                // A client that left in the meantime stays charged, as if it had left later.
-                _ = request.decided.send(Ok(outcome));
+                request.send(Ok(outcome));
             }
         }
         retries
     }
 
     pub(crate) fn fail(self, error: &StoreError) {
-        self.requests.into_iter().for_each(|request| request.fail(error));
+        self.0.into_iter().for_each(|request| request.fail(error));
     }
 }
 
