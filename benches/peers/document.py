@@ -38,8 +38,9 @@ Go's module proxy, and loads all contestants of a row in turns on the loopback i
 one row: absolute figures differ between machines, and from hour to hour.
 
 CPU is the user and system time of all threads and processes of a gateway with one worker, including its Redis and its
-rate limit service. Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx
-that sends 100 bytes. [The results](../benches/peers/results.md) have the method, all tables and the versions.
+rate limit service. Tidegate is built by [benches/optimize/run](../benches/optimize/run), as the released x86_64 binary is.
+Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx that sends 100
+bytes. [The results](../benches/peers/results.md) have the method, all tables and the versions.
 """
 
 DETAILS = """\
@@ -51,7 +52,8 @@ DETAILS = """\
   them. Compare only the ratios within one row.
 * Every gateway has one worker, keeps its connections to clients and upstream open, and writes no access log. It sends
   `X-Forwarded-For` and `X-Forwarded-Proto` to the upstream. Each is configured as its documentation recommends; the
-  tables link the files.
+  tables link the files. Tidegate is built with a profile of other requests
+  ([benches/optimize](../optimize/load.py)), as the released x86_64 binary is.
 * Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx that sends 100
   bytes. Tidegate balances its requests between two addresses of this nginx, with health checks and ejection.
 * CPU is the user and system time of all threads and processes of the gateway, from `/proc/PID/stat`. It includes the

