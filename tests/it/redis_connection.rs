@@ -33,6 +33,18 @@ async fn take_once_up(store: &Store, rate: u64) -> Result<u32, StoreError> {
     remaining
 }
 
+/// The connections belong to the runtime of the first call, which makes no progress here while the second call waits.
+#[test]
+fn call_ends_in_time_while_another_runtime_is_blocked() {
+    let Some(redis) = RedisServer::start() else { return };
+    let store = redis.store_with_timeout(Duration::from_millis(500));
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let first = runtime();
+    assert_eq!(first.block_on(take_once_up(&store, 3)), Ok(2));
+    let late = runtime().block_on(async { tokio::time::timeout(PATIENCE, take(&store, "bucket", 3)).await });
+    assert_eq!(late, Ok(Err(StoreError::Timeout)));
+}
+
 /// Each test of a program has its own runtime, but tests may share a store.
 #[test]
 fn store_outlives_its_first_runtime() {

@@ -23,6 +23,8 @@ pub(super) struct Dispatchers {
     topology: Arc<Topology>,
     /// The number of connections to each node.
     pool_size: usize,
+    /// Whether all requests come from one thread.
+    is_of_worker: bool,
     started: Mutex<Started>,
     next_dispatcher: AtomicUsize,
     /// Starts at a random number, so that workers do not all call the same node first.
@@ -43,22 +45,24 @@ struct NodeDispatchers {
 }
 
 impl Dispatchers {
-    /// Creates dispatchers that are not started yet.
+    /// Creates dispatchers for any threads. They are not started yet.
     pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
         let departures = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
         Self {
             context,
             topology,
             pool_size,
+            is_of_worker: false,
             started: Mutex::default(),
             next_dispatcher: AtomicUsize::new(0),
             departures,
         }
     }
 
-    /// Creates dispatchers for the same nodes and another worker.
+    /// Creates dispatchers for the same nodes and one thread.
     pub(super) fn for_worker(&self) -> Self {
-        Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size)
+        let dispatchers = Self::new(Arc::clone(&self.context), Arc::clone(&self.topology), self.pool_size);
+        Self { is_of_worker: true, ..dispatchers }
     }
 
     /// Returns the number of departures, from a random start; see [`departures`](queue::departures).
@@ -89,7 +93,7 @@ impl Dispatchers {
     fn start(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let (node, context) = (Arc::clone(node), Arc::clone(&self.context));
         let (departures, has_slots) = (Arc::clone(&self.departures), self.topology.is_cluster());
-        Arc::new(Dispatcher::start(node, context, departures, has_slots))
+        Arc::new(Dispatcher::start(node, context, departures, has_slots, self.is_of_worker))
     }
 }
 
