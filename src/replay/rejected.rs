@@ -1,5 +1,7 @@
 //! The clients that a limit rejected.
 
+use std::cmp::Reverse;
+
 use hashbrown::HashMap;
 
 use super::report::RejectedClient;
@@ -38,10 +40,11 @@ impl RejectedClients {
         self.0.len()
     }
 
-    /// Returns the clients with the most rejections, worst first.
+    /// Returns the clients with the most rejections, worst first. Of equal clients, the first in the log comes first, so
+    /// that two replays of a log have the same report.
     pub(super) fn worst(&self, count: usize) -> Vec<RejectedClient> {
-        let mut all: Vec<_> = self.0.values().collect();
-        all.sort_by(|one, other| other.count.cmp(&one.count).then_with(|| one.first.cmp(&other.first)));
+        let mut all: Vec<_> = self.0.iter().collect();
+        all.sort_by_key(|&(row, one)| (Reverse(one.count), one.first, *row));
         let time = |millis| Timestamp::from_millis(millis).to_rfc3339();
         let shown = |one: &Rejections| RejectedClient {
             client: shown_client(&one.client),
@@ -49,7 +52,7 @@ impl RejectedClients {
             first: time(one.first),
             last: time(one.last),
         };
-        all.into_iter().take(count).map(shown).collect()
+        all.into_iter().take(count).map(|(_, one)| shown(one)).collect()
     }
 }
 
@@ -61,5 +64,25 @@ fn shown_client(client: &ClientId) -> String {
         ClientId::Value(value) => shown_value(value, MAX_CLIENT),
         ClientId::Hash(hash) => format!("{hash:032x}"),
         ClientId::Instance(name) => name.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use super::*;
+
+    #[test]
+    fn equal_clients_are_listed_in_the_order_of_the_log() {
+        let mut rejected = RejectedClients::default();
+        for row in (0..100).rev() {
+            let client = ClientId::Address(IpAddr::from(Ipv4Addr::from(row)).into());
+            rejected.add(&client, row, 1_000);
+        }
+        let seventh = ClientId::Address(IpAddr::from(Ipv4Addr::from(7)).into());
+        rejected.add(&seventh, 7, 2_000);
+        let worst: Vec<_> = rejected.worst(4).into_iter().map(|one| one.client).collect();
+        assert_eq!(worst, ["0.0.0.7", "0.0.0.0", "0.0.0.1", "0.0.0.2"]);
     }
 }
