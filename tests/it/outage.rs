@@ -56,7 +56,8 @@ async fn charged_afterwards(limit: &'static str) {
     let rules = rules(&redis, limit);
     let other = TestGateway::start(&rules);
     assert!(is_from_store(&ask(&other).await), "{limit}");
-    let gateway = TestGateway::start(&rules);
+    // With a second worker, Redis could decide on its connection after SIGCONT, before the charge on the other one.
+    let gateway = TestGateway::start_with_one_worker(&rules);
     assert!(is_from_store(&ask(&gateway).await), "{limit}");
     redis.signal("STOP");
     let mut granted = 2;
@@ -67,8 +68,8 @@ async fn charged_afterwards(limit: &'static str) {
     let back = soon(granted_until(&gateway, &mut granted, is_from_store)).await;
     assert_eq!(back.status(), 200, "{limit}");
     granted_until(&gateway, &mut granted, |response| response.status() == 429 && is_from_store(response)).await;
-    // Each of two workers had a call in flight. Redis may have run it after SIGCONT, so the gateway does not retry it.
-    assert!((8..=10).contains(&granted), "{limit}: {granted}");
+    // A call was in flight. Redis may have run it after SIGCONT, so the gateway does not retry it.
+    assert!((9..=10).contains(&granted), "{limit}: {granted}");
     let of_other = soon(granted_until(&other, &mut 0, is_from_store)).await;
     assert_eq!(of_other.status(), 429, "{limit}");
 }

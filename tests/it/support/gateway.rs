@@ -26,7 +26,16 @@ impl TestGateway {
 
     /// Starts a gateway with this entry of `listen`.
     pub fn start_at(listen: &str, rules: &str) -> Self {
-        let gateway = Gateway::start(parse(listen, rules), 2).expect("a gateway");
+        Self::start_with(listen, rules, 2)
+    }
+
+    /// Starts a gateway with one worker.
+    pub fn start_with_one_worker(rules: &str) -> Self {
+        Self::start_with("127.0.0.1:0", rules, 1)
+    }
+
+    fn start_with(listen: &str, rules: &str, workers: usize) -> Self {
+        let gateway = Gateway::start(parse(listen, rules), workers).expect("a gateway");
         let address = gateway.addresses()[0].tcp().expect("an address");
         let admin = gateway.admin_address().and_then(ListenAddress::tcp).expect("an admin address");
         Self { gateway: Some(gateway), listen: listen.to_owned(), address, admin }
