@@ -56,6 +56,9 @@ DETAILS = """\
   ([benches/optimize](../optimize/load.py)), as the released x86_64 binary is.
 * Unless a row states otherwise, the load is wrk with {connections} connections, and the upstream is one nginx that sends 100
   bytes. Tidegate balances its requests between two addresses of this nginx, with health checks and ejection.
+* All programs run in a network namespace with the default congestion control of Linux, cubic, if the user may create one.
+  With BBR, bodies of 10 MiB took three to four times the CPU time, with Tidegate and with haproxy: in a virtual machine,
+  the kernel's timers for segments cost more than all else.
 * CPU is the user and system time of all threads and processes of the gateway, from `/proc/PID/stat`. It includes the
   gateway's Redis and its rate limit service, if it uses them.
 * Before the measurement, each gateway must respond as expected and keep the connection open. A single error or

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from install import RATELIMIT_VERSION, Tools
+from network import congestion_control
 from process import TICK
 
 
@@ -51,7 +52,8 @@ def describe(tools: Tools) -> Machine:
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.partition(":")[2].strip()
-    system = f"{platform.system()} {'.'.join(platform.release().split('.')[:2])}"
+    release = ".".join(platform.release().split(".")[:2])
+    system = f"{platform.system()} {release} with {congestion_control()}"
     versions = {
         "tidegate": version([tools.tidegate, "--version"]).removeprefix("tidegate "),
         "nginx": version([tools.nginx, "-v"]).rpartition("/")[2],

@@ -22,7 +22,7 @@ const MIN_LENGTH: u64 = 64 * 1024;
 const MIN_REST: u64 = 16 * 1024;
 
 /// The maximum number of bytes in a pipe. Each piece wakes the sender and the receiver: with pieces of 128 KiB, a body of
-/// 10 MiB took 1.5 times the CPU time. More would be kept in memory for a client that does not read.
+/// 10 MiB took 1.4 times the CPU time. More would be kept in memory for a client that does not read.
 const MAX_PIECE: usize = 512 * 1024;
 
 /// The maximum number of pipes of the process. Each has two file descriptors. Further bodies are copied.
