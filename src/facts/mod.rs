@@ -1,7 +1,7 @@
 //! The facts of a request: the properties by which routes are matched and clients are identified.
 //!
-//! The path has one normal form, which is matched, used in keys and sent upstream. Therefore no spelling of a path
-//! avoids a limit.
+//! The path has one normal form. The gateway forwards it; routes and client keys use [`Path::matched`], which is
+//! derived from it. Therefore no spelling of a path avoids a limit.
 
 mod host;
 mod method;
@@ -24,7 +24,8 @@ pub struct Facts<'a> {
     /// The host in lower case, without port and trailing dot. From the target if it has an authority, else from `Host`.
     /// Empty if the request has no host and needs none.
     pub host: Cow<'a, str>,
-    /// The path in its normal form (see `path::normalize`). In a layer, another interpretation if that matches a limit.
+    /// The path in its normal form (see `path::normalize`). In a layer, this may be another
+    /// interpretation of the path that matches a limit.
     pub path: Path<'a>,
     /// The query as it was sent, without the question mark.
     pub query: Option<&'a str>,
@@ -32,13 +33,14 @@ pub struct Facts<'a> {
     pub headers: &'a HeaderMap,
     /// The address of the peer, with IPv4-mapped addresses converted to IPv4; `None` if unknown.
     pub peer: Option<IpAddr>,
-    /// Whether the peer counts as the client, even if it is a trusted proxy: its forwarded fields are not trusted.
+    /// Whether the peer is the client, even if its address is a trusted proxy's. Then its forwarding fields are
+    /// ignored.
     pub peer_is_client: bool,
-    /// Whether the peer is a trusted proxy whose fields are trusted.
+    /// Whether the peer is a trusted proxy whose forwarding fields are used.
     pub peer_is_trusted: bool,
     /// The TLS identity of the peer. `None` for a plaintext connection, or if unknown.
     pub tls: Option<&'a TlsPeer>,
-    /// The client key that the service has put into the request's extensions, if there is one.
+    /// The client key that the application has put into the request's extensions, if there is one.
     pub key: Option<&'a str>,
     /// The verified identities, as soon as the route is known.
     pub identity: Option<Box<Identity>>,
@@ -63,12 +65,12 @@ pub enum HostRequirement {
     Optional,
 }
 
-/// Settings for reading requests: `requests` in the rule file.
+/// Settings for reading requests: `encoded_slash` and `request_id` of `requests` in the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// The treatment of an encoded slash in a path. By default, the request is rejected with 400.
     pub encoded_slash: EncodedSlash,
-    /// Whether each request gets an id.
+    /// Whether each request has an `X-Request-Id`: the gateway adds one to requests without it.
     pub request_id: bool,
 }
 
@@ -88,19 +90,19 @@ pub enum BadRequest {
     /// More than one host, or an invalid host (RFC 9112 section 3.2).
     #[error("request has no valid host")]
     BadHost,
-    /// A path that origin servers read differently.
+    /// A path that is malformed, or that origin servers read in different ways.
     #[error("path is not valid: {0}")]
     BadPath(#[from] path::PathError),
-    /// A target must be visible ASCII (RFC 3986 section 2).
+    /// A query with a byte that is not visible ASCII (RFC 3986 section 2).
     #[error("query has a byte that is not visible ASCII")]
     BadQuery,
-    /// A repeated header field that a route matches: upstream servers differ in which value they use.
+    /// A header field that a route matches, with different values: upstream servers differ in which value they use.
     #[error("a header field that selects routes was sent with two values")]
     TwoValues,
-    /// A value that a route matches, which servers read differently.
+    /// A value that a route matches, and that servers read in different ways.
     #[error("a value that selects the route is ambiguous")]
     AmbiguousValue,
-    /// A header field that servers read differently.
+    /// A header field that servers read in different ways.
     #[error(transparent)]
     BadField(#[from] BadField),
 }
@@ -159,12 +161,12 @@ impl<'a> Facts<'a> {
         Self { method, host, path, query, headers, peer, peer_is_client, peer_is_trusted, tls, key, identity }
     }
 
-    /// Returns a value of the request's identity.
+    /// Returns a value of the verified identity, or of a header field from a trusted peer.
     pub(crate) fn identity_value(&self, value: &IdentityValue) -> Option<Cow<'_, str>> {
         value.read(self.identity.as_deref(), self.peer_is_trusted.then_some(self.headers))
     }
 
-    /// Returns why the request is rejected because of its credentials. Returns `None` if it is not.
+    /// Returns the fault of the request's credentials; `None` if they have no fault.
     pub(crate) fn identity_fault(&self) -> Option<IdentityFault> {
         self.identity.as_ref().and_then(|identity| identity.fault)
     }
@@ -180,7 +182,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// HTTP/1.0 requests may lack a host, such as health checks of load balancers. HTTP/1.1 requires it (RFC 9112 section
+/// HTTP/1.0 requests, such as health checks of load balancers, may lack a host. HTTP/1.1 requires it (RFC 9112 section
 /// 3.2).
 impl From<Version> for HostRequirement {
     fn from(version: Version) -> Self {

@@ -73,15 +73,15 @@ pub struct Gateway {
     traces: Traces,
 }
 
-/// Reloads the configuration of a gateway. Clones reload the same gateway, one after the other.
+/// Reloads the configuration of a gateway. Clones reload the same gateway; one reload runs at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Reloader(Arc<Mutex<Option<Running>>>);
 
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a gateway with `workers` threads for requests, at least one, and one thread for the admin listener. It
-    /// serves requests when this returns.
+    /// Starts a gateway with `workers` threads for requests, at least one, and one control thread, which also serves
+    /// the admin listener. The gateway serves requests when this function returns.
     ///
     /// # Errors
     /// See [`GatewayStartError`]. An unreachable store or upstream is not an error.
@@ -91,8 +91,8 @@ impl Gateway {
         Ok(gateway)
     }
 
-    /// Starts a gateway that uses inherited sockets for addresses of the rule file. Clients wait in the accept queues
-    /// until the gateway [serves](Self::serve).
+    /// Starts a gateway that uses the inherited sockets whose addresses are in the rule file. Clients wait in the accept
+    /// queues until the gateway [serves](Self::serve).
     ///
     /// # Errors
     /// See [`start`](Self::start).
@@ -163,7 +163,8 @@ impl Gateway {
         Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader, traces })
     }
 
-    /// Starts to accept connections, once the overrides of the store are known or the store did not reply in time.
+    /// Blocks until the overrides of the store are known or the store did not reply in time. Then starts to accept
+    /// connections.
     pub(crate) fn serve(&self) {
         self.control.wait_for_overrides();
         self.accepting.send_replace(true);
@@ -179,8 +180,8 @@ impl Gateway {
         self.reloader.reload(config)
     }
 
-    /// Returns a reloader of the rule file, which was read from `loaded` when this gateway started. If `is_watched`, the
-    /// gateway reloads the rule file when one of its files changes.
+    /// Returns a reloader of the rule file, or `None` if the gateway drains. `loaded` is what was read at the start. If
+    /// `is_watched`, the gateway reloads the rule file when one of its files changes.
     pub(crate) fn file_reloader(&self, file: RuleFile, loaded: SourceFiles, is_watched: bool) -> Option<FileReloader> {
         let (admin, metrics) = {
             let running = self.reloader.0.lock();
@@ -218,13 +219,13 @@ impl Gateway {
         self.readiness.fail();
     }
 
-    /// Checks the certificate files without waiting for the next interval. Returns at once: new connections use changed
-    /// certificates a moment later.
+    /// Checks the certificate files now instead of after the current interval. Does not wait for the check: new
+    /// connections use changed certificates a moment later.
     pub fn check_certificates(&self) {
         self.control.tasks().check_certificates();
     }
 
-    /// Returns the listening sockets, which reloads change.
+    /// Returns the listening sockets, as later reloads change them.
     pub(crate) fn sockets(&self) -> CurrentSockets {
         let running = self.reloader.0.lock();
         running.as_ref().map_or_else(CurrentSockets::default, |running| running.listeners.current().clone())
@@ -234,7 +235,7 @@ impl Gateway {
     /// `limit` to finish. Blocks until all workers have ended.
     ///
     /// # Errors
-    /// A worker ended with an error or a panic.
+    /// A worker or the control thread ended with an error or a panic.
     pub fn drain(self, limit: Duration) -> io::Result<()> {
         self.readiness.fail();
         self.layer.stop_waiting();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// Starts a drain. If the trigger is dropped, the drain never starts.
+/// Starts a drain. If the trigger is dropped first, the drain never starts.
 #[derive(Debug)]
 pub(crate) struct DrainTrigger(Drain);
 
@@ -36,8 +36,8 @@ pub(crate) enum DrainReason {
 // === impl DrainTrigger ===
 
 impl DrainTrigger {
-    /// Starts the drain, or adds a deadline to a drain that has none: no new connection is accepted, and connections
-    /// that are still open after `limit` are aborted. Further calls have no effect.
+    /// Starts the drain: no new connection is accepted, and connections that are still open after `limit` are aborted.
+    /// If the drain has started without a deadline, only adds the deadline. Further calls have no effect.
     pub(crate) fn start(&self, limit: Duration) {
         let state = &self.0.0;
         _ = state.deadline.set(Instant::now() + limit);
@@ -45,7 +45,7 @@ impl DrainTrigger {
         self.start_without_deadline(DrainReason::Shutdown);
     }
 
-    /// Starts the drain without a deadline: running requests may take as long as they need.
+    /// Starts the drain without a deadline: running requests have no time limit until [`start`](Self::start) is called.
     pub(crate) fn start_without_deadline(&self, reason: DrainReason) {
         let state = &self.0.0;
         _ = state.reason.set(reason);

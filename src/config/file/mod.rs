@@ -1,4 +1,4 @@
-//! The keys of the rule file, each described once, at the field for its value.
+//! The keys of the rule file. Each key is described once: at the field for its value.
 //!
 //! Defaults are applied later, in [`check`](super::check).
 
@@ -34,7 +34,7 @@ use super::keys::Shape;
 const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
-/// All shapes, in the order of `docs/rules.md`. They are also searched for the map that a misplaced key belongs to.
+/// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 pub(crate) static SHAPES: [&Shape; 46] = [
     &FILE,
     &ADMIN,

@@ -1,12 +1,13 @@
 //! Decides which addresses of a name are used, and when the name is resolved again. Pure: the caller resolves the name
 //! and passes the time.
 //!
-//! * An answer is used for its TTL, at least 1 s and at most 30 s: some servers send TTLs of 0 s or 600 s.
-//! * While no server answers, or a part of the answer is missing, the known addresses stay in use.
+//! * An answer is used for its TTL, but at least 1 s and at most 30 s, because some servers send TTLs of 0 s or 600 s.
+//! * While the resolution fails, the known addresses stay in use. They also stay if a part of the answer is missing,
+//!   unless none of them accepts connections or the part is a family that is not used.
 //! * If the name does not exist, the known addresses stay in use for 30 s, because a restarting service can disappear
 //!   from DNS for a moment. Then they are removed.
 //! * If no address accepts connections, the name is resolved again at once, but at most once a second.
-//! * If a name has IPv4 and IPv6 addresses, only one family is used: the family that accepts connections.
+//! * If a host has IPv4 and IPv6 addresses, only the family that has accepted a connection is used; until then, both.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,13 +15,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The least time between the starts of two resolutions of a name, and the least use of an answer.
+/// The minimum time between the starts of two resolutions of a name, and the minimum lifetime of an answer.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The longest use of an answer.
+/// The maximum lifetime of an answer.
 const MAX_TTL: Duration = Duration::from_secs(30);
 
-/// The longest time between two resolutions of a name without an answer.
+/// The maximum time between two resolutions while a name has no answer.
 const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long the addresses of a name that does not exist stay in use.
@@ -33,11 +34,11 @@ const MAX_ADDRESSES: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ResolvedAddress {
     pub(crate) address: SocketAddr,
-    /// The weight of its SRV record, at least 1. Without an SRV record, 1.
+    /// The weight of the SRV record, at least 1; 1 without an SRV record.
     pub(crate) weight: u32,
 }
 
-/// A host of a name: the host itself, or the target of an SRV record.
+/// A host with addresses: the name itself, or the target of an SRV record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) ipv4: Vec<SocketAddr>,
@@ -60,7 +61,7 @@ pub(super) enum Missing {
     Nothing,
     /// The addresses of a family.
     Family(Family),
-    /// The addresses of a host of a service.
+    /// The addresses of the target of an SRV record.
     Host,
 }
 
@@ -86,13 +87,14 @@ pub(super) enum Family {
 #[derive(Debug)]
 pub(super) struct NameState {
     addresses: Vec<ResolvedAddress>,
-    /// The family that is used for hosts with both families. `None` until one has accepted a connection.
+    /// The family that is used for hosts with both families. `None` until a
+    /// probed one has accepted a connection.
     family: Option<Family>,
-    /// The addresses that failed to connect since the last answer.
+    /// The addresses to which a connection failed since the last resolution.
     unreachable: BTreeSet<SocketAddr>,
     last_start: Option<Instant>,
     next_start: Instant,
-    /// The number of consecutive resolutions without a usable answer.
+    /// The number of consecutive resolutions that failed or whose probe found no family.
     failures: u32,
     /// Since when the name does not exist.
     absent_since: Option<Instant>,
@@ -140,13 +142,14 @@ impl NameState {
         }
     }
 
-    /// Returns `true` if connections must show which family to use for this answer.
+    /// Returns `true` if the caller must probe which family of this answer accepts connections.
     pub(super) fn must_probe(&self, answer: &Answer) -> bool {
         let has_both = answer.hosts.iter().any(|host| !host.ipv4.is_empty() && !host.ipv6.is_empty());
         has_both && (self.family.is_none() || self.is_unreachable())
     }
 
-    /// Uses an answer. `probed` is the family that has accepted a connection, if connections were opened.
+    /// Replaces the addresses by the answer's, unless it lacks known addresses. `probed` is the family that has
+    /// accepted a connection, if the caller has probed them.
     pub(super) fn record_answer(&mut self, answer: &Answer, probed: Option<Family>, now: Instant) {
         if self.lacks_known(answer) {
             return self.record_error(&LookupError::Failed("a part of the answer is missing".to_owned()), now);
@@ -184,7 +187,7 @@ impl NameState {
         self.schedule(next, now);
     }
 
-    /// Returns `true` if the answer may lack addresses that are in use and reachable.
+    /// Returns `true` if the answer may lack addresses that are in use, not all of which are unreachable.
     fn lacks_known(&self, answer: &Answer) -> bool {
         let is_relevant = match answer.missing {
             Missing::Nothing => false,
@@ -198,7 +201,8 @@ impl NameState {
         !self.addresses.is_empty() && self.unreachable.len() == self.addresses.len()
     }
 
-    /// Returns the time until the next resolution without a usable answer: 1 s, then 2 s, 4 s and 5 s.
+    /// Counts a resolution that failed or whose probe found no family. Returns the time until the next one: 1 s, then
+    /// 2 s, 4 s and 5 s.
     fn retry_interval(&mut self) -> Duration {
         let interval = MIN_INTERVAL * 2_u32.pow(self.failures.min(3));
         self.failures = self.failures.saturating_add(1);
