@@ -1,6 +1,6 @@
-//! The `RateLimit-Policy` header of a route (draft-ietf-httpapi-ratelimit-headers), which lists its limits regardless of
-//! their use. It is a List of structured fields (RFC 9651), written without a library since names of limits need no
-//! escaping.
+//! The `RateLimit-Policy` header of a route (draft-ietf-httpapi-ratelimit-headers): the quotas of its visible limits,
+//! not their current state. It is a structured field List (RFC 9651), written without a library since names of limits need
+//! no escaping.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -15,7 +15,7 @@ use crate::rule::Limit;
 use crate::words::words;
 
 words! {
-    /// Response fields that report the remaining permits.
+    /// Response fields that describe limits.
     pub enum RateLimitFields {
         /// `RateLimit-Policy` and `RateLimit`.
         Ietf = "ietf",
@@ -39,17 +39,17 @@ impl Default for RateLimitHeaders {
     }
 }
 
-/// `RateLimit-Policy` of a route: `q` permits, which an unused bucket holds, and the `w` seconds after which all of
-/// them are available again. So `r` is at most `q`, and `t` at most `w`.
+/// `RateLimit-Policy` of a route: `q` is the permits of an unused bucket, and `w` the seconds after which all of them
+/// are available again. So in `RateLimit`, `r` is at most `q`, and `t` at most `w`.
 #[derive(Debug)]
 pub(crate) enum Policy {
-    /// The same for all responses, so it is made at load.
+    /// Does not change with time, so it is made once.
     Constant(HeaderValue),
     /// A calendar window varies in length.
     ByCalendar(Box<ByCalendar>),
 }
 
-/// A value that is valid until one of the windows ends.
+/// The limits, and the value until one of their windows ends.
 #[derive(Debug)]
 pub(crate) struct ByCalendar {
     /// The names and quotas of the limits.
@@ -115,7 +115,7 @@ impl Current {
     }
 }
 
-/// Returns the time span in which all windows are the windows at `now`.
+/// Returns the time span around `now` in which no window begins or ends.
 fn valid(limits: &[(String, Quota)], now: Timestamp) -> Range<Timestamp> {
     let mut valid = Timestamp::default()..Timestamp::from_millis(u64::MAX);
     for (_, quota) in limits {

@@ -1,7 +1,7 @@
 //! Counts the responses of each route by status code.
 //!
 //! The set of codes is bounded: an upstream may send any three digits, so an unregistered code is counted under its
-//! class. The counters of a route are created at load, in one block of memory, so that counting a response takes no
+//! class or as `other`. The counters of a route are created at load, in one block of memory, so that counting a response takes no
 //! lock.
 
 use std::borrow::Cow;
@@ -55,7 +55,7 @@ impl Responses {
         }
     }
 
-    /// Removes the series of a route. Existing handles still work, but are no longer exported.
+    /// Removes the series of a route. Existing clones still count, but are no longer exported.
     pub(super) fn remove(&self, route: &str) {
         self.0.write().remove(route);
     }

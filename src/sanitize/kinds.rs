@@ -1,6 +1,6 @@
 //! Classifies the header fields of a message in one pass over their names.
 //!
-//! Most fields that a proxy must remove or join are absent. One pass costs a fraction of one lookup per field.
+//! Most fields that a proxy must remove or join (`Cookie`) are absent. One pass is cheaper than a lookup for each.
 
 use http::HeaderMap;
 
@@ -12,7 +12,7 @@ pub(crate) struct FieldKinds(u16);
 #[derive(Clone, Copy, Debug)]
 #[repr(u16)]
 pub(crate) enum FieldKind {
-    /// A common field that a proxy forwards unchanged.
+    /// A common field that needs no check. The set does not record it.
     Common = 0,
     Connection = 1,
     Te = 1 << 1,
@@ -27,7 +27,7 @@ pub(crate) enum FieldKind {
     ForwardedProto = 1 << 9,
     /// A field that is removed because the peer is not trusted.
     Stripped = 1 << 10,
-    /// A name that some origins confuse with another name.
+    /// An unlisted name with other characters than letters, digits and hyphens, which some origins confuse with another.
     UnusualName = 1 << 11,
     Trailer = 1 << 12,
     Via = 1 << 13,

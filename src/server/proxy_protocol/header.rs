@@ -3,7 +3,7 @@
 //! (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
 //!
 //! An incremental reader must know how many further bytes belong to the header. The existing crates do not report
-//! that, and computing it takes about as much code as the parser.
+//! that for version 1, and computing it takes about as much code as the parser.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
@@ -12,8 +12,8 @@ use std::str::FromStr;
 const V1_START: &[u8] = b"PROXY ";
 /// The start of a version 2 header.
 const V2_SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// The minimum length of both versions. The reader needs these bytes to find out the version without reading too far.
-const MIN_LENGTH: usize = 12;
+/// The length of the first read: the signature of version 2. All headers are longer, so it stays within the header.
+const FIRST_READ: usize = V2_SIGNATURE.len();
 /// The maximum length of version 1, including the end of the line.
 const V1_MAX_LENGTH: usize = 107;
 /// The length of the fixed part of version 2.
@@ -25,7 +25,7 @@ const V2_MAX_LENGTH: usize = 4096;
 /// The result of parsing the bytes read so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// At least this many further bytes, one or more, belong to the header.
+    /// The header has at least this many further bytes, never 0.
     More(usize),
     /// The header is complete.
     Complete(ProxySource),
@@ -39,19 +39,19 @@ pub(crate) enum ProxySource {
     Proxy,
 }
 
-/// The bytes are not a PROXY protocol header.
+/// The header is malformed or not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
-/// Parses the start of a connection. The caller must not pass more bytes than the previous call requested.
+/// Parses all bytes that were read from a connection. The caller must not read more than the previous call requested.
 ///
 /// # Errors
-/// The bytes are not the start of a header.
+/// The header is malformed or not accepted.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Parsed, Malformed> {
     let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
     match bytes.len() {
         _ if !begins(V1_START) && !begins(V2_SIGNATURE) => Err(Malformed),
-        length @ ..MIN_LENGTH => Ok(Parsed::More(MIN_LENGTH - length)),
+        length @ ..FIRST_READ => Ok(Parsed::More(FIRST_READ - length)),
         _ if begins(V2_SIGNATURE) => parse_v2(bytes),
         _ => parse_v1(bytes),
     }
@@ -63,14 +63,14 @@ fn parse_v1(bytes: &[u8]) -> Result<Parsed, Malformed> {
         let line = bytes.strip_suffix(b"\r\n").filter(|line| end == line.len() + 1).ok_or(Malformed)?;
         return std::str::from_utf8(line).map_err(|_| Malformed).and_then(parse_v1_line).map(Parsed::Complete);
     }
-    let shortest_timeout = match bytes[V1_START.len()..] {
+    let shortest_length = match bytes[V1_START.len()..] {
         [b'T', b'C', b'P', b'4', ..] => "PROXY TCP4 1.1.1.1 1.1.1.1 1 1\r\n".len(),
         [b'T', b'C', b'P', b'6', ..] => "PROXY TCP6 :: :: 1 1\r\n".len(),
         _ => "PROXY UNKNOWN\r\n".len(),
     };
     match bytes.len() {
         V1_MAX_LENGTH.. => Err(Malformed),
-        length => Ok(Parsed::More(shortest_timeout.saturating_sub(length).max(1))),
+        length => Ok(Parsed::More(shortest_length.saturating_sub(length).max(1))),
     }
 }
 
@@ -80,7 +80,7 @@ fn parse_v1_line(line: &str) -> Result<ProxySource, Malformed> {
     let source = match family {
         Some("TCP4") => parse_source::<Ipv4Addr>(next()?, next()?)?,
         Some("TCP6") => parse_source::<Ipv6Addr>(next()?, next()?)?,
-        // The specification requires to ignore the rest of the line.
+        // The specification says to ignore the rest of the line.
         Some("UNKNOWN") => return Ok(ProxySource::Proxy),
         _ => return Err(Malformed),
     };
