@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use crate::support::wire::raw::Raw;
+use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::upstream::{Origin, OriginConnection};
 use crate::upgrade::http2::switch;
 
@@ -113,11 +113,32 @@ pub async fn hold(gateway: SocketAddr, load: &Load) -> Raw {
 
 /// Sends a request for this target, which must contain `/hold`, and waits until the upstream has it.
 pub async fn hold_at(target: &str, gateway: SocketAddr, load: &Load) -> Raw {
+    try_to_hold(target, gateway, load).await.expect("an admitted request")
+}
+
+/// Sends a held request again until it is admitted.
+pub async fn hold_when_admitted(gateway: SocketAddr, load: &Load) -> Raw {
+    let admitted = async {
+        loop {
+            match try_to_hold("/hold", gateway, load).await {
+                Ok(client) => return client,
+                Err(rejected) => assert_eq!(rejected.status(), 503),
+            }
+        }
+    };
+    timeout(Duration::from_secs(30), admitted).await.expect("an admitted request within 30 s")
+}
+
+/// Sends a request for this target, and waits until the upstream has it. Returns the response if it is rejected.
+async fn try_to_hold(target: &str, gateway: SocketAddr, load: &Load) -> Result<Raw, Message> {
     let before = load.held.load(Ordering::SeqCst);
     let mut client = Raw::connect(gateway).await;
     client.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n")).await;
-    until(load, |load| load.held.load(Ordering::SeqCst) > before).await;
-    client
+    tokio::select! {
+        biased;
+        () = until(load, |load| load.held.load(Ordering::SeqCst) > before) => Ok(client),
+        rejected = client.response(false) => Err(rejected),
+    }
 }
 
 /// Waits until `condition` holds, or panics after 30 s.
