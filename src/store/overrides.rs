@@ -134,8 +134,7 @@ impl Store {
     /// The store did not reply; see [`StoreError`].
     pub(crate) async fn refresh_clock(&self) -> Result<(), StoreError> {
         if let Backend::Redis(redis) = &self.0 {
-            let (seconds, micros): (u64, u64) = redis.store().send_shared(&cmd("TIME")).await?;
-            redis.store().record_time(Timestamp::from_millis(seconds.saturating_mul(1_000) + micros / 1_000));
+            redis.store().read_time().await?;
         }
         Ok(())
     }

@@ -56,10 +56,10 @@ impl Store {
             return Ok(());
         }
         cache.forget_all();
-        self.refresh_clock().await?; // the ages of the resets
+        let times = redis.reset_times().await?;
         let paused = redis.fallback().pause_payments().await;
         for reset in &resets {
-            redis.follow_reset(reset, limiters);
+            redis.follow_reset(reset, limiters, times);
         }
         drop(paused);
         redis.mark_applied(&resets);

@@ -22,6 +22,9 @@ pub(crate) struct ResetDebts<'r> {
     pub(crate) client: Option<Option<ClientId>>,
     /// How long ago the reset was, in milliseconds.
     pub(crate) age: u64,
+    /// The time of the reset by the clock of this gateway's grants. Never later than the reset, but up to the duration of
+    /// a call to Redis earlier.
+    pub(crate) until: Timestamp,
 }
 
 impl Fallback {
@@ -51,13 +54,12 @@ impl Fallback {
 
     /// Forgets debts of grants before a reset. Later grants are still charged. Returns `true` if no later grants are left.
     pub(crate) fn forget_reset(&self, reset: &ResetDebts<'_>, secret: KeySecret) -> bool {
-        let ResetDebts { limiters, client, age } = reset;
-        let until = Timestamp::from_millis(self.clock.now().as_millis().saturating_sub(*age));
+        let ResetDebts { limiters, client, until, .. } = reset;
         let is_client = is_client(client.as_ref().and_then(Option::as_ref), secret);
         let is_reset = |limiter: &Limiter, other: Option<&ClientId>| {
             limiters.contains(&limiter.name) && (client.is_none() || is_client(other))
         };
-        self.debts.lock().forgive_until(until, is_reset)
+        self.debts.lock().forgive_until(*until, is_reset)
     }
 
     /// Forgets the local buckets of a limit that another gateway has reset.

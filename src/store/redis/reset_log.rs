@@ -31,6 +31,16 @@ pub(crate) struct ResetLog {
     applied: Mutex<u64>,
 }
 
+/// The present time by two clocks. The local one must be read first, so that a grant after a reset never seems older than
+/// the reset.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResetTimes {
+    /// The clock that dates local grants.
+    pub(crate) local: Timestamp,
+    /// Redis's clock, which dates resets.
+    pub(crate) redis: Timestamp,
+}
+
 /// A reset, as the list contains it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct AnnouncedReset {
@@ -129,9 +139,14 @@ impl Redis {
         parse(reply).ok_or(StoreError::UnexpectedReply)
     }
 
+    /// Returns the present times for the ages of resets.
+    pub(crate) async fn reset_times(&self) -> Result<ResetTimes, StoreError> {
+        Ok(ResetTimes { local: self.fallback.now(), redis: self.read_time().await? })
+    }
+
     /// Forgets the local buckets and debts of these limits that were reset.
-    pub(crate) fn follow_reset(&self, reset: &AnnouncedReset, limiters: &[Arc<Limiter>]) {
-        let (Some(secret), debts) = (self.secret.known(), reset.debts(self.context.estimated_now())) else { return };
+    pub(crate) fn follow_reset(&self, reset: &AnnouncedReset, limiters: &[Arc<Limiter>], times: ResetTimes) {
+        let (Some(secret), debts) = (self.secret.known(), reset.debts(times)) else { return };
         for limiter in limiters.iter().filter(|limiter| reset.limiters.contains(&limiter.name)) {
             self.fallback.follow_reset(limiter, &debts, secret);
         }
@@ -146,14 +161,39 @@ impl Redis {
 // === impl AnnouncedReset ===
 
 impl AnnouncedReset {
-    /// Returns the debts that are reset; `now` is the time of Redis's clock.
-    pub(crate) fn debts(&self, now: Timestamp) -> ResetDebts<'_> {
+    /// Returns the debts that are reset.
+    pub(crate) fn debts(&self, times: ResetTimes) -> ResetDebts<'_> {
         let client = match &self.client {
             ResetClient::All => None,
             ResetClient::Overall => Some(None),
             ResetClient::Address(network) => Some(network.parse().ok().map(ClientId::Address)),
             ResetClient::Hash(hash) => Some(u128::from_str_radix(hash, 16).ok().map(ClientId::Hash)),
         };
-        ResetDebts { limiters: &self.limiters, client, age: now.millis_since(self.at) }
+        let age = times.redis.millis_since(self.at);
+        // The times are rounded down to milliseconds, so their difference may be too small by almost 2 ms.
+        let until = Timestamp::from_millis(times.local.as_millis().saturating_sub(age.saturating_add(2)));
+        ResetDebts { limiters: &self.limiters, client, age, until }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grant_is_never_dated_before_an_earlier_reset() {
+        let millis = |micros: u64| Timestamp::from_millis(micros / 1_000);
+        let steps = || (0..2_000).step_by(125);
+        // All times are in microseconds; Redis's clock is ahead of the local one.
+        for (ahead, reset_at) in steps().flat_map(|ahead| steps().map(move |reset_at| (ahead, 10_000 + reset_at))) {
+            for (read_at, delay) in steps().flat_map(|read_at| steps().map(move |delay| (20_000 + read_at, delay))) {
+                let (limiters, id) = (Vec::new(), String::new());
+                let at = millis(reset_at + ahead);
+                let reset = AnnouncedReset { limiters, client: ResetClient::All, id, at };
+                let times = ResetTimes { local: millis(read_at), redis: millis(read_at + delay + ahead) };
+                let (until, grant) = (reset.debts(times).until, millis(reset_at));
+                assert!(until < grant && grant.millis_since(until) <= 6, "{until:?}, {grant:?}");
+            }
+        }
     }
 }

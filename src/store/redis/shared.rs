@@ -1,6 +1,6 @@
 //! Keys that all gateways on a Redis share, apart from buckets: the data of operators. All are in one hash slot.
 
-use deadpool_redis::redis::{Cmd, FromRedisValue, from_redis_value};
+use deadpool_redis::redis::{Cmd, FromRedisValue, cmd, from_redis_value};
 use tokio::time::Instant;
 
 use super::Redis;
@@ -23,6 +23,17 @@ impl Redis {
         let slot = hash_slot_of_key(&self.shared_tag);
         let reply = self.call_owner(slot, Instant::now() + STEP_TIMEOUT, command).await?;
         from_redis_value(reply).map_err(|_| StoreError::UnexpectedReply)
+    }
+
+    /// Returns the time of Redis's clock, and corrects the estimate to it.
+    ///
+    /// # Errors
+    /// See [`send_shared`](Self::send_shared).
+    pub(crate) async fn read_time(&self) -> Result<Timestamp, StoreError> {
+        let (seconds, micros): (u64, u64) = self.send_shared(&cmd("TIME")).await?;
+        let time = Timestamp::from_millis(seconds.saturating_mul(1_000) + micros / 1_000);
+        self.record_time(time);
+        Ok(time)
     }
 
     /// Returns the estimated time of Redis's clock.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
 #[cfg(feature = "gateway")]
-use super::super::reset_log::ResetLog;
+use super::super::reset_log::{ResetLog, ResetTimes};
 use super::super::script::buckets::Buckets;
 use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
@@ -176,9 +176,13 @@ impl Membership {
     async fn forget_reset_debts(&self, script: &mut Invoker, secret: &KeySecret) {
         let read = async {
             let resets = self.reset_log.read(script).await.unwrap_or_default();
-            let now = if resets.is_empty() { None } else { script.time().await.ok() };
-            for (reset, now) in resets.iter().zip(now.into_iter().cycle()) {
-                self.fallback.forget_reset(&reset.debts(now), *secret);
+            if resets.is_empty() {
+                return;
+            }
+            let local = self.fallback.now();
+            let Ok(redis) = script.time().await else { return };
+            for reset in &resets {
+                self.fallback.forget_reset(&reset.debts(ResetTimes { local, redis }), *secret);
             }
         };
         _ = timeout(PAYMENT_TIMEOUT, read).await;
