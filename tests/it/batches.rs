@@ -58,18 +58,6 @@ fn together(runtime: &Runtime, store: &Store, requests: &[Vec<Charge>]) -> Vec<O
     })
 }
 
-/// Returns the number of successful script calls. A worker that connects calls a missing script to detect the features of
-/// the server, which does not count.
-fn calls(server: &RedisServer) -> u64 {
-    let stats: String = cmd("INFO").arg("commandstats").query(&mut server.connection()).expect("statistics");
-    let of = |command: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
-        let number = |name: &str| line.split(',').find_map(|field| field.strip_prefix(name))?.parse::<u64>().ok();
-        Some(number("calls=")? - number("failed_calls=")?)
-    };
-    ["eval", "evalsha", "fcall"].into_iter().filter_map(of).sum()
-}
-
 /// Returns quotas of all algorithms; with a rate above 512, grants share entries.
 fn quotas() -> Vec<Quota> {
     let quota = |rate, algorithm| Quota::new(rate, INTERVAL, algorithm).expect("a quota");
@@ -153,13 +141,13 @@ fn thousand_requests_for_one_bucket_share_few_calls() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
-    let before = calls(&server);
+    let before = server.decision_calls();
     let requests = vec![vec![overall("hot", 100, 3_600_000, 1)]; 1_000];
     let answers = together(&runtime, &redis, &requests);
     assert!(answers[..100].iter().all(Outcome::granted) && !answers[100..].iter().any(Outcome::granted));
     let remaining: Vec<u32> = answers[..100].iter().map(|answer| answer.decisions[0].remaining).collect();
     assert_eq!(remaining, (0..100).rev().collect::<Vec<u32>>());
-    assert!(calls(&server) - before <= 2, "{} calls", calls(&server) - before);
+    assert!(server.decision_calls() - before <= 2, "{} calls", server.decision_calls() - before);
 }
 
 #[test]
@@ -167,7 +155,7 @@ fn clients_share_calls_of_at_most_64_buckets() {
     let Some(server) = RedisServer::start() else { return };
     let (runtime, redis) = (runtime(), store(&server));
     runtime.block_on(redis.take(&[overall("warm-up", 1, 1_000, 1)])).expect("a decision");
-    let before = calls(&server);
+    let before = server.decision_calls();
     let total = Arc::clone(&overall("all", 700, 60_000, 1).limiter);
     let request = |client: u32| {
         let own = per_client("own", &client.to_be_bytes(), 1, 60_000, 1);
@@ -176,7 +164,7 @@ fn clients_share_calls_of_at_most_64_buckets() {
     let requests: Vec<_> = (0..1_000).map(request).collect();
     let answers = together(&runtime, &redis, &requests);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 700);
-    let made = calls(&server) - before;
+    let made = server.decision_calls() - before;
     assert!((15..=18).contains(&made), "{made} calls for 1000 clients");
 }
 
@@ -190,7 +178,7 @@ async fn later_requests_share_a_call_while_two_are_in_flight() {
         tokio::spawn(async move { store.take(&charges).await.expect("a decision").decisions[0].remaining })
     };
     ask().await.expect("connected");
-    let before = calls(&server);
+    let before = server.decision_calls();
     server.signal("STOP");
     let mut asked = Vec::new();
     for _ in 0..5 {
@@ -204,7 +192,7 @@ async fn later_requests_share_a_call_while_two_are_in_flight() {
     for answer in asked {
         remaining.push(answer.await.expect("a task"));
     }
-    assert_eq!(calls(&server) - before, 3, "the first, the second, and the rest");
+    assert_eq!(server.decision_calls() - before, 3, "the first, the second, and the rest");
     assert_eq!(remaining, [8, 7, 6, 5, 4], "decided in the order of arrival");
 }
 
@@ -219,13 +207,13 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo, limits: {limits} 
         server.rule()
     ));
     assert_eq!(gateway.get("/", "k: 0\r\n").await.status(), 200);
-    let (before, began) = (calls(&server), Stopwatch::start());
+    let (before, began) = (server.decision_calls(), Stopwatch::start());
     for client in 0..500 {
         let refused = gateway.get("/", &format!("k: {client}\r\n")).await;
         assert_eq!((refused.status(), refused.field("retry-after").is_some()), (429, true));
         assert!(refused.text().contains(r#""violated-policies":["l"]"#), "{}", refused.text());
     }
-    let (made, seconds) = (calls(&server) - before, began.elapsed().as_secs());
+    let (made, seconds) = (server.decision_calls() - before, began.elapsed().as_secs());
     assert!(made <= 2 + seconds, "{made} calls in {seconds} s");
     assert!(gateway.counter("tidegate_store_known_refusals_total").await >= 500 - (2 + seconds));
 }
@@ -277,10 +265,10 @@ fn concurrent_requests_for_a_shared_limiter_share_calls() {
     peer.configure(0, 500, 3_600_000, 0);
     let requests: Vec<_> = (0..1_000).map(|_| vec![adopted("java", None, None, 1)]).collect();
     assert!(runtime.block_on(redis.take(&requests[0])).expect("a decision").granted());
-    let before = calls(&server);
+    let before = server.decision_calls();
     let answers = together(&runtime, &redis, &requests);
     assert_eq!(answers.iter().filter(|answer| answer.granted()).count(), 499);
-    assert!(calls(&server) - before <= 20, "{} calls", calls(&server) - before);
+    assert!(server.decision_calls() - before <= 20, "{} calls", server.decision_calls() - before);
     assert_eq!(peer.counter(), Some(0));
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tidegate::internals::limit::AlgorithmName;
 
 use crate::admin_api::{Admin, TOKEN};
-use crate::support::cluster::{RedisCluster, calls};
+use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;
 
@@ -70,9 +70,9 @@ async fn shared_limit_and_own_limits_are_one_redis_call() {
     let Some(redis) = RedisServer::start() else { return };
     let gateway = TestGateway::start(&rules(&format!("{{ url: '{}', timeout: 10s }}", redis.url()), PER_KEY));
     assert_eq!(statuses(&gateway, "k", &["/a"]).await, [200]);
-    let before = calls(&redis);
+    let before = redis.decision_calls();
     let response = gateway.get("/b", "X-Key: k\r\n").await;
-    assert_eq!((response.status(), calls(&redis) - before), (200, 1));
+    assert_eq!((response.status(), redis.decision_calls() - before), (200, 1));
     let policy = response.field("ratelimit-policy").expect("a policy");
     assert_eq!(policy, "\"own\";q=1;w=3600, \"daily\";q=3;w=3600");
     assert!(response.field("ratelimit").expect("a field").contains("\"daily\";r=1"));

@@ -15,7 +15,7 @@ use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::{Mode, Store, StoreError};
 use tokio::task::JoinSet;
 
-use crate::support::cluster::{RedisCluster, calls, errors};
+use crate::support::cluster::{RedisCluster, errors};
 use crate::support::redis::fresh_name;
 use crate::support::wire::soon;
 
@@ -66,7 +66,8 @@ async fn partitions_on_all_nodes_count_clients_exactly() {
     }
     assert!(clients.join_all().await.into_iter().all(|granted| granted == 5));
     for node in &cluster.nodes {
-        assert!(calls(node) > 20, "a node had {} calls", calls(node));
+        let calls = node.decision_calls();
+        assert!(calls > 20, "a node had {calls} calls");
     }
 }
 
@@ -76,7 +77,7 @@ async fn shards_on_several_nodes_grant_the_whole_rate() {
     let all = overall(&fresh_name(), 100, 8);
     assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 60);
     assert_eq!(granted(&cluster.store(), std::slice::from_ref(&all), 60).await, 40);
-    assert!(cluster.nodes.iter().all(|node| calls(node) > 0));
+    assert!(cluster.nodes.iter().all(|node| node.decision_calls() > 0));
 }
 
 /// `on_store_failure` applies only after all reachable shards have refused.

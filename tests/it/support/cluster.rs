@@ -251,14 +251,6 @@ impl Drop for RedisCluster {
     }
 }
 
-/// Returns the number of script calls that a node has run.
-pub fn calls(node: &RedisServer) -> u64 {
-    let stats: String = cmd("INFO").arg("commandstats").query(&mut node.connection()).expect("statistics");
-    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    let is_script = |line: &&str| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_fcall");
-    stats.lines().filter(is_script).filter_map(calls).sum()
-}
-
 /// Returns the number of error replies of a node with this error code.
 pub fn errors(node: &RedisServer, code: &str) -> u64 {
     let stats: String = cmd("INFO").arg("errorstats").query(&mut node.connection()).expect("statistics");

@@ -178,6 +178,20 @@ impl RedisServer {
         ReplayStore::open(&StoreSettings::Redis(settings)).expect("a store")
     }
 
+    /// Returns the number of script calls that have decided requests. Each announcement of a gateway is a script call
+    /// with one `ZREMRANGEBYSCORE`; such calls do not count, nor do failed ones, by which a connection detects the
+    /// features of the server. Routes with `concurrency` also use that command.
+    pub fn decision_calls(&self) -> u64 {
+        let stats: String = cmd("INFO").arg("commandstats").query(&mut self.connection()).expect("statistics");
+        let of = |command: &str| {
+            let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:")))?;
+            let number = |name: &str| line.split(',').find_map(|field| field.strip_prefix(name))?.parse::<u64>().ok();
+            Some(number("calls=")? - number("failed_calls=")?)
+        };
+        let scripts: u64 = ["eval", "evalsha", "fcall"].into_iter().filter_map(of).sum();
+        scripts - of("zremrangebyscore").unwrap_or(0)
+    }
+
     /// Sends a signal, for example `STOP` or `CONT`.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([&format!("-{name}"), &self.child.id().to_string()]).status();

@@ -15,7 +15,7 @@ use tidegate::{Mode, Store};
 
 use self::server::{Slice, give_slice, seconds};
 use self::worker::Workers;
-use crate::support::cluster::{RedisCluster, calls};
+use crate::support::cluster::RedisCluster;
 use crate::support::redis::{RedisServer, fresh_name, wait_a_little};
 
 /// Number of measurements of each case. The cases alternate, so that all have the same noise.
@@ -112,7 +112,7 @@ impl Case<'_> {
     /// Runs the load, and measures for this duration.
     fn run(&self, duration: Duration) -> Round {
         let limiter = Arc::clone(&self.limiter);
-        let calls = || self.nodes.iter().map(calls).sum::<u64>();
+        let calls = || self.nodes.iter().map(RedisServer::decision_calls).sum::<u64>();
         let seconds = || self.nodes.iter().map(seconds).sum::<f64>() / self.nodes.len() as f64;
         let (called, decided) = (calls(), self.workers.decisions());
         let charges = move |request| vec![charge(&limiter, request)];
