@@ -55,8 +55,8 @@ impl Default for AddressRules {
 }
 
 impl AddressRules {
-    /// Returns the client's address: the nearest hop that is not a trusted proxy. Returns `None` if the peer is
-    /// unknown.
+    /// Returns the client's address: the nearest hop that is not a trusted proxy, or else the last valid hop. Returns
+    /// `None` if the peer is unknown.
     #[inline]
     pub fn address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
         let peer = facts.peer?;
@@ -76,8 +76,8 @@ impl AddressRules {
         }
     }
 
-    /// Returns the network to which a request's use of shared resources is attributed. Returns `None` if only trusted
-    /// proxies are known.
+    /// Returns the client network whose share of resources a request uses. Returns `None` if the peer is unknown or all
+    /// hops are trusted proxies.
     pub(crate) fn client_network(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
         let peer = facts.peer?;
         if !trusted_peer {
@@ -99,8 +99,8 @@ impl AddressRules {
         Some(AddressTrace { proxies, address, end })
     }
 
-    /// Searches for the client's address, and calls `skipped` for each trusted proxy. Also returns the invalid entry
-    /// that ended the search, if there was one.
+    /// Searches for the client's address, and calls `skipped` for each trusted proxy on the way. Also returns the
+    /// invalid entry that ended the search, if there was one.
     fn search<'f>(
         &self,
         peer: IpAddr,
@@ -128,7 +128,7 @@ impl AddressRules {
         self.trusted_proxies.iter().any(|network| network.contains(&address))
     }
 
-    /// Returns the network that counts as the client of `address`.
+    /// Returns the network of `address` that counts as one client.
     pub fn network(&self, address: IpAddr) -> IpNet {
         match address {
             IpAddr::V4(address) => IpNet::from(IpAddr::V4(address)),

@@ -30,7 +30,7 @@ use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
 use crate::template::Values;
 
-/// The status of a rejection that nginx gets as a 403.
+/// The field with the original status of a rejection that is sent to nginx.
 const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
 
 /// The data of a request for metrics, response fields and the report.
@@ -41,7 +41,7 @@ pub(super) struct RequestRecord<'r> {
     pub(super) at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
     legacy: Option<headers::LegacyFields>,
-    /// The policy of the client, if an override changes a rate. Boxed, since that is rare.
+    /// The policy of the client, if it differs from the policy of the route. Boxed, since that is rare.
     changed_policy: Option<Box<HeaderValue>>,
     /// Whether to record the client and the limit, which only the report needs.
     is_reported: bool,
@@ -66,7 +66,7 @@ pub(super) struct Extra {
     request_id: Option<HeaderValue>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
-    /// How a proxy is answered that asks for an authorization.
+    /// How to answer a proxy that asks for an authorization.
     authorize: Option<Authorize>,
     /// The slot of a request to a route with `concurrency`.
     in_flight: Option<ClientInFlight>,
@@ -75,8 +75,8 @@ pub(super) struct Extra {
     pub(super) lines: Vec<PendingLine>,
 }
 
-/// A request in flight. If dropped before its end, it is counted and reported as abandoned, so that disconnects are
-/// visible.
+/// A request in flight. If dropped before its end, it is counted and reported without a response, so that disconnects
+/// are visible.
 pub(super) struct RequestGuard<'r> {
     metrics: &'r Metrics,
     rules: &'r RuleSet,
@@ -179,7 +179,7 @@ impl Drop for RequestGuard<'_> {
     }
 }
 
-/// Returns `false` if the request caused no work.
+/// Returns `false` if a [`NotSent`] marks the response: no upstream has received the request.
 fn was_sent<B, E>(response: &Result<Response<B>, E>) -> bool {
     response.as_ref().map_or(true, |response| response.extensions().get::<NotSent>().is_none())
 }
@@ -221,7 +221,7 @@ impl<'r> RequestRecord<'r> {
         self.extra.as_ref().is_some_and(|extra| extra.authorize.is_some())
     }
 
-    /// Changes the status of a response to nginx, which turns statuses other than 200, 401 and 403 into 500.
+    /// Changes the status of a response to nginx, which turns statuses other than 2xx, 401 and 403 into 500.
     fn change_status<B>(&self, response: &mut Response<B>) {
         let Some(Authorize { nginx: true, .. }) = self.extra.as_ref().and_then(|extra| extra.authorize) else { return };
         let status = response.status();
@@ -255,7 +255,7 @@ impl<'r> RequestRecord<'r> {
         self.stopwatch.elapsed()
     }
 
-    /// Records the slot of the request, or its rejection without a slot. Returns `true` if it has a slot.
+    /// Records the slot of the request, or its rejection for lack of a slot. Returns `true` if it has a slot.
     pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) -> bool {
         let is_taken = in_flight.slot.is_some();
         if !is_taken {

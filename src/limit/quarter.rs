@@ -1,5 +1,4 @@
-//! Divides one share of a limit between two gateways while one of them drains: it keeps a quarter, the other has the
-//! rest.
+//! Divides a share of a limit while a gateway drains: the gateway keeps a quarter, and its successor has the rest.
 
 use super::{Algorithm, Quota};
 
@@ -23,7 +22,7 @@ impl Quota {
     }
 
     fn with_part(&self, part: impl Fn(u32) -> u32 + Copy) -> Self {
-        // One request needs no queue: it is forwarded at once.
+        // The queue does not count the request that is forwarded at once.
         self.scaled(part, |length| part(length.saturating_add(1)).saturating_sub(1))
     }
 }

@@ -1,8 +1,8 @@
-//! The original request that a proxy asks about, named by the fields of nginx, Caddy, Traefik and others, or by the path
-//! of Envoy.
+//! The original request that a proxy asks about. Envoy sends its path as the path of the request to this gateway;
+//! nginx, Caddy, Traefik and others send it in fields.
 //!
-//! Proxies forward fields of their clients. So two fields that name the same property are an error: a client could
-//! have added one of them to have another request evaluated.
+//! Proxies forward fields of their clients. So two fields with the same property are an error: a client could have
+//! added one of them to have another request evaluated.
 
 use http::{HeaderMap, HeaderName, Method, Uri};
 
@@ -21,9 +21,9 @@ const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// How a route evaluates the original requests of proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Authorize {
-    /// Whether rejections have the status 403, because nginx turns every other status into 500.
+    /// Whether rejections have the status 403, unless it is 401: nginx turns other statuses into 500.
     pub nginx: bool,
-    /// The number of segments in front of the original path, if the path of the request contains it.
+    /// The number of path segments before the original path; `None` if fields contain the target.
     pub prefix: Option<usize>,
 }
 
@@ -37,11 +37,11 @@ pub(crate) struct OriginalRequest {
 /// Why the original request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginalRequestError {
-    /// No field names the target, or several do.
+    /// Not exactly one valid field contains the target.
     Target,
-    /// No field names the method, or several do.
+    /// Not exactly one valid field contains the method.
     Method,
-    /// The target or the host is invalid.
+    /// The method, the target or the host is invalid.
     Invalid,
     /// The original request is to an `authorize` route itself.
     Recursive,
@@ -71,7 +71,7 @@ impl OriginalRequest {
             let uri = absolute(scheme, host, target).filter(|_| is_http).ok_or(OriginalRequestError::Invalid)?;
             return Ok(Self { method, uri });
         }
-        // Only proxies that set `X-Forwarded-Uri` also set the host. Others may forward the field of a client.
+        // Proxies that set `X-Forwarded-Uri` also set `X-Forwarded-Host`. Others may forward the field of a client.
         let host = match facts.headers.contains_key(FORWARDED_HOST) && name == FORWARDED_URI {
             true => Some(single(facts.headers, &[FORWARDED_HOST]).ok_or(OriginalRequestError::Invalid)?.1),
             false => host,
@@ -80,7 +80,8 @@ impl OriginalRequest {
     }
 }
 
-/// Returns the value of the only field with one of these names, and its name. Returns `None` for several fields.
+/// Returns the value of the only field with one of these names, and its name. Returns `None` for none or several
+/// such fields, and for a value that is not ASCII.
 fn single<'h, 'n>(fields: &'h HeaderMap, names: &'n [HeaderName]) -> Option<(&'n HeaderName, &'h str)> {
     let mut all = names.iter().flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
     let (name, value) = all.next().filter(|_| all.next().is_none())?;
@@ -104,7 +105,7 @@ fn absolute(scheme: &str, host: &str, target: &str) -> Option<Uri> {
     is_same.then_some(uri)
 }
 
-/// Returns `true` if this is the path and the query of the URL. `Uri` drops fragments.
+/// Returns `true` if `target` is the path and the query of the URL. `Uri` drops fragments.
 fn has_path(uri: &Uri, target: &str) -> bool {
     uri.path_and_query().is_some_and(|found| found.as_str() == target)
 }
@@ -113,9 +114,9 @@ impl OriginalRequestError {
     /// Returns the description for the response.
     pub(crate) const fn detail(self) -> &'static str {
         match self {
-            Self::Target => "exactly one field must name the target of the original request",
-            Self::Method => "exactly one field must name the method of the original request",
-            Self::Invalid => "the target or the host of the original request is not valid",
+            Self::Target => "exactly one field must contain the target of the original request",
+            Self::Method => "exactly one field must contain the method of the original request",
+            Self::Invalid => "the method, the target or the host of the original request is not valid",
             Self::Recursive => "the original request asks for an authorization itself",
         }
     }

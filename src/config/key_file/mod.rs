@@ -1,7 +1,8 @@
 //! Reads files of API keys: a map from `KEY` or `sha256:HEX` to the entry of the key's owner.
 //!
-//! The file is parsed as a stream, so that 100,000 keys need little memory. A message contains an unknown name of an
-//! entry only if it is short and its value is a text: keys are longer, and their values are maps.
+//! The file is parsed as a stream, so that 100,000 keys need little memory. Messages must not contain keys. So
+//! a message quotes an unknown name in an entry only if it is a short lowercase word and its value is a text: most keys
+//! are longer, and the value of a key is a map.
 
 #[cfg(test)]
 mod tests;
@@ -23,22 +24,22 @@ use crate::tls::{FileReadError, read_at_most};
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The longest key, id, tier, or name or value of an attribute, in bytes.
+/// The longest key, id, tier or value of an attribute, in bytes.
 const MAX_TEXT: usize = 1024;
 
 /// The highest number of attributes of a key.
 const MAX_ATTRIBUTES: usize = 32;
 
-/// The fault of an unknown name that may be a key.
+/// The message for an unknown name that may be a key.
 const UNKNOWN_NAME: &str = "unknown name: an entry has `id`, `tier` and `attributes`";
 
 /// The highest number of errors that a message contains.
 const MAX_SHOWN: usize = 10;
 
-/// The names of an entry.
+/// The names of an entry's fields.
 const NAMES: [&str; 3] = ["id", "tier", "attributes"];
 
-/// The longest unknown name that a message contains, in bytes. Keys are longer.
+/// The longest unknown name that a message contains, in bytes. Most keys are longer.
 const MAX_UNKNOWN: usize = 20;
 
 /// A fault, with its line.
@@ -59,7 +60,7 @@ struct KeyReader<'t> {
     table: KeyTable,
     /// The texts that many keys have: tiers, and names of attributes.
     shared: HashSet<Arc<str>>,
-    /// The lists of names of attributes that many keys have.
+    /// The lists of attribute names that many keys share.
     shared_names: HashSet<AttributeNames>,
     faults: Vec<Fault>,
 }
@@ -283,7 +284,7 @@ impl<'t> KeyReader<'t> {
         new
     }
 
-    /// Reports an unknown name in an entry. Quotes names that are too short for a key.
+    /// Reports an unknown name in an entry. Quotes short lowercase words only, since other names may be keys.
     fn unknown_name(&mut self, name: &str) {
         let is_word = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         if !is_word || name.len() > MAX_UNKNOWN || self.faults.len() >= MAX_SHOWN {
@@ -292,7 +293,9 @@ impl<'t> KeyReader<'t> {
         let (quoted, near) = (quote(name), nearest(name, NAMES));
         let fault = match near {
             Some(near) => format!("unknown name {quoted}: did you mean {}?", quote(near)),
-            None => format!("unknown name {quoted}: an entry has {}; other values are `attributes`", quote_all(NAMES)),
+            None => {
+                format!("unknown name {quoted}: an entry has {}; put other values into `attributes`", quote_all(NAMES))
+            }
         };
         self.faults.push((self.line, fault.into()));
     }
@@ -308,7 +311,7 @@ impl<'t> KeyReader<'t> {
 }
 
 /// Returns the digest of a key, or the digest that the text contains. Returns `None` if the text is neither. A misspelt
-/// digest is not read as a key, because a client that knows the digest could send it.
+/// digest is not read as a key: otherwise a client that knows the digest could send it as its key.
 fn digest_of(text: &str) -> Option<[u8; 32]> {
     let start = text.split_once([':', '=']).map_or("", |(start, _)| start);
     if !start.eq_ignore_ascii_case("sha256") && !start.eq_ignore_ascii_case("sha-256") {

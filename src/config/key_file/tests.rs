@@ -55,7 +55,7 @@ fn unknown_names_are_quoted_unless_they_may_be_keys() {
     let errors = keys("k-1: { id: a, plan: gold }").unwrap_err();
     assert!(
         errors.ends_with(
-            "line 1: unknown name `plan`: an entry has `id`, `tier`, `attributes`; other values are `attributes`"
+            "line 1: unknown name `plan`: an entry has `id`, `tier`, `attributes`; put other values into `attributes`"
         ),
         "{errors}"
     );

@@ -36,7 +36,7 @@ routes:
       - { name: not, mode: OVERALL, rate: 100, interval: 1m, when: { not: [{ query: { key: absent } }] } }
 ";
 
-/// A constant of a condition that comes from a file.
+/// A constant of a condition, read from a file.
 const SECRET: &str = "s3cret";
 
 static PARSED: LazyLock<Rules> =
@@ -79,7 +79,8 @@ fn replayed(members: &str) -> Sent {
     Sent { address, target, fields: fields.collect() }
 }
 
-/// Returns the decision of the rules: the route, and the check of each limit. Clients are numbers, in the order of their first request.
+/// Returns the decision of the rules: the route, and the check of each limit. Clients are numbers, in the order of their
+/// first request.
 fn decision(rules: &Rules, facts: &Facts<'_>, clients: &mut Vec<(String, ClientId)>) -> (String, Vec<String>) {
     let Some((_, route)) = rules.routes.find(facts) else { return (String::new(), Vec::new()) };
     if route.matcher.is_ambiguous(facts) {
@@ -174,7 +175,7 @@ proptest! {
                 let members = inputs.line(facts, Some(sent.address), None, &key)?;
                 Some((decision(rules, facts, &mut clients), members))
             });
-            // The gateway rejects ambiguous requests before it records them.
+            // The gateway rejects ambiguous requests and does not record them.
             let Some((original, members)) = original.flatten().filter(|(original, _)| original.0 != "ambiguous") else {
                 continue;
             };
@@ -252,7 +253,7 @@ fn usual_and_hostile_spellings_are_recorded() {
 }
 
 #[test]
-fn only_constants_and_costs_stay_readable() {
+fn recorded_client_values_are_hashed() {
     let rules = &*PARSED;
     let fields = [
         ("x-key", "secret-1"),
@@ -275,7 +276,7 @@ fn only_constants_and_costs_stay_readable() {
     assert!(plan.flatten().expect("a line").contains("\"x-plan\":[\"gold\"]"));
     let secret =
         one(&[("x-plan", SECRET)], "/").with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
-    assert_eq!(secret, Some(None), "no other value meets the condition");
+    assert_eq!(secret, Some(None), "the secret constant was recorded");
 }
 
 fn lines(recorder: &Recorder, request: &Sent) -> Vec<PendingLine> {
@@ -377,7 +378,7 @@ async fn sample_has_all_requests_of_a_client_or_none() {
 }
 
 #[tokio::test]
-async fn further_sources_are_recorded_and_sampled() {
+async fn further_client_sources_are_recorded() {
     let recorder = Arc::new(Recorder::default());
     let clients = vec![ClientSource::Header(HeaderName::from_static("x-org"))];
     let held = INPUTS.held(&clients);

@@ -29,11 +29,11 @@ pub(super) struct Lookup<'c> {
 pub(super) enum Location {
     /// Not looked up, or the limit has no table.
     Unknown,
-    /// Not found in this table. Valid as long as [`Own`](Self::Own).
+    /// Not found in this table. Valid until tables or buckets are added or swept.
     Missing { table: usize },
     /// The client's own bucket. Valid until tables or buckets are added or swept.
     Own { table: usize, slot: usize },
-    /// A bucket that is added to this table when it is charged. Its capacity is reserved.
+    /// A bucket that is added to this table when it is charged. Its memory is reserved.
     New { table: usize },
     /// The overflow bucket of this table's limit.
     Overflow { table: usize },
@@ -62,7 +62,7 @@ impl<'c> Lookup<'c> {
         Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0 }
     }
 
-    /// The table of a PER_CLIENT limit, in every shard. The lookup has no bucket.
+    /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any shard.
     #[cfg(feature = "gateway")]
     pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
         Self::with_owner(charge, Owner::ANY, hasher)
@@ -76,7 +76,8 @@ impl<'c> Lookup<'c> {
     }
 }
 
-/// Hashes an owner. A fast hash with a random seed suffices, since client input was already hashed with the secret.
+/// Hashes an owner. A fast hash with a random seed suffices: an owner is an address or a hash with
+/// the secret.
 pub(super) fn hash(owner: Owner, hasher: &DefaultHashBuilder) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write_u128(owner.bits());

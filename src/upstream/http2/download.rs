@@ -21,7 +21,7 @@ use crate::timer::Timer;
 /// The body of a response whose head was read. On drop, resets the stream unless it has ended.
 #[derive(Debug)]
 pub(crate) struct Download {
-    /// `None` once the whole body is read.
+    /// `None` after the end of the body or a failure.
     stream: Option<OpenStream>,
     /// The bytes that are left, if the length is known.
     remaining: Option<u64>,
@@ -124,8 +124,8 @@ impl Download {
 }
 
 impl OpenStream {
-    /// Records the end of the response. The stream has ended unless the request is still being sent; then it is reset
-    /// on drop.
+    /// Records the end of the response. If the request is still being sent, the stream has not ended, and is reset on
+    /// drop.
     fn end(&mut self) {
         if self.upload.as_ref().is_none_or(|(task, _)| task.is_finished()) {
             self.stream_slot.stream_ended();

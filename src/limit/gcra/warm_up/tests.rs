@@ -101,7 +101,7 @@ fn request_undone_immediately_leaves_no_trace() {
 }
 
 #[test]
-fn permits_that_have_returned_are_not_given_back() {
+fn expired_permits_are_not_given_back() {
     let quota =
         Quota::new(1_000, 1_000, Algorithm::GcraWarmUp(WarmUp { burst: 1_000, millis: 1_000 })).expect("a quota");
     let mut state = State::default();
