@@ -4,7 +4,7 @@
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its window
 -- ARGV  rate, and five boundaries (ms): those around the window of the caller's time (give_back: of the time of the
 --       grant), two before it and one after it. They only list windows; `now` selects one of them.
--- Returns an algorithm as documented in admit.lua; its limiter is `unknown` if `now` is in none of the listed windows
+-- Adds an algorithm, as documented in admit.lua; its limiter is `unknown` if `now` is in none of the listed windows
 --
 -- Invariant: only `now` selects the window. The key expires one further window length after the end of its window, but
 -- at most an hour after it, so that a clock that is set back over the boundary still finds it.

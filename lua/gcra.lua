@@ -3,7 +3,7 @@
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua
 -- ARGV  rate, interval (ms), burst
--- Returns an algorithm as documented in admit.lua
+-- Adds an algorithm, as documented in admit.lua
 --
 -- Invariant: the string expires one second after its bucket is full; refusals do not extend this.
 

@@ -1,12 +1,12 @@
 -- gcra_warm_up: gcra whose rate rises from a third to the full rate after idle time. A translation of
--- src/limit/gcra/warm_up.rs, which documents the algorithm; a property test checks that both decide equally.
+-- src/limit/gcra/warm_up/mod.rs, which documents the algorithm; a property test checks that both decide equally.
 --
--- KEYS  of a bucket: one string, fractions as in shared.lua, then the heat: whole permits (6 bytes) and other parts (5)
+-- KEYS  of a bucket: one string, fractions as in shared.lua, then the heat: whole permits (6 bytes) and parts of one (5)
 -- ARGV  rate, interval (ms), burst, warm-up (ms)
--- Returns an algorithm as documented in admit.lua
+-- Adds an algorithm, as documented in admit.lua
 --
--- Invariant: the string expires one second after its bucket is full and cold; refusals do not extend this. All numbers are
--- integers below 2^53, or larger ones of which only the sign or the comparison with `max_heat` counts.
+-- Invariant: the string expires at least one second after its bucket is full and cold. All numbers are exact integers below
+-- 2^53, except larger ones of which only the sign or the comparison with `max_heat` is used.
 
 local STEPS, HEAT_BYTES, WITH_HEAT = 16, 11, FRACTIONS .. 'I6I5'
 
@@ -25,7 +25,8 @@ function warm.limiter(words, now)
   }
 end
 
--- Returns the extra of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths of a part.
+-- Returns the extra cost of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths of
+-- a part.
 local function total(limiter, heat)
   local of_step = STEPS * limiter.unit
   local steps = math.floor(heat / of_step)
@@ -33,7 +34,7 @@ local function total(limiter, heat)
   return limiter.unit * steps * (2 * STEPS - steps), heat % of_step * (2 * (STEPS - steps) - 1)
 end
 
--- Returns the extra of the permits that raise the heat, rounded up.
+-- Returns the extra cost of the permits that raise the heat from `from` to `to`, rounded up.
 local function extra(limiter, from, to)
   local low, low_part = total(limiter, from)
   local high, high_part = total(limiter, to)
@@ -55,7 +56,7 @@ function warm.open(limiter, key, now)
   return bucket
 end
 
--- Charges permits that check() granted, and their extra.
+-- Charges permits that check() granted, and their extra cost.
 function warm.charge(bucket, permits)
   local limiter = bucket.limiter
   local heat = math.min(limiter.max_heat, bucket.heat + permits * limiter.interval)
@@ -63,16 +64,16 @@ function warm.charge(bucket, permits)
   bucket.heat, bucket.added = heat, true
 end
 
--- Gives back the permits that have not returned since they were granted, with at most the extra that was paid. If the clock
--- went back, their number is unknown: gives back nothing.
+-- Gives back the permits that have not returned since they were granted, and at most the extra cost that they were
+-- charged with. If the clock went back, their number is unknown: gives back nothing.
 function warm.give_back(limiter, key, granted, at, now)
   local bucket = warm.open(limiter, key, now)
   if at > now or not bucket.date then return end
   local returned, returned_parts = fractions.returned(limiter, now - at)
   local own = granted * limiter.interval
-  -- The heat after the grant, or more: since then, the bucket has cooled down by the returned permits at most.
   local paid = 0
   if returned * limiter.interval < limiter.max_heat then
+    -- An upper bound of the heat after the grant: the bucket has cooled by at most the permits returned since.
     local heat = bucket.heat + returned * limiter.interval + returned_parts
     if heat < limiter.max_heat then paid = extra(limiter, math.max(0, heat - own), heat) end
   end

@@ -3,7 +3,7 @@
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua: the permits that have not leaked out yet
 -- ARGV  rate, interval (ms), queue (permits that may wait), longest wait (ms)
--- Returns an algorithm as documented in admit.lua
+-- Adds an algorithm, as documented in admit.lua
 --
 -- Invariant: each time slot is assigned once. It is the time when all earlier permits have leaked out of the bucket, and
 -- only the slot that was assigned last can be given back.

@@ -3,7 +3,7 @@
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its segment
 -- ARGV  rate, interval (ms), segments
--- Returns an algorithm as documented in admit.lua
+-- Adds an algorithm, as documented in admit.lua
 --
 -- Invariant: a permit returns one interval after the end of its segment, so that at most `rate` permits are granted in any
 -- interval. After a grant there are at most `segments + 1` entries, and the key outlives the last entry by an interval.

@@ -3,7 +3,7 @@
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at its grant
 -- ARGV  rate, interval (ms)
--- Returns an algorithm as documented in admit.lua
+-- Adds an algorithm, as documented in admit.lua
 --
 -- Invariant: at most 512 entries are stored. Above a rate of 512, grants within one merge step share an entry, dated at the
 -- latest grant. The key lives as long as any rule can count its newest entry, plus `slack` to twice `slack`, so that most

@@ -14,18 +14,18 @@ pub enum Condition<'m> {
     Host(&'m [HostPattern]),
     /// The method is one of these.
     Methods(&'m [Method]),
-    /// A header field, a query parameter or a cookie, whose values may be secrets.
+    /// A header field, a query parameter or a cookie has one of these values, which may be secrets.
     Value(&'m ValueCondition),
     /// The client's address is in one of these networks.
     Clients(&'m ClientNetworks),
-    /// The request does not meet all of these conditions.
+    /// At least one of these conditions is not met.
     Not(&'m Matcher),
 }
 
 /// The result of a search for a route, with the reasons.
 #[derive(Clone, Debug)]
 pub struct Search<'r> {
-    /// The routes that did not match, each with the first condition that was not met.
+    /// The earlier routes, each with the first condition that was not met.
     pub passed_over: Vec<(&'r Route, Condition<'r>)>,
     /// The first route that matches.
     pub found: Option<&'r Route>,
@@ -34,7 +34,7 @@ pub struct Search<'r> {
 // === impl Matcher ===
 
 impl Matcher {
-    /// Returns the first condition that a request with these facts does not meet in any reading.
+    /// Returns the first condition that these facts certainly do not meet ([`Met::No`]).
     #[inline]
     pub fn unmet(&self, facts: &Facts<'_>) -> Option<Condition<'_>> {
         if !self.matches_path(facts) {

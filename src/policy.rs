@@ -39,17 +39,17 @@ impl Default for RateLimitHeaders {
     }
 }
 
-/// `RateLimit-Policy` of a route: `q` is the permits of an unused bucket, and `w` the seconds after which all of them
-/// are available again. So in `RateLimit`, `r` is at most `q`, and `t` at most `w`.
+/// `RateLimit-Policy` of a route: `q` is the permits of an unused bucket, and all permits of an exhausted bucket are
+/// available again after at most `w` seconds. So in `RateLimit`, `r` is at most `q`, and `t` at most `w`.
 #[derive(Debug)]
 pub(crate) enum Policy {
     /// Does not change with time, so it is made once.
     Constant(HeaderValue),
-    /// A calendar window varies in length.
+    /// At least one calendar window varies in length.
     ByCalendar(Box<ByCalendar>),
 }
 
-/// The limits, and the value until one of their windows ends.
+/// The limits, and the value at present.
 #[derive(Debug)]
 pub(crate) struct ByCalendar {
     /// The names and quotas of the limits.
@@ -115,7 +115,7 @@ impl Current {
     }
 }
 
-/// Returns the time span around `now` in which no window begins or ends.
+/// Returns the time span around `now` in which no window of varying length begins or ends.
 fn valid(limits: &[(String, Quota)], now: Timestamp) -> Range<Timestamp> {
     let mut valid = Timestamp::default()..Timestamp::from_millis(u64::MAX);
     for (_, quota) in limits {

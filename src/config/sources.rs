@@ -16,7 +16,7 @@ use crate::watch::Stamp;
 pub(crate) struct SourceFiles {
     /// Files and folders, each with its metadata from before it was read.
     seen: Vec<(PathBuf, Option<Stamp>)>,
-    /// The hashes of the texts, in the order of reading.
+    /// The hashes of texts, names and errors, in the order of reading.
     hashes: Vec<Hash>,
 }
 
@@ -33,7 +33,7 @@ impl SourceFiles {
         self.hashes.push(blake3::hash(text));
     }
 
-    /// Records an error of a file or folder other than the rule file. The hash changes if the error appears, changes or
+    /// Records an error about included files. The hash changes if the error appears, changes or
     /// disappears.
     pub(super) fn record_error(&mut self, error: &dyn Display) {
         let key = blake3::derive_key("tidegate error of a source file", error.to_string().as_bytes());
@@ -52,7 +52,7 @@ impl SourceFiles {
     /// Reads an included file, at most `limit` bytes. Records its name, and its text or its error.
     pub(super) fn read_included(&mut self, path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
         self.record(path);
-        // The name is part of messages and of the locations of limits.
+        // Another name changes messages and the locations of limits.
         self.record_text(path.as_os_str().as_bytes());
         let read = read_regular(path, limit);
         match &read {
@@ -62,7 +62,7 @@ impl SourceFiles {
         read
     }
 
-    /// Returns `true` if no file has changed since it was read.
+    /// Returns `true` if no file's metadata has changed since it was read.
     pub(super) fn are_unchanged(&self) -> bool {
         self.seen.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
     }

@@ -16,8 +16,8 @@ use crate::local_response::{GrpcCall, LocalResponse};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Rejection<'a> {
-    /// The status of the layer's own response: 429 if limits rejected the request, 503 if the store failed, 400 if the
-    /// request does not identify the client of a limit, 404 if no route matches.
+    /// The status of the layer's own response, such as 429 if limits rejected the request, 503 if the store failed, 400
+    /// if the request does not identify the client of a limit, or 404 if no route matches.
     pub status: StatusCode,
     /// The reason, as an English text.
     pub detail: &'a str,

@@ -1,4 +1,4 @@
-//! Metrics of client connections, and of the requests that a bound or the protocol ended.
+//! Metrics of client connections, and of the requests that ended early for other reasons than a rate limit.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -84,7 +84,7 @@ impl Connections {
             name: "connections_by_protocol",
             labels: &[Label::Fixed("protocol", &PROTOCOLS)],
             unit: "connections",
-            meaning: "Open client connections, once TLS or their start has shown the protocol. An upgraded \
+            meaning: "Open client connections that have sent their first bytes, by protocol. An upgraded \
                       connection counts as `http1`",
             action: "`http2` falls to 0: a load balancer or a certificate change disabled ALPN",
         };
@@ -110,7 +110,7 @@ impl Connections {
             name: "rejected",
             labels: &[Label::Open("cause")],
             unit: "connections, streams and requests",
-            meaning: "Connections, streams and requests that a bound or the protocol ended, not a rate limit. \
+            meaning: "Connections, streams and requests that ended early for other reasons than a rate limit. \
                       `cause` is a `reason` of the access log, or the name of a bound",
             action: "the [reasons](operations.md#reasons) and the [bounds](security.md) explain each cause",
         };
@@ -149,7 +149,7 @@ impl Metrics {
         self.connections.open.dec();
     }
 
-    /// Counts a connection that was refused because of the connection limit.
+    /// Counts a connection that was refused because of a connection limit.
     pub(crate) fn connection_refused(&self) {
         self.connections.refused.inc();
     }
@@ -159,8 +159,7 @@ impl Metrics {
         self.connections.accept_failures.inc();
     }
 
-    /// Counts a connection, stream or request that ended because of a bound or a protocol error. `cause` is a fixed
-    /// label.
+    /// Counts a connection, stream or request that ended early. Clients cannot influence the set of values of `cause`.
     pub(crate) fn rejected(&self, cause: &'static str) {
         self.connections.rejected.get_or_create(&CauseLabels { cause }).inc();
     }

@@ -22,15 +22,15 @@ use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
 use crate::transport::{Relay, Transport};
 
-/// Less than the shortest keep-alive timeout of common servers (Node.js: 5 s). So the gateway closes idle connections
-/// first, and no request is sent on a connection that the upstream is closing.
+/// Less than the keep-alive timeout of most servers (Node.js: 5 s). So the gateway usually closes an idle connection
+/// before the upstream does.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The maximum size of the head of a response.
 const MAX_HEAD: usize = 64 * 1024;
 
-/// If a connection was in use less than this ago, only the runtime's state is checked for a repeatable request, not the
-/// kernel's. In a pool under load, connections are idle for a few milliseconds between two requests. A connection that
+/// A connection that was in use within this time is checked only in the runtime before a repeatable request, not in the
+/// kernel. In a pool under load, connections are idle for a few milliseconds between two requests. A connection that
 /// is idle for longer is not under load, so the system call does not matter.
 const JUST_USED: Duration = Duration::from_millis(10);
 
@@ -41,11 +41,11 @@ pub(crate) struct Connection {
     /// Bytes that were read and not consumed yet.
     unread: Bytes,
     pub(super) outgoing: WriteBuffer,
-    /// Whether any byte of the current request was written.
+    /// Whether any byte was written since the owner last reset this.
     pub(super) has_written: bool,
     /// The timer for the awaited response.
     pub(super) timer: Timer,
-    /// When the connection last returned to its pool.
+    /// When the connection last returned to its pool, or was opened.
     pub(super) idle_since: Instant,
     /// Whether the connection has served a request before. The upstream may have closed it since.
     pub(super) is_reused: bool,
@@ -69,9 +69,9 @@ impl Connection {
     /// Returns `true` if the connection can serve a request: it is open, has not expired, and has received no bytes.
     ///
     /// This takes a system call: the runtime's state is only as recent as its last poll for events. The call is skipped
-    /// for a connection that was just used if the request `is_repeatable`. Unless the runtime has seen an event, the
-    /// connection can only have ended since the last poll, which is half a millisecond ago under full load. Sending the
-    /// request then fails, and the request is sent again.
+    /// for a connection that was just used, if the request `is_repeatable` and the runtime knows of no event. If the
+    /// connection has ended nevertheless, it did so after the last poll, about 0.5 ms ago under full load. The request
+    /// then fails and is sent again.
     pub(super) fn is_usable(&mut self, now: Instant, is_repeatable: bool) -> bool {
         let idle = now.saturating_duration_since(self.idle_since);
         idle < IDLE_TIMEOUT && self.stream.has_nothing_to_read(is_repeatable && idle < JUST_USED)
@@ -152,7 +152,7 @@ impl Connection {
         &mut self.unread
     }
 
-    /// Reads more of a body, once all bytes are consumed. Returns `false` at the end of the connection.
+    /// Reads more of a body. All bytes must have been consumed. Returns `false` at the end of the connection.
     pub(super) fn poll_more(&mut self, remaining: &RemainingBody, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         remaining.poll_more(&mut self.stream, &mut self.unread, cx)
     }

@@ -10,15 +10,15 @@ const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// The largest number in the field: eight digits.
 const MAX: u128 = 99_999_999;
 
-/// When a request was received, in its extensions, if it may have a deadline.
+/// The time at which a request was received: an extension of requests that may have a deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Received(pub(crate) Instant);
 
-/// The deadline of a gRPC call, in the extensions of its request.
+/// The deadline of a gRPC call: an extension of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallDeadline(pub(crate) Instant);
 
-/// Returns the timeout of a call. Returns `None` for an invalid value: the upstream rejects it.
+/// Returns the timeout of a call. Returns `None` if the field is missing or invalid.
 pub(crate) fn grpc_timeout(fields: &HeaderMap) -> Option<Duration> {
     parse(fields.get(GRPC_TIMEOUT)?.as_bytes())
 }
@@ -28,11 +28,11 @@ pub(crate) fn has_grpc_timeout(method: &Method, fields: &HeaderMap) -> bool {
     method == Method::POST && fields.contains_key(GRPC_TIMEOUT)
 }
 
-/// Reduces the timeout of a call to the time that is left until `deadline`.
+/// Reduces the timeout of a call to the time that is left until `deadline`, or to 1 us if that is longer.
 pub(crate) fn reduce_grpc_timeout(fields: &mut HeaderMap, deadline: Instant, now: Instant) {
     if let Some(value) = fields.get_mut(GRPC_TIMEOUT)
         && let Some(timeout) = parse(value.as_bytes())
-        && let left = deadline.saturating_duration_since(now)
+        && let left = deadline.saturating_duration_since(now).max(Duration::from_micros(1))
         && left < timeout
         && let Ok(reduced) = HeaderValue::try_from(format(left))
     {
@@ -58,7 +58,7 @@ fn parse(value: &[u8]) -> Option<Duration> {
     })
 }
 
-/// Formats a timeout with the smallest unit that fits. Rounds down, but to at least one unit.
+/// Formats a timeout with the smallest unit of `u`, `m`, `S` and `H` that fits. Rounds down, but to at least one unit.
 fn format(timeout: Duration) -> String {
     let units = [("u", timeout.as_micros()), ("m", timeout.as_millis()), ("S", timeout.as_secs().into())];
     let hours = ("H", u128::from(timeout.as_secs() / 3_600));
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn formatted_timeout_is_at_most_the_timeout() {
+    fn timeout_is_rounded_down_to_at_least_one_unit() {
         let texts = ["1u", "99999999u", "100000m", "99999999m", "100000S", "99999999S", "27777H", "99999999H"];
         let seconds = Duration::from_secs;
         let timeouts = [
@@ -110,6 +110,9 @@ mod tests {
             fields[GRPC_TIMEOUT].to_str().unwrap().to_owned()
         };
         assert_eq!([reduced("1S", 250), reduced("1S", 0)], ["250000u", "1u"]);
-        assert_eq!([reduced("1S", 1_000), reduced("1S", 9_000), reduced("soon", 1)], ["1S", "1S", "soon"]);
+        assert_eq!(
+            [reduced("1S", 1_000), reduced("1S", 9_000), reduced("soon", 1), reduced("9n", 0)],
+            ["1S", "1S", "soon", "9n"]
+        );
     }
 }

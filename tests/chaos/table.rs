@@ -1,4 +1,4 @@
-//! The limits of the test: each algorithm with each policy.
+//! The limits of the test: all algorithms but `gcra` with `warm_up`, and all policies.
 
 use std::time::Duration;
 

@@ -41,7 +41,7 @@ fn shown_error_matches_the_shown_rule_file() {
     let (_, rest) = page.split_once("```yaml\n").expect("a rule file");
     let (file, rest) = rest.split_once("```").expect("its end");
     assert!(Config::parse_for_gateway(file).is_ok());
-    let (_, rest) = rest.split_once("An error looks like this:\n\n```\n").expect("an error");
+    let (_, rest) = rest.split_once("`tidegate check` reports errors like this:\n\n```\n").expect("an error");
     let (shown, _) = rest.split_once("```").expect("its end");
     let with_typo = file.replacen("interval", "intervall", 1);
     let errors = Config::parse_for_gateway(&with_typo).expect_err("an error");

@@ -54,7 +54,7 @@ impl Old {
     }
 }
 
-/// Takes over from the old gateway. Returns the sockets that are served then.
+/// Takes over from the old gateway. Returns the sockets of the successor.
 async fn take_over(old: Old, mut new: Predecessor) -> (Vec<ListeningSocket>, Handover) {
     let sockets = new.take_sockets();
     let (taken, ()) = tokio::join!(new.take_over(), old.release());
@@ -117,7 +117,7 @@ async fn successor_that_takes_too_long_is_refused() {
 }
 
 #[tokio::test]
-async fn files_return_from_a_successor_that_fails() {
+async fn files_of_a_failed_successor_are_reclaimed() {
     let old = Old::start("returned");
     let (path, clients) = (old.path.clone(), old.clients.clone());
     let failing = old.connect().await;
@@ -136,7 +136,7 @@ async fn successor_serves_if_its_predecessor_has_ended() {
     let (path, clients) = (old.path.clone(), old.clients.clone());
     let new = old.connect().await;
     drop(old.stop().await);
-    assert!(path.exists() && clients.exists(), "the successor owns them");
+    assert!(path.exists() && clients.exists(), "not removed while there is a successor");
     let (reply, handover, _) = new.take_over().await.unwrap();
     assert!(matches!(reply, TakeOverReply::Ended), "{reply:?}");
     drop(handover.unwrap());
@@ -155,7 +155,7 @@ async fn failing_successor_removes_files_of_an_ended_predecessor() {
 
 /// Regression test: a failed send was mistaken for the end of a gateway, and the new process served without a handover.
 #[tokio::test]
-async fn last_message_of_another_program_is_read() {
+async fn message_of_a_closed_peer_is_read() {
     let (stream, mut other) = UnixStream::pair().unwrap();
     other.write_all(b"+OK hello\r\n").await.unwrap();
     drop(other);

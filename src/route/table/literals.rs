@@ -1,17 +1,17 @@
-//! The child nodes of a node by segment: a few are compared one by one, many are hashed.
+//! The literal child nodes of a node, by segment: a few are compared one by one, many are hashed.
 
 use std::num::NonZeroU32;
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// The number of a child node, which is never 0, the root of the first tree.
+/// The number of a child node. Never 0, which is the root of the first tree.
 pub(super) type Child = NonZeroU32;
 
 /// Up to this number of children, comparing is faster than hashing.
 const FEW: usize = 4;
 
-/// A segment. Usual lengths are stored inline, since another memory access costs as much as the comparison.
+/// A segment. Short ones are stored inline, since another memory access costs as much as the comparison.
 type Text = SmallVec<[u8; 16]>;
 
 /// Child nodes by the text of their segment.
@@ -32,7 +32,7 @@ impl Literals {
         }
     }
 
-    /// Returns `true` if there are no child nodes.
+    /// Returns `true` if there are no literal child nodes.
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Few(few) if few.is_empty())
     }

@@ -1,5 +1,5 @@
-//! Failed responses, which count as requests in flight for a while. A target that fails fast has few requests in
-//! flight, and would otherwise attract all others.
+//! Failed attempts, which count as requests in flight for a while. A target that fails fast has few requests in flight,
+//! and would otherwise get most of them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,13 +9,13 @@ use http::{HeaderMap, header};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The time that a failed response counts.
+/// The time that a failed attempt counts.
 pub(in crate::upstream) const PENALTY: Duration = Duration::from_secs(1);
 
 /// The longest time that a failed response counts if it has `Retry-After`.
 const MAX_PENALTY: Duration = Duration::from_secs(5);
 
-/// Failures whose ends are closer than this share an entry, which bounds the memory to about 50 entries.
+/// Failures that expire within this time of each other share an entry, which bounds the memory to about 50 entries.
 const STEP: Duration = Duration::from_millis(100);
 
 /// The recent failures of a target.
@@ -23,7 +23,7 @@ const STEP: Duration = Duration::from_millis(100);
 pub(in crate::upstream) struct Penalties {
     /// The number of failures that count. While it is zero, requests read only this field.
     count: AtomicU64,
-    /// When failures end to count, and how many. Earliest first.
+    /// When failures expire, and how many. Earliest first.
     ends: Mutex<VecDeque<(Instant, u64)>>,
 }
 
@@ -31,7 +31,7 @@ impl Penalties {
     /// Counts a failure for this time.
     pub(in crate::upstream) fn add(&self, now: Instant, time: Duration) {
         let (end, mut ends) = (now + time, self.ends.lock());
-        self.remove_ended(&mut ends, now); // a target that is the only one is never compared with others
+        self.remove_ended(&mut ends, now); // nothing calls `count` for the only target of an upstream
         self.count.fetch_add(1, Relaxed);
         match ends.iter_mut().find(|(other, _)| *other <= end + STEP && end <= *other + STEP) {
             Some((_, count)) => *count += 1,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_that_ended_are_removed_by_later_ones() {
+    fn expired_failures_are_removed_by_later_ones() {
         let (penalties, start) = (Penalties::default(), Instant::now());
         for second in 0..1_000 {
             penalties.add(start + 2 * second * PENALTY, PENALTY);

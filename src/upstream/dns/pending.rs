@@ -1,4 +1,4 @@
-//! Counts the names that were never resolved, so that the gateway can wait for them before it serves.
+//! Counts the names whose first resolution has not ended, so that the start of the gateway and a reload can wait for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 #[derive(Clone, Debug, Default)]
 pub(super) struct PendingNames(Arc<(Mutex<usize>, Condvar)>);
 
-/// A name whose first resolution has not ended. Dropped when it ends.
+/// A name whose first resolution has not ended. Its owner drops this at the end of the resolution.
 #[derive(Debug)]
 pub(super) struct PendingName(PendingNames);
 
@@ -19,7 +19,7 @@ impl PendingNames {
         PendingName(self.clone())
     }
 
-    /// Blocks until all names have been resolved, at most for `limit`. Returns the number of the other names.
+    /// Blocks until all first resolutions have ended, at most for `limit`. Returns the number of those that have not.
     pub(super) fn wait(&self, limit: Duration) -> usize {
         let (number, changed) = &*self.0;
         let mut number = number.lock();

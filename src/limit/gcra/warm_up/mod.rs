@@ -177,7 +177,7 @@ impl Prices {
         Self { unit, max_heat: 2 * STEPS * STEPS * unit }
     }
 
-    /// Returns the extra of the permits that raise the heat, rounded up.
+    /// Returns the extra of the permits that raise the heat from `from` to `to`, rounded up.
     fn extra(self, from: u64, to: u64) -> u64 {
         let ([low, low_part], [high, high_part]) = (self.total(from), self.total(to));
         // Both parts are below 2^53, and the whole extras rise with the heat.
