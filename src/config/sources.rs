@@ -33,8 +33,7 @@ impl SourceFiles {
         self.hashes.push(blake3::hash(text));
     }
 
-    /// Records an error about included files. The hash changes if the error appears, changes or
-    /// disappears.
+    /// Records an error about included files. The hash changes if the error appears, changes or disappears.
     pub(super) fn record_error(&mut self, error: &dyn Display) {
         let key = blake3::derive_key("tidegate error of a source file", error.to_string().as_bytes());
         self.hashes.push(Hash::from(key));

@@ -80,8 +80,8 @@ impl OriginalRequest {
     }
 }
 
-/// Returns the value of the only field with one of these names, and its name. Returns `None` for none or several
-/// such fields, and for a value that is not ASCII.
+/// Returns the value of the only field with one of these names, and its name. Returns `None` for none or
+/// several such fields, and for a value that is not ASCII.
 fn single<'h, 'n>(fields: &'h HeaderMap, names: &'n [HeaderName]) -> Option<(&'n HeaderName, &'h str)> {
     let mut all = names.iter().flat_map(|name| fields.get_all(name).iter().map(move |value| (name, value)));
     let (name, value) = all.next().filter(|_| all.next().is_none())?;

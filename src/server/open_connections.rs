@@ -20,8 +20,8 @@ use crate::metrics::Metrics;
 /// How many candidates one examination finds.
 const MAX_CANDIDATES: usize = 128;
 
-/// The pause after an examination that found fewer than [`MAX_CANDIDATES`], for each open connection. An examination takes
-/// about a tenth of it, so that a flood of connections cannot make examinations costly.
+/// The pause after an examination that found fewer than [`MAX_CANDIDATES`] is this time for each open connection: about
+/// ten times the duration of the examination. So a flood of connections cannot make examinations costly.
 const EXAMINATION_PAUSE: Duration = Duration::from_micros(3);
 
 /// A warning is logged again if no connection was evicted for this long.

@@ -76,8 +76,7 @@ impl<'c> Lookup<'c> {
     }
 }
 
-/// Hashes an owner. A fast hash with a random seed suffices: an owner is an address or a hash with
-/// the secret.
+/// Hashes an owner. A fast hash with a random seed suffices: an owner is an address or a hash with the secret.
 pub(super) fn hash(owner: Owner, hasher: &DefaultHashBuilder) -> u64 {
     let mut hasher = hasher.build_hasher();
     hasher.write_u128(owner.bits());

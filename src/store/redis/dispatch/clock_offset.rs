@@ -1,8 +1,8 @@
 //! Estimates the offset between the clock of Redis and that of this host.
 //!
 //! The estimate selects the calendar boundaries that a decision is sent with. No decision depends on it: Redis asks
-//! for other boundaries if the estimate is wrong, and then the estimate is corrected. The ends of overrides depend
-//! on it, so it is corrected before they are read.
+//! for other boundaries if the estimate is wrong, and then the estimate is corrected. The ends of overrides depend on
+//! it, so it is corrected before they are read.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
