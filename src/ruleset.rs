@@ -452,7 +452,7 @@ impl CompiledRoute {
             if let Some(decision) = decision.filter(|_| !is_local)
                 && let Some(capacity) = one.limit.limiter.unused_permits(decision.shard)
             {
-                counter.used(decision.remaining, capacity);
+                counter.record_remaining(decision.remaining, capacity);
             }
             match (decision, one.limit.shadow) {
                 // Not asked: a cached refusal of other limits rejected the request.

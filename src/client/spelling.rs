@@ -11,7 +11,7 @@ pub(super) enum Name {
     Other,
     /// The same name.
     Same,
-    /// The name of a list or a map: PHP, Rack and Express read `name[]` in this way.
+    /// A list or a map of that name, as PHP, Rack and Express read `name[]`.
     Indexed,
 }
 
@@ -27,8 +27,8 @@ pub(crate) fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Decodes percent-encoding, and a plus as a space. Not all origins decode a plus, but for those that do not, it is
-/// enough that different values stay different.
+/// Decodes percent-encoding, and a plus as a space. Some origins do not decode a plus: for them, `a+b` and `a%20b` are
+/// two clients that share a bucket, which admits no additional requests.
 pub(crate) fn decode(text: &[u8]) -> Value<'_> {
     if !text.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Ok(Cow::Borrowed(text));
@@ -84,8 +84,8 @@ pub(crate) fn resembles(sent: &[u8], wanted: &str) -> bool {
     name(sent, wanted) != Name::Other
 }
 
-/// Compares a decoded name with the configured one: ASP.NET ignores the case, PHP replaces characters that a variable
-/// cannot have with an underscore, and C programs stop at a NUL.
+/// Compares a decoded name with the configured one: ASP.NET ignores the case, PHP writes an underscore for characters
+/// that a variable cannot have, and C programs stop at a NUL.
 pub(super) fn name(sent: &[u8], wanted: &str) -> Name {
     let sent = sent.split(|byte| *byte == 0).next().unwrap_or_default();
     let (sent, wanted) = (trim(sent), wanted.as_bytes());

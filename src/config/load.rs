@@ -9,7 +9,7 @@ use super::sources::SourceFiles;
 use super::text::MAX_READ;
 use super::{Config, Purpose, Source, check};
 
-/// The maximum number of times that the files are read because one of them changes. The gateway notices later changes.
+/// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.
@@ -54,7 +54,7 @@ pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadEr
     read_unchanged(path, Source { purpose, files: ReferencedFiles::relative_to(path), name: path }).config
 }
 
-/// Reads and parses a file, and the files with its values. Reads all files again if one changes in the meantime.
+/// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
 fn read_unchanged(path: &Path, source: Source<'_>) -> Loaded {
     let mut attempts = 1;
     loop {
@@ -84,12 +84,12 @@ fn parse(
 
 #[cfg(feature = "gateway")]
 impl RuleFile {
-    /// Loads the file for a layer: `listen` and the routes' `upstream` may be missing.
+    /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
     pub(crate) fn load(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Layer, true).config
     }
 
-    /// Loads the file for a layer without opening the files that it refers to.
+    /// Loads the file for a Tower layer without opening the files that it refers to.
     pub(crate) fn load_rules(&self) -> Result<Config, ConfigLoadError> {
         self.read(Purpose::Layer, false).config
     }
@@ -104,7 +104,7 @@ impl RuleFile {
         self.read(Purpose::Gateway, true)
     }
 
-    /// Reads all texts of the rules without checking them. Reads none from standard input.
+    /// Reads all files of the rules without checking them. Does not read standard input.
     pub(crate) fn read_sources(&self) -> SourceFiles {
         let mut sources = SourceFiles::default();
         if let Self::Path(path) = self

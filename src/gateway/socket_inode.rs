@@ -1,4 +1,5 @@
-//! The inode of a Unix socket's file. Never follows a symbolic link, and stays the same if the path is replaced later.
+//! The inode of a Unix socket's file. The lookup follows no symbolic link, and a later replacement of the path has no
+//! effect.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -61,8 +62,8 @@ fn open(path: &Path) -> io::Result<(Metadata, Handle)> {
     Ok((file.metadata()?, file))
 }
 
-/// Changes the mode through `/proc`: `fchmod` rejects `O_PATH` descriptors, and `fchmod` of the socket itself does not
-/// change its file.
+/// Changes the mode through `/proc`: `fchmod` rejects `O_PATH` descriptors, and `fchmod` of a listening socket
+/// does not change its file.
 #[cfg(target_os = "linux")]
 fn set_mode(file: &Handle, mode: u32) -> io::Result<()> {
     use std::os::fd::AsRawFd;

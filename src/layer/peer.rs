@@ -14,7 +14,7 @@ use crate::rule::Limit;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Marks a request, in its extensions, whose peer is the client even if the peer is a trusted proxy.
+/// In the extensions of a request: the peer counts as the client, even if it is a trusted proxy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerIsClient;
 
@@ -60,7 +60,7 @@ fn tcp_connect_info(_: &Extensions) -> Option<IpAddr> {
     None
 }
 
-/// Returns `true` if the forwarding fields of a trusted peer must be ignored.
+/// Returns `true` if the peer counts as the client, so that forwarding fields must be ignored.
 pub(super) fn is_client(extensions: &Extensions) -> bool {
     extensions.get::<PeerIsClient>().is_some()
 }

@@ -168,7 +168,7 @@ impl LimitMetrics {
     }
 
     /// Records that a decision left `remaining` of `capacity` permits of an OVERALL limit.
-    pub(crate) fn used(&self, remaining: u32, capacity: u32) {
+    pub(crate) fn record_remaining(&self, remaining: u32, capacity: u32) {
         self.used.record(remaining, capacity);
     }
 

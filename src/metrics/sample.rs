@@ -7,7 +7,7 @@ use serde::Serialize;
 /// The kinds of responses that the dashboard distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ResponseKind {
-    /// Any other code.
+    /// Below 400.
     Successful,
     /// 400 to 498, but not 429.
     ClientError,
@@ -22,7 +22,7 @@ pub(super) enum ResponseKind {
 /// The values at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
-    /// The responses of each route, by the number of their [`ResponseKind`]. The empty name is for requests that match no
+    /// The responses of each route, indexed by [`ResponseKind`]. The empty name is for requests that match no
     /// route.
     pub(crate) routes: BTreeMap<String, [u64; 5]>,
     /// The limits by route and name.
@@ -44,7 +44,7 @@ pub(crate) struct LimitSample {
 /// An upstream.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UpstreamSample {
-    /// The requests with a response, the failures, and the microseconds until all response heads.
+    /// The requests with a response, the failures, and the total microseconds to response heads.
     pub(crate) requests: [u64; 3],
     pub(crate) connections: i64,
     pub(crate) waiting: i64,
@@ -58,6 +58,7 @@ pub(crate) struct StoreSample {
     pub(crate) micros: u64,
     pub(crate) failures: u64,
     pub(crate) calls: u64,
+    /// Rejections from the cache of refusals.
     pub(crate) known_refusals: u64,
     /// Permits that were granted locally and charged later.
     pub(crate) charged: u64,
@@ -72,7 +73,7 @@ pub(crate) struct ConnectionSample {
     pub(crate) http1: i64,
     pub(crate) http2: i64,
     pub(crate) refused: u64,
-    /// Connections, streams and requests that a bound or the protocol ended.
+    /// Connections, streams and requests that ended early for other reasons than a rate limit.
     pub(crate) rejected: u64,
 }
 
@@ -81,7 +82,7 @@ impl Sample {
         self.routes.entry(name.to_owned()).or_default()
     }
 
-    /// Returns the values of a limit. The metrics of a shared limit have no route.
+    /// Returns the values of a limit. A shared limit has the empty route in metrics, and the route `@` here.
     pub(super) fn limit(&mut self, route: &str, name: &str) -> &mut LimitSample {
         let route = if route.is_empty() { "@" } else { route };
         self.limits.entry((route.to_owned(), name.to_owned())).or_default()
@@ -108,7 +109,7 @@ mod tests {
         limit.set_retention(3_600_000);
         limit.limited();
         limit.store_failed();
-        limit.used(25, 100);
+        limit.record_remaining(25, 100);
         upstream.responded(Duration::from_micros(70));
         upstream.timed_out();
         metrics.store_decided(Duration::from_micros(30));

@@ -78,7 +78,7 @@ struct TargetLabels {
     target: String,
 }
 
-/// The results of a check: `false` and `true` as numbers.
+/// The results of a check; the index is 1 if the check has passed.
 const CHECK_RESULTS: [&str; 2] = ["failed", "passed"];
 
 impl Targets {
@@ -104,7 +104,7 @@ impl Targets {
             name: "upstream_target_usable",
             labels: &[UPSTREAM, Label::Open("target")],
             unit: "0 or 1",
-            meaning: "Whether requests are sent to the target: it is not failed by checks, not ejected and not draining",
+            meaning: "1 if requests are sent to the target: it passes its checks, is not ejected and does not drain",
             action: "0: `tidegate upstreams` shows the state and its cause",
         };
         catalog.add(self.usable.clone(), usable);
@@ -112,7 +112,7 @@ impl Targets {
 }
 
 impl Metrics {
-    /// Returns the counters of one target of an upstream, named as in the rule file. They are exported until the handle
+    /// Returns the counters of a target. Both names are as in the rule file. The counters are exported until the result
     /// and its clones are dropped.
     pub(crate) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
         let (upstream, target) = (upstream.to_owned(), target.to_owned());

@@ -99,7 +99,7 @@ mod tests {
         let limit = metrics.limit("api", "all");
         limit.set_retention(3_600_000);
         assert!(!metrics.render().contains(SERIES));
-        limit.used(25, 100);
+        limit.record_remaining(25, 100);
         for _ in 0..2 {
             assert!(metrics.render().contains(&format!("{SERIES}0.75\n")), "{}", metrics.render());
         }

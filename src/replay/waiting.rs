@@ -15,7 +15,7 @@ use crate::rules::{Charges, LimitCharge};
 pub(super) struct Waiting<'r> {
     queues: HashMap<BucketId, BTreeSet<u64>>,
     requests: HashMap<u64, WaitingRequest<'r>>,
-    /// The times at which requests continue, with the order of events of the same time.
+    /// When requests continue: the time, the order among equal times, and the ticket.
     events: BinaryHeap<Reverse<(u64, u64, u64)>>,
     next_event: u64,
     next_ticket: u64,
@@ -28,7 +28,7 @@ struct WaitingRequest<'r> {
     arrived_at: u64,
     /// The queues of the request.
     buckets: Vec<BucketId>,
-    /// It sleeps until this time. Afterwards it waits until it is the first in its queues.
+    /// The request sleeps until this time, and then waits until it is the first in its queues.
     asleep_until: u64,
 }
 
@@ -36,7 +36,7 @@ struct WaitingRequest<'r> {
 struct QueueFull;
 
 impl<'r> Waiting<'r> {
-    /// Decides a new request, or lets it wait. All events before its arrival have to be over.
+    /// Decides a new request, or lets it wait. [`advance`](Self::advance) must have handled all earlier events.
     pub(super) fn arrive(
         &mut self,
         origin: Origin<'r>,
@@ -57,7 +57,7 @@ impl<'r> Waiting<'r> {
         }
     }
 
-    /// Continues the requests that do not wait longer than until this time.
+    /// Continues the requests whose events are due at this time or before.
     pub(super) fn advance(&mut self, to: u64, decider: &Decider, decided: &mut Vec<Decided<'r>>) {
         while let Some(Reverse((at, _, _))) = self.events.peek()
             && *at <= to
@@ -104,13 +104,13 @@ impl<'r> Waiting<'r> {
         self.requests.insert(ticket, request);
     }
 
-    /// Lets a request wait until it is the first in its queues, or until a limit allows no longer wait.
+    /// Lets a request wait until it is the first in its queues, or until its deadline.
     fn wait_until_first(&mut self, ticket: u64, request: WaitingRequest<'r>) {
         self.schedule(request.deadline(), ticket);
         self.requests.insert(ticket, request);
     }
 
-    /// Rejects a request that cannot wait in these queues.
+    /// Rejects a request because of these queues: one is full, or the wait was too long.
     fn reject_from_queue(
         &mut self,
         ticket: u64,

@@ -1,4 +1,4 @@
-//! The peer of a connection, for its requests.
+//! The peer of a connection, as its requests carry it.
 
 use std::net::SocketAddr;
 

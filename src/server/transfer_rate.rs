@@ -1,9 +1,9 @@
 //! Checks that a client sends or reads a body fast enough.
 //!
-//! Only time in which the gateway waits for nothing but the client counts. It is divided into intervals of
-//! `body_timeout`. In each interval the body must move at `min_rate` bytes a second on average. Intervals are not
-//! shorter, because clients pause and the kernel reports progress in large steps. A client that moves nothing for a
-//! whole `body_timeout` is too slow, however fast it was before.
+//! Time counts only while the gateway waits for the client alone. It is divided into intervals of `body_timeout`. In
+//! each interval the body must move at `min_rate` bytes a second on average. Intervals are not shorter, because clients
+//! pause and the kernel reports progress in large steps. A client that moves nothing for a whole `body_timeout` is too
+//! slow, however fast it was before.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The value of `since` while the gateway does not wait for the client.
 const NOT_WAITING: u64 = u64::MAX;
 
-/// The progress of a body. All times are milliseconds. Only one task writes them.
+/// The progress of a body. Times are in milliseconds. Only one task writes the fields.
 #[derive(Debug)]
 pub(crate) struct TransferRate {
     /// When the current wait for the client began.
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn large_steps_are_as_good_as_a_stream() {
+    fn large_steps_within_the_timeout_are_fast_enough() {
         assert_eq!(too_slow_at(8_000, 29_000), None);
         assert_eq!(too_slow_at(1_000_000, 30_001), Some(30_000));
     }
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(rate.check(20_000, MIN_RATE), Ok(Some(30_000)));
         rate.record_bytes(1, || 25_000);
         rate.begin_wait(|| 25_000);
-        // A whole interval later, minus the current pause of 5 s.
+        // The current pause began at 25 s, and may last 30 s.
         assert_eq!(rate.check(30_000, MIN_RATE), Ok(Some(55_000)));
         rate.record_bytes(1, || 50_000);
         rate.begin_wait(|| 50_000);

@@ -22,7 +22,7 @@ const MAX_FIELDS: usize = 1_000;
 pub(in crate::admin) struct Request {
     #[schema(example = "GET", pattern = "^[A-Z]{1,16}$")]
     method: String,
-    /// A URL, or a path with a header `Host`.
+    /// A URL; a path needs the header `Host`.
     #[schema(example = "https://api.example/orders?id=1")]
     url: String,
     #[serde(default)]

@@ -29,7 +29,7 @@ struct Shared {
     threads: Mutex<Vec<LogThread>>,
 }
 
-/// The format and the destination of later lines.
+/// The format and the destination of new lines.
 struct Current {
     target: Target,
     format: Box<dyn Layer<Registry> + Send + Sync>,
@@ -98,7 +98,7 @@ impl AccessOutput {
         Self(Arc::new(Shared { current: ArcSwap::from_pointee(current), threads: Mutex::new(vec![thread]) }))
     }
 
-    /// Returns `true` if these settings differ from the current ones at most in the sample.
+    /// Returns `true` if these settings equal the current ones, without regard to the sample.
     pub(super) fn has_target(&self, access_log: &AccessLog, process_log: LogFormat) -> bool {
         self.0.current.load().target == Target::new(access_log, process_log)
     }
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn previous_destinations_get_their_lines_at_the_end() {
+    fn flush_writes_lines_of_previous_destinations() {
         let (open, first) = open_slow();
         let output = AccessOutput::new(open);
         (&output.0.current.load().lines).write_all(b"one\n").unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn another_sample_needs_no_other_thread() {
+    fn new_sample_keeps_the_thread() {
         let output = AccessOutput::new(open_slow().0);
         let has_target = |access_log, format| output.has_target(&settings(access_log), format);
         assert!(has_target("{ path: stdout, sample: 0.5 }", LogFormat::Human));

@@ -19,7 +19,7 @@ pub(super) fn tls(
 ) -> Checked<Option<RedisTls>> {
     let Some(keys) = written.optional(problems)? else { return Ok(None) };
     if !may_use_tls {
-        return Err(written.report("`tls` has no effect without TLS", "use `rediss://...`", problems));
+        return Err(written.report("`tls` has no effect without a URL that uses TLS", "use `rediss://...`", problems));
     }
     let ca = keys.ca.optional(problems).map(|path| path.map(|path| files.path(path)));
     let identity = identity(&keys.cert, &keys.key, files, problems)?;
@@ -49,7 +49,7 @@ fn missing_pair(written: &Located<String>, message: &'static str, problems: &mut
     written.report(message, "set both the certificate and its private key", problems)
 }
 
-/// Returns the location of the file with this key.
+/// Returns the place in the rule file where this key is set.
 #[cfg(feature = "tls")]
 pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Location {
     let [(_, first), ..] = places;
@@ -96,7 +96,7 @@ pub(super) fn password_file(
         None => Ok(Some(path)),
         Some(error) => {
             let message = format!("{} {error}", quote(&path.to_string_lossy()));
-            let help = error.help(&path).unwrap_or_else(|| "the file contains only the password".into());
+            let help = error.help(&path).unwrap_or_else(|| "put only the password into the file".into());
             Err(written.report(message, help, problems))
         }
     }

@@ -23,6 +23,7 @@ pub(super) fn read(query: &str, name: &str, readings: &mut Readings<'_>) {
                 add(split(pair).1, readings);
             }
             if index > 0 || *sent != *name.as_bytes() {
+                // Some origins find no parameter of this name here.
                 readings.add(None);
             }
         }

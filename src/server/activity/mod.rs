@@ -78,7 +78,7 @@ pub(crate) enum TimerAction {
     Close(&'static str),
 }
 
-/// A wait for nothing but the client, and how long it has lasted.
+/// A wait for the client, or for either side of a tunnel, and how long it has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientWait {
     pub(crate) reason: WaitReason,
@@ -394,14 +394,14 @@ impl WaitReason {
         }
     }
 
-    /// Returns how long a wait must last before the connection may be evicted. Requests may take this long to arrive.
-    /// If it were much longer, a flood of connections would leave no slots for other clients. Upgraded connections are
-    /// often silent, but send pings more often than this.
+    /// Returns how long a wait must last before the connection may be evicted. This gives requests time to arrive. If it
+    /// were much longer, a flood of connections would leave no slots for other clients. Upgraded connections are often
+    /// silent, but send pings more often than this.
     pub(crate) fn min_wait_to_evict(self) -> Duration {
         if self == Self::Upgraded { Duration::from_secs(60) } else { Duration::from_millis(250) }
     }
 
-    /// Returns the label by which connections are counted that are evicted during this wait.
+    /// Returns the label that counts connections evicted during this wait.
     pub(crate) fn cause(self) -> &'static str {
         match self {
             Self::Request => "evicted_idle",

@@ -21,13 +21,13 @@ use super::tunnel::TunnelState;
 use crate::server::ServerContext;
 use crate::server::activity::SLOW_UPLOAD;
 
-/// How long, and for how many bytes, the unread rest of a body is read after the response. The closed window stops
-/// further bytes.
+/// How long, and how many bytes, the gateway reads of the rest of a body after the response. After that, it opens the
+/// flow-control window no further, so the client cannot send more.
 const LINGER: Duration = Duration::from_secs(1);
 const MAX_DISCARDED: usize = 256 * 1024;
 
-/// A body is long once it has brought this many bytes in large frames. Small frames, for example of many gRPC
-/// messages, keep the small window: each waiting frame costs more than its bytes.
+/// A body is long, and gets a larger window, once it has brought this many bytes in large frames. Small frames, for
+/// example of gRPC messages, do not count: each waiting frame takes more memory than its bytes.
 const LONG_BODY: usize = 16 * 1024;
 const LARGE_FRAME: usize = 4 * 1024;
 
@@ -36,7 +36,7 @@ const LARGE_FRAME: usize = 4 * 1024;
 pub(super) struct Upload {
     /// `None` after the body was dropped.
     stream: Option<RecvStream>,
-    /// `None` after the body was read to its end.
+    /// Counts the upload as open; `None` after the body was read to its end.
     open: Option<OpenUpload>,
     unread: Unread,
     has_data: bool,
@@ -139,7 +139,7 @@ impl Body for Upload {
                     }
                     return Poll::Ready(Some(Ok(self.take_data(data))));
                 }
-                // After a reset the body is incomplete, with any error code.
+                // A reset with any error code leaves the body incomplete.
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
                 Poll::Ready(None) => self.has_data = false,
                 Poll::Pending => return self.poll_client_timeout(cx),

@@ -1,4 +1,4 @@
-//! The limiters of the library in the embedded store. They correspond to the hash, the counter and the log in Redis.
+//! The limiters of the library in the embedded store. Each has the data of the hash, the counter and the log in Redis.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ const MAX_LIMITERS: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(crate) struct Registry(HashMap<String, Entry>);
 
-/// A limiter. Without a configuration, it has expired or was deleted, and stays until its permits have returned.
+/// A limiter. If it has expired or was deleted, it has no configuration, but stays until its permits have returned.
 #[derive(Debug)]
 struct Entry {
     config: Option<RateConfig>,
@@ -149,7 +149,7 @@ fn ensure_capacity(
     if limiters.len() < MAX_LIMITERS || limiters.contains_key(limiter.name()) {
         return Ok(());
     }
-    limiters.retain(|_, entry| !entry.is_expired(now));
+    limiters.retain(|_, entry| !entry.can_be_removed(now));
     if limiters.len() < MAX_LIMITERS { Ok(()) } else { Err(StoreError::Full) }
 }
 
@@ -168,8 +168,7 @@ impl Entry {
         }
     }
 
-    /// Postpones the expiry after a refusal, if the limiter would expire before the end of the wait: to one interval after
-    /// that end.
+    /// After a refusal, postpones an expiry before the end of the wait to one interval after that end.
     fn extend_past_wait(&mut self, wait: Wait, now: Timestamp) {
         if let (Wait::Millis(wait), Some(at), Some(_)) = (wait, self.expires_at, self.last.keep_alive())
             && at <= now.plus_millis(wait)
@@ -178,7 +177,7 @@ impl Entry {
         }
     }
 
-    fn is_expired(&self, now: Timestamp) -> bool {
+    fn can_be_removed(&self, now: Timestamp) -> bool {
         let expired = self.config.is_none() || self.expires_at.is_some_and(|at| at <= now);
         expired && self.buckets.values().all(|bucket| bucket.full_at(self.last.quota()) <= now)
     }

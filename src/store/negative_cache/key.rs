@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::limit::{Charge, ClientId};
 
-/// A bucket: the address of its limiter, and its client. Contains no client input.
+/// A bucket: a pointer to its limiter, and its client. Contains no text of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     limiter: usize,
@@ -21,7 +21,7 @@ pub(super) struct Key {
 /// Creates keys and hashes them.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Hash values that clients choose. The two random hashes together have 128 bits, so clients cannot produce
+    /// For values that clients choose. The two random hashes together have 128 bits, so clients cannot produce
     /// collisions.
     hashers: [RandomState; 2],
     /// Hashes keys for the tables. A fast hash with a random seed is sufficient, since keys are compared and tables

@@ -20,7 +20,7 @@ use crate::upstream::entry::Backend;
 use crate::upstream::settings::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 use crate::upstream::target::TargetState;
 
-/// The time between two comparisons of the probers with the targets, whose addresses may change.
+/// How often probers are started and ended to match the targets, whose addresses may change.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The settings of the checks of an upstream.
@@ -37,7 +37,7 @@ struct Check {
     settings: Arc<CheckSettings>,
     dialer: Arc<Dialer>,
     target: Arc<TargetState>,
-    /// The state for the requests of the check.
+    /// A separate state, for the requests of the check.
     request_target: Arc<TargetState>,
     metrics: UpstreamMetrics,
 }
@@ -47,17 +47,17 @@ struct Check {
 struct Prober {
     task: AbortHandle,
     target: Arc<TargetState>,
-    /// Kept, because its address identifies the prober.
+    /// Kept, because a pointer to it identifies the prober.
     _dialer: Arc<Dialer>,
 }
 
-/// The running probers, by the address of their dialer. While the settings of an upstream do not change, each of its
+/// The running probers, by a pointer to their dialer. While the settings of an upstream do not change, each of its
 /// targets keeps its dialer.
 #[derive(Debug, Default)]
 struct Probers(HashMap<usize, Prober>);
 
-/// Checks the targets of these upstreams, until the sender of the upstreams is dropped. They are the upstreams of any
-/// worker, because all workers have the same targets.
+/// Checks the targets of these upstreams, until the sender of the upstreams is dropped. The upstreams
+/// of one worker suffice, because all workers have the same targets.
 pub(crate) async fn run_checks(mut upstreams: watch::Receiver<Upstreams>) {
     let mut probers = Probers::default();
     loop {

@@ -1,8 +1,8 @@
 //! Looks names up: in the hosts file, then with the DNS servers of the system or of the rule file.
 //!
 //! The search list is applied here, and not by the resolver library: the library reports only the error of the last
-//! name or record type that it tried. A server that fails for one of them would then look like a name that does not
-//! exist, and the gateway would drop addresses that are in use.
+//! name or record type that it tried. If a server failed for an earlier one, the name would seem not to exist, and
+//! the gateway would drop addresses that are in use.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +27,7 @@ use super::state::{Answer, Family, Host, LookupError, Missing};
 const HOSTS_FILE: &str = "/etc/hosts";
 const RESOLVER_FILE: &str = "/etc/resolv.conf";
 
-/// The longest time until one of the queried servers replies. The resolver then repeats the query, and prefers servers
+/// How long a query waits for a reply of any server. After that, the resolver repeats the query, and prefers servers
 /// that have not timed out. The default of the system, 5 s, would leave no time for that within [`LIMIT`].
 const MAX_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -83,7 +83,7 @@ impl Lookup {
     /// Looks a name up.
     pub(super) async fn resolve(&self, name: &DnsName) -> Result<Answer, LookupError> {
         let client = self.client();
-        // The state of the name decides how long an answer is used, so each call is a query. Removing only the answer
+        // The caller decides how long an answer is used, so each call bypasses the cache. Removing only the answer
         // for this name would leave the targets of its aliases (CNAME) in the cache.
         client.resolver.iter().for_each(TokioResolver::clear_cache);
         let answer = async {
@@ -323,22 +323,22 @@ mod tests {
     }
 
     #[test]
-    fn failure_of_a_family_counts_only_without_records() {
+    fn failed_family_is_an_error_only_without_records() {
         let (records, ttl) = (vec![RData::A(A::new(10, 0, 0, 1))], Duration::from_secs(9));
         let found = || Ok((records.clone(), ttl));
-        let without = |family| Ok(((records.clone(), family), ttl));
+        let missing = |family| Ok(((records.clone(), family), ttl));
         let failure = LookupError::Failed("SERVFAIL".into());
         let (absent, failed) = (|| Err(LookupError::Absent), || Err(failure.clone()));
-        assert_eq!(merged(found(), failed()), without(Some(Family::Ipv6)));
-        assert_eq!(merged(failed(), found()), without(Some(Family::Ipv4)));
-        assert_eq!(merged(absent(), found()), without(None));
+        assert_eq!(merged(found(), failed()), missing(Some(Family::Ipv6)));
+        assert_eq!(merged(failed(), found()), missing(Some(Family::Ipv4)));
+        assert_eq!(merged(absent(), found()), missing(None));
         assert_eq!(merged(absent(), failed()), Err(failure.clone()));
         assert_eq!(merged(failed(), absent()), Err(failure.clone()));
         assert_eq!(merged(absent(), absent()), Err(LookupError::Absent));
     }
 
     #[tokio::test]
-    async fn localhost_has_both_families_without_a_server() {
+    async fn localhost_is_resolved_without_a_server() {
         let lookup = Lookup::new(["127.0.0.1:9".parse().unwrap()].into());
         let answer = lookup.resolve(&DnsName::Host("localhost".into(), 80)).await.unwrap();
         assert!(!answer.hosts[0].ipv4.is_empty(), "{answer:?}");
