@@ -41,7 +41,7 @@ pub(super) struct ExplainArgs {
     /// Treat the request as HTTP/1.0, which needs no host
     #[arg(long = "http1.0")]
     http1_0: bool,
-    /// Ask a running gateway, by its rules, and show what remains; charges nothing
+    /// Use the rules of a running gateway, and show the remaining permits; charges nothing
     #[arg(long, conflicts_with = "config")]
     live: bool,
     #[command(flatten)]
@@ -145,9 +145,9 @@ mod tests {
         args: ExplainArgs,
     }
 
-    /// Regression test: calendar windows were counted from 1970.
+    /// Regression test: waits for calendar windows were counted from 1970.
     #[test]
-    fn explain_counts_calendar_windows_from_now() {
+    fn explain_counts_waits_from_now() {
         let file = std::env::temp_dir().join(format!("tidegate-explain-{}.yaml", std::process::id()));
         let limits =
             [("month", "Europe/Rome"), ("week", "UTC"), ("day", "UTC"), ("second", "UTC")].map(|(unit, zone)| {

@@ -1,8 +1,8 @@
 //! Counts the responses of each route by status code.
 //!
 //! The set of codes is bounded: an upstream may send any three digits, so an unregistered code is counted under its
-//! class or as `other`. The counters of a route are created at load, in one block of memory, so that counting a
-//! response takes no lock.
+//! class or as `other`. The counters of a route are created when its rules are loaded, so that counting a response
+//! takes no lock.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ pub struct ListenTls {
     pub min_version: TlsVersion,
     /// Whether clients present a certificate.
     pub client_auth: Option<ClientAuth>,
-    /// Maximum TLS handshakes per second and client, averaged over ten seconds. 0 means unlimited.
+    /// Maximum TLS handshakes per second and client address, averaged over ten seconds. 0 means unlimited.
     pub max_handshake_rate: u32,
     /// How often the files are checked for changes. Not configurable in the rule file.
     #[serde(skip)]

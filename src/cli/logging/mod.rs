@@ -58,11 +58,11 @@ pub(super) enum LogError {
     Threads(#[from] io::Error),
 }
 
-/// Both logs. On drop, writes the queued lines, unless a reader is too slow.
+/// Both logs. On drop, writes the queued lines, unless the reader of standard error or of a pipe is too slow.
 #[derive(Debug)]
 pub(super) struct Logs {
     access: Option<AccessOutput>,
-    errors: LogThread,
+    program: LogThread,
     format: LogFormat,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Logs {
 /// See [`LogError`].
 pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, LogError> {
     let format = args.log_format;
-    let (writer, errors) = lines::start(Sink::stream("errors", io::stderr()), format == LogFormat::Json, |_| {})?;
+    let (writer, program) = lines::start(Sink::stream("errors", io::stderr()), format == LogFormat::Json, |_| {})?;
     let lines = match format {
         LogFormat::Human => text_lines(writer, &[]),
         LogFormat::Json => json_lines(writer),
@@ -87,7 +87,7 @@ pub(super) fn start(args: &CommonArgs, access_log: &AccessLog) -> Result<Logs, L
     }
     tracing_subscriber::registry().with(logs).try_init().map_err(io::Error::other)?;
     panics::log();
-    Ok(Logs { access, errors, format })
+    Ok(Logs { access, program, format })
 }
 
 impl Logs {
@@ -120,7 +120,7 @@ impl Drop for Logs {
             access.flush();
         }
         // Last, because it has the messages about the end of the access log.
-        self.errors.flush();
+        self.program.flush();
     }
 }
 

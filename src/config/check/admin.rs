@@ -25,7 +25,7 @@ pub(super) fn dashboard(file: &File, problems: &mut Problems) -> Checked<Dashboa
     Ok(admin.dashboard.optional(problems)?.copied().unwrap_or_default())
 }
 
-/// Returns the file of the tokens, which must be valid.
+/// Returns the token file. Reports an invalid one.
 pub(super) fn tokens(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
     let Some(admin) = file.admin.optional(problems)? else { return Ok(None) };
     let Some(tokens) = admin.tokens.optional(problems)? else { return Ok(None) };

@@ -16,7 +16,7 @@ use crate::rules::{EncodedSlash, Requests};
 /// The parts of the configuration that conditions depend on.
 #[derive(Clone, Copy)]
 pub(super) struct MatchContext<'f> {
-    /// The checked `requests`, or `None` if they have errors.
+    /// The checked section `requests`, or `None` if it has errors.
     pub(super) requests: Option<Requests>,
     /// How the addresses of clients are found.
     pub(super) addresses: &'f Arc<AddressRules>,

@@ -19,13 +19,13 @@ use tokio::net::UnixStream;
 pub(super) const VERSION: u8 = b'2';
 /// A listening socket for clients or operators.
 pub(super) const LISTENER: u8 = b'l';
-/// A listening Unix socket whose file the successor removes at its end.
+/// A listening Unix socket whose file the successor removes on exit.
 pub(super) const LISTENER_WITH_FILE: u8 = b'f';
 /// The socket of `--handover`, to which the next successor connects.
 pub(super) const HANDOVER_SOCKET: u8 = b'h';
 /// All sockets have been sent.
 pub(super) const END: u8 = b'.';
-/// The successor is ready, and requests its release.
+/// The successor is ready, and asks for permission to serve.
 pub(super) const TAKE_OVER: u8 = b'r';
 /// The state of the store follows.
 pub(super) const STATE: u8 = b's';
@@ -43,7 +43,7 @@ pub(super) fn check_user(stream: &UnixStream) -> io::Result<()> {
     if other == own || other == 0 {
         return Ok(());
     }
-    let message = format!("the running process belongs to user {other}, not {own}");
+    let message = format!("the other process belongs to user {other}, not {own}");
     Err(io::Error::new(ErrorKind::PermissionDenied, message))
 }
 

@@ -10,7 +10,7 @@ use crate::words::words;
 /// `balance:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// One of the fixed methods.
+    /// A method without regard to the content of requests.
     Method(BalanceMethod),
     /// The same target for equal keys. Requests without a key use [`BalanceMethod::LeastRequests`].
     Hash(HashKey),
