@@ -31,9 +31,9 @@ async fn slow_upload_is_no_slow_origin() {
     let origin = Origin::with_response(OK).await;
     let gateway = Settings::to(origin.address).timeout("response", "2s").start();
     let mut client = gateway.client().await;
-    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n").await;
-    for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(125)).await;
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\n").await;
+    for _ in 0..50 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
         client.send("x").await;
     }
     assert_eq!(client.response(false).await.status(), 200);
