@@ -51,6 +51,9 @@ pub struct Limit {
     /// Whether the limit is only evaluated and counted. A shadow never rejects a request and takes no permits from
     /// live limits.
     pub shadow: bool,
+    /// Whether the rule file sets the number of partitions.
+    #[serde(skip)]
+    pub sets_partitions: bool,
     /// Whether the limit is one of the top-level `limits`, so that several routes may use it.
     pub shared: bool,
     /// The entry in the rule file.
@@ -142,6 +145,7 @@ impl Limit {
             wait_policy: None,
             charge_on: None,
             shadow: false,
+            sets_partitions: false,
             shared: false,
             location: LimitLocation::default(),
         }
@@ -159,16 +163,12 @@ impl Limit {
         chosen.unwrap_or_else(|| Arc::clone(&self.limiter))
     }
 
-    /// Distributes the clients over this many partitions.
+    /// Replaces the limiter, or the limiters of all rates.
     #[must_use]
-    pub(crate) fn partitioned(self, partitions: u32) -> Self {
-        let partition = |limiter: &Limiter| {
-            let Limiter { name, mode, quota, .. } = limiter;
-            Arc::new(Limiter::new(name.clone(), *mode, *quota).partitioned(partitions))
-        };
-        let rates = self.rates.as_ref().map(|rates| Arc::new(rates.map_limiters(partition)));
-        let limiter =
-            rates.as_ref().map_or_else(|| partition(&self.limiter), |rates| Arc::clone(rates.default_limiter()));
+    pub(crate) fn with_limiters(self, map: impl Fn(&Limiter) -> Limiter) -> Self {
+        let map = |limiter: &Limiter| Arc::new(map(limiter));
+        let rates = self.rates.as_ref().map(|rates| Arc::new(rates.map_limiters(map)));
+        let limiter = rates.as_ref().map_or_else(|| map(&self.limiter), |rates| Arc::clone(rates.default_limiter()));
         Self { limiter, rates, ..self }
     }
 

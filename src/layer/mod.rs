@@ -187,7 +187,7 @@ impl RateLimitLayer {
     }
 
     fn with_rules(config: &Config, store: Store, metrics: Arc<Metrics>, options: Options) -> Self {
-        let rules = compile(config, &metrics);
+        let rules = compile(config, &store, &metrics);
         store.set_active_limits(rules.limiters(), std::iter::empty());
         store.announce_as_gateway();
         let state = LayerState {
@@ -288,9 +288,9 @@ impl RateLimitLayer {
     /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
     /// counters.
     pub fn replace_rules(&self, config: &Config) {
-        let rules = compile(config, &self.state.metrics);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
+        let rules = compile(config, self.state.store(&active), &self.state.metrics);
         self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
         self.state.active.store(Arc::new(active.with_rules(rules, active.stores.clone())));
     }
@@ -299,7 +299,7 @@ impl RateLimitLayer {
     /// `upstreams` has an entry for each worker.
     #[cfg(feature = "gateway")]
     pub(crate) fn replace_all(&self, config: &Config, stores: Stores, upstreams: &[Upstreams]) {
-        let rules = compile(config, &self.state.metrics);
+        let rules = compile(config, stores.main(), &self.state.metrics);
         let rules = rules.with_upstreams(upstreams);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
@@ -399,9 +399,11 @@ impl LayerState {
     }
 }
 
-/// Compiles the rules of a rule file.
-fn compile(config: &Config, metrics: &Metrics) -> RuleSet {
-    let rules = RuleSet::new(config.rules.clone(), config.verifiers.clone(), metrics);
+/// Compiles the rules of a rule file for this store, which may differ from the `store` of the file.
+fn compile(config: &Config, store: &Store, metrics: &Metrics) -> RuleSet {
+    let mut rules = config.rules.clone();
+    rules.rename_buckets(&config.store.bucket_names(), &store.bucket_names());
+    let rules = RuleSet::new(rules, config.verifiers.clone(), metrics);
     #[cfg(feature = "gateway")]
     let rules = {
         let mut rules = rules;

@@ -11,6 +11,7 @@ pub mod fixed_window;
 pub mod gcra;
 mod inspection;
 pub mod leaky_bucket;
+mod names;
 #[cfg(feature = "gateway")]
 mod numbers;
 mod packed;
@@ -32,6 +33,7 @@ use ipnet::IpNet;
 
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
 pub use self::inspection::Inspection;
+pub(crate) use self::names::BucketNames;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
@@ -197,6 +199,11 @@ impl Limiter {
     /// Creates a limiter without shards and partitions.
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
         Self { name, mode, quota, spread: Spread::Whole }
+    }
+
+    /// Returns the same limiter without shards and partitions.
+    pub(crate) fn clone_whole(&self) -> Self {
+        Self::new(self.name.clone(), self.mode, self.quota)
     }
 
     /// Returns the remaining permits of an unused OVERALL limit, or of its shard. Returns `None` for PER_CLIENT limits,

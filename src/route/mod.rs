@@ -253,6 +253,11 @@ impl Routes {
     pub fn iter(&self) -> std::slice::Iter<'_, Route> {
         self.list.iter()
     }
+
+    /// Iterates over all routes, to change their limits. Their conditions must stay.
+    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Route> {
+        self.list.iter_mut()
+    }
 }
 
 fn unique<'t, T: Clone + PartialEq + 't>(all: impl Iterator<Item = &'t T>) -> Vec<T> {

@@ -3,6 +3,7 @@
 mod charges;
 #[cfg(feature = "gateway")]
 mod named_client;
+mod names;
 mod when;
 
 use std::collections::HashSet;

@@ -46,7 +46,7 @@ pub(crate) use self::rejected::RejectedMinute;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome};
+use crate::limit::{BucketNames, Charge, ClientId, Decision, Granted, Limiter, Outcome};
 use crate::metrics::Metrics;
 
 /// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
@@ -241,6 +241,14 @@ impl Store {
     pub(crate) async fn release_last_slots(&self) {
         if let Backend::Redis(redis) = &self.0 {
             redis.store().release_last_leases().await;
+        }
+    }
+
+    /// Returns the names of the buckets of rules.
+    pub(crate) fn bucket_names(&self) -> BucketNames {
+        match &self.0 {
+            Backend::Memory(_) => BucketNames::default(),
+            Backend::Redis(redis) => redis.store().bucket_names().clone(),
         }
     }
 

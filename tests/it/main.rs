@@ -56,6 +56,7 @@ mod laws_windows;
 mod layer;
 mod layer_hooks;
 mod layer_metrics;
+mod layer_prefixes;
 mod layer_requests;
 mod logs;
 mod lost_data;

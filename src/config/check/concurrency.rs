@@ -9,11 +9,12 @@ use crate::concurrency::Concurrency;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
+use crate::limit::BucketNames;
 
-/// Converts `concurrency`. Names in the store begin with `prefix`.
+/// Converts `concurrency`.
 pub(super) fn concurrency(
     route: &file::Route,
-    prefix: &str,
+    names: &BucketNames,
     problems: &mut Problems,
 ) -> Checked<Option<Box<Concurrency>>> {
     let Some(written) = route.concurrency.optional(problems)? else { return Ok(None) };
@@ -43,7 +44,7 @@ pub(super) fn concurrency(
         return Err(problems.add(location, message, "rename the limit"));
     }
     let name = route.name.get().map(String::as_str).unwrap_or_default();
-    let name = Arc::from(format!("{{{prefix}tidegate:{name}}}:@in_flight"));
+    let name = Arc::from(format!("{}:@in_flight", names.tag(name)));
     Ok(Some(Box::new(Concurrency { name, max, per_client, client: client?, queue, max_wait })))
 }
 

@@ -16,7 +16,7 @@ use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::identity::IdentityValue;
-use crate::limit::{AlgorithmName, Limiter, Mode};
+use crate::limit::{AlgorithmName, BucketNames, Limiter, Mode};
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
 use crate::rules::When;
 
@@ -29,10 +29,7 @@ const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cooki
 #[derive(Clone, Copy)]
 pub(super) struct RouteContext<'f> {
     pub(super) purpose: Purpose,
-    /// The prefix of limiter names.
-    pub(super) prefix: &'f str,
-    /// Whether the store is a Redis Cluster.
-    pub(super) is_cluster: bool,
+    pub(super) names: &'f BucketNames,
     pub(super) matching: MatchContext<'f>,
 }
 
@@ -104,6 +101,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
         wait_policy: wait_policy?,
         charge_on: charge_on?,
         shadow: shadow?.copied().unwrap_or_default(),
+        sets_partitions: written.partitions.get().is_some(),
         shared,
         location: LimitLocation { file: problems.file_of(location), line: location.line },
     })

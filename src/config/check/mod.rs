@@ -68,7 +68,9 @@ use super::text::decode;
 use super::tree::{self, Usage};
 use super::{Config, Source, shape};
 use crate::client::AddressRules;
+use crate::limit::BucketNames;
 use crate::rules::Rules;
+use crate::store::settings::StoreSettings;
 
 /// Parses, validates and converts a rule file.
 pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
@@ -133,10 +135,10 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let verifiers = identities::verifiers(file, source, problems);
     let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
-    let (prefix, is_cluster) = (store::prefix(&store), store::is_cluster(&store));
+    let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
     let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
-    let context = limits::RouteContext { purpose, prefix, is_cluster, matching };
+    let context = limits::RouteContext { purpose, names: &names, matching };
     let mut when = Vec::new();
     let routes = routes::routes(file, context, &mut when, problems);
     #[cfg(feature = "gateway")]
@@ -151,7 +153,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     }
     let is_included = file.include.optional(problems).map(drop);
     let listen = listen?;
-    let rules = Rules {
+    let mut rules = Rules {
         requests: requests?,
         addresses: addresses?,
         fields: fields?,
@@ -159,6 +161,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
         when,
     };
+    rules.distribute(&names);
     Ok(Config {
         listen,
         max_connections: max_connections?,

@@ -26,7 +26,7 @@ pub(super) fn limits(
     });
     duplicates_at(names.clone(), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
-    let group = format!("{{{}tidegate:{}}}", context.prefix, route.name.get().map(String::as_str).unwrap_or_default());
+    let group = context.names.tag(route.name.get().map(String::as_str).unwrap_or_default());
     let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(written.len());
     for located in written {
         match located.required(problems) {

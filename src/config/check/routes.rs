@@ -11,7 +11,7 @@ use super::templates::Variables;
 use super::written_limits::own_limits;
 use super::{
     Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, rewrite, route_limits,
-    spread, upgrades,
+    upgrades,
 };
 use crate::config::Purpose;
 use crate::config::file::{self, File};
@@ -52,9 +52,7 @@ pub(super) fn routes(
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
         };
-        let limits = limits
-            .map(|limits| if context.is_cluster { spread::apply_default_to_own(limits, written) } else { limits });
-        let concurrency = concurrency::concurrency(written, context.prefix, problems);
+        let concurrency = concurrency::concurrency(written, context.names, problems);
         let mut route = route(written, context, (matcher, action, limits, require), problems);
         match (concurrency, &mut route) {
             (Ok(concurrency), Ok(route)) => route.concurrency = concurrency,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::Checked;
 use super::limits::{RouteContext, WrittenLimit, reject_extension, with_candidate};
 use super::written_limits::shared_names;
-use super::{Checked, spread};
 use crate::config::Purpose;
 use crate::config::file::File;
 use crate::config::located::Located;
@@ -24,7 +24,7 @@ impl<'f> SharedLimits<'f> {
         when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Self {
-        let RouteContext { purpose, prefix, is_cluster, .. } = context;
+        let RouteContext { purpose, names, .. } = context;
         let used: HashSet<&str> = file.routes.items().iter().filter_map(Located::get).flat_map(shared_names).collect();
         let mut by_name = BTreeMap::new();
         for (name, located) in file.limits.get().into_iter().flatten() {
@@ -36,7 +36,7 @@ impl<'f> SharedLimits<'f> {
                 let message = "the name of a shared limit is its key";
                 problems.add(keys.name.key_location(), message, "leave `name` out");
             }
-            let group = format!("{{{prefix}tidegate:{SHARED_ROUTE}{name}}}");
+            let group = names.tag(&format!("{SHARED_ROUTE}{name}"));
             let location = located.key_location();
             let written = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true, file, context };
             let limits = with_candidate(written, std::iter::empty(), when, problems);
@@ -45,11 +45,6 @@ impl<'f> SharedLimits<'f> {
                 Purpose::Layer => limits,
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
             };
-            let is_written = keys.partitions.get().is_some();
-            let limits = limits.map(|limits| match is_cluster && !is_written {
-                true => spread::apply_default(limits),
-                false => limits,
-            });
             if !used.contains(name.as_str()) {
                 let message = format!("no route uses the shared limit {}", quote(name));
                 problems.warn(location, &message, format!("add {} to the `limits` of a route", quote(name)));

@@ -1,39 +1,10 @@
 //! Distribution of a limit over the nodes of a Redis Cluster: `partitions` and `shards`.
 
 use super::Checked;
-use super::written_limits::own_limits;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
-use crate::rule::Limit;
-
-/// The default number of partitions with a Redis Cluster.
-const DEFAULT_PARTITIONS: u32 = 64;
-
-/// Partitions the own limits of a route by default, if all of them are PER_CLIENT with the same client. They share their
-/// partitions, so a single script call still decides all of them.
-pub(super) fn apply_default_to_own(limits: Vec<Limit>, written: &file::Route) -> Vec<Limit> {
-    if own_limits(written).any(|limit| limit.partitions.get().is_some()) {
-        return limits;
-    }
-    let own = apply_default(limits.iter().filter(|limit| !limit.shared).cloned().collect());
-    let mut own = own.into_iter();
-    limits.into_iter().map(|limit| if limit.shared { limit } else { own.next().unwrap_or(limit) }).collect()
-}
-
-/// Partitions limits with the same hash tag, if all of them are PER_CLIENT with the same client.
-pub(super) fn apply_default(limits: Vec<Limit>) -> Vec<Limit> {
-    let first = limits.first().map(|first| first.client.clone());
-    let can_be_partitioned = |limit: &Limit| {
-        let is_own = !matches!(limit.limiter.quota.algorithm(), Algorithm::Redisson(_));
-        limit.mode() == Mode::PerClient && is_own && Some(&limit.client) == first.as_ref()
-    };
-    if !limits.iter().all(can_be_partitioned) {
-        return limits;
-    }
-    limits.into_iter().map(|limit| limit.partitioned(DEFAULT_PARTITIONS)).collect()
-}
 
 /// The number of partitions of a PER_CLIENT limit, or of shards of an OVERALL limit.
 pub(super) struct Spread {

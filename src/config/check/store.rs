@@ -89,19 +89,6 @@ fn address_location(written: &file::Store) -> Location {
     written.url.key.map(|_| written.url.location).or(sentinel).unwrap_or(written.cluster.location)
 }
 
-/// Returns `true` if the store is a Redis Cluster.
-pub(super) fn is_cluster(store: &Checked<StoreSettings>) -> bool {
-    matches!(store, Ok(StoreSettings::Redis(settings)) if !settings.cluster.is_empty())
-}
-
-/// Returns the prefix of limiter names.
-pub(super) fn prefix(store: &Checked<StoreSettings>) -> &str {
-    match store {
-        Ok(StoreSettings::Redis(settings)) => &settings.prefix,
-        Ok(StoreSettings::Memory { .. }) | Err(_) => "",
-    }
-}
-
 fn url(written: &file::Store, problems: &mut Problems) -> Checked<Address> {
     let url = written.url.required(problems)?.as_str();
     let (message, help) = match url.split_once("://") {

@@ -115,6 +115,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         wait_policy => "max_wait",
         charge_on => "charge_on",
         shadow => "shadow",
+        sets_partitions => "",
         shared => "",
         location => "",
     });

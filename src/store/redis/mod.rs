@@ -57,7 +57,7 @@ use super::in_flight::InFlight;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::{Clock, Timestamp, poll_time};
-use crate::limit::{Charge, Granted, Outcome};
+use crate::limit::{BucketNames, Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 use crate::random::random;
 
@@ -69,6 +69,7 @@ pub struct Redis {
     topology: Arc<Topology>,
     fallback: Arc<Fallback>,
     secret: Arc<SharedSecret>,
+    names: BucketNames,
     /// The hash tag of the keys that operators use.
     #[cfg(feature = "gateway")]
     shared_tag: Arc<str>,
@@ -107,8 +108,9 @@ impl Redis {
             topology,
             fallback,
             secret,
+            names: settings.bucket_names(),
             #[cfg(feature = "gateway")]
-            shared_tag: format!("{{{}tidegate:@operators}}", settings.prefix).into(),
+            shared_tag: settings.bucket_names().tag("@operators").into(),
             #[cfg(feature = "gateway")]
             reset_log,
             adopted: Arc::default(),
@@ -136,6 +138,7 @@ impl Redis {
             topology,
             fallback,
             secret,
+            names: self.names.clone(),
             #[cfg(feature = "gateway")]
             shared_tag: Arc::clone(&self.shared_tag),
             #[cfg(feature = "gateway")]
@@ -150,6 +153,11 @@ impl Redis {
     /// Returns the hash of a client in keys; `None` until the secret was read from Redis.
     pub(crate) fn key_of(&self, value: &[u8]) -> Option<u128> {
         Some(self.secret.known()?.hash(value))
+    }
+
+    /// Returns the names of the buckets of rules.
+    pub(crate) fn bucket_names(&self) -> &BucketNames {
+        &self.names
     }
 
     /// Returns the store that decides while Redis does not.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
+use crate::limit::BucketNames;
 use crate::random::random;
 
 pub use self::url::BadRedisUrl;
@@ -128,6 +129,14 @@ impl StoreSettings {
         }
     }
 
+    /// Returns the names of the buckets.
+    pub(crate) fn bucket_names(&self) -> BucketNames {
+        match self {
+            Self::Memory { .. } => BucketNames::default(),
+            Self::Redis(settings) => settings.bucket_names(),
+        }
+    }
+
     /// Returns `true` if a gateway is not ready while the store is unreachable.
     #[cfg(feature = "gateway")]
     pub(crate) fn fails_readiness(&self) -> bool {
@@ -138,6 +147,11 @@ impl StoreSettings {
 // === impl RedisSettings ===
 
 impl RedisSettings {
+    /// Returns the names of the buckets.
+    pub(crate) fn bucket_names(&self) -> BucketNames {
+        BucketNames { prefix: self.prefix.as_str().into(), is_cluster: !self.cluster.is_empty() }
+    }
+
     /// Creates default settings for the Redis at this URL.
     pub fn new(url: RedisUrl) -> Self {
         let (timeout, pool_size) = (StoreSettings::DEFAULT_TIMEOUT, StoreSettings::DEFAULT_POOL_SIZE);
