@@ -114,13 +114,17 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, accepts_trailers: 
     if is_chunked {
         check_coding(headers)?;
         headers.remove(header::CONTENT_LENGTH);
-    } else if kinds.has(FieldKind::ContentLength) && begins_with_zero(headers) {
-        canonical_length(headers, None)?; // the parser of the response has rejected conflicting lengths
+    } else if kinds.has(FieldKind::ContentLength) {
+        if status.is_informational() || status == StatusCode::NO_CONTENT {
+            headers.remove(header::CONTENT_LENGTH); // HTTP/2 clients reject it (RFC 9110 section 8.6)
+        } else if begins_with_zero(headers) {
+            canonical_length(headers, None)?; // the parser of the response has rejected conflicting lengths
+        }
     }
-    let upgraded = upgraded_protocol(status, headers);
+    let protocols = protocols(status, headers);
     hop_by_hop::remove(headers, &mut kinds);
-    if let Some(protocol) = upgraded {
-        headers.insert(header::UPGRADE, protocol);
+    for protocol in protocols {
+        headers.append(header::UPGRADE, protocol);
     }
     if kinds.has(FieldKind::Trailer) {
         trailers::filter_announced(headers, |name| !can_have_trailers || trailers::is_forbidden(name));
@@ -130,9 +134,15 @@ pub(crate) fn response(response: &mut Response<ResponseBody>, accepts_trailers: 
     Some(())
 }
 
-/// Returns the protocol of a 101 response. The upstream module has checked that the request offered this protocol.
-fn upgraded_protocol(status: StatusCode, headers: &HeaderMap) -> Option<HeaderValue> {
-    if status == StatusCode::SWITCHING_PROTOCOLS { headers.get(header::UPGRADE).cloned() } else { None }
+/// Returns the protocol of a 101 response, and the protocols that a 426 response requires (RFC 9110 section 15.5.22).
+/// The upstream module has checked that the request offered the protocol of a 101 response.
+fn protocols(status: StatusCode, headers: &HeaderMap) -> Vec<HeaderValue> {
+    match status {
+        StatusCode::SWITCHING_PROTOCOLS | StatusCode::UPGRADE_REQUIRED => {
+            headers.get_all(header::UPGRADE).iter().cloned().collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Returns `None` unless the only transfer coding is `chunked`. The gateway does not decode any other.

@@ -1,39 +1,13 @@
-//! Parses message heads.
+//! Parses the heads of requests, and the lines of all heads.
 
 use std::mem::MaybeUninit;
 
 use bytes::Bytes;
-use http::{
-    Extensions, HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version, header};
 use httparse::{ParserConfig, Status};
-use hyper::ext::ReasonPhrase;
 
 use super::framing::FramingFields;
 use super::{MAX_CONFIGURABLE_FIELDS, MAX_FIELDS, Malformed};
-use crate::reason;
-
-/// The head of a response, without its fields.
-#[derive(Debug)]
-pub(crate) struct ParsedResponse {
-    pub(crate) line: StatusLine,
-    /// Its length in bytes.
-    pub(crate) length: usize,
-    pub(crate) framing_fields: FramingFields,
-    /// Whether the sender keeps the connection open for another request.
-    pub(crate) keeps_open: bool,
-    /// Whether `Connection` has the option `upgrade`.
-    pub(crate) upgrades: bool,
-}
-
-/// The first line of a response.
-#[derive(Debug)]
-pub(crate) struct StatusLine {
-    pub(crate) status: StatusCode,
-    pub(crate) version: Version,
-    /// The reason phrase, unless it is the standard phrase of the status.
-    pub(crate) reason: Option<ReasonPhrase>,
-}
 
 /// The head of a request.
 #[derive(Debug)]
@@ -165,7 +139,7 @@ fn uri(bytes: &Bytes, target: &str) -> Result<Uri, Malformed> {
 
 /// Returns `true` if a line ends with a bare line feed (RFC 9112 section 2.2). A proxy in front of the gateway may read
 /// it as part of a value, and miss the next field.
-fn has_bare_line_feed(head: &[u8]) -> bool {
+pub(super) fn has_bare_line_feed(head: &[u8]) -> bool {
     // Without an early exit and `&&` the compiler vectorizes the loop: half an instruction per byte instead of nine.
     let pairs = head.iter().zip(head.iter().skip(1));
     let bare = pairs.fold(false, |bare, (before, byte)| bare | ((*byte == b'\n') & (*before != b'\r')));
@@ -180,85 +154,32 @@ fn framing_error(name: &HeaderName, value: &HeaderValue) -> BadHead {
 }
 
 /// Converts a field. Its value shares the bytes of the head.
-fn field(bytes: &Bytes, line: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Malformed> {
+pub(super) fn field(bytes: &Bytes, line: &httparse::Header<'_>) -> Result<(HeaderName, HeaderValue), Malformed> {
     let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
     let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value)).map_err(|_| Malformed)?;
     Ok((name, value))
 }
 
 /// Returns the items of a comma-separated list.
-fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub(super) fn items(value: &HeaderValue) -> impl DoubleEndedIterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
-}
-
-/// Parses the head of a response at the front of `bytes`. Returns `None` if the head is incomplete; then `fields` is
-/// unchanged. The fields of the head replace the content of `fields`, and share `bytes`.
-///
-/// # Errors
-/// The head is malformed or ambiguous.
-pub(crate) fn read_response(bytes: &Bytes, fields: &mut HeaderMap) -> Result<Option<ParsedResponse>, Malformed> {
-    let mut lines = [const { MaybeUninit::uninit() }; MAX_FIELDS];
-    let mut parsed = httparse::Response::new(&mut []);
-    let mut config = ParserConfig::default();
-    // RFC 9112 section 5.1: a proxy removes this whitespace from responses.
-    config.allow_spaces_after_header_name_in_responses(true);
-    let status = config.parse_response_with_uninit_headers(&mut parsed, bytes, &mut lines).map_err(|_| Malformed)?;
-    let (Status::Complete(length), Some(code)) = (status, parsed.code) else { return Ok(None) };
-    if has_bare_line_feed(&bytes[..length]) {
-        return Err(Malformed);
-    }
-    let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
-    let (mut framing_fields, mut persistence) = (FramingFields::default(), Persistence::new(version));
-    fields.clear();
-    for line in parsed.headers.iter() {
-        let (name, value) = field(bytes, line)?;
-        framing_fields.record(&name, &value)?;
-        if name == header::CONNECTION {
-            persistence.record(&value);
-        }
-        fields.append(name, value);
-    }
-    if framing_fields.is_chunked() && version != Version::HTTP_11 {
-        return Err(Malformed); // HTTP/1.0 has no transfer codings, so the framing is unclear
-    }
-    let status = StatusCode::from_u16(code).map_err(|_| Malformed)?;
-    let reason = parsed.reason.filter(|reason| *reason != reason::phrase(status));
-    let reason = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok());
-    let line = StatusLine { status, version, reason };
-    let keeps_open = persistence.keeps_open() && !framing_fields.is_ambiguous();
-    Ok(Some(ParsedResponse { line, length, framing_fields, keeps_open, upgrades: persistence.upgrade }))
-}
-
-impl StatusLine {
-    /// Returns the response with this status line. It takes the allocation of `extensions`.
-    pub(crate) fn into_response<B>(self, fields: HeaderMap, extensions: Extensions, body: B) -> Response<B> {
-        let mut response = Response::new(body);
-        *response.status_mut() = self.status;
-        *response.version_mut() = self.version;
-        *response.headers_mut() = fields;
-        *response.extensions_mut() = extensions;
-        if let Some(reason) = self.reason {
-            response.extensions_mut().insert(reason);
-        }
-        response
-    }
 }
 
 /// Determines whether the connection persists (RFC 9112 section 9.3).
 #[derive(Clone, Copy, Debug)]
-struct Persistence {
+pub(super) struct Persistence {
     by_default: bool,
     close: bool,
     keep_alive: bool,
-    upgrade: bool,
+    pub(super) upgrade: bool,
 }
 
 impl Persistence {
-    fn new(version: Version) -> Self {
+    pub(super) fn new(version: Version) -> Self {
         Self { by_default: version == Version::HTTP_11, close: false, keep_alive: false, upgrade: false }
     }
 
-    fn record(&mut self, connection: &HeaderValue) {
+    pub(super) fn record(&mut self, connection: &HeaderValue) {
         if connection == "keep-alive" {
             self.keep_alive = true; // the most common value; saves the split
             return;
@@ -271,7 +192,7 @@ impl Persistence {
     }
 
     /// Returns `true` if the connection persists. `close` overrides `keep-alive`.
-    fn keeps_open(self) -> bool {
+    pub(super) fn keeps_open(self) -> bool {
         !self.close && (self.by_default || self.keep_alive)
     }
 }
@@ -301,15 +222,6 @@ fn has_other_version(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn read(text: &str) -> Result<Option<ParsedResponse>, Malformed> {
-        read_with_fields(text).0
-    }
-
-    fn read_with_fields(text: &str) -> (Result<Option<ParsedResponse>, Malformed>, HeaderMap) {
-        let mut fields = HeaderMap::new();
-        (read_response(&Bytes::copy_from_slice(text.as_bytes()), &mut fields), fields)
-    }
 
     fn parse(text: &str) -> Result<Option<ParsedRequest>, BadHead> {
         read_request(&Bytes::copy_from_slice(text.as_bytes()), &mut HeaderMap::new(), MAX_FIELDS)
@@ -381,69 +293,5 @@ mod tests {
         }
         let many = |count| parse(&format!("GET / HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count))).map(|_| ());
         assert_eq!((many(100), many(101)), (Ok(()), Err(BadHead::TooManyFields)));
-    }
-
-    #[test]
-    fn response_is_parsed_once_its_head_is_complete() {
-        let text = "HTTP/1.1 404 Not Here\r\nServer: x\r\nX-A:  1 \r\nx-a: 2\r\n\r\nbody";
-        for end in 0..text.len() - 4 {
-            assert!(read(&text[..end]).unwrap().is_none(), "{end}");
-        }
-        let parsed = read(text).unwrap().unwrap();
-        assert_eq!((parsed.length, parsed.keeps_open), (text.len() - 4, true));
-        let response = parsed.line.into_response(read_with_fields(text).1, Extensions::new(), ());
-        assert_eq!((response.status(), response.version()), (StatusCode::NOT_FOUND, Version::HTTP_11));
-        assert_eq!(response.headers().get_all("x-a").iter().collect::<Vec<_>>(), ["1", "2"]);
-        let reason = response.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
-        assert_eq!(reason, Some(&b"Not Here"[..]));
-    }
-
-    /// Regression test: such a response was malformed (RFC 9112 section 5.1).
-    #[test]
-    fn response_field_names_lose_whitespace_before_the_colon() {
-        let (parsed, fields) = read_with_fields("HTTP/1.1 200 OK\r\nX-A : 1\r\nContent-Length\t \t:2\r\n\r\n");
-        assert!(parsed.unwrap().is_some());
-        assert!(fields.len() == 2 && fields["x-a"] == "1" && fields["content-length"] == "2", "{fields:?}");
-        // Two fields whose names differ only in this whitespace are one field with two values.
-        let twice = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length : 2\r\n\r\n";
-        assert_eq!(read(twice).map(|_| ()), Err(Malformed));
-    }
-
-    #[test]
-    fn response_tells_if_the_connection_persists() {
-        let keeps_open = |version: &str, connection: &str| {
-            let parsed = read(&format!("HTTP/{version} 200 OK\r\n{connection}\r\n")).unwrap().unwrap();
-            assert!(parsed.line.reason.is_none());
-            parsed.keeps_open
-        };
-        assert!(keeps_open("1.1", ""));
-        assert!(keeps_open("1.1", "Connection: x\r\n"));
-        assert!(keeps_open("1.0", "Connection: x, Keep-Alive\r\n"));
-        assert!(!keeps_open("1.0", ""));
-        assert!(!keeps_open("1.0", "Connection: keep-alive, close\r\n"));
-        assert!(!keeps_open("1.1", "Connection: x ,\tClose\r\n"));
-        assert!(!keeps_open("1.1", "Connection: close\r\nConnection: keep-alive\r\n"));
-        assert!(!keeps_open("1.1", "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n"));
-    }
-
-    #[test]
-    fn invalid_responses_are_malformed() {
-        for bad in [
-            "no http\r\n\r\n",
-            "HTTP/2.0 200 OK\r\n\r\n",
-            "HTTP/1.1 20 OK\r\n\r\n",
-            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-            "HTTP/1.1 099 OK\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nno field\r\n\r\n",
-            "HTTP/1.1 200 OK\r\na b: c\r\n\r\n",
-            "HTTP/1.1 200 OK\r\na: b\r\n folded\r\n\r\n",
-            "HTTP/1.1 200 OK\r\n : b\r\n\r\n",
-            "HTTP/1.1 200 OK\r\na: b\0\r\n\r\n",
-        ] {
-            assert_eq!(read(bad).map(|_| ()), Err(Malformed), "{bad:?}");
-        }
-        assert!(read(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(100))).is_ok());
-        assert!(read(&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(101))).is_err());
     }
 }

@@ -8,14 +8,16 @@ mod date;
 mod framing;
 mod head;
 mod remaining_body;
+mod response_head;
 mod write;
 mod write_buffer;
 
 pub(crate) use self::chunked::Piece;
 pub(crate) use self::date::date_value;
 pub(crate) use self::framing::{Framing, length};
-pub(crate) use self::head::{BadHead, ParsedRequest, ParsedResponse, StatusLine, read_request, read_response};
+pub(crate) use self::head::{BadHead, ParsedRequest, read_request};
 pub(crate) use self::remaining_body::{Readable, RemainingBody, poll_head_bytes};
+pub(crate) use self::response_head::{ParsedResponse, StatusLine, read_response};
 pub(crate) use self::write::{ResponseContext, write_informational, write_request, write_response};
 pub(crate) use self::write_buffer::{BodySink, WriteBuffer};
 

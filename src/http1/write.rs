@@ -55,6 +55,9 @@ pub(crate) fn write_response<B>(bytes: &mut Vec<u8>, response: &Response<B>, con
         (None, Framing::Chunked) => line(bytes, b"transfer-encoding", b"chunked"),
         (None, _) => {}
     }
+    if response.status() == StatusCode::UPGRADE_REQUIRED && response.headers().contains_key(header::UPGRADE) {
+        line(bytes, b"connection", b"upgrade"); // RFC 9110 section 7.8
+    }
     match context.version {
         _ if response.status() == StatusCode::SWITCHING_PROTOCOLS => line(bytes, b"connection", b"upgrade"),
         _ if !context.keeps_open || framing == Framing::UntilClose => line(bytes, b"connection", b"close"),

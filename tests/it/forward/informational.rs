@@ -1,6 +1,10 @@
 //! Informational responses (1xx), and responses without a body.
 
+use tokio::net::TcpListener;
+
+use super::http2_client::{H2Body, http2 as http2_client};
 use super::*;
+use crate::support::wire::frames::{END_HEADERS, END_STREAM, Frames, HEADERS, fields};
 
 const HINT: &str = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
 
@@ -218,4 +222,70 @@ async fn body_of_a_bodiless_response_is_discarded() {
             assert!(status != 204 || forwarded.field("content-length").is_none(), "{response:?}");
         }
     }
+}
+
+/// Regression test: HTTP/2 clients reset the stream of a 204 with `Content-Length` (RFC 9110 section 8.6).
+#[tokio::test]
+async fn content_length_of_a_204_is_removed() {
+    for (status, length, forwarded) in [("204", "0", None), ("204", "5", None), ("304", "5", Some("5"))] {
+        let http1 = Origin::start(move |mut conn: OriginConnection| async move {
+            while conn.request().await.is_some() {
+                conn.raw.send(format!("HTTP/1.1 {status} x\r\nContent-Length: {length}\r\n\r\n")).await;
+            }
+        })
+        .await;
+        let http2 = http2_origin(status, length).await;
+        for (address, protocol) in [(http1.address, "http1"), (http2, "http2")] {
+            let gateway = Settings::to(address).set("protocol", protocol).start();
+            let response = gateway.client().await.ask(get("/")).await;
+            assert_eq!(response.status().to_string(), status);
+            assert_eq!(response.field("content-length").as_deref(), forwarded, "{status} {length} {protocol}");
+            let request = Request::get("http://a/").body(H2Body::new(Full::default())).unwrap();
+            let response = soon(http2_client(gateway.address).await.send_request(request)).await.unwrap();
+            assert_eq!(response.status().as_str(), status);
+            let field = response.headers().get("content-length").map(|value| value.to_str().unwrap());
+            assert_eq!(field, forwarded, "{status} {length} {protocol}");
+        }
+    }
+}
+
+/// Starts an HTTP/2 origin that answers the first request of each connection.
+async fn http2_origin(status: &'static str, length: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut conn = Frames::accept(stream, &[]).await;
+            tokio::spawn(async move {
+                while let Ok(frame) = conn.next().await {
+                    if frame.kind == HEADERS {
+                        let block = fields([(":status", status), ("content-length", length)]);
+                        conn.frame(HEADERS, END_HEADERS | END_STREAM, frame.stream, &block).await;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Regression test: a 426 lost its `Upgrade`, which it must have (RFC 9110 section 15.5.22).
+#[tokio::test]
+async fn upgrade_required_keeps_its_protocols() {
+    let origin = Origin::with_response(
+        "HTTP/1.1 426 Upgrade Required\r\nUpgrade: TLS/1.3, HTTP/1.1\r\nUpgrade: websocket\r\n\
+         Connection: Upgrade, x\r\nX: 1\r\nContent-Length: 2\r\n\r\nno",
+    )
+    .await;
+    let gateway = Settings::to(origin.address).start();
+    for (request, connection) in [(get("/"), "upgrade"), ("GET / HTTP/1.0\r\n\r\n".to_owned(), "upgrade | close")] {
+        let response = gateway.ask(request).await;
+        assert_eq!((response.status(), response.field("connection").as_deref()), (426, Some(connection)));
+        assert_eq!(response.field("upgrade").as_deref(), Some("TLS/1.3, HTTP/1.1 | websocket"));
+        assert_eq!((response.field("x"), response.text().as_str()), (None, "no"));
+    }
+    let request = Request::get("http://a/").body(H2Body::new(Full::default())).unwrap();
+    let response = soon(http2_client(gateway.address).await.send_request(request)).await.unwrap();
+    // HTTP/2 has no `Upgrade` (RFC 9113 section 8.6).
+    assert_eq!((response.status().as_u16(), response.headers().get("upgrade")), (426, None));
 }
