@@ -1,7 +1,7 @@
 //! Key sets of issuers (RFC 7517): the public keys that verify tokens.
 
 use blake3::Hash;
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use serde_json::Value;
@@ -88,8 +88,11 @@ impl VerificationKey {
     /// Reads a key of a set. Returns `None` if it verifies no signatures of a supported algorithm.
     fn read(written: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(written).ok()?;
-        if jwk.common.public_key_use.as_ref().is_some_and(|usage| *usage != PublicKeyUse::Signature) {
-            return None;
+        let (usage, operations) = (&jwk.common.public_key_use, &jwk.common.key_operations);
+        let is_for_others = usage.as_ref().is_some_and(|usage| *usage != PublicKeyUse::Signature)
+            || operations.as_ref().is_some_and(|operations| !operations.contains(&KeyOperations::Verify));
+        if is_for_others {
+            return None; // RFC 7517 sections 4.2 and 4.3
         }
         let of_type: &[(Algorithm, KeyAlgorithm)] = match &jwk.algorithm {
             AlgorithmParameters::RSA(_) => {

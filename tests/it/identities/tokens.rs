@@ -92,7 +92,18 @@ async fn forged_tokens_get_401() {
     ps_only["alg"] = "PS256".into();
     let mut encryption = other.jwk("enc");
     encryption["use"] = "enc".into();
-    let file = key_set_file("forged", &key_set(&[rsa.jwk("r"), ps_only, ec.jwk("e"), encryption]));
+    let for_operations = |id, operations| {
+        let mut key = other.jwk(id);
+        key.as_object_mut().unwrap().remove("use");
+        key["key_ops"] = operations;
+        key
+    };
+    let mut verifying = ec.jwk("e");
+    verifying["key_ops"] = json!(["verify"]);
+    let (signing, empty) = (for_operations("sign", json!(["sign", "wrapKey"])), for_operations("none", json!([])));
+    let mut both = for_operations("both", json!(["encrypt"]));
+    both["use"] = "sig".into();
+    let file = key_set_file("forged", &key_set(&[rsa.jwk("r"), ps_only, verifying, encryption, signing, empty, both]));
     let gateway = start(&jwt(file.path()), "require: jwt");
     let valid = ec.token("e", &claims("ann"));
     let (message, signature) = valid.rsplit_once('.').expect("a token");
@@ -111,6 +122,9 @@ async fn forged_tokens_get_401() {
         (rsa.token_with(&json!({ "alg": "RS384", "kid": "r" }), &claims("ann")), "algorithm"),
         (other.token("e", &claims("ann")), "signature"),
         (other.token("enc", &claims("ann")), "key of the token is not known"),
+        (other.token("sign", &claims("ann")), "key of the token is not known"),
+        (other.token("none", &claims("ann")), "key of the token is not known"),
+        (other.token("both", &claims("ann")), "key of the token is not known"),
         (ec.token("unknown", &claims("ann")), "key of the token is not known"),
         (ec.token_with(&json!({ "alg": "ES256", "kid": "e", "crit": ["b64"] }), &claims("ann")), "malformed"),
         // A key in the token itself is not trusted.
