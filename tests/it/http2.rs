@@ -343,6 +343,26 @@ async fn early_response_reaches_a_client_that_still_sends() {
     }
 }
 
+/// Pins a limitation of `h2`: of two table sizes in one SETTINGS frame, it applies only the last (RFC 7541 section 4.2).
+/// docs/http2.md lists it. If this test fails, `h2` is corrected: remove both.
+#[tokio::test]
+async fn smaller_table_size_in_one_settings_frame_is_lost() {
+    const LARGE_TABLE: [u8; 6] = [0, 1, 0, 0, 0x20, 0];
+    let origin = healthy().await;
+    let gateway = TestGateway::start(&rules(&origin, 60));
+    for is_one_frame in [true, false] {
+        // `connect` sends the size 0.
+        let mut client = Frames::connect(gateway.address, if is_one_frame { &LARGE_TABLE } else { &[] }).await;
+        if !is_one_frame {
+            client.frame(SETTINGS, 0, 0, &LARGE_TABLE).await;
+        }
+        settle(&mut client).await;
+        client.get(1, "/").await;
+        let head = client.find(|frame| frame.kind == HEADERS).await;
+        assert_eq!(head.payload[0] == 0x20, !is_one_frame, "an update to 0: {:02x?}", head.payload);
+    }
+}
+
 #[tokio::test]
 async fn http1_and_http2_clients_share_a_port() {
     let origin = healthy().await;
