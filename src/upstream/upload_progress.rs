@@ -27,7 +27,7 @@ pub(crate) fn expects_continue(headers: &HeaderMap) -> bool {
 #[derive(Debug)]
 pub(crate) struct UploadProgress {
     start: Instant,
-    /// Milliseconds from `start` to the last progress.
+    /// Milliseconds from `start` to the last progress, or to the release of the body.
     last_progress: AtomicU64,
     /// Whether the upload waits for bytes of the client.
     waits_for_client: AtomicBool,
@@ -52,7 +52,7 @@ impl UploadProgress {
         }
     }
 
-    /// Awaits a response until `limit` after the last progress of the body.
+    /// Awaits a response until `limit` after the last progress of the body, or after its release.
     pub(crate) async fn await_response<T>(
         &self,
         response: impl Future<Output = T>,
@@ -84,10 +84,15 @@ impl UploadProgress {
     pub(crate) fn record_progress(&self) {
         self.was_requested.store(true, Relaxed);
         self.waits_for_client.store(false, Relaxed);
+        self.restart_response_time();
+    }
+
+    /// Restarts the time until the response.
+    fn restart_response_time(&self) {
         self.last_progress.store(u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
     }
 
-    /// Returns the time of the last progress.
+    /// Returns the time of the last progress, or of the release of the body.
     pub(crate) fn last_progress(&self) -> Instant {
         self.start + Duration::from_millis(self.last_progress.load(Relaxed))
     }
@@ -108,8 +113,12 @@ impl UploadProgress {
         self.is_held.load(Relaxed)
     }
 
-    /// Releases the body.
+    /// Releases the body. The time until the response counts from here: the client sends its body only now.
     pub(crate) fn release(&self) {
+        if !self.is_held() {
+            return;
+        }
+        self.restart_response_time();
         self.is_held.store(false, Relaxed);
         if let Some(waker) = self.waker.lock().take() {
             waker.wake();
@@ -123,5 +132,41 @@ impl UploadProgress {
         }
         // Checked again after the waker is stored: `release` may have been called in between.
         if self.is_held() { Poll::Pending } else { Poll::Ready(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_millis(300);
+
+    async fn error_after(progress: &UploadProgress) -> (UpstreamError, Duration) {
+        let start = Instant::now();
+        let error = progress.await_response(pending::<()>(), LIMIT).await.unwrap_err();
+        (error, start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn release_restarts_the_response_time() {
+        let progress = UploadProgress::new(true);
+        let (error, time) = error_after(&progress).await;
+        assert!(error == UpstreamError::TimedOut && time >= 2 * LIMIT, "{time:?}");
+        assert!(!progress.was_requested());
+
+        // The upstream requests the body after two thirds of the time.
+        let progress = UploadProgress::new(true);
+        let release = async {
+            advance(LIMIT * 2 / 3).await;
+            progress.release();
+            progress.set_waits_for_client();
+        };
+        let ((error, time), ()) = tokio::join!(error_after(&progress), release);
+        assert_eq!(error, UpstreamError::ClientStalled);
+        assert!((LIMIT * 5 / 3..LIMIT * 2).contains(&time), "{time:?}");
     }
 }

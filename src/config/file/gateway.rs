@@ -349,8 +349,8 @@ shape! {
     TIMEOUTS: Timeouts = "`timeouts`" {
         /// The longest time to open a connection, including the TLS handshake.
         connect: Millis = Duration(1, HOUR), Default("1s");
-        /// The longest time until the response starts, from the start of the attempt or the last progress of the
-        /// request body.
+        /// The longest time until the response starts, from the start of the attempt, the request for the body (100), or
+        /// the last progress of the request body.
         response: Millis = Duration(1, 24 * HOUR), Default("30s");
         /// The longest time without data in a response body, while the client waits for data and the upstream takes
         /// no data of the request body either.

@@ -12,7 +12,8 @@ pub struct Timeouts {
     /// The longest time to open a connection.
     #[serde(rename = "connect_ms", serialize_with = "json::millis")]
     pub connect: Duration,
-    /// The longest time from the start of an attempt, or the last progress of its body, until the response begins.
+    /// The longest time from the start of an attempt, the request for its body (100), or the last progress of its body,
+    /// until the response begins.
     #[serde(rename = "response_ms", serialize_with = "json::millis")]
     pub response: Duration,
     /// The longest time in which the upstream neither sends nor takes data after the response has begun, while the

@@ -1,6 +1,7 @@
 //! Uploads: early responses, `Expect: 100-continue`, and clients that send slowly.
 
 use super::*;
+use crate::support::wire::frames::{DATA, END_STREAM, Frame, Frames, HEADERS};
 
 /// More than the socket buffers hold.
 const UPLOAD: usize = 32 << 20;
@@ -105,6 +106,76 @@ async fn continue_of_the_origin_is_forwarded_to_the_client() {
     assert_eq!(client.response(false).await.status(), 100);
     client.send("body").await;
     assert_eq!(client.response(false).await.status(), 200);
+}
+
+/// The `timeouts.response` of uploads that wait for a 100, and a time of which two are longer.
+const RESPONSE_TIMEOUT: &str = "600ms";
+const MOST_OF_IT: Duration = Duration::from_millis(350);
+
+/// Starts an origin that takes most of the response time before it requests the body, if it does, and after the body.
+async fn slow_origin(requests_body: bool) -> Origin {
+    Origin::start(move |mut conn: OriginConnection| async move {
+        conn.head().await;
+        if requests_body {
+            tokio::time::sleep(MOST_OF_IT).await;
+            conn.raw.send("HTTP/1.1 100 Continue\r\n\r\n").await;
+        }
+        conn.raw.exactly(4).await.ok();
+        tokio::time::sleep(MOST_OF_IT).await;
+        conn.raw.send(OK).await;
+    })
+    .await
+}
+
+/// Regression test: the wait for the 100 was part of the response time, and such uploads got a 504.
+#[tokio::test]
+async fn response_time_counts_from_the_request_for_the_body() {
+    for requests_body in [true, false] {
+        let origin = slow_origin(requests_body).await;
+        let gateway = Settings::to(origin.address).timeout("response", RESPONSE_TIMEOUT).start();
+        let mut client = gateway.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
+        assert_eq!(client.response(false).await.status(), 100);
+        client.send("body").await;
+        assert_eq!(client.response(false).await.status(), 200, "{requests_body}");
+
+        let mut client = Frames::connect(gateway.address, &[]).await;
+        client.open(1, "PUT", "/", &[("content-length", "4"), ("expect", "100-continue")], false).await;
+        let is_head = |frame: &Frame| frame.kind == HEADERS;
+        assert_eq!(client.find(is_head).await.status(), 100);
+        client.frame(DATA, END_STREAM, 1, b"body").await;
+        assert_eq!(client.find(is_head).await.status(), 200, "{requests_body}");
+    }
+}
+
+/// Regression test: a few uploads whose clients were slow ejected a target.
+#[tokio::test]
+async fn client_that_sends_no_body_ejects_no_target() {
+    let start = || {
+        Origin::start(|mut conn: OriginConnection| async move {
+            while let Some(head) = conn.head().await {
+                if head.start.starts_with("GET") {
+                    conn.raw.send(OK).await;
+                }
+            }
+        })
+    };
+    let origins = [start().await, start().await];
+    let gateway = Settings::to_all([origins[0].address, origins[1].address])
+        .timeout("response", "50ms")
+        .set("eject", "{ after: 1 }")
+        .start();
+    for _ in 0..4 {
+        let mut client = gateway.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
+        assert_eq!((client.head().await.unwrap().status(), client.response(false).await.status()), (100, 408));
+    }
+    for _ in 0..4 {
+        assert_eq!(gateway.ask(get("/")).await.status(), 200);
+    }
+    for origin in origins {
+        assert_eq!(origin.requests().iter().filter(|head| head.start.starts_with("GET")).count(), 2);
+    }
 }
 
 #[tokio::test]

@@ -117,6 +117,31 @@ async fn both_directions_stream_independently() {
     assert_eq!(client.ask(chunked("more")).await.text(), "moreend");
 }
 
+/// Regression test: the wait for the 100 was part of the response time, and such uploads got a 504.
+#[tokio::test]
+async fn response_time_counts_from_the_request_for_the_body() {
+    let most = Duration::from_millis(350);
+    for requests_body in [true, false] {
+        let origin = H2Origin::start(move |mut request| async move {
+            if requests_body {
+                tokio::time::sleep(most).await;
+                let response = Response::builder().status(100).body(()).unwrap();
+                request.respond.send_informational(response).unwrap();
+            }
+            request.read_all().await.ok();
+            tokio::time::sleep(most).await;
+            request.respond_with("ok").await;
+        })
+        .await;
+        let gateway = to(origin.address).timeout("response", "600ms").start();
+        let mut client = gateway.client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n").await;
+        assert_eq!(client.response(false).await.status(), 100);
+        client.send("body").await;
+        assert_eq!(client.response(false).await.status(), 200, "{requests_body}");
+    }
+}
+
 #[tokio::test]
 async fn idle_connection_is_closed() {
     let origin = H2Origin::with_ok().await;
