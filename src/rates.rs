@@ -15,7 +15,7 @@ use crate::identity::IdentityValue;
 use crate::limit::Limiter;
 
 /// The number of distinct rates of a limit whose limiters are kept. The limiters of further rates are built for each
-/// request.
+/// request, which costs an allocation. Cached refusals do not depend on it.
 const MAX_KEPT: usize = 1_024;
 
 /// The source of a limit's rate.
@@ -196,8 +196,7 @@ fn least_rate(limiter: &Limiter, cost: u32, max: u32) -> u32 {
     least
 }
 
-/// Returns the limiter with this rate, from the kept ones if possible. The same rate has the same limiter, so that
-/// cached rejections stay valid.
+/// Returns the limiter with this rate, from the kept ones if possible.
 fn at_rate(default: &Arc<Limiter>, kept: &ArcSwap<HashMap<u32, Arc<Limiter>>>, rate: u32) -> Arc<Limiter> {
     let known = kept.load();
     if let Some(limiter) = known.get(&rate) {

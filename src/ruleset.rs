@@ -314,6 +314,13 @@ impl RuleSet {
         self.rules.charges_if(route, facts, may_reject)
     }
 
+    /// Returns the charges that are known before the credentials of a request are verified; see
+    /// [`Rules::charges_without_identity`]. A limit whose requests may wait decides later.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn charges_without_identity<'r>(&'r self, route: &'r Route, facts: &Facts<'_>) -> Charges<'r> {
+        self.rules.charges_without_identity(route, facts, |limit| !may_wait(limit))
+    }
+
     /// Records when a request was received, if it may have a deadline.
     #[cfg(feature = "gateway")]
     pub(crate) fn record_receipt<B>(&self, request: &mut Request<B>) {

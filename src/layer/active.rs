@@ -67,6 +67,23 @@ impl Active {
         Ok(self.rules.charges(route, facts)?)
     }
 
+    /// Returns the charges that are known before the credentials of a request are verified, as overrides change them.
+    ///
+    /// # Errors
+    /// The address of the client is banned.
+    #[cfg(feature = "gateway")]
+    pub(super) fn charges_without_identity<'r>(
+        &'r self,
+        store: &Store,
+        route: &'r Route,
+        facts: &Facts<'_>,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        match &self.overrides {
+            Some(overrides) => overrides.charges_without_identity(&self.rules, route, facts, store),
+            None => Ok(self.rules.charges_without_identity(route, facts)),
+        }
+    }
+
     /// Returns the limits that the client of a request may see, each with a charge for its bucket, as overrides change
     /// them.
     ///

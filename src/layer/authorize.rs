@@ -52,6 +52,11 @@ impl LayerState {
         record.record_lines(&self.recorder, rules, &facts);
         #[cfg(feature = "gateway")]
         if let Some(needs) = compiled.identity {
+            let (place, asked) = ((active, store), (&original.method, &facts));
+            let rejection = self.reject_before_verification(place, (route, compiled), asked, record).await;
+            if let Some(rejection) = rejection {
+                return Err(rejection);
+            }
             if verify(rules, needs, &mut facts) {
                 verify_again(rules, needs, &mut facts).await;
             }

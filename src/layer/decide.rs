@@ -70,14 +70,14 @@ impl LayerState {
             if let Some((route, compiled)) = rules.find_quota(&facts) {
                 record.record_route(route, compiled);
                 record.record_origin(route, &facts);
+                // The endpoint has its own limit, which also limits guesses.
+                self.quotas.admit(&facts, rules.client_network(&facts, trusted_peer))?; // 405, 429
                 #[cfg(feature = "gateway")]
                 if let Some(needs) = compiled.identity {
                     facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
                 }
-                let client = rules.client_network(&facts, trusted_peer);
                 // Boxed, so that other requests do not pay for its memory.
-                let response = Box::pin(self.quotas.respond((active, store), route, &facts, client)).await;
-                // The endpoint has its own limit, which also limits guesses.
+                let response = Box::pin(self.quotas.respond((active, store), route, &facts)).await;
                 let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
                 let rejection = not_identified(route, &facts).filter(|_| depends_on_identity);
                 let response = rejection.unwrap_or(response);
@@ -124,6 +124,11 @@ impl LayerState {
             }
             #[cfg(feature = "gateway")]
             if let Some(needs) = compiled.identity {
+                let (place, asked) = ((active, store), (request.method(), &facts));
+                let rejection = self.reject_before_verification(place, (route, compiled), asked, record).await;
+                if let Some(rejection) = rejection {
+                    return Err(rejection); // 403, 429
+                }
                 if verify(rules, needs, &mut facts) {
                     // Boxed, so that other requests do not pay for its memory.
                     Box::pin(verify_again(rules, needs, &mut facts)).await;

@@ -225,6 +225,30 @@ impl PreparedOverrides {
         Ok(charges)
     }
 
+    /// Returns the charges that are known before the credentials of a request are verified. Returns no charges if an
+    /// override may change the limits of the client that the credentials name.
+    ///
+    /// # Errors
+    /// The address of the client is banned.
+    pub(super) fn charges_without_identity<'r>(
+        &self,
+        rules: &'r RuleSet,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
+        }
+        let may_change = self.index.changes_limits_of_clients();
+        let mut charges = rules.charges_without_identity(route, facts);
+        charges.retain(|limit| !may_change && !is_exempt(&found, route, limit));
+        charges.replace_limiters(|limit, limiter| self.adjusted(limiter, effect_on(&found, route, limit)?));
+        Ok(charges)
+    }
+
     /// Returns the limits that the client of a request may see, as
     /// [`Rules::visible_charges`](crate::rules::Rules::visible_charges) does, but without the limits that do not count
     /// its requests, and with its rates.

@@ -62,21 +62,30 @@ impl QuotaEndpoint {
         self.store.run_maintenance();
     }
 
-    /// Returns the response to a request for the quota of this route. `client` is the network that the request is
-    /// attributed to, if it is known.
+    /// Counts a request for a quota. `client` is the network that the request is attributed to, if it is known.
+    ///
+    /// # Errors
+    /// The client sends too many requests, or the request has another method than GET and HEAD.
+    pub(super) fn admit(&self, facts: &Facts<'_>, client: Option<IpNet>) -> Result<(), LocalResponse> {
+        if *facts.method != Method::GET && *facts.method != Method::HEAD {
+            return Err(LocalResponse::QuotaMethod);
+        }
+        match self.wait(client) {
+            None => Ok(()),
+            Some(wait) => {
+                let retry_after = retry_after(wait);
+                Err(LocalResponse::Limited { violated: ViolatedLimits::default(), retry_after })
+            }
+        }
+    }
+
+    /// Returns the response to an admitted request for the quota of this route.
     pub(super) async fn respond(
         &self,
         (active, store): (&Active, &Store),
         route: &Route,
         facts: &Facts<'_>,
-        client: Option<IpNet>,
     ) -> LocalResponse {
-        if *facts.method != Method::GET && *facts.method != Method::HEAD {
-            return LocalResponse::QuotaMethod;
-        }
-        if let Some(wait) = self.wait(client) {
-            return LocalResponse::Limited { violated: ViolatedLimits::default(), retry_after: retry_after(wait) };
-        }
         let charges = match active.visible_charges(store, route, facts) {
             Ok(charges) => charges,
             Err(rejection) => return rejection,

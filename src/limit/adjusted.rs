@@ -31,6 +31,7 @@ impl Limiter {
             Spread::Partitions(numbers) => Spread::Partitions(numbers.clone()),
             Spread::Whole | Spread::Shards(_) => Spread::Whole, // only OVERALL limits have shards
         };
-        Self { name: self.name.clone(), mode: self.mode, quota: self.quota.at_rate(rate), spread }
+        let (name, quota) = (self.name.clone(), self.quota.at_rate(rate));
+        Self { name, mode: self.mode, quota, spread, number: self.number }
     }
 }

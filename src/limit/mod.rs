@@ -28,6 +28,7 @@ pub mod token_bucket;
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
 
@@ -67,7 +68,7 @@ pub struct Quota {
 }
 
 /// A named limit as the stores see it. A bucket is identified by this name and a client.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Limiter {
     /// The name in Redis, for example `{tidegate:rest}:per-ip`.
     pub name: String,
@@ -77,6 +78,8 @@ pub struct Limiter {
     pub quota: Quota,
     /// How the buckets are distributed over hash tags.
     pub spread: Spread,
+    /// The number of the limiter in this process. Limiters that differ only in their rate have the same number.
+    number: u64,
 }
 
 /// The client of a PER_CLIENT bucket. Apart from addresses, no client input is written to a store unhashed.
@@ -195,10 +198,26 @@ pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
 
 // === impl Limiter ===
 
+/// Compares the settings, not the numbers.
+impl PartialEq for Limiter {
+    fn eq(&self, other: &Self) -> bool {
+        let settings = |limiter: &'_ Self| (limiter.mode, limiter.quota);
+        settings(self) == settings(other) && self.name == other.name && self.spread == other.spread
+    }
+}
+
+impl Eq for Limiter {}
+
 impl Limiter {
     /// Creates a limiter without shards and partitions.
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
-        Self { name, mode, quota, spread: Spread::Whole }
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self { name, mode, quota, spread: Spread::Whole, number: NEXT.fetch_add(1, Ordering::Relaxed) }
+    }
+
+    /// Identifies the limiter and its rate in this process.
+    pub(crate) fn rate_id(&self) -> (u64, u32, u32) {
+        (self.number, self.quota.rate(), self.quota.capacity())
     }
 
     /// Returns the same limiter without shards and partitions.

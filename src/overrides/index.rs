@@ -48,6 +48,11 @@ impl OverrideIndex {
         !self.hashes.is_empty()
     }
 
+    /// Returns `true` if an override changes limits for a single client, instead of banning it.
+    pub(crate) fn changes_limits_of_clients(&self) -> bool {
+        self.hashes.values().flatten().any(|one| one.action != Action::Ban)
+    }
+
     /// Adds the overrides of an address to the matches of a request, if their scopes match `in_scope`.
     pub(crate) fn find_address<'i>(
         &'i self,

@@ -229,6 +229,27 @@ impl Rules {
         Ok(charges)
     }
 
+    /// Returns the charges of the live limits that match `includes` and do not depend on the credentials of a request.
+    /// They take no permits. Limits that cannot count the request are omitted.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn charges_without_identity<'r>(
+        &self,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        includes: impl Fn(&Limit) -> bool,
+    ) -> Charges<'r> {
+        let mut charges = Charges::new(&route.limits);
+        for (index, limit) in route.limits.iter().enumerate() {
+            if limit.shadow || !limit.identity_kinds().is_empty() || !includes(limit) {
+                continue;
+            }
+            if let LimitCheck::Charge(charge) = self.check_limit_after(charges.last(), limit, facts) {
+                charges.push(index, Charge { checks_only: true, ..charge });
+            }
+        }
+        charges
+    }
+
     /// Evaluates a limit for a request.
     #[inline]
     pub fn check_limit(&self, limit: &Limit, facts: &Facts<'_>) -> LimitCheck {

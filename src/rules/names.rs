@@ -66,7 +66,9 @@ impl Rules {
 fn renamed(limiter: &Limiter, limit: &Limit, from: &BucketNames, to: &BucketNames) -> Limiter {
     let whole = limiter.clone_whole();
     let whole = match from.name_in(to, &limiter.name) {
-        Some(name) if !matches!(limiter.quota.algorithm(), Algorithm::Redisson(_)) => Limiter { name, ..whole },
+        Some(name) if !matches!(limiter.quota.algorithm(), Algorithm::Redisson(_)) => {
+            Limiter::new(name, limiter.mode, limiter.quota)
+        }
         _ => whole,
     };
     let count = |parts: usize| u32::try_from(parts).unwrap_or(1);

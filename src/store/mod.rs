@@ -46,7 +46,7 @@ pub(crate) use self::rejected::RejectedMinute;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{BucketNames, Charge, ClientId, Decision, Granted, Limiter, Outcome};
+use crate::limit::{BucketNames, Charge, ClientId, Decision, Granted, Limiter, Outcome, all_live_granted};
 use crate::metrics::Metrics;
 
 /// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
@@ -216,6 +216,16 @@ impl Store {
         match &self.0 {
             Backend::Memory(_) => None,
             Backend::Redis(redis) => redis.known_refusal(charges),
+        }
+    }
+
+    /// Returns `true` if a decision about these charges without I/O would probably refuse them. They must take no permits.
+    pub(crate) fn may_refuse(&self, charges: &[Charge]) -> bool {
+        match &self.0 {
+            Backend::Memory(memory) => {
+                memory.take(charges).is_ok_and(|outcome| !all_live_granted(charges, &outcome.decisions))
+            }
+            Backend::Redis(redis) => charges.iter().any(|charge| redis.refuses(charge)),
         }
     }
 

@@ -217,3 +217,22 @@ fn no_window_exceeds_the_larger_rate_when_tiers_change() {
         checked.expect("the law");
     });
 }
+
+/// More rates than the gateway keeps limiters for.
+#[tokio::test]
+async fn refusals_of_all_numbers_need_no_redis_call() {
+    let Some(redis) = RedisServer::start() else { return };
+    let rate = "rate: { by: 'header:x-rate', default: 3000, max: 9000 }, interval: 1h";
+    let keys = format!("{rate}, permits: {{ header: x-cost, default: 1, max: 3000 }}");
+    let gateway = TestGateway::start_with_one_worker(&rules(&redis.rule(), &keys));
+    for number in 0..1_100 {
+        let response = gateway.get("/", &format!("X-Key: many\r\nX-Rate: {}\r\n", 4_000 + number)).await;
+        assert_eq!(response.status(), 200);
+    }
+    let field = "X-Rate: 5900\r\nX-Cost: 3000";
+    assert_eq!(statuses(&gateway, "last", field, 2).await, [200, 429]);
+    let before = redis.decision_calls();
+    assert_eq!(statuses(&gateway, "last", field, 20).await, [429; 20]);
+    let calls = redis.decision_calls() - before;
+    assert!(calls <= 2, "{calls} calls, instead of one a second");
+}

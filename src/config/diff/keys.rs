@@ -121,7 +121,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
     });
     let rates_differ = old.rates != new.rates;
     let is_by_tier = [old, new].iter().any(|limit| limit.rates.as_ref().is_some_and(|rates| rates.max().is_none()));
-    let (Limiter { name, mode, quota, spread }, new) = (&*old.limiter, &*new.limiter);
+    let (Limiter { name, mode, quota, spread, .. }, new) = (&*old.limiter, &*new.limiter);
     let differences = [
         ("key", *name != new.name),
         ("mode", *mode != new.mode),

@@ -1,6 +1,5 @@
 //! The entries of the negative cache: a bounded table of refusals by bucket.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -75,8 +74,6 @@ pub(super) struct Refused<'d> {
 #[derive(Debug)]
 struct Entry {
     key: Key,
-    #[expect(dead_code, reason = "keeps its address, which is part of the key, from being reused")]
-    limiter: Arc<Limiter>,
     permits: u32,
     remaining: u32,
     /// Milliseconds; `None` if waiting cannot help.
@@ -188,7 +185,7 @@ impl Entries {
         if let TableEntry::Vacant(_) = place {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
-        place.insert(Entry::new(key, &charge.limiter, refused, ttl));
+        place.insert(Entry::new(key, refused, ttl));
     }
 
     /// Returns `true` if this refusal may be added. A refusal of fewer permits is kept, since it covers more requests.
@@ -290,28 +287,15 @@ fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
 // === impl Entry ===
 
 impl Entry {
-    fn new(key: Key, limiter: &Arc<Limiter>, refused: &Refused<'_>, ttl: Duration) -> Self {
+    fn new(key: Key, refused: &Refused<'_>, ttl: Duration) -> Self {
         let Refused { decided_at, sent_at, received_at, permits, decision } = *refused;
         let wait = match decision.wait {
             Wait::Millis(wait) => Some(wait),
             Wait::Now | Wait::Never => None,
         };
-        let limiter = Arc::clone(limiter);
         let (valid_until, recheck_at) = (sent_at + ttl, sent_at + RECHECK_EVERY);
         let Decision { remaining, reset, .. } = *decision;
-        Self {
-            key,
-            limiter,
-            permits,
-            remaining,
-            wait,
-            reset,
-            decided_at,
-            sent_at,
-            received_at,
-            valid_until,
-            recheck_at,
-        }
+        Self { key, permits, remaining, wait, reset, decided_at, sent_at, received_at, valid_until, recheck_at }
     }
 
     fn refuses(&self, permits: u32, now: Instant) -> bool {

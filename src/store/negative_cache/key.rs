@@ -1,17 +1,16 @@
 //! The keys of the negative cache. An address is part of a key as it is, any other client as a hash.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::Arc;
 
 use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
 use crate::limit::{Charge, ClientId};
 
-/// A bucket: a pointer to its limiter, and its client. Contains no text of a client.
+/// A bucket: its limiter with the rate of the request, and its client. Contains no text of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    limiter: usize,
+    limiter: (u64, u32, u32),
     /// A network address, or the hash of another kind of client.
     client: u128,
     /// The kind of client, and the prefix length of an address.
@@ -46,7 +45,7 @@ impl Keys {
             Some(ClientId::Hash(hash)) => ((5, 0), *hash),
             Some(ClientId::Instance(id)) => ((4, 0), self.hash_value(id.as_bytes())),
         };
-        Key { limiter: Arc::as_ptr(&charge.limiter).addr(), client, kind }
+        Key { limiter: charge.limiter.rate_id(), client, kind }
     }
 
     /// Returns a keyed hash of a value that a client chooses.
@@ -63,7 +62,9 @@ impl Keys {
     pub(super) fn hash_of(&self, key: &Key) -> u64 {
         let mut finder = self.finder.build_hasher();
         finder.write_u128(key.client);
-        finder.write_u64(key.limiter as u64 ^ u64::from(u16::from_le_bytes(key.kind.into())) << 48);
+        let (number, rate, _) = key.limiter;
+        finder.write_u64(number ^ u64::from(rate) << 32);
+        finder.write_u16(u16::from_le_bytes(key.kind.into()));
         finder.finish()
     }
 }

@@ -46,6 +46,19 @@ async fn pass(millis: u64) {
     advance(Duration::from_millis(millis)).await;
 }
 
+/// The limiters of rates that requests set are built for each request.
+#[tokio::test(start_paused = true)]
+async fn refusals_of_equal_rates_belong_together() {
+    let (entries, base) = (Entries::default(), limiter(Algorithm::Gcra { burst: 20 }));
+    let at_rate = |rate: u32| Arc::new(base.at_rate(rate));
+    for rate in 1..=5_000 {
+        refuse(&entries, &at_rate(rate), 1, Wait::Millis(700));
+    }
+    assert!((1..=5_000).all(|rate| cached(&entries, &at_rate(rate), 1).is_some()));
+    assert!(cached(&entries, &at_rate(5_001), 1).is_none());
+    assert!(cached(&entries, &limiter(Algorithm::Gcra { burst: 20 }), 1).is_none(), "another limiter");
+}
+
 #[tokio::test(start_paused = true)]
 async fn refusal_holds_until_a_millisecond_before_its_wait_ends() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));

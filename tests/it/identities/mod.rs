@@ -6,6 +6,7 @@ mod load;
 mod reloads;
 mod tokens;
 mod under_load;
+mod verification;
 
 use crate::support::gateway::TestGateway;
 use crate::support::process::RuleFile;
