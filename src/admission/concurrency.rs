@@ -1,7 +1,7 @@
 //! Takes a slot for a request of a route with `concurrency`, or waits for one.
 //!
 //! Requests of one gateway wait first come, first served: a request that finds the route or its client at the bound joins
-//! that queue, and only the first of each queue tries again. It does so when a request of this gateway has ended; with a
+//! one queue, and only the first of each queue tries again. It does so when a request of this gateway has ended; with a
 //! store in Redis also at intervals, since requests of other gateways end as well.
 
 use std::pin::pin;
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::WaitQueues;
-use super::queue::{QueueFull, Ticket};
+use super::queue::{JoinError, Place};
 use crate::concurrency::Concurrency;
 use crate::limit::{BucketId, ClientId};
 use crate::metrics::{GaugeGuard, InFlightMetrics};
@@ -84,18 +84,18 @@ impl NewRequest<'_> {
     }
 
     async fn wait_in_queues(self, request: SlotRequest<'_>, full: &Mutex<Full>) -> Result<Slot, Full> {
-        let mut ticket = self.queues.ticket();
+        let mut place = self.queues.place();
         loop {
             let reached = *full.lock();
-            self.join(&mut ticket, reached).map_err(|_| reached)?;
-            ticket.wait_until_first().await;
+            self.join(&mut place, reached).map_err(|_| reached)?;
+            place.wait_until_first().await;
             let mut released = pin!(request.slots.released());
             released.as_mut().enable(); // before the attempt, so that no release is missed
             match self.store.take_slot(request).await {
                 Ok(slot) => return Ok(slot),
                 Err(reached) => {
                     *full.lock() = reached;
-                    self.join(&mut ticket, reached).map_err(|_| reached)?;
+                    self.join(&mut place, reached).map_err(|_| reached)?;
                 }
             }
             tokio::select! {
@@ -105,27 +105,21 @@ impl NewRequest<'_> {
         }
     }
 
-    /// Joins the queues of the bounds that are reached, and leaves all others: a request that waits for its client must
-    /// not delay other clients. As many requests of one client may wait as may be in flight, so that one client cannot
-    /// fill the queue of the route.
-    fn join(&self, ticket: &mut Ticket<'_>, full: Full) -> Result<(), QueueFull> {
-        match full.route {
-            true => ticket.join_queue(self.bucket(None), self.concurrency.queue)?,
-            false => ticket.leave_queue(&self.bucket(None)),
-        }
+    /// Joins the queue of the client if its bound is reached, otherwise the queue of the route: a request that waits for its
+    /// client must not delay other clients. As many requests of one client may wait as may be in flight, so that one
+    /// client cannot fill the queue of the route.
+    fn join(&self, place: &mut Place<'_>, full: Full) -> Result<(), JoinError> {
         if !full.client {
-            ticket.leave_queue(&self.bucket(self.client));
-        } else {
-            let of_client = self.concurrency.per_client.and_then(|most| usize::try_from(most).ok());
-            let limit = self.concurrency.queue.min(of_client.unwrap_or(usize::MAX));
-            ticket.join_queue(self.bucket(self.client), limit)?;
+            return place.join(self.bucket(None), self.concurrency.queue, Vec::new());
         }
-        Ok(())
+        let of_client = self.concurrency.per_client.and_then(|most| usize::try_from(most).ok());
+        let limit = self.concurrency.queue.min(of_client.unwrap_or(usize::MAX));
+        place.join(self.bucket(self.client), limit, Vec::new())
     }
 
     /// Returns the bounds for which other requests already wait.
     fn waited_for(&self) -> Full {
-        let is_waited_for = |client| self.queues.is_queued(&self.bucket(client));
+        let is_waited_for = |client| self.queues.is_waited_for(&self.bucket(client));
         let client = self.client.is_some() && self.concurrency.queue > 0 && is_waited_for(self.client);
         Full { route: self.concurrency.max.is_some() && self.concurrency.queue > 0 && is_waited_for(None), client }
     }

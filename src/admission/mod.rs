@@ -2,18 +2,20 @@
 //!
 //! Only this module creates permits, and no request is forwarded without one.
 //!
-//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in a [queue](mod@queue)
-//! and retries when its permits have returned. It is charged when it is admitted; a request whose client disconnects
-//! before is not charged.
+//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the [queue](mod@queue)
+//! of the [narrowest](mod@order) of these limits, and retries when its permits have returned. It is charged when it is
+//! admitted; a request whose client disconnects before is not charged.
 
 mod concurrency;
+mod order;
 mod queue;
 mod receipt;
 mod status;
 mod waiting;
 
 pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
-pub(crate) use self::queue::WaitQueues;
+pub(crate) use self::order::narrowest_first;
+pub(crate) use self::queue::{MAX_LATENESS, WaitQueues};
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;
 pub(crate) use self::waiting::RouteWaits;
@@ -94,7 +96,7 @@ pub(crate) fn admit_unlimited() -> Admitted {
 fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
     match store.take_immediately(charges.as_slice()) {
         Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
-        None => known_refusal(store, charges).map(Ok),
+        None => known_refusal(store, charges, |one, _| one.limit.wait_policy.is_none()).map(Ok),
     }
 }
 
@@ -138,22 +140,17 @@ async fn admit_from_queue(
 }
 
 async fn admit_in_order(waiting: &mut Waiting<'_>, store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    waiting.queue_behind_others().await?;
     loop {
         waiting.wait_until_first().await?;
-        match to_admission(store, decide(store, charges).await, charges) {
+        let decided = match waiting.refusal_without_decision().await? {
+            Some(refused) => Ok(refused),
+            None => store.take(charges.as_slice()).await.map(|outcome| LimitStatus::new(charges, outcome)),
+        };
+        match to_admission(store, decided, charges) {
             Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,
             Err(Denial::Limited { status, wait }) => waiting.wait_for_permits(status, wait).await?,
             Err(denial) => return Err(denial),
         }
-    }
-}
-
-/// Returns the decisions of the limits, from the negative cache or from the store.
-async fn decide(store: &Store, charges: &Charges<'_>) -> Result<LimitStatus, StoreError> {
-    match known_refusal(store, charges) {
-        Some(status) => Ok(status),
-        None => Ok(LimitStatus::new(charges, store.take(charges.as_slice()).await?)),
     }
 }
 
@@ -181,7 +178,7 @@ fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError
     if denying(charges, error).is_some() {
         return Err(Denial::StoreFailed(error.clone()));
     }
-    let local = charges.only(|one| one.limit.on_store_failure == OnStoreFailure::Local && applies_to(one, error));
+    let local = charges.only(|one| is_decided_locally(one, error));
     if local.is_empty() {
         return Ok(LimitStatus::default());
     }
@@ -196,14 +193,21 @@ pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Optio
     charges.iter().find(|one| !one.limit.shadow && denies(one))
 }
 
-/// Returns the cached refusals if one of them is by a limit that does not let requests wait: then the request is
-/// rejected without asking the store. Otherwise the store must decide, since the request may wait if all refusing
-/// limits allow it.
-fn known_refusal(store: &Store, charges: &Charges<'_>) -> Option<LimitStatus> {
-    let known = store.known_refusal(charges.as_slice())?;
-    let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
-    let for_good = refused.any(|(one, _)| one.limit.wait_policy.is_none());
-    for_good.then(|| LimitStatus::from_known(charges, known))
+/// Returns the cached refusals if the request may not wait for one of them: then it is rejected without asking the store.
+/// `is_final` returns `true` if the request may not wait for a limit that refused it.
+fn known_refusal(
+    store: &Store,
+    charges: &Charges<'_>,
+    is_final: impl Fn(&LimitCharge<'_>, &LimitStatus) -> bool,
+) -> Option<LimitStatus> {
+    let status = LimitStatus::from_known(charges, store.known_refusal(charges.as_slice())?);
+    let is_rejected = status.refusing(charges).any(|one| is_final(&one, &status));
+    is_rejected.then_some(status)
+}
+
+/// Returns `true` if this gateway's share of the limit decides after this error.
+fn is_decided_locally(one: &LimitCharge<'_>, error: &StoreError) -> bool {
+    one.limit.on_store_failure == OnStoreFailure::Local && applies_to(one, error)
 }
 
 /// Returns `true` if the error concerns this limit. An error about adopted limits concerns only them.

@@ -1,56 +1,82 @@
 //! Wait queues: the order in which waiting requests retry. There is one queue for each bucket.
 //!
-//! A waiting request has a [`Ticket`], numbered in the order of arrival, in the queues of all buckets that refused it.
-//! It retries when its ticket is the oldest in each of these queues. So requests are served first come, first served on
-//! every bucket, without deadlocks. A dropped ticket leaves its queues.
+//! A waiting request has a [`Place`] in one queue, in the order in which requests joined it, and retries while it is
+//! first there. It claims its permits in narrower buckets, which have granted them: so no more requests of a client wait
+//! in a queue of all clients than the client's own bucket can grant. A dropped place leaves its queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
-use crate::limit::{BucketId, Charge};
+use crate::limit::{BucketId, Decision};
+
+/// How long after the return of a permit the last decision about a bucket is repeated to requests that a full queue
+/// rejects, until the first request has a new one.
+pub(crate) const MAX_LATENESS: Duration = Duration::from_secs(1);
 
 /// The wait queues of one gateway.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
     state: Mutex<Queues>,
+    /// The number of queues, so that requests need no lock while none waits.
+    len: AtomicUsize,
     closed: watch::Sender<bool>,
 }
 
-/// The position of a request in its queues. Leaves them on drop.
+/// The place of a request in a queue, and its claims. Leaves the queue on drop.
 #[derive(Debug)]
-pub(crate) struct Ticket<'l> {
-    queues: &'l WaitQueues,
-    number: u64,
+pub(crate) struct Place<'q> {
+    queues: &'q WaitQueues,
     notify: Arc<Notify>,
-    buckets: Vec<BucketId>,
+    joined: Option<(BucketId, u64)>,
+    claims: Vec<Claim>,
 }
 
-/// The kind of a queue: of the client's own bucket, or of the overflow bucket, which clients beyond the store's
-/// capacity share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueueKind {
-    Own,
-    Overflow,
+/// The permits that a waiting request needs of a narrower bucket than the one that it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The index of the bucket's limit, for the caller.
+    pub(crate) index: usize,
+    pub(crate) bucket: BucketId,
+    pub(crate) permits: u32,
+    /// The permits that the bucket can grant now.
+    pub(crate) free: u32,
 }
 
-/// The error of a queue that accepts no requests: it is full, or the gateway shuts down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueFull;
+/// Why a request cannot join a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum JoinError {
+    /// The queue is full, or the gateway shuts down.
+    Full,
+    /// Waiting requests have claimed the free permits of the bucket of this claim.
+    Claimed(Claim),
+}
 
 #[derive(Debug, Default)]
 struct Queues {
     next_number: u64,
-    queues: HashMap<BucketId, BTreeMap<u64, Arc<Notify>>>,
+    queues: HashMap<BucketId, Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: BTreeMap<u64, Arc<Notify>>,
+    /// The permits claimed by requests that wait for wider buckets.
+    claimed: u64,
+    /// The remaining permits of the bucket at its last decision, and when the next one returns.
+    last: Option<(u32, Instant)>,
 }
 
 // === impl WaitQueues ===
 
 impl WaitQueues {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), closed: watch::Sender::new(false) }
+        Self { state: Mutex::default(), len: AtomicUsize::new(0), closed: watch::Sender::new(false) }
     }
 
     /// Ends all waits and accepts no further requests.
@@ -64,103 +90,145 @@ impl WaitQueues {
         _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
-    /// Returns `true` if a request waits for this bucket.
-    pub(crate) fn is_waited_for(&self, charge: &Charge) -> bool {
-        let state = self.state.lock();
-        !state.queues.is_empty() && state.queues.contains_key(&charge.bucket_id())
+    /// Returns `true` if no request waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
     }
 
     /// Returns `true` if a request waits in this queue.
-    pub(crate) fn is_queued(&self, bucket: &BucketId) -> bool {
-        self.state.lock().queues.contains_key(bucket)
+    pub(crate) fn is_waited_for(&self, bucket: &BucketId) -> bool {
+        self.count(bucket) > 0
     }
 
-    /// Creates a ticket that is in no queue yet.
-    pub(crate) fn ticket(&self) -> Ticket<'_> {
-        let mut state = self.state.lock();
-        state.next_number += 1;
-        Ticket { queues: self, number: state.next_number, notify: Arc::default(), buckets: Vec::new() }
+    /// Returns the number of requests that wait in this queue.
+    pub(crate) fn count(&self, bucket: &BucketId) -> usize {
+        if self.is_empty() {
+            return 0;
+        }
+        self.state.lock().queues.get(bucket).map_or(0, |queue| queue.waiting.len())
+    }
+
+    /// Returns `true` if the bucket has unclaimed permits for a claim.
+    pub(crate) fn has_free(&self, claim: &Claim) -> bool {
+        self.state.lock().has_free(claim, &[])
+    }
+
+    /// Creates a place in no queue.
+    pub(crate) fn place(&self) -> Place<'_> {
+        Place { queues: self, notify: Arc::default(), joined: None, claims: Vec::new() }
+    }
+
+    /// Records a decision about a bucket, for requests that its full queue rejects.
+    pub(crate) fn record(&self, bucket: &BucketId, decision: &Decision) {
+        if let Some(queue) = self.state.lock().queues.get_mut(bucket) {
+            let returns_at = Instant::now().checked_add(Duration::from_millis(decision.reset));
+            queue.last = returns_at.map(|returns_at| (decision.remaining, returns_at));
+        }
+    }
+
+    /// Returns the remaining permits of a bucket, and the milliseconds until the next one returns, as last recorded.
+    pub(crate) fn last_decision(&self, bucket: &BucketId) -> Option<(u32, u64)> {
+        let (remaining, returns_at) = self.state.lock().queues.get(bucket)?.last?;
+        let now = Instant::now();
+        let millis = returns_at.saturating_duration_since(now).as_millis();
+        (now < returns_at + MAX_LATENESS).then_some((remaining, u64::try_from(millis).unwrap_or(u64::MAX).max(1)))
     }
 }
 
-// === impl Ticket ===
+// === impl Place ===
 
-impl Ticket<'_> {
-    /// Joins a queue of at most `limit` requests, in the order of ticket numbers.
-    pub(crate) fn join(&mut self, charge: &Charge, kind: QueueKind, limit: usize) -> Result<(), QueueFull> {
-        let bucket = match kind {
-            QueueKind::Own => charge.bucket_id(),
-            QueueKind::Overflow => overflow_bucket(charge),
-        };
-        self.join_queue(bucket, limit)
-    }
-
-    /// Joins the queue of a bucket, of at most `limit` requests, in the order of ticket numbers.
-    pub(crate) fn join_queue(&mut self, bucket: BucketId, limit: usize) -> Result<(), QueueFull> {
-        if self.buckets.contains(&bucket) {
+impl Place<'_> {
+    /// Joins the queue of a bucket, of at most `limit` requests, with these claims. Keeps the place in this queue if the
+    /// request is there. Otherwise leaves its former queue, unless it cannot join this one.
+    pub(crate) fn join(&mut self, bucket: BucketId, limit: usize, claims: Vec<Claim>) -> Result<(), JoinError> {
+        if self.joined.as_ref().is_some_and(|(joined, _)| *joined == bucket) {
             return Ok(());
         }
         if *self.queues.closed.borrow() {
-            return Err(QueueFull);
+            return Err(JoinError::Full);
         }
         let mut state = self.queues.state.lock();
-        let queue = state.queues.entry(bucket.clone()).or_default();
-        if queue.len() >= limit.max(1) {
-            return Err(QueueFull);
+        if let Some(claimed) = claims.iter().find(|claim| !state.has_free(claim, &self.claims)) {
+            return Err(JoinError::Claimed(claimed.clone()));
         }
-        queue.insert(self.number, Arc::clone(&self.notify));
-        self.buckets.push(bucket);
+        if state.queues.get(&bucket).is_some_and(|queue| queue.waiting.len() >= limit.max(1)) {
+            return Err(JoinError::Full);
+        }
+        self.leave_queues(&mut state);
+        state.next_number += 1;
+        let number = state.next_number;
+        state.queues.entry(bucket.clone()).or_default().waiting.insert(number, Arc::clone(&self.notify));
+        for claim in &claims {
+            state.queues.entry(claim.bucket.clone()).or_default().claimed += u64::from(claim.permits);
+        }
+        self.queues.len.store(state.queues.len(), Ordering::Relaxed);
+        (self.joined, self.claims) = (Some((bucket, number)), claims);
         Ok(())
     }
 
-    /// Leaves the queue of a bucket.
-    pub(crate) fn leave_queue(&mut self, bucket: &BucketId) {
-        if let Some(position) = self.buckets.iter().position(|joined| joined == bucket) {
-            self.queues.state.lock().leave(bucket, self.number);
-            self.buckets.swap_remove(position);
+    /// Leaves the queue, and gives up the claims.
+    pub(crate) fn leave(&mut self) {
+        if self.joined.is_some() {
+            self.leave_queues(&mut self.queues.state.lock());
         }
     }
 
-    /// Returns `true` if the ticket is in a queue for this charge.
-    pub(crate) fn waits_for(&self, charge: &Charge) -> bool {
-        self.buckets.contains(&charge.bucket_id()) || self.buckets.contains(&overflow_bucket(charge))
+    fn leave_queues(&mut self, state: &mut Queues) {
+        let Some((bucket, number)) = self.joined.take() else { return };
+        state.change(&bucket, |queue| _ = queue.waiting.remove(&number));
+        for claim in self.claims.drain(..) {
+            state.change(&claim.bucket, |queue| queue.claimed -= u64::from(claim.permits));
+        }
+        self.queues.len.store(state.queues.len(), Ordering::Relaxed);
     }
 
-    /// Waits until this is the oldest ticket in each of its queues.
+    /// Waits until this is the first place in its queue.
     pub(crate) async fn wait_until_first(&self) {
         while !self.is_first() {
             self.notify.notified().await;
         }
     }
 
-    fn is_first(&self) -> bool {
+    /// Waits until this has become the first place, or claims on its bucket were given up.
+    pub(crate) async fn changed(&self) {
+        self.notify.notified().await;
+    }
+
+    /// Returns `true` if no other request is before this one.
+    pub(crate) fn is_first(&self) -> bool {
+        let Some((bucket, number)) = &self.joined else { return true };
         let state = self.queues.state.lock();
-        let first = |bucket| state.queues.get(bucket).and_then(|queue| queue.first_key_value());
-        self.buckets.iter().all(|bucket| first(bucket).is_none_or(|(ticket, _)| *ticket == self.number))
+        let first = state.queues.get(bucket).and_then(|queue| queue.waiting.first_key_value());
+        first.is_none_or(|(first, _)| first == number)
     }
 }
 
-impl Drop for Ticket<'_> {
+impl Drop for Place<'_> {
     fn drop(&mut self) {
-        let mut state = self.queues.state.lock();
-        self.buckets.iter().for_each(|bucket| state.leave(bucket, self.number));
+        self.leave();
     }
 }
+
+// === impl Queues ===
 
 impl Queues {
-    /// Removes a ticket from a queue, and wakes the next one.
-    fn leave(&mut self, bucket: &BucketId, number: u64) {
+    /// Returns `true` if the bucket has unclaimed permits for a claim of a request with these claims.
+    fn has_free(&self, claim: &Claim, own: &[Claim]) -> bool {
+        let claimed = self.queues.get(&claim.bucket).map_or(0, |queue| queue.claimed);
+        let own = own.iter().find(|own| own.bucket == claim.bucket).map_or(0, |own| u64::from(own.permits));
+        claimed - own + u64::from(claim.permits) <= u64::from(claim.free)
+    }
+
+    /// Changes a queue, wakes its first request, and removes the queue if nothing is left.
+    fn change(&mut self, bucket: &BucketId, change: impl FnOnce(&mut Queue)) {
         let Some(queue) = self.queues.get_mut(bucket) else { return };
-        queue.remove(&number);
-        match queue.first_key_value() {
-            Some((_, next)) => next.notify_one(),
-            None => _ = self.queues.remove(bucket),
+        change(queue);
+        match queue.waiting.first_key_value() {
+            Some((_, first)) => first.notify_one(),
+            None if queue.claimed == 0 => _ = self.queues.remove(bucket),
+            None => {}
         }
     }
-}
-
-fn overflow_bucket(charge: &Charge) -> BucketId {
-    (charge.limiter.name.clone(), None)
 }
 
 #[cfg(test)]
@@ -170,55 +238,63 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
-    use crate::limit::{Algorithm, Limiter, Mode, Quota};
 
-    fn charge(name: &str) -> Charge {
-        let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");
-        let limiter = Arc::new(Limiter::new(name.into(), Mode::Overall, quota));
-        Charge::new(limiter, None, 1)
+    fn bucket(name: &str) -> BucketId {
+        (name.to_owned(), None)
     }
 
-    fn ticket<'l>(queues: &'l WaitQueues, buckets: &[&str]) -> Ticket<'l> {
-        let mut ticket = queues.ticket();
-        for bucket in buckets {
-            ticket.join(&charge(bucket), QueueKind::Own, 10).expect("a ticket");
-        }
-        ticket
+    fn claim(name: &str, free: u32) -> Claim {
+        Claim { index: 0, bucket: bucket(name), permits: 1, free }
     }
 
-    fn is_first_now(ticket: &Ticket<'_>) -> bool {
-        pin!(ticket.wait_until_first()).as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    fn place<'q>(queues: &'q WaitQueues, name: &str) -> Place<'q> {
+        let mut place = queues.place();
+        place.join(bucket(name), 10, Vec::new()).expect("a place");
+        place
     }
 
-    #[test]
-    fn requests_retry_in_arrival_order_on_every_bucket() {
-        let queues = WaitQueues::new();
-        let (one, both, other) = (ticket(&queues, &["a"]), ticket(&queues, &["a", "b"]), ticket(&queues, &["b"]));
-        assert_eq!([&one, &both, &other].map(is_first_now), [true, false, false]);
-        drop(one);
-        assert_eq!([&both, &other].map(is_first_now), [true, false]);
-        drop(both);
-        assert!(is_first_now(&other));
+    fn is_ready(wait: impl Future<Output = ()>) -> bool {
+        pin!(wait).as_mut().poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
     #[test]
-    fn dropped_ticket_leaves_its_queues() {
+    fn requests_retry_in_the_order_of_joining() {
         let queues = WaitQueues::new();
-        let (first, second, third) = (ticket(&queues, &["a"]), ticket(&queues, &["a"]), ticket(&queues, &["a"]));
-        drop(second);
+        let (first, mut moving, last) = (place(&queues, "a"), place(&queues, "b"), place(&queues, "a"));
+        moving.join(bucket("a"), 10, Vec::new()).expect("a place");
+        assert!(!queues.is_waited_for(&bucket("b")), "it left its former queue");
+        assert_eq!([&first, &last, &moving].map(|place| is_ready(place.wait_until_first())), [true, false, false]);
         drop(first);
-        assert!(is_first_now(&third));
-        drop(third);
-        assert!(!queues.is_waited_for(&charge("a")), "an empty queue was not removed");
+        assert_eq!([&last, &moving].map(|place| is_ready(place.wait_until_first())), [true, false]);
+        drop(last);
+        assert!(is_ready(moving.wait_until_first()));
+        drop(moving);
+        assert!(queues.is_empty(), "an empty queue was not removed");
+    }
+
+    #[test]
+    fn claims_bound_the_requests_in_a_wider_queue() {
+        let queues = WaitQueues::new();
+        let (mut one, mut two) = (queues.place(), place(&queues, "own"));
+        one.join(bucket("all"), 10, vec![claim("own", 1)]).expect("a place");
+        assert_eq!(
+            queues.place().join(bucket("all"), 10, vec![claim("own", 1)]),
+            Err(JoinError::Claimed(claim("own", 1)))
+        );
+        queues.place().join(bucket("all"), 10, vec![claim("own", 2)]).expect("another permit is free");
+        while is_ready(two.changed()) {}
+        drop(one);
+        assert!(is_ready(two.changed()), "the claim was given up");
+        assert_eq!(two.join(bucket("all"), 10, vec![claim("own", 1)]), Ok(()));
     }
 
     #[test]
     fn full_or_closed_queue_accepts_no_request() {
         let queues = WaitQueues::new();
-        let _first = ticket(&queues, &["a"]);
-        assert_eq!(queues.ticket().join(&charge("a"), QueueKind::Own, 1), Err(QueueFull));
-        assert_eq!(queues.ticket().join(&charge("b"), QueueKind::Own, 1), Ok(()));
+        let _first = place(&queues, "a");
+        assert_eq!(queues.place().join(bucket("a"), 1, Vec::new()), Err(JoinError::Full));
+        assert_eq!(queues.place().join(bucket("b"), 1, Vec::new()), Ok(()));
         queues.close();
-        assert_eq!(queues.ticket().join(&charge("b"), QueueKind::Own, 1), Err(QueueFull));
+        assert_eq!(queues.place().join(bucket("b"), 1, Vec::new()), Err(JoinError::Full));
     }
 }

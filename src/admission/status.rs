@@ -21,7 +21,7 @@ pub(crate) struct LimitStatus {
 
 impl LimitStatus {
     /// Creates the status from the store's decisions about these charges.
-    pub(super) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
+    pub(crate) fn new(charges: &Charges<'_>, outcome: Outcome) -> Self {
         let known = |decision: Decision| (!decision.is_unknown).then_some(decision);
         Self::from_decisions(charges, outcome.decisions.into_iter().map(known).collect(), outcome.now)
     }
@@ -76,6 +76,16 @@ impl LimitStatus {
         if let Some(said) = self.decisions.get_mut(index) {
             *said = decision;
         }
+    }
+
+    /// Records that the limit at this position refuses the request, which has to wait this long.
+    pub(crate) fn refuse(&mut self, index: usize, remaining: u32, wait: u64) {
+        if self.decisions.len() <= index {
+            self.decisions.resize(index + 1, None);
+        }
+        let wait_for = Wait::Millis(wait.max(1));
+        self.decisions[index] = Some(Decision::new(remaining, wait_for, wait));
+        self.wait = self.wait.max(wait_for);
     }
 
     /// Returns `true` if this limit refused the request.

@@ -1,13 +1,18 @@
-//! A request that may wait: until it is first in its queues, for its permits, and for its time slot.
+//! A request that may wait: for earlier requests, for its permits, and for its time slot.
+//!
+//! It waits only in the queue of the narrowest limit that refuses it, and asks the store for permits only if no request
+//! waits for a limit after that one. Otherwise it only reads its limits, so that it does not wait for a limit of all
+//! clients while another limit refuses it.
 
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
-use super::queue::{QueueFull, QueueKind, Ticket, WaitQueues};
-use super::{Admitted, Denial, LimitStatus, Receipt};
-use crate::limit::{Charge, Wait};
+use super::order::narrowest_first;
+use super::queue::{Claim, JoinError, Place, WaitQueues};
+use super::{Admitted, Denial, LimitStatus, Receipt, denying, is_decided_locally, known_refusal};
+use crate::limit::{BucketId, Charge, Wait};
 use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
@@ -26,12 +31,28 @@ pub(super) struct Waiting<'w> {
     store: &'w Store,
     queues: &'w WaitQueues,
     charges: &'w Charges<'w>,
+    /// The positions of the live charges, the narrowest limit first.
+    order: Positions,
     /// The arrival time, if a limit lets the request wait.
     arrived_at: Option<Instant>,
     deadline: Option<Instant>,
-    ticket: Option<Ticket<'w>>,
+    place: Place<'w>,
+    /// The limit that the request waits for, by its index in `order`.
+    joined: Option<usize>,
+    /// The limit that refused the request because others wait for it.
+    behind: Option<usize>,
     /// Counts the time from the first wait on.
     record: WaitRecord<'w>,
+}
+
+/// The reason why a request waits in its queue.
+enum Hold {
+    /// Its permits return after this time.
+    Permits(Duration),
+    /// Other requests are before it.
+    Others,
+    /// Other requests have claimed the free permits. More permits return after this time, if any are in use.
+    Claims(Option<Duration>),
 }
 
 /// A time slot in the future. It is given back on drop, unless it was reached.
@@ -50,7 +71,8 @@ impl<'w> Waiting<'w> {
         let may_wait = charges.iter().any(|one| one.limit.wait_policy.is_some());
         let arrived_at = may_wait.then(Instant::now);
         let RouteWaits { metrics, deadline } = waits;
-        Self { store, queues, charges, arrived_at, deadline, ticket: None, record: WaitRecord::new(metrics) }
+        let (order, place, record) = (narrowest_first(charges), queues.place(), WaitRecord::new(metrics));
+        Self { store, queues, charges, order, arrived_at, deadline, place, joined: None, behind: None, record }
     }
 
     /// Ends the wait with the decision about the request.
@@ -58,55 +80,78 @@ impl<'w> Waiting<'w> {
         self.record.end(is_admitted);
     }
 
-    /// Joins the queues in which other requests already wait.
-    pub(super) async fn queue_behind_others(&mut self) -> Result<(), Denial> {
-        let waited_for = |one: &LimitCharge<'_>| allows_waiting(one) && self.queues.is_waited_for(one.charge);
-        let waited_for = self.positions(waited_for);
-        match self.join(&waited_for, |_| QueueKind::Own) {
-            Ok(()) => Ok(()),
-            Err(QueueFull) => self.reject_from_queue(&waited_for).await,
+    /// Waits until this request is first in its queue.
+    pub(super) async fn wait_until_first(&mut self) -> Result<(), Denial> {
+        let Some(joined) = self.joined.filter(|_| !self.place.is_first()) else { return Ok(()) };
+        self.record.begin();
+        tokio::select! {
+            biased;
+            () = self.place.wait_until_first() => Ok(()),
+            () = sleep(self.patience(joined)) => self.reject_from_queue(joined).await,
+            () = self.queues.closed() => self.reject_from_queue(joined).await,
         }
     }
 
-    /// Waits until this request is first in its queues.
-    pub(super) async fn wait_until_first(&mut self) -> Result<(), Denial> {
-        let Some(ticket) = &self.ticket else { return Ok(()) };
-        self.record.begin();
-        let joined = self.positions(|one| ticket.waits_for(one.charge));
-        let wait_policy = joined.iter().filter_map(|position| self.charges.at(*position).limit.wait_policy.as_ref());
-        let shortest = wait_policy.map(|wait_policy| wait_policy.max_wait).min().unwrap_or(Duration::ZERO);
-        tokio::select! {
-            biased;
-            () = ticket.wait_until_first() => Ok(()),
-            () = sleep(self.cut(shortest.saturating_sub(self.waited()))) => self.reject_from_queue(&joined).await,
-            () = self.queues.closed() => self.reject_from_queue(&joined).await,
+    /// Returns the refusal of a request that must not ask for permits now: it is refused by a known decision and may not
+    /// wait, or others wait for one of its limits. The request then reads its other limits.
+    pub(super) async fn refusal_without_decision(&mut self) -> Result<Option<LimitStatus>, Denial> {
+        // A first request is ahead of those that the known decisions are about.
+        let is_final = |one: &LimitCharge<'_>, status: &LimitStatus| match self.joined {
+            Some(_) => one.limit.wait_policy.is_none(),
+            None => !self.may_wait(one, status),
+        };
+        if let Some(status) = known_refusal(self.store, self.charges, is_final) {
+            return Ok(Some(status));
         }
+        let Some(behind) = self.queue_ahead() else { return Ok(None) };
+        let one = self.limit(behind);
+        let queue = one.limit.wait_policy.map_or(0, |wait_policy| wait_policy.queue.max(1));
+        if self.queues.count(&one.charge.bucket_id()) >= queue {
+            self.reject_from_queue(behind).await?;
+            return Ok(None);
+        }
+        let read = if self.order.len() > 1 { self.store.take(&self.reads()).await.map(Some) } else { Ok(None) };
+        let mut status = match read {
+            Ok(outcome) => outcome.map_or_else(LimitStatus::default, |outcome| LimitStatus::new(self.charges, outcome)),
+            Err(error) if is_decided_locally(&one, &error) && denying(self.charges, &error).is_none() => {
+                LimitStatus::default()
+            }
+            Err(_) => return Ok(None),
+        };
+        let known = self.queues.last_decision(&one.charge.bucket_id());
+        let (remaining, wait) = known.filter(|(remaining, _)| *remaining < one.charge.permits).unwrap_or((0, 0));
+        status.refuse(one.index, remaining, wait);
+        self.behind = Some(behind);
+        Ok(Some(status))
     }
 
     /// Waits for the refused permits. Returns an error if this request may not wait for them.
-    pub(super) async fn wait_for_permits(&mut self, status: LimitStatus, wait: Wait) -> Result<(), Denial> {
-        let live = self.positions(|one| !one.limit.shadow);
-        let refused: Positions = live.into_iter().filter(|one| status.refused(&self.charges.at(*one))).collect();
-        let all_may = refused.iter().all(|one| self.may_wait(&self.charges.at(*one), &status));
-        let Wait::Millis(millis) = wait else { return Err(Denial::Limited { status, wait }) };
-        // One queue for the overflow bucket: otherwise each client of a flood would wait in its own queue.
-        let queue_kind = |one: &LimitCharge<'_>| match status.decision(one.index) {
-            Some(decision) if decision.overflow => QueueKind::Overflow,
-            _ => QueueKind::Own,
-        };
-        if !all_may || self.join(&refused, queue_kind).is_err() {
-            return Err(Denial::Limited { status, wait });
-        }
+    pub(super) async fn wait_for_permits(&mut self, mut status: LimitStatus, wait: Wait) -> Result<(), Denial> {
+        let hold = if matches!(wait, Wait::Millis(_)) { self.join(&mut status) } else { None };
+        let Some(hold) = hold else { return Err(Denial::Limited { wait: status.wait, status }) };
         self.record.begin();
+        let Some(joined) = self.joined else { return Ok(()) };
+        let held = async {
+            match hold {
+                Hold::Permits(wait) => sleep(wait).await,
+                Hold::Others => {}
+                Hold::Claims(wait) => tokio::select! {
+                    () = self.place.changed() => {}
+                    () = sleep(wait.unwrap_or(Duration::MAX)) => {}
+                },
+            }
+        };
         tokio::select! {
             biased;
-            () = sleep(Duration::from_millis(millis)) => Ok(()),
-            () = self.queues.closed() => Err(Denial::Limited { status, wait }),
+            () = held => Ok(()),
+            () = sleep(self.patience(joined)) => self.reject_from_queue(joined).await,
+            () = self.queues.closed() => Err(Denial::Limited { wait: status.wait, status }),
         }
     }
 
     /// Delays a request until its time slot.
     pub(super) async fn wait_for_time_slot(&mut self, admitted: Admitted) -> Result<Admitted, Denial> {
+        self.leave(&admitted.status);
         let delay = admitted.status.delay(self.charges);
         if delay == 0 {
             return Ok(admitted);
@@ -157,42 +202,130 @@ impl<'w> Waiting<'w> {
         self.deadline.map_or(wait, |deadline| wait.min(deadline.saturating_duration_since(Instant::now())))
     }
 
-    fn join(
-        &mut self,
-        positions: &[usize],
-        queue_kind: impl Fn(&LimitCharge<'_>) -> QueueKind,
-    ) -> Result<(), QueueFull> {
-        for position in positions {
-            let one = self.charges.at(*position);
-            let queue = one.limit.wait_policy.as_ref().map_or(0, |wait_policy| wait_policy.queue);
-            self.ticket.get_or_insert_with(|| self.queues.ticket()).join(one.charge, queue_kind(&one), queue)?;
-        }
-        Ok(())
+    /// Returns how long the request may still wait for a limit.
+    fn patience(&self, index: usize) -> Duration {
+        let max_wait = self.limit(index).limit.wait_policy.map_or(Duration::ZERO, |wait_policy| wait_policy.max_wait);
+        self.cut(max_wait.saturating_sub(self.waited()))
     }
 
-    /// Rejects a request that may not wait in these queues, without charging it. The wait is the time until the next
-    /// permit returns. If the store fails, the request continues instead, and is decided without the store.
-    async fn reject_from_queue(&self, queues: &[usize]) -> Result<(), Denial> {
-        let ask = |charge: &Charge| Charge { permits: 0, ..charge.clone() };
-        let asked: Vec<Charge> = self.charges.as_slice().iter().map(ask).collect();
-        let Ok(mut outcome) = self.store.take(&asked).await else { return Ok(()) };
-        for position in queues {
-            let decision = &mut outcome.decisions[*position];
-            (decision.granted, decision.wait) = (false, Wait::Millis(decision.reset));
+    /// Returns the limit with this index in `order`.
+    fn limit(&self, index: usize) -> LimitCharge<'w> {
+        self.charges.at(self.order[index])
+    }
+
+    /// Returns the first limit after the one that the request waits for that other requests wait for.
+    fn queue_ahead(&self) -> Option<usize> {
+        if self.queues.is_empty() {
+            return None;
         }
-        let status = LimitStatus::new(self.charges, outcome);
+        let first = self.joined.map_or(0, |joined| joined + 1);
+        let is_waited_for = |index: &usize| {
+            let one = self.limit(*index);
+            one.limit.wait_policy.is_some() && self.queues.is_waited_for(&one.charge.bucket_id())
+        };
+        (first..self.order.len()).find(is_waited_for)
+    }
+
+    /// Joins the queue of the narrowest limit that refused the request, if it may wait for all that did.
+    fn join(&mut self, status: &mut LimitStatus) -> Option<Hold> {
+        let behind = self.behind.take();
+        let refused = |index: &usize| status.refused(&self.limit(*index));
+        let mut index = (0..self.order.len()).find(refused)?;
+        if !(index..self.order.len()).filter(refused).all(|index| self.may_wait(&self.limit(index), status)) {
+            return None;
+        }
+        let mut claimed = None;
+        loop {
+            match self.join_queue(index, status) {
+                Ok(bucket) => {
+                    let decision = *status.decision(self.limit(index).index)?;
+                    self.joined = Some(index);
+                    return match (claimed, decision.wait) {
+                        (Some(claim), _) if self.place.is_first() && !self.queues.has_free(&claim) => {
+                            Some(Hold::Claims((decision.reset > 0).then_some(Duration::from_millis(decision.reset))))
+                        }
+                        (None, Wait::Millis(wait)) if behind != Some(index) => {
+                            self.queues.record(&bucket, &decision);
+                            Some(Hold::Permits(Duration::from_millis(wait)))
+                        }
+                        _ => Some(Hold::Others),
+                    };
+                }
+                Err(JoinError::Full) => return None,
+                Err(JoinError::Claimed(claim)) => {
+                    // A narrower limit refuses the request, too.
+                    index = claim.index;
+                    let one = self.limit(index);
+                    status.refuse(one.index, 0, status.decision(one.index)?.reset);
+                    if !self.may_wait(&one, status) {
+                        return None;
+                    }
+                    claimed = Some(claim);
+                }
+            }
+        }
+    }
+
+    /// Joins the queue of a limit, and claims the permits of all narrower limits. Returns the bucket.
+    fn join_queue(&mut self, index: usize, status: &LimitStatus) -> Result<BucketId, JoinError> {
+        let one = self.limit(index);
+        let claim = |index: usize| {
+            let one = self.limit(index);
+            let granted = status.decision(one.index).filter(|_| one.charge.limiter.shards().is_empty())?;
+            let (bucket, permits) = (bucket_of(&one, status), one.charge.permits);
+            Some(Claim { index, bucket, permits, free: granted.remaining })
+        };
+        let claims = (0..index).filter_map(claim).collect();
+        let bucket = bucket_of(&one, status);
+        let queue = one.limit.wait_policy.map_or(0, |wait_policy| wait_policy.queue);
+        self.place.join(bucket.clone(), queue, claims)?;
+        Ok(bucket)
+    }
+
+    /// Leaves the queue after the decision about the request.
+    fn leave(&mut self, status: &LimitStatus) {
+        if let Some(one) = self.joined.take().map(|joined| self.limit(joined))
+            && let Some(decision) = status.decision(one.index)
+        {
+            self.queues.record(&bucket_of(&one, status), decision);
+        }
+        self.place.leave();
+    }
+
+    /// Rejects a request that may not wait for this limit, without charging it. The wait is the time until the next
+    /// permit returns. If the store fails, the request continues instead, and is decided without the store.
+    async fn reject_from_queue(&self, index: usize) -> Result<(), Denial> {
+        let one = self.limit(index);
+        let status = match self.queues.last_decision(&one.charge.bucket_id()) {
+            Some((remaining, wait)) => {
+                let mut status = LimitStatus::default();
+                status.refuse(one.index, remaining, wait);
+                status
+            }
+            None => {
+                let Ok(outcome) = self.store.take(&self.reads()).await else { return Ok(()) };
+                let mut status = LimitStatus::new(self.charges, outcome);
+                let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
+                status.refuse(one.index, remaining, reset);
+                status
+            }
+        };
         Err(Denial::Limited { wait: status.wait, status })
     }
 
-    /// Returns the positions of the matching charges.
-    fn positions(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Positions {
-        self.charges.iter().enumerate().filter(|(_, one)| which(one)).map(|(position, _)| position).collect()
+    /// Returns the charges, to be checked and not made.
+    fn reads(&self) -> Vec<Charge> {
+        self.charges.as_slice().iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect()
     }
 }
 
-/// Returns `true` if requests may wait for this limit.
-fn allows_waiting(one: &LimitCharge<'_>) -> bool {
-    !one.limit.shadow && one.limit.wait_policy.is_some()
+/// Returns the bucket that decided. One bucket for all clients beyond the store's capacity: otherwise each client of a
+/// flood would wait in its own queue.
+fn bucket_of(one: &LimitCharge<'_>, status: &LimitStatus) -> BucketId {
+    match status.decision(one.index) {
+        Some(decision) if decision.overflow => (one.charge.limiter.name.clone(), None),
+        _ => one.charge.bucket_id(),
+    }
 }
 
 impl Drop for TimeSlot<'_> {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use super::decided::Decided;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
 use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::limit::{Charge, Decision, Wait};
+use crate::limit::Charge;
 use crate::rules::Charges;
 use crate::store::Store;
 
@@ -23,11 +23,10 @@ pub(super) struct Decider {
     queues: WaitQueues,
 }
 
-/// The decisions of a request that limits refused, and the longest wait.
+/// The decisions of a request that limits refused.
 #[derive(Debug)]
 pub(super) struct Refused {
     pub(super) status: LimitStatus,
-    pub(super) wait: Wait,
 }
 
 impl Decider {
@@ -55,16 +54,18 @@ impl Decider {
     pub(super) fn admit(&self, charges: &Charges<'_>) -> Result<LimitStatus, Refused> {
         match admit(&self.store, &self.queues, charges, None).now_or_never() {
             Some(Ok(Admitted { status, .. })) => Ok(status),
-            Some(Err(Denial::Limited { status, wait })) => Err(Refused { status, wait }),
+            Some(Err(Denial::Limited { status, .. })) => Err(Refused { status }),
             // The embedded store decides at once, except about adopted limits, which are not replayed.
             Some(Err(Denial::StoreFailed(_))) | None => Ok(LimitStatus::default()),
         }
     }
 
-    /// Returns the decisions of the limits about a request without permits.
-    pub(super) fn read(&self, charges: &Charges<'_>) -> Vec<Decision> {
-        let asked: Vec<_> = charges.as_slice().iter().map(|charge| Charge { permits: 0, ..charge.clone() }).collect();
-        self.store.take_immediately(&asked).and_then(Result::ok).map(|outcome| outcome.decisions).unwrap_or_default()
+    /// Returns the decisions of the limits about a request that is not charged.
+    pub(super) fn read(&self, charges: &Charges<'_>) -> LimitStatus {
+        let asked: Vec<_> =
+            charges.as_slice().iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect();
+        let decided = self.store.take_immediately(&asked).and_then(Result::ok);
+        decided.map_or_else(LimitStatus::default, |outcome| LimitStatus::new(charges, outcome))
     }
 
     /// Settles the charges of an admitted request with the status of its response.

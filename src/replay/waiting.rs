@@ -1,19 +1,19 @@
 //! Requests that wait for permits (`max_wait`), in virtual time: the same steps as in the gateway, without tasks.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
 use super::decided::{Decided, Origin};
 use super::decider::{Decider, Refused};
-use crate::admission::LimitStatus;
-use crate::limit::{BucketId, Decision, Wait};
-use crate::rules::{Charges, LimitCharge};
+use crate::admission::{LimitStatus, MAX_LATENESS, narrowest_first};
+use crate::limit::{BucketId, Wait};
+use crate::rules::{Charges, LimitCharge, Positions};
 
-/// The waiting requests, and their queues: one for each bucket, in the order of arrival.
+/// The waiting requests, and their queues: one for each bucket, in the order of joining.
 #[derive(Debug, Default)]
 pub(super) struct Waiting<'r> {
-    queues: HashMap<BucketId, BTreeSet<u64>>,
+    queues: HashMap<BucketId, Queue>,
     requests: HashMap<u64, WaitingRequest<'r>>,
     /// When requests continue: the time, the order among equal times, and the ticket.
     events: BinaryHeap<Reverse<(u64, u64, u64)>>,
@@ -21,19 +21,46 @@ pub(super) struct Waiting<'r> {
     next_ticket: u64,
 }
 
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<u64>,
+    /// The permits claimed by requests that wait for wider buckets.
+    claimed: u64,
+    /// The remaining permits of the bucket at its last decision, and when the next one returns.
+    last: Option<(u32, u64)>,
+}
+
 #[derive(Debug)]
 struct WaitingRequest<'r> {
+    ticket: u64,
     origin: Origin<'r>,
     charges: Charges<'r>,
     arrived_at: u64,
-    /// The queues of the request.
-    buckets: Vec<BucketId>,
-    /// The request sleeps until this time, and then waits until it is the first in its queues.
+    /// The positions of the live charges, the narrowest limit first.
+    order: Positions,
+    /// The limit that the request waits for, by its index in `order`.
+    joined: Option<usize>,
+    claims: Vec<Claim>,
+    /// The request sleeps until this time, and then waits until it is the first in its queue.
     asleep_until: u64,
+    /// Whether the request wakes if claims on its bucket are given up.
+    waits_for_claims: bool,
 }
 
-/// The queue is full.
-struct QueueFull;
+/// The permits that a request needs of a narrower bucket: the index of the limit, the permits, and those that are free.
+#[derive(Clone, Debug)]
+struct Claim {
+    index: usize,
+    bucket: BucketId,
+    permits: u64,
+    free: u64,
+}
+
+/// Why a request cannot join a queue.
+enum JoinError {
+    Full,
+    Claimed(Claim),
+}
 
 impl<'r> Waiting<'r> {
     /// Decides a new request, or lets it wait. [`advance`](Self::advance) must have handled all earlier events.
@@ -44,17 +71,19 @@ impl<'r> Waiting<'r> {
         decider: &Decider,
         decided: &mut Vec<Decided<'r>>,
     ) {
-        let at = decider.now();
         self.next_ticket += 1;
-        let ticket = self.next_ticket;
-        let mut request = WaitingRequest { origin, charges, arrived_at: at, buckets: Vec::new(), asleep_until: at };
-        let queued = |one: &LimitCharge<'_>| allows_waiting(one) && self.queues.contains_key(&one.charge.bucket_id());
-        let queued = positions(&request.charges, queued);
-        match self.join(ticket, &mut request, &queued) {
-            Err(QueueFull) => self.reject_from_queue(ticket, request, &queued, decider, decided),
-            Ok(()) if queued.is_empty() => self.decide(ticket, request, decider, decided),
-            Ok(()) => self.wait_until_first(ticket, request),
-        }
+        let request = WaitingRequest {
+            ticket: self.next_ticket,
+            origin,
+            arrived_at: decider.now(),
+            order: narrowest_first(&charges),
+            charges,
+            joined: None,
+            claims: Vec::new(),
+            asleep_until: decider.now(),
+            waits_for_claims: false,
+        };
+        self.decide(request, decider, decided);
     }
 
     /// Continues the requests whose events are due at this time or before.
@@ -66,87 +95,215 @@ impl<'r> Waiting<'r> {
             let Some(request) = self.requests.remove(&ticket) else { continue };
             decider.set_time(at);
             let now = decider.now();
-            if request.asleep_until > now {
+            if request.waits_for_claims && now < request.deadline() {
+                self.decide(request, decider, decided);
+            } else if request.asleep_until > now && now < request.deadline() {
                 self.requests.insert(ticket, request);
-            } else if self.is_first(ticket, &request) {
-                self.decide(ticket, request, decider, decided);
+            } else if self.is_first(&request) && !request.waits_for_claims {
+                self.decide(request, decider, decided);
             } else if now >= request.deadline() {
-                let joined = |one: &LimitCharge<'_>| request.buckets.contains(&one.charge.bucket_id());
-                let joined = positions(&request.charges, joined);
-                self.reject_from_queue(ticket, request, &joined, decider, decided);
+                let status = self.refusal(&request, request.joined, decider);
+                self.finish(request, status, now, decided, false);
             } else {
-                self.wait_until_first(ticket, request);
+                self.schedule(request.deadline(), ticket);
+                self.requests.insert(ticket, request);
             }
         }
     }
 
-    fn decide(
+    /// Makes the charges of a request, or lets it wait. While others wait for one of its limits, only reads them.
+    fn decide(&mut self, mut request: WaitingRequest<'r>, decider: &Decider, decided: &mut Vec<Decided<'r>>) {
+        loop {
+            let at = decider.now();
+            let behind = self.queue_ahead(&request);
+            let mut status = match behind {
+                Some(behind) if self.is_full(&request, behind) => {
+                    let status = self.refusal(&request, Some(behind), decider);
+                    return self.finish(request, status, at, decided, false);
+                }
+                Some(behind) => self.read(&request, behind, decider),
+                None => match decider.admit(&request.charges) {
+                    Ok(status) => return self.finish(request, status, at, decided, true),
+                    Err(Refused { status }) => status,
+                },
+            };
+            let Some(asleep_until) = self.wait(&mut request, behind, &mut status, at) else {
+                return self.finish(request, status, at, decided, false);
+            };
+            request.asleep_until = asleep_until;
+            let is_asleep = asleep_until > at || !self.is_first(&request);
+            if is_asleep {
+                let until = if asleep_until > at { asleep_until } else { u64::MAX };
+                self.schedule(until.min(request.deadline()), request.ticket);
+                self.requests.insert(request.ticket, request);
+                return;
+            }
+        }
+    }
+
+    /// Joins the queue of the narrowest limit that refused the request. Returns when the request wakes; `None` if it may not
+    /// wait.
+    fn wait(
         &mut self,
-        ticket: u64,
-        mut request: WaitingRequest<'r>,
-        decider: &Decider,
-        decided: &mut Vec<Decided<'r>>,
-    ) {
-        let at = decider.now();
-        let Refused { status, wait } = match decider.admit(&request.charges) {
-            Ok(status) => return self.finish(ticket, request, status, at, decided, true),
-            Err(refused) => refused,
+        request: &mut WaitingRequest<'r>,
+        behind: Option<usize>,
+        status: &mut LimitStatus,
+        at: u64,
+    ) -> Option<u64> {
+        let limits = 0..request.order.len();
+        let refused: Vec<usize> = limits.filter(|index| status.refused(&request.limit(*index))).collect();
+        let mut index = *refused.first()?;
+        if !refused.iter().all(|index| request.may_wait(&request.limit(*index), status, at)) {
+            return None;
+        }
+        let mut claimed = None;
+        while let Err(error) = self.join(request, index, status, at) {
+            let JoinError::Claimed(claim) = error else { return None };
+            index = claim.index;
+            let one = request.limit(index);
+            status.refuse(one.index, 0, status.decision(one.index)?.reset);
+            if !request.may_wait(&one, status, at) {
+                return None;
+            }
+            claimed = Some(claim);
+        }
+        request.joined = Some(index);
+        let decision = status.decision(request.limit(index).index)?;
+        let waits_for_claims = |claim: &Claim| self.is_first(request) && !self.has_free(claim, request);
+        let waits_for_claims = claimed.as_ref().is_some_and(waits_for_claims);
+        request.waits_for_claims = waits_for_claims;
+        if waits_for_claims {
+            return Some(if decision.reset > 0 { at.saturating_add(decision.reset) } else { u64::MAX });
+        }
+        let Wait::Millis(wait) = decision.wait else { return None };
+        if claimed.is_some() || behind == Some(index) {
+            return Some(at);
+        }
+        self.record(&request.limit(index).charge.bucket_id(), decision.remaining, at + decision.reset);
+        Some(at.saturating_add(wait))
+    }
+
+    /// Joins the queue of a limit, unless the request is there.
+    fn join(
+        &mut self,
+        request: &mut WaitingRequest<'r>,
+        index: usize,
+        status: &LimitStatus,
+        at: u64,
+    ) -> Result<(), JoinError> {
+        if request.joined == Some(index) {
+            return Ok(());
+        }
+        let claims: Vec<Claim> = (0..index).filter_map(|index| request.claim(index, status)).collect();
+        if let Some(claimed) = claims.iter().find(|claim| !self.has_free(claim, request)) {
+            return Err(JoinError::Claimed(claimed.clone()));
+        }
+        if self.is_full(request, index) {
+            return Err(JoinError::Full);
+        }
+        self.leave(request, at);
+        let bucket = request.limit(index).charge.bucket_id();
+        self.queues.entry(bucket).or_default().waiting.push_back(request.ticket);
+        for claim in &claims {
+            self.queues.entry(claim.bucket.clone()).or_default().claimed += claim.permits;
+        }
+        request.claims = claims;
+        Ok(())
+    }
+
+    /// Leaves the queue, gives up the claims, and wakes the first requests of these queues.
+    fn leave(&mut self, request: &mut WaitingRequest<'r>, at: u64) {
+        let Some(joined) = request.joined.take() else { return };
+        let ticket = request.ticket;
+        self.change(&request.limit(joined).charge.bucket_id(), at, |queue| queue.waiting.retain(|one| *one != ticket));
+        for claim in std::mem::take(&mut request.claims) {
+            self.change(&claim.bucket, at, |queue| queue.claimed -= claim.permits);
+        }
+    }
+
+    fn change(&mut self, bucket: &BucketId, at: u64, change: impl FnOnce(&mut Queue)) {
+        let Some(queue) = self.queues.get_mut(bucket) else { return };
+        change(queue);
+        match queue.waiting.front().copied() {
+            Some(first) => self.schedule(at, first),
+            None if queue.claimed == 0 => _ = self.queues.remove(bucket),
+            None => {}
+        }
+    }
+
+    /// Returns the first limit after the one that the request waits for that other requests wait for.
+    fn queue_ahead(&self, request: &WaitingRequest<'r>) -> Option<usize> {
+        let is_waited_for = |index: &usize| {
+            let one = request.limit(*index);
+            let queue = self.queues.get(&one.charge.bucket_id());
+            one.limit.wait_policy.is_some() && queue.is_some_and(|queue| !queue.waiting.is_empty())
         };
-        let refused = |one: &LimitCharge<'_>| !one.limit.shadow && status.refused(one);
-        let refused = positions(&request.charges, refused);
-        let all_may = refused.iter().all(|one| request.may_wait(&request.charges.at(*one), &status, at));
-        let Wait::Millis(millis) = wait else { return self.finish(ticket, request, status, at, decided, false) };
-        if !all_may || self.join(ticket, &mut request, &refused).is_err() {
-            return self.finish(ticket, request, status, at, decided, false);
-        }
-        request.asleep_until = at.saturating_add(millis);
-        self.schedule(request.asleep_until, ticket);
-        self.requests.insert(ticket, request);
+        (request.joined.map_or(0, |joined| joined + 1)..request.order.len()).find(is_waited_for)
     }
 
-    /// Lets a request wait until it is the first in its queues, or until its deadline.
-    fn wait_until_first(&mut self, ticket: u64, request: WaitingRequest<'r>) {
-        self.schedule(request.deadline(), ticket);
-        self.requests.insert(ticket, request);
+    fn is_full(&self, request: &WaitingRequest<'r>, index: usize) -> bool {
+        let one = request.limit(index);
+        let max = one.limit.wait_policy.map_or(0, |wait_policy| wait_policy.queue.max(1));
+        self.queues.get(&one.charge.bucket_id()).is_some_and(|queue| queue.waiting.len() >= max)
     }
 
-    /// Rejects a request because of these queues: one is full, or the wait was too long.
-    fn reject_from_queue(
-        &mut self,
-        ticket: u64,
-        request: WaitingRequest<'r>,
-        queues: &[usize],
-        decider: &Decider,
-        decided: &mut Vec<Decided<'r>>,
-    ) {
-        let mut decisions = decider.read(&request.charges);
-        for position in queues {
-            let Some(decision) = decisions.get_mut(*position) else { continue };
-            *decision = Decision { granted: false, wait: Wait::Millis(decision.reset), ..*decision };
+    fn has_free(&self, claim: &Claim, request: &WaitingRequest<'r>) -> bool {
+        let claimed = self.queues.get(&claim.bucket).map_or(0, |queue| queue.claimed);
+        let own = request.claims.iter().find(|own| own.bucket == claim.bucket).map_or(0, |own| own.permits);
+        claimed - own + claim.permits <= claim.free
+    }
+
+    fn record(&mut self, bucket: &BucketId, remaining: u32, returns_at: u64) {
+        if let Some(queue) = self.queues.get_mut(bucket) {
+            queue.last = Some((remaining, returns_at));
         }
-        let indices = request.charges.positions().iter().copied();
-        let status = indices.zip(decisions).collect();
-        self.finish(ticket, request, status, decider.now(), decided, false);
+    }
+
+    /// Returns the last decision about the bucket of a limit: the remaining permits, and the time until one returns.
+    fn last_decision(&self, one: &LimitCharge<'_>, now: u64) -> Option<(u32, u64)> {
+        let (remaining, returns_at) = self.queues.get(&one.charge.bucket_id())?.last?;
+        (now < returns_at + millis(MAX_LATENESS)).then_some((remaining, returns_at.saturating_sub(now).max(1)))
+    }
+
+    /// Reads the limits of a request that waits behind others.
+    fn read(&self, request: &WaitingRequest<'r>, behind: usize, decider: &Decider) -> LimitStatus {
+        let mut status = if request.order.len() > 1 { decider.read(&request.charges) } else { LimitStatus::default() };
+        let one = request.limit(behind);
+        let known = self.last_decision(&one, decider.now()).filter(|(remaining, _)| *remaining < one.charge.permits);
+        let (remaining, wait) = known.unwrap_or((0, 0));
+        status.refuse(one.index, remaining, wait);
+        status
+    }
+
+    /// Returns the refusal of a request that may not wait for a limit.
+    fn refusal(&self, request: &WaitingRequest<'r>, index: Option<usize>, decider: &Decider) -> LimitStatus {
+        let Some(one) = index.map(|index| request.limit(index)) else { return LimitStatus::default() };
+        if let Some((remaining, wait)) = self.last_decision(&one, decider.now()) {
+            let mut status = LimitStatus::default();
+            status.refuse(one.index, remaining, wait);
+            return status;
+        }
+        let mut status = decider.read(&request.charges);
+        let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
+        status.refuse(one.index, remaining, reset);
+        status
     }
 
     fn finish(
         &mut self,
-        ticket: u64,
-        request: WaitingRequest<'r>,
+        mut request: WaitingRequest<'r>,
         status: LimitStatus,
         at: u64,
         decided: &mut Vec<Decided<'r>>,
         admitted: bool,
     ) {
-        let WaitingRequest { origin, charges, buckets, .. } = request;
-        for bucket in buckets {
-            let Some(queue) = self.queues.get_mut(&bucket) else { continue };
-            queue.remove(&ticket);
-            match queue.first().copied() {
-                Some(next) => self.schedule(at, next),
-                None => _ = self.queues.remove(&bucket),
-            }
+        if let Some(one) = request.joined.filter(|_| admitted).map(|joined| request.limit(joined))
+            && let Some(decision) = status.decision(one.index)
+        {
+            self.record(&one.charge.bucket_id(), decision.remaining, at + decision.reset);
         }
+        self.leave(&mut request, at);
+        let WaitingRequest { origin, charges, .. } = request;
         decided.push(Decided { origin, charges, status, admitted, at });
     }
 
@@ -155,36 +312,30 @@ impl<'r> Waiting<'r> {
         self.events.push(Reverse((at, self.next_event, ticket)));
     }
 
-    fn join(&mut self, ticket: u64, request: &mut WaitingRequest<'r>, positions: &[usize]) -> Result<(), QueueFull> {
-        for position in positions {
-            let one = request.charges.at(*position);
-            let max = one.limit.wait_policy.as_ref().map_or(0, |wait_policy| wait_policy.queue);
-            let bucket = one.charge.bucket_id();
-            if request.buckets.contains(&bucket) {
-                continue;
-            }
-            let queue = self.queues.entry(bucket.clone()).or_default();
-            if queue.len() >= max.max(1) {
-                return Err(QueueFull);
-            }
-            queue.insert(ticket);
-            request.buckets.push(bucket);
-        }
-        Ok(())
-    }
-
-    fn is_first(&self, ticket: u64, request: &WaitingRequest<'r>) -> bool {
-        let first = |bucket| self.queues.get(bucket).and_then(|queue| queue.first());
-        request.buckets.iter().all(|bucket| first(bucket).is_none_or(|first| *first == ticket))
+    fn is_first(&self, request: &WaitingRequest<'r>) -> bool {
+        let Some(one) = request.joined.map(|joined| request.limit(joined)) else { return true };
+        let queue = self.queues.get(&one.charge.bucket_id());
+        queue.and_then(|queue| queue.waiting.front()).is_none_or(|first| *first == request.ticket)
     }
 }
 
 impl WaitingRequest<'_> {
-    /// Returns the time until which the request may wait in its queues.
+    /// Returns the limit with this index in the order.
+    fn limit(&self, index: usize) -> LimitCharge<'_> {
+        self.charges.at(self.order[index])
+    }
+
+    fn claim(&self, index: usize, status: &LimitStatus) -> Option<Claim> {
+        let one = self.limit(index);
+        let decision = status.decision(one.index).filter(|_| one.charge.limiter.shards().is_empty())?;
+        let (permits, free) = (one.charge.permits.into(), decision.remaining.into());
+        Some(Claim { index, bucket: one.charge.bucket_id(), permits, free })
+    }
+
+    /// Returns the time until which the request may wait in its queue.
     fn deadline(&self) -> u64 {
-        let joined = self.charges.iter().filter(|one| self.buckets.contains(&one.charge.bucket_id()));
-        let max_wait = joined.filter_map(|one| Some(one.limit.wait_policy.as_ref()?.max_wait)).min();
-        self.arrived_at.saturating_add(millis(max_wait.unwrap_or_default()))
+        let wait_policy = self.joined.and_then(|joined| self.limit(joined).limit.wait_policy);
+        self.arrived_at.saturating_add(millis(wait_policy.map_or(Duration::ZERO, |wait_policy| wait_policy.max_wait)))
     }
 
     fn may_wait(&self, one: &LimitCharge<'_>, status: &LimitStatus, now: u64) -> bool {
@@ -192,14 +343,6 @@ impl WaitingRequest<'_> {
         let (Some(wait_policy), Some(Wait::Millis(wait))) = (&one.limit.wait_policy, wait) else { return false };
         now.saturating_sub(self.arrived_at).saturating_add(wait) <= millis(wait_policy.max_wait)
     }
-}
-
-fn allows_waiting(one: &LimitCharge<'_>) -> bool {
-    !one.limit.shadow && one.limit.wait_policy.is_some()
-}
-
-fn positions(charges: &Charges<'_>, which: impl Fn(&LimitCharge<'_>) -> bool) -> Vec<usize> {
-    charges.iter().enumerate().filter(|(_, one)| which(one)).map(|(position, _)| position).collect()
 }
 
 fn millis(duration: Duration) -> u64 {

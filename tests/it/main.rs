@@ -126,4 +126,5 @@ mod upstream_restarts;
 mod upstream_retry;
 mod wait_deadline;
 mod waiting;
+mod waiting_law;
 mod windows_redis;

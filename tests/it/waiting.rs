@@ -152,3 +152,87 @@ async fn shutdown_of_a_service_rejects_waiting_requests() {
     assert!(service.began.elapsed() < Duration::from_millis(100));
     assert!(service.ask("late").await.is_finished());
 }
+
+const OF_EACH: &str = "mode: PER_CLIENT, client: 'header:who'";
+
+/// Regression test: requests that their client's limit refused kept their places in the queue of all clients.
+#[tokio::test(start_paused = true)]
+async fn client_over_its_limit_does_not_delay_others() {
+    let (service, _served) = Service::start(&format!(
+        "{{ name: each, {OF_EACH}, rate: 1, interval: 1s, max_wait: 2s }},
+         {{ name: all, mode: OVERALL, rate: 20, interval: 1s, max_wait: 2s }}"
+    ));
+    let mut greedy = Vec::new();
+    for _ in 0..21 {
+        greedy.push(service.ask("greedy").await);
+    }
+    // In the second 1, all permits of the limit of all clients are in use.
+    for second in 0..4 {
+        for honest in 0..19 {
+            let honest = service.ask(&format!("honest {honest}")).await;
+            assert!(honest.is_finished(), "it waits in second {second}");
+            assert_eq!(honest.await.expect("answered").status(), StatusCode::OK);
+        }
+        sleep(Duration::from_millis(1_001)).await;
+    }
+    let admitted =
+        greedy.into_iter().map(|greedy| async { greedy.await.expect("answered").status() == StatusCode::OK });
+    let admitted = futures_util::future::join_all(admitted).await;
+    assert_eq!(admitted.iter().filter(|admitted| **admitted).count(), 3, "one each second, for two seconds");
+}
+
+/// Regression test: requests beyond their client's limit filled the queue of all clients.
+#[tokio::test(start_paused = true)]
+async fn client_has_as_many_waiting_requests_as_free_permits() {
+    for (may_wait, waits) in [("", false), (", max_wait: 9s, queue: 50", true)] {
+        let (service, mut served) = Service::start(&format!(
+            "{{ name: all, mode: OVERALL, rate: 1, interval: 1s, max_wait: 9s, queue: 4 }},
+             {{ name: each, {OF_EACH}, rate: 2, interval: 1h{may_wait} }}"
+        ));
+        let _first = service.ask("first").await;
+        let mut greedy = Vec::new();
+        for _ in 0..12 {
+            greedy.push(service.ask("greedy").await);
+        }
+        let rejected = greedy.iter().filter(|greedy| greedy.is_finished()).count();
+        assert_eq!(rejected, if waits { 0 } else { 10 });
+        for honest in ["b", "c"] {
+            assert!(!service.ask(honest).await.is_finished(), "the queue is full");
+        }
+        sleep(Duration::from_secs(4)).await;
+        let order: Vec<String> = all_served(&mut served).into_iter().map(|(who, _)| who).collect();
+        assert_eq!(order, ["first", "greedy", "greedy", "b", "c"]);
+    }
+}
+
+/// Regression test: a limit that refused for good was asked only when the request was first in the queue of another one.
+#[tokio::test(start_paused = true)]
+async fn request_that_may_not_wait_joins_no_queue() {
+    let (service, _served) = Service::start(&format!(
+        "{{ name: all, mode: OVERALL, rate: 2, interval: 1s, max_wait: 9s }},
+         {{ name: each, {OF_EACH}, rate: 1, interval: 1h }}"
+    ));
+    for who in ["a", "b", "c"] {
+        let request = service.ask(who).await;
+        assert_eq!(request.is_finished(), who != "c");
+    }
+    assert!(service.ask("a").await.is_finished(), "it waits for a limit that would reject it");
+    assert!(!service.ask("d").await.is_finished());
+}
+
+/// Regression test: a request kept its place until its time slot.
+#[tokio::test(start_paused = true)]
+async fn request_with_a_time_slot_is_in_no_queue() {
+    let (service, mut served) = Service::start(&format!(
+        "{{ name: each, {OF_EACH}, rate: 1, interval: 5s, algorithm: leaky_bucket, queue: 9, max_wait: 1m }},
+         {{ name: all, mode: OVERALL, rate: 2, interval: 1s, max_wait: 9s }}"
+    ));
+    let mut requests = Vec::new();
+    for who in ["a", "b", "a", "c"] {
+        requests.push(service.ask(who).await);
+    }
+    sleep(Duration::from_secs(6)).await;
+    let served: Vec<(String, u128)> = all_served(&mut served);
+    let at = |who: &str| served.iter().rev().find(|(served, _)| served == who).map(|(_, at)| at / 1_000);
+    assert_eq!([at("a"), at("b"), at("c")], [Some(5), Some(0), Some(1)]);
+}
