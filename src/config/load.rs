@@ -2,15 +2,23 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "gateway")]
+use std::time::Duration;
 
 use super::problem::Problems;
 use super::referenced_files::ReferencedFiles;
 use super::sources::SourceFiles;
 use super::text::MAX_READ;
 use super::{Config, Purpose, Source, check};
+#[cfg(feature = "gateway")]
+use crate::watch::read_detached;
 
 /// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
+
+/// The longest time to read all files at a reload.
+#[cfg(feature = "gateway")]
+const MAX_RELOAD: Duration = Duration::from_secs(10);
 
 /// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.
 #[derive(Debug)]
@@ -51,15 +59,16 @@ pub(crate) struct Loaded {
 
 /// Loads the file at `path`.
 pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    read_unchanged(path, Source { purpose, files: ReferencedFiles::relative_to(path), name: path }).config
+    read_unchanged(path, Source { purpose, files: ReferencedFiles::relative_to(path), name: path }, false).config
 }
 
 /// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
-fn read_unchanged(path: &Path, source: Source<'_>) -> Loaded {
+/// The file may be a pipe, unless it `must_be_regular`.
+fn read_unchanged(path: &Path, source: Source<'_>, must_be_regular: bool) -> Loaded {
     let mut attempts = 1;
     loop {
         let mut sources = SourceFiles::default();
-        let bytes = sources.read(path, MAX_READ);
+        let bytes = sources.read(path, MAX_READ, must_be_regular);
         let config = parse(path, bytes, source, &mut sources);
         if attempts == MAX_ATTEMPTS || sources.are_unchanged() {
             return Loaded { config, sources };
@@ -86,12 +95,12 @@ fn parse(
 impl RuleFile {
     /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
     pub(crate) fn load(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, true).config
+        self.read(Purpose::Layer, true, false).config
     }
 
     /// Loads the file for a Tower layer without opening the files that it refers to.
     pub(crate) fn load_rules(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, false).config
+        self.read(Purpose::Layer, false, false).config
     }
 
     /// Loads the file for the gateway.
@@ -101,14 +110,29 @@ impl RuleFile {
 
     /// Loads the file for the gateway. Returns the files that were read, too.
     pub(crate) fn load_with_sources(&self) -> Loaded {
-        self.read(Purpose::Gateway, true)
+        self.read(Purpose::Gateway, true, false)
     }
 
-    /// Reads all files of the rules without checking them. Does not read standard input.
+    /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. Blocks for at
+    /// most 10 seconds, also if the file system hangs.
+    pub(crate) fn reload(&self) -> Loaded {
+        let file = self.clone();
+        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, true, true)).unwrap_or_else(|source| {
+            let path = PathBuf::from(self.to_string());
+            Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
+        })
+    }
+
+    /// Returns `false` for standard input, pipes and devices, which can be read only once.
+    pub(crate) fn is_regular(&self) -> bool {
+        matches!(self, Self::Path(path) if path.is_file())
+    }
+
+    /// Reads all files of the rules without checking them. Does not read standard input or pipes.
     pub(crate) fn read_sources(&self) -> SourceFiles {
         let mut sources = SourceFiles::default();
         if let Self::Path(path) = self
-            && let Ok(bytes) = sources.read(path, MAX_READ)
+            && let Ok(bytes) = sources.read(path, MAX_READ, true)
         {
             let files = ReferencedFiles::relative_to(path);
             check::read_sources(bytes, Source { purpose: Purpose::Gateway, files, name: path }, &mut sources);
@@ -118,17 +142,17 @@ impl RuleFile {
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
     pub(crate) fn load_without_referenced_files(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Gateway, false).config
+        self.read(Purpose::Gateway, false, false).config
     }
 
-    fn read(&self, purpose: Purpose, check_files: bool) -> Loaded {
+    fn read(&self, purpose: Purpose, check_files: bool, must_be_regular: bool) -> Loaded {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
         let source = Source { purpose, files: if check_files { files } else { files.unchecked() }, name };
         match self {
-            Self::Path(_) => read_unchanged(name, source),
+            Self::Path(_) => read_unchanged(name, source, must_be_regular),
             Self::Stdin => {
                 use std::io::Read;
                 let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());

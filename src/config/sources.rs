@@ -1,14 +1,14 @@
 //! The files that a configuration is read from: the rule file, included files, and files with values.
 
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
-use crate::tls::FileReadError;
+use crate::tls::{FileReadError, read_regular};
 use crate::watch::Stamp;
 
 /// The files that a configuration was read from.
@@ -39,11 +39,15 @@ impl SourceFiles {
         self.hashes.push(Hash::from(key));
     }
 
-    /// Reads the rule file, at most `limit` bytes.
-    pub(super) fn read(&mut self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    /// Reads the rule file, at most `limit` bytes. With `must_be_regular`, never opens a pipe or device.
+    pub(super) fn read(&mut self, path: &Path, limit: u64, must_be_regular: bool) -> io::Result<Vec<u8>> {
         self.record(path);
         let mut bytes = Vec::new();
-        File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        if must_be_regular {
+            bytes = read_regular(path, limit)?;
+        } else {
+            File::open(path)?.take(limit).read_to_end(&mut bytes)?;
+        }
         self.record_text(&bytes);
         Ok(bytes)
     }
@@ -83,16 +87,4 @@ impl SourceFiles {
             }
         }
     }
-}
-
-/// Reads a regular file, at most `limit` bytes. Pipes and devices are never opened, because a read from them may block.
-fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
-    let metadata = fs::metadata(path)?;
-    // Reading a folder fails with an error that names the reason.
-    if !metadata.is_file() && !metadata.is_dir() {
-        return Err(FileReadError::NotAFile);
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(limit).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }

@@ -1,20 +1,21 @@
 //! The task of the control thread that watches the rule file, the certificate files, and the files of API keys and tokens.
 
+use std::thread::Builder;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
-use tokio::task::spawn_blocking;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
 use crate::tls::CertificateWatcher;
 
-/// The time between two polls.
+/// The time between two polls. A change of the rule file is in force after at most two.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The time until the next poll if the rule file has just changed. A change is in force after at most both times.
-const CHANGED_INTERVAL: Duration = Duration::from_millis(200);
+/// The time after which a poll is logged as hung. A reload can take some seconds.
+const HUNG_AFTER: Duration = Duration::from_secs(20);
 
 /// Commands for the task.
 pub(super) type FileWatchSender = UnboundedSender<FileWatchCommand>;
@@ -40,8 +41,8 @@ struct WatchedFiles {
     identities: Option<IdentityFiles>,
 }
 
-/// Watches files until the gateway is dropped. Reads them on a blocking thread, because they may be on a network file
-/// system.
+/// Watches files until the gateway is dropped. Reads them on separate threads, which nothing waits for when the gateway
+/// ends: a hung network file system can block a thread forever.
 pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand>) {
     let mut files = WatchedFiles::default();
     loop {
@@ -50,7 +51,8 @@ pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand
             Ok(command) => command,
             Err(_) => None,
         };
-        let checked = spawn_blocking(move || {
+        let (checked, result) = oneshot::channel();
+        let check = move || {
             match command {
                 Some(FileWatchCommand::AddCertificates(watcher)) => files.certificates.push(watcher),
                 Some(FileWatchCommand::AddRules(watcher)) => files.rules = Some(watcher),
@@ -60,22 +62,32 @@ pub(super) async fn watch_files(mut commands: UnboundedReceiver<FileWatchCommand
                 }
                 None => files.poll(),
             }
-            files
-        });
-        files = match checked.await {
-            Ok(files) => files,
-            Err(error) => return tracing::error!(%error, "file watcher failed, changes are no longer noticed"),
+            _ = checked.send(files); // fails if the gateway has ended
+        };
+        let started = Builder::new().name("files".into()).spawn(check);
+        files = match (started, wait(result).await) {
+            (Ok(_), Some(files)) => files,
+            _ => return tracing::error!("file watcher failed, changes are no longer noticed"),
         };
     }
+}
+
+/// Waits for the result of a thread. Returns `None` if the thread has failed.
+async fn wait<T>(mut result: oneshot::Receiver<T>) -> Option<T> {
+    if let Ok(result) = timeout(HUNG_AFTER, &mut result).await {
+        return result.ok();
+    }
+    let seconds = HUNG_AFTER.as_secs();
+    tracing::error!(seconds, "file system of watched files does not respond, changes are not noticed");
+    let result = result.await.ok()?;
+    tracing::warn!("file system of watched files responds again");
+    Some(result)
 }
 
 // === impl WatchedFiles ===
 
 impl WatchedFiles {
     fn interval(&self) -> Duration {
-        if self.rules.as_ref().is_some_and(RuleFileWatcher::is_changing) {
-            return CHANGED_INTERVAL;
-        }
         let intervals = self.certificates.iter().map(CertificateWatcher::check_interval);
         intervals.min().map_or(POLL_INTERVAL, |interval| interval.min(POLL_INTERVAL))
     }

@@ -1,7 +1,6 @@
 //! Reloads the file of API keys and the key set of tokens when they change.
 
 use std::fmt::Display;
-use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use blake3::{Hash, Hasher};
 use crate::config::key_file;
 use crate::credentials::{ApiKeys, TokenVerifier, Verifiers};
 use crate::metrics::{LoadOutcome, Metrics};
-use crate::tls::read_bounded;
+use crate::tls::{open_regular, read_bounded};
 use crate::watch::FileWatch;
 
 /// Watches the files of `identities`. Until a changed file can be used, the previous keys stay in use.
@@ -110,8 +109,7 @@ impl WatchedFile {
 /// Returns the hash of a regular file, without reading the whole file into memory. Returns `None` for other files, and for
 /// a file that cannot be read.
 fn hash_of(path: &Path) -> Option<Hash> {
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let (mut file, mut hasher, mut buffer) = (File::open(path).ok()?, Hasher::new(), [0; 8 << 10]);
+    let ((mut file, _), mut hasher, mut buffer) = (open_regular(path).ok()?, Hasher::new(), [0; 8 << 10]);
     loop {
         match file.read(&mut buffer).ok()? {
             0 => return Some(hasher.finalize()),

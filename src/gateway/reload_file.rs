@@ -12,7 +12,7 @@ use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
 use crate::config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
 use crate::metrics::{Metrics, ReloadOutcome};
-use crate::watch::FileWatch;
+use crate::watch::StableFiles;
 
 /// Reloads the rule file. Clones reload the same gateway.
 #[derive(Clone, Debug)]
@@ -54,7 +54,8 @@ pub(crate) enum ReloadTrigger {
 /// Reloads the rule file when it changes.
 #[derive(Debug)]
 pub(super) struct RuleFileWatcher {
-    watch: FileWatch,
+    /// The hash of the texts decides whether they are complete. `None` if the file cannot be read.
+    files: StableFiles<Option<Hash>>,
     reloader: FileReloader,
 }
 
@@ -94,10 +95,10 @@ impl FileReloader {
         })
     }
 
-    /// Creates a watcher. Returns `None` if the rules came from standard input.
+    /// Creates a watcher. Returns `None` if the rules came from standard input or a pipe.
     pub(super) fn watcher(&self) -> Option<RuleFileWatcher> {
-        let watch = FileWatch::new(self.sources().to_vec());
-        (!self.is_stdin()).then(|| RuleFileWatcher { watch, reloader: self.clone() })
+        let watcher = || RuleFileWatcher { files: StableFiles::new(self.sources().to_vec()), reloader: self.clone() };
+        self.0.file.is_regular().then(watcher)
     }
 
     fn is_stdin(&self) -> bool {
@@ -154,7 +155,7 @@ impl FileReloader {
         if trigger == ReloadTrigger::FileChange && last_read.is_some() && file.read_sources().hash() == *last_read {
             return Ok(None);
         }
-        let Loaded { config, sources } = file.load_with_sources();
+        let Loaded { config, sources } = file.reload();
         let hash = sources.hash();
         *last_read = hash;
         *self.0.sources.lock() = sources.into_paths().into();
@@ -239,15 +240,10 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
 // === impl RuleFileWatcher ===
 
 impl RuleFileWatcher {
-    /// Returns `true` if a file has changed and is not read yet.
-    pub(super) fn is_changing(&self) -> bool {
-        self.watch.is_changing()
-    }
-
     /// Polls the files, and reloads them if one has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
-        self.watch.set_paths(&self.reloader.sources());
-        if !self.watch.poll() {
+        self.files.set_paths(&self.reloader.sources());
+        if !self.files.poll(|| self.reloader.0.file.read_sources().hash()) {
             return ControlFlow::Continue(());
         }
         match self.reloader.reload(ReloadTrigger::FileChange) {

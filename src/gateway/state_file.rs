@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
+use crate::tls::open_regular;
+
 /// The version of the file format.
 const VERSION: u32 = 1;
 /// A larger file is invalid.
@@ -89,7 +91,7 @@ fn write_new(path: &Path, content: &Content) -> io::Result<()> {
 
 fn read(path: &Path) -> io::Result<u32> {
     let mut text = String::new();
-    let bytes = File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    let bytes = open_regular(path)?.0.take(MAX_BYTES + 1).read_to_string(&mut text)?;
     let damaged = |message: String| io::Error::new(ErrorKind::InvalidData, message);
     if bytes as u64 > MAX_BYTES {
         return Err(damaged("the file is too large".to_owned()));

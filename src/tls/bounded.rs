@@ -4,9 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
+
+use crate::watch::read_detached;
 
 /// Maximum size of a file. A bundle of all public certificate authorities needs a fifth of it.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// The longest time to read a file.
+const MAX_TIME: Duration = Duration::from_secs(5);
 
 /// Error while reading a file.
 #[derive(Debug, thiserror::Error)]
@@ -21,8 +27,8 @@ pub(crate) enum FileReadError {
 
 /// Reads a regular file of at most 1 MiB.
 ///
-/// Devices and pipes are never opened, because a read from them may block or never end. The read itself is bounded,
-/// too, in case the file grows.
+/// Devices and pipes are never opened, because a read from them may block or never end. The read itself is bounded, too,
+/// in case the file grows or its file system hangs.
 ///
 /// # Errors
 /// See [`FileReadError`].
@@ -35,21 +41,52 @@ pub(crate) fn read_bounded(path: &Path) -> Result<Vec<u8>, FileReadError> {
 /// # Errors
 /// See [`FileReadError`].
 pub(crate) fn read_at_most(path: &Path, max: u64) -> Result<Vec<u8>, FileReadError> {
-    let metadata = fs::metadata(path)?;
-    // Reading a directory fails with an error that names the reason.
-    if !metadata.is_file() && !metadata.is_dir() {
-        return Err(FileReadError::NotAFile);
-    }
-    if metadata.is_file() && metadata.len() > max {
-        return Err(FileReadError::TooLong(max));
-    }
-    // Without a capacity, a large file needs three times its size while it is read.
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(max)).unwrap_or_default());
-    File::open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    let bytes = read_regular(path, max + 1)?;
     if bytes.len() as u64 > max { Err(FileReadError::TooLong(max)) } else { Ok(bytes) }
 }
 
+/// Reads the first `limit` bytes of a regular file.
+///
+/// # Errors
+/// See [`FileReadError`].
+pub(crate) fn read_regular(path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
+    let path = path.to_owned();
+    read_detached(MAX_TIME, move || {
+        let (file, length) = open_regular(&path)?;
+        // Without a capacity, a large file needs three times its size while it is read.
+        let mut bytes = Vec::with_capacity(usize::try_from(length.min(limit)).unwrap_or_default());
+        file.take(limit).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })?
+}
+
+/// Opens a regular file. Returns it with its length. A folder can be opened, and its reads fail with an error that names
+/// the reason.
+///
+/// # Errors
+/// See [`FileReadError`].
+pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), FileReadError> {
+    let is_regular = |metadata: &fs::Metadata| metadata.is_file() || metadata.is_dir();
+    if !is_regular(&fs::metadata(path)?) {
+        return Err(FileReadError::NotAFile);
+    }
+    let file = File::open(path)?;
+    // The path may have been replaced since.
+    let metadata = file.metadata()?;
+    if is_regular(&metadata) { Ok((file, metadata.len())) } else { Err(FileReadError::NotAFile) }
+}
+
 // === impl FileReadError ===
+
+impl From<FileReadError> for io::Error {
+    fn from(error: FileReadError) -> Self {
+        match error {
+            FileReadError::Unreadable(error) => error,
+            FileReadError::NotAFile => Self::new(io::ErrorKind::InvalidInput, "it is not a regular file"),
+            FileReadError::TooLong(_) => Self::new(io::ErrorKind::FileTooLarge, "it is too long"),
+        }
+    }
+}
 
 impl FileReadError {
     /// Returns the `help:` text of the error, or `None` if there is nothing to add.

@@ -31,9 +31,9 @@ mod tickets;
 #[cfg(feature = "gateway")]
 mod watch;
 
+pub(crate) use self::bounded::{FileReadError, read_bounded, read_regular};
 #[cfg(feature = "gateway")]
-pub(crate) use self::bounded::read_at_most;
-pub(crate) use self::bounded::{FileReadError, read_bounded};
+pub(crate) use self::bounded::{open_regular, read_at_most};
 #[cfg(feature = "tls")]
 pub(crate) use self::files::TlsFileError;
 #[cfg(feature = "gateway")]

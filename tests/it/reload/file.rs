@@ -225,6 +225,59 @@ async fn missing_file_is_an_error_until_it_is_back() {
     watched.until("no errors", |config| config["errors"] == serde_json::json!([])).await;
 }
 
+/// Creates a pipe.
+fn make_pipe(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    assert!(made.success(), "{made}");
+}
+
+/// Regression test: the watcher opened the pipe and waited forever. No reload was possible, and SIGTERM did not end the
+/// process.
+#[tokio::test]
+async fn pipe_in_place_of_the_rule_file_is_an_error() {
+    let mut watched = Watched::with_file("pipe");
+    let has_error = |config: &serde_json::Value| config["errors"][0].is_object();
+    for rate in [2, 3] {
+        fs::remove_file(watched.path("rules.yaml")).expect("removed");
+        make_pipe(&watched.path("rules.yaml"));
+        let config = watched.until("errors", has_error).await;
+        assert_eq!(config["errors"][0]["message"], "cannot be read: it is not a regular file");
+        fs::remove_file(watched.path("rules.yaml")).expect("removed");
+        watched.write(&rules(rate));
+        watched.until_rate(rate).await;
+    }
+    fs::remove_file(watched.path("rules.yaml")).expect("removed");
+    make_pipe(&watched.path("rules.yaml"));
+    watched.until("errors", has_error).await;
+    watched.program.signal("HUP");
+    watched.program.signal("TERM");
+    let log = std::io::read_to_string(&mut watched.program.stderr).expect("a log");
+    assert!(log.contains("draining"), "{log}");
+}
+
+/// The gateway reads a pipe, as of `run -c <(command)`, once. It does not read or watch it later.
+#[tokio::test]
+async fn rules_from_a_pipe_are_read_once() {
+    let set_up = |folder: &Path| {
+        let path = folder.join("rules.yaml");
+        make_pipe(&path);
+        let write = |path: PathBuf| std::thread::spawn(move || fs::write(path, rules(1)).expect("written"));
+        let writer = write(path.clone());
+        let checked = output(&["check", path.to_str().expect("UTF-8")]);
+        assert!(checked.status.success(), "{checked:?}");
+        writer.join().expect("written");
+        write(path);
+    };
+    let mut watched = Watched::start("from-pipe", set_up, &[]);
+    watched.program.signal("HUP");
+    let config = watched.until("errors", |config| config["errors"][0].is_object()).await;
+    assert_eq!(config["errors"][0]["message"], "cannot be read: it is not a regular file");
+    assert_eq!(config["routes"][0]["limits"][0]["rate"], 1);
+    watched.program.signal("TERM");
+    let log = std::io::read_to_string(&mut watched.program.stderr).expect("a log");
+    assert_eq!(log.matches("ERROR reload: ").count(), 1, "{log}");
+}
+
 #[tokio::test]
 async fn unwatched_file_is_reloaded_on_sighup_only() {
     let set_up = |folder: &Path| fs::write(folder.join("rules.yaml"), rules(1)).expect("written");

@@ -9,6 +9,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+mod detached;
+
+pub(crate) use self::detached::read_detached;
+
 /// Files that are polled together.
 #[derive(Debug)]
 pub(crate) struct FileWatch {
@@ -16,6 +20,16 @@ pub(crate) struct FileWatch {
     /// The metadata at the last poll. `None` for a file that cannot be found.
     seen: Vec<Option<Stamp>>,
     state: State,
+}
+
+/// Files that are polled together, and whose contents are used only once two reads, one poll apart, were equal. A file
+/// that is written in pieces can be valid before its end.
+#[cfg(feature = "gateway")]
+#[derive(Debug)]
+pub(crate) struct StableFiles<T> {
+    watch: FileWatch,
+    /// The contents at the last read.
+    last_read: Option<T>,
 }
 
 /// The metadata that changes with a file: of the file itself, if the path is a symbolic link.
@@ -52,11 +66,6 @@ impl FileWatch {
         }
     }
 
-    /// Returns `true` if the last poll found a change, so that the files are read after another poll.
-    pub(crate) fn is_changing(&self) -> bool {
-        self.state == State::Changing
-    }
-
     /// Polls the metadata. Returns `true` if the files must be read now, because they may have changed.
     pub(crate) fn poll(&mut self) -> bool {
         let stamps = stamps(&self.paths);
@@ -73,10 +82,39 @@ impl FileWatch {
     }
 }
 
+#[cfg(feature = "gateway")]
+impl<T: PartialEq> StableFiles<T> {
+    /// Watches files that have just been read.
+    pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
+        Self { watch: FileWatch::new(paths), last_read: None }
+    }
+
+    /// Watches other files.
+    pub(crate) fn set_paths(&mut self, paths: &[PathBuf]) {
+        self.watch.set_paths(paths);
+    }
+
+    /// Polls the metadata, and reads files that may have changed. Returns `true` if their contents must be used now.
+    pub(crate) fn poll(&mut self, read: impl FnOnce() -> T) -> bool {
+        let must_read = self.watch.poll();
+        if !must_read && self.watch.state != State::Changing {
+            return false;
+        }
+        let contents = Some(read());
+        let is_equal = contents == self.last_read;
+        self.last_read = contents;
+        if !is_equal {
+            self.watch.state = State::Changing; // the next poll reads again
+        }
+        must_read && is_equal
+    }
+}
+
 impl Stamp {
-    /// Reads the metadata of a file or folder. Returns `None` if it cannot be found.
+    /// Reads the metadata of a file or folder. Returns `None` if it cannot be found, and for pipes and devices: their
+    /// contents change without it.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let file = fs::metadata(path).ok()?;
+        let file = fs::metadata(path).ok().filter(|file| file.is_file() || file.is_dir())?;
         Some(Self {
             inode: (file.dev(), file.ino()),
             size: file.size(),
@@ -171,6 +209,26 @@ mod tests {
         symlink("one/rules", folder.path("other")).unwrap();
         fs::rename(folder.path("other"), folder.path("rules")).unwrap();
         assert_changed(&mut watch);
+    }
+
+    /// Regression test: a file that was written in two pieces was used after the first one.
+    #[test]
+    fn contents_are_used_after_two_equal_reads() {
+        let folder = Folder::new("stable");
+        let path = folder.write("rules", "old");
+        let read = || fs::read_to_string(&path).unwrap();
+        let mut files = StableFiles::new(vec![path.clone()]);
+        let settled = [(); 5].map(|()| files.poll(read));
+        assert_eq!(settled, [false, true, true, false, false]);
+        for piece in ["first", "first, second", "first, second and last"] {
+            fs::write(&path, piece).unwrap();
+            assert!(!files.poll(read), "{piece}");
+        }
+        assert!(files.poll(read));
+        // A change that does not show in the metadata.
+        let mut versions = ["one", "two", "two", "two"].into_iter();
+        assert_eq!([(); 4].map(|()| files.poll(|| versions.next().unwrap().to_owned())), [false, false, true, true]);
+        assert!(!files.poll(|| "three".to_owned()));
     }
 
     #[test]
