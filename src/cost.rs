@@ -41,7 +41,7 @@ pub enum CostError {
     /// The number is greater than `max`.
     #[error("is above {0}")]
     AboveMax(u32),
-    /// There are several fields, and it is unknown which one the upstream would use.
+    /// There are several different fields, and it is unknown which one the upstream would use.
     #[error("was sent twice")]
     Ambiguous,
 }
@@ -73,12 +73,12 @@ impl HeaderCost {
     /// # Errors
     /// The header field is not a valid cost.
     pub(crate) fn read(&self, facts: &Facts<'_>) -> Result<u32, CostError> {
-        let mut values = facts.headers.get_all(&self.name).iter();
-        let permits = match (values.next(), values.next()) {
-            (None, _) => return Ok(self.default),
-            (Some(_), Some(_)) => return Err(CostError::Ambiguous),
-            (Some(value), None) => parse_digits(value.as_bytes().trim_ascii()).ok_or(CostError::NotWhole)?,
-        };
+        let mut values = facts.headers.get_all(&self.name).iter().map(|value| value.as_bytes().trim_ascii());
+        let Some(value) = values.next() else { return Ok(self.default) };
+        if values.any(|other| other != value) {
+            return Err(CostError::Ambiguous);
+        }
+        let permits = parse_digits(value).ok_or(CostError::NotWhole)?;
         match self.max {
             Some(max) if permits > max => Err(CostError::AboveMax(max)),
             _ => Ok(permits),
@@ -142,7 +142,8 @@ mod tests {
         }
         assert_eq!(cost(Some(50), &[b"51"]), Err(CostError::AboveMax(50)));
         assert_eq!(cost(Some(50), &[b"18446744073709551617"]), Err(CostError::AboveMax(50)));
-        assert_eq!(cost(Some(50), &[b"1", b"1"]), Err(CostError::Ambiguous));
+        assert_eq!(cost(Some(50), &[b"1", b"2"]), Err(CostError::Ambiguous));
+        assert_eq!(cost(Some(50), &[b"7", b" 7"]), Ok(7));
     }
 
     proptest! {

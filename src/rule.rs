@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 
-use crate::client::ClientSource;
+use crate::client::{ClientSource, Duplicates};
 use crate::cost::Cost;
 use crate::facts::Facts;
 use crate::identity::IdentityKinds;
@@ -40,6 +40,8 @@ pub struct Limit {
     pub permits: Cost,
     /// The action for requests without a client.
     pub on_missing_client: OnMissingClient,
+    /// The action for requests with several different clients.
+    pub duplicates: Duplicates,
     /// The action while the store does not decide.
     pub on_store_failure: OnStoreFailure,
     /// How long rejected requests may wait for permits. `None` rejects them immediately.
@@ -141,6 +143,7 @@ impl Limit {
             client: ClientSource::Ip,
             permits: Cost::Fixed(1),
             on_missing_client: OnMissingClient::default(),
+            duplicates: Duplicates::default(),
             on_store_failure: OnStoreFailure::default(),
             wait_policy: None,
             charge_on: None,

@@ -2,12 +2,14 @@
 //!
 //! A client could pose as many clients if it sent its key in different spellings that an origin server treats as equal:
 //! percent-encoded, quoted, or with extra spaces. Therefore values are normalized in the way of the most lenient origin
-//! server. A value that lenient and strict servers read differently, or that was sent twice, identifies no client.
+//! server. A value that lenient and strict servers read differently identifies no client. Of several values, [`Duplicates`]
+//! decides which one counts.
 
 mod address;
 mod base64;
 mod cookie;
 mod credentials;
+mod duplicates;
 mod query;
 pub(crate) mod spelling;
 
@@ -21,6 +23,8 @@ use http::{HeaderName, header};
 use ipnet::IpNet;
 
 pub use self::address::{AddressRules, AddressTrace, TraceEnd};
+pub use self::duplicates::Duplicates;
+use self::duplicates::Values;
 use crate::facts::Facts;
 use crate::identity::{Claims, IdentityKinds, IdentityValue};
 use crate::limit::ClientId;
@@ -67,7 +71,7 @@ pub enum ClientError {
     /// The request does not contain the value.
     #[error("is missing")]
     Missing,
-    /// The request contains the value more than once, and the upstream may use any of them.
+    /// The request contains several different values, and the upstream may use any of them.
     #[error("was sent twice")]
     Ambiguous,
     /// The value is invalid, or origin servers read it differently.
@@ -81,26 +85,47 @@ type Value<'f> = Result<Cow<'f, [u8]>, ClientError>;
 // === impl ClientSource ===
 
 impl ClientSource {
-    /// Returns the client of a request.
+    /// Returns the client of a request. Rejects different values.
     ///
     /// # Errors
     /// The value is missing, was sent twice, or is malformed.
     pub fn identify(&self, facts: &Facts<'_>, rules: &AddressRules) -> Result<ClientId, ClientError> {
+        self.identify_with(facts, rules, Duplicates::Reject)
+    }
+
+    /// Returns the client of a request. `duplicates` decides about different values.
+    ///
+    /// # Errors
+    /// The value is missing, was sent twice, or is malformed.
+    pub fn identify_with(
+        &self,
+        facts: &Facts<'_>,
+        rules: &AddressRules,
+        duplicates: Duplicates,
+    ) -> Result<ClientId, ClientError> {
         if let ClientSource::Ip = self {
             return Ok(ClientId::Address(network(facts, rules)?));
         }
         let mut value = Vec::new();
-        self.encode(facts, rules, &mut value)?;
+        self.encode(facts, rules, duplicates, &mut value)?;
         Ok(ClientId::Value(value.into_boxed_slice()))
     }
 
     /// Appends the kind, the name and the value. Their lengths are included, so that different clients never collide.
-    fn encode(&self, facts: &Facts<'_>, rules: &AddressRules, out: &mut Vec<u8>) -> Result<(), ClientError> {
+    fn encode(
+        &self,
+        facts: &Facts<'_>,
+        rules: &AddressRules,
+        duplicates: Duplicates,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ClientError> {
         match self {
             ClientSource::Ip => append(out, b'i', "", network(facts, rules)?.to_string().as_bytes()),
-            ClientSource::Header(name) => append(out, b'h', name.as_str(), &field(facts, name)?),
-            ClientSource::Cookie(name) => append(out, b'c', name, &cookie::value(facts.headers, name)?),
-            ClientSource::Query(name) => append(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name)?),
+            ClientSource::Header(name) => append(out, b'h', name.as_str(), &field(facts, name, duplicates)?),
+            ClientSource::Cookie(name) => append(out, b'c', name, &cookie::value(facts.headers, name, duplicates)?),
+            ClientSource::Query(name) => {
+                append(out, b'q', name, &query::value(facts.query.unwrap_or_default(), name, duplicates)?);
+            }
             ClientSource::Host => append(out, b'o', "", host(facts)?.as_bytes()),
             ClientSource::Path => append(out, b'p', "", path(facts).as_bytes()),
             ClientSource::Tls(name) => append(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
@@ -111,7 +136,7 @@ impl ClientSource {
             }
             ClientSource::All(sources) => {
                 for source in sources {
-                    source.encode(facts, rules, out)?;
+                    source.encode(facts, rules, duplicates, out)?;
                 }
             }
         }
@@ -196,11 +221,11 @@ impl ClientSource {
     pub(crate) fn sent_key<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
         let key = match self {
             Self::Header(name) if *name == header::AUTHORIZATION => {
-                let (scheme, key) = credentials::split_scheme(only_field(facts, name)?);
+                let (scheme, key) = credentials::split_scheme(only_field(facts, name, Duplicates::Reject)?);
                 if scheme.eq_ignore_ascii_case(b"bearer") { key } else { b"" }
             }
-            Self::Header(name) => only_field(facts, name)?,
-            Self::Cookie(name) => cookie::sent(facts.headers, name)?,
+            Self::Header(name) => only_field(facts, name, Duplicates::Reject)?,
+            Self::Cookie(name) => cookie::sent(facts.headers, name, Duplicates::Reject)?,
             Self::Query(name) => return query::decoded(facts.query.unwrap_or_default(), name),
             _ => b"",
         };
@@ -209,11 +234,11 @@ impl ClientSource {
 
     /// Returns the value of a field, a cookie or a query parameter. Returns [`ClientError::Missing`] for other sources.
     #[cfg(feature = "gateway")]
-    pub(crate) fn sent_value<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
+    pub(crate) fn sent_value<'f>(&self, facts: &'f Facts<'_>, duplicates: Duplicates) -> Value<'f> {
         match self {
-            Self::Header(name) => field(facts, name),
-            Self::Cookie(name) => cookie::value(facts.headers, name),
-            Self::Query(name) => query::value(facts.query.unwrap_or_default(), name),
+            Self::Header(name) => field(facts, name, duplicates),
+            Self::Cookie(name) => cookie::value(facts.headers, name, duplicates),
+            Self::Query(name) => query::value(facts.query.unwrap_or_default(), name, duplicates),
             _ => Err(ClientError::Missing),
         }
     }
@@ -324,21 +349,19 @@ fn path<'f>(facts: &'f Facts<'_>) -> &'f str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// Returns the only value of a field, trimmed. A comma does not separate values: user agents and signatures contain
-/// commas.
-fn only_field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Result<&'f [u8], ClientError> {
-    let mut values = facts.headers.get_all(name).iter();
-    let value = match (values.next(), values.next()) {
-        (None, _) => return Err(ClientError::Missing),
-        (Some(_), Some(_)) => return Err(ClientError::Ambiguous),
-        (Some(value), None) => spelling::trim(value.as_bytes()),
-    };
+/// Returns the value of a field, trimmed. A comma does not separate values: user agents and signatures contain commas.
+fn only_field<'f>(facts: &'f Facts<'_>, name: &HeaderName, duplicates: Duplicates) -> Result<&'f [u8], ClientError> {
+    let mut values = Values::NONE;
+    for value in facts.headers.get_all(name) {
+        values.add(spelling::trim(value.as_bytes()));
+    }
+    let value = values.get(duplicates)?;
     if value.is_empty() { Err(ClientError::Missing) } else { Ok(value) }
 }
 
-/// Returns the only value of a field, normalized.
-fn field<'f>(facts: &'f Facts<'_>, name: &HeaderName) -> Value<'f> {
-    let value = only_field(facts, name)?;
+/// Returns the value of a field, normalized.
+fn field<'f>(facts: &'f Facts<'_>, name: &HeaderName, duplicates: Duplicates) -> Value<'f> {
+    let value = only_field(facts, name, duplicates)?;
     match *name {
         header::AUTHORIZATION | header::PROXY_AUTHORIZATION => credentials::normalize(value),
         _ => spelling::checked(Cow::Borrowed(value)),

@@ -6,11 +6,13 @@ use super::{ClientError, Value, base64};
 
 /// How a name compares with the configured name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Name {
+pub(crate) enum Name {
     /// A different name.
     Other,
     /// The same name.
     Same,
+    /// The same name in another case.
+    OtherCase,
     /// A list or a map of that name, as PHP, Rack and Express read `name[]`.
     Indexed,
 }
@@ -86,16 +88,15 @@ pub(crate) fn resembles(sent: &[u8], wanted: &str) -> bool {
 
 /// Compares a decoded name with the configured one: ASP.NET ignores the case, PHP writes an underscore for characters
 /// that a variable cannot have, and C programs stop at a NUL.
-pub(super) fn name(sent: &[u8], wanted: &str) -> Name {
+pub(crate) fn name(sent: &[u8], wanted: &str) -> Name {
     let sent = sent.split(|byte| *byte == 0).next().unwrap_or_default();
     let (sent, wanted) = (trim(sent), wanted.as_bytes());
-    let fold = |byte: &u8| match byte {
-        b'.' | b' ' | b'[' | b'+' => b'_',
-        byte => byte.to_ascii_lowercase(),
-    };
+    let fold = |byte: &u8| if matches!(byte, b'.' | b' ' | b'[' | b'+') { b'_' } else { *byte };
+    let fold_case = |byte: &u8| fold(byte).to_ascii_lowercase();
     let Some((start, rest)) = sent.split_at_checked(wanted.len()) else { return Name::Other };
     match rest.first() {
-        _ if !start.iter().map(fold).eq(wanted.iter().map(fold)) => Name::Other,
+        _ if !start.iter().map(fold_case).eq(wanted.iter().map(fold_case)) => Name::Other,
+        None if !start.iter().map(fold).eq(wanted.iter().map(fold)) => Name::OtherCase,
         None => Name::Same,
         Some(b'[') => Name::Indexed,
         Some(_) => Name::Other,

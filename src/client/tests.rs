@@ -96,7 +96,6 @@ fn other_spelling_of_a_cookie_is_the_same_client() {
     for (spelling, why) in [
         (&b"sid =REAL; sid=RANDOM"[..], ClientError::Ambiguous),
         (b"sid=RANDOM; s%69d=REAL", ClientError::Ambiguous),
-        (b"sid=RANDOM; Sid=REAL", ClientError::Ambiguous),
         (b"sid=RANDOM, sid=REAL", ClientError::Ambiguous),
         (b"x=y, sid=REAL", ClientError::Ambiguous),
         (b"sid=RANDOM; sid[]=REAL", ClientError::Ambiguous),
@@ -111,6 +110,52 @@ fn other_spelling_of_a_cookie_is_the_same_client() {
         (b"sid=\"\"", ClientError::Missing),
     ] {
         assert_eq!(cookie(spelling), Err(why), "{}", spelling.escape_ascii());
+    }
+}
+
+#[test]
+fn cookie_in_another_case_is_another_cookie() {
+    let client = cookie(b"sid=abc");
+    for sent in [&b"sid=abc; SID=x"[..], b"SID=x; sid=abc", b"Sid=x; sid=abc; SID=y", b"SID=x, y; sid=abc"] {
+        assert_eq!(cookie(sent), client, "{}", sent.escape_ascii());
+    }
+    assert_eq!(cookie(b"SID=a; Sid=b"), Err(ClientError::Ambiguous), "the cookie of an origin that ignores the case");
+}
+
+#[test]
+fn duplicates_decide_about_different_values_only() {
+    let cookie = ClientSource::Cookie("sid".into());
+    let query = ClientSource::Query("key".into());
+    let header = ClientSource::Header(HeaderName::from_static("x-api-key"));
+    let identify = |source: &ClientSource, sent: &[&'static str], duplicates| {
+        let fields = |name: &'static str| sent.iter().map(move |value| (name, value.as_bytes()));
+        let fields: Vec<_> = match source {
+            ClientSource::Cookie(_) => fields("cookie").collect(),
+            _ => fields("x-api-key").collect(),
+        };
+        let (headers, query) = (headers(&fields), sent.join("&"));
+        source.identify_with(&facts(&headers, &query), &AddressRules::default(), duplicates)
+    };
+    for (source, one, equal, different) in [
+        (&cookie, ["sid=a"], &["sid=a; sid=a", " sid = a"][..], &["sid=a; sid=b", "sid=c"][..]),
+        (&cookie, ["sid=a"], &["sid=a", "sid=a"], &["s%69d=a; sid[]=b"]),
+        (&cookie, ["SID=a"], &["SID=a; SID=a"], &["SID=a; Sid=b"]),
+        (&query, ["key=a"], &["key=a", "key=a"], &["key=a", "KEY=b", "key=c"]),
+        (&query, ["key=a"], &["key=a", "x=1", "key=a"], &["key=a;x"]),
+        (&header, ["a"], &["a", " a ", "a"], &["a", "b", "a"]),
+    ] {
+        let client = identify(source, &one, Duplicates::Reject);
+        assert!(client.is_ok(), "{source}");
+        for duplicates in Duplicates::ALL {
+            assert_eq!(identify(source, equal, *duplicates), client, "{source} {equal:?} {duplicates:?}");
+        }
+        for (duplicates, expected) in [
+            (Duplicates::Reject, Err(ClientError::Ambiguous)),
+            (Duplicates::First, client),
+            (Duplicates::Missing, Err(ClientError::Missing)),
+        ] {
+            assert_eq!(identify(source, different, duplicates), expected, "{source} {different:?} {duplicates:?}");
+        }
     }
 }
 
@@ -203,7 +248,14 @@ fn cookie_origins(field: &str) -> Vec<(&'static str, Option<String>)> {
     let node = node.find(|(name, _)| *name == "sid").map(|(_, value)| percent(&value, false));
     let mut django = pairs(field, &[';']).rev().map(|(name, value)| (name.trim(), value.trim().trim_matches('"')));
     let mut rack = pairs(field, &[';', ',']).map(|(name, value)| (percent(name.trim(), true), percent(value, true)));
-    let mut asp = pairs(field, &[';']).rev().map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()));
+    // ASP.NET ignores the case. The gateway does so only in a request without the cookie itself: other services of the
+    // domain may set cookies in another case.
+    let has_cookie = pairs(field, &[';', ',']).any(|(name, _)| {
+        let name = percent(name, true);
+        name.trim().split('[').next() == Some("sid")
+    });
+    let asp = pairs(field, &[';']).rev().filter(|_| !has_cookie);
+    let mut asp = asp.map(|(name, value)| (name.trim().to_ascii_lowercase(), value.trim()));
     vec![
         ("php", php.map(|(_, value)| value)),
         ("node", node),

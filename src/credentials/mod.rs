@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) use self::keys::{ApiKeys, KeyTable, digest};
 pub(crate) use self::tokens::{KeySetSource, TokenSettings, TokenVerifier};
 pub(crate) use self::url::KeySetUrl;
-use crate::client::{ClientError, ClientSource};
+use crate::client::{ClientError, ClientSource, Duplicates};
 use crate::facts::Facts;
 use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityKinds};
 use crate::route::Route;
@@ -80,7 +80,7 @@ impl Verifiers {
         now: u64,
     ) -> Result<Option<Arc<Claims>>, IdentityFault> {
         let (Some(tokens), Some(source)) = (&self.tokens, source) else { return Ok(None) };
-        let sent = match source.sent_value(facts) {
+        let sent = match source.sent_value(facts, Duplicates::Reject) {
             Ok(sent) => sent,
             Err(ClientError::Missing) => return Ok(None),
             Err(_) => return Err(IdentityFault::MalformedToken),

@@ -6,7 +6,7 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, PROXY_AUTHORIZATION};
 use ipnet::IpNet;
 
 use super::address::Networks;
-use crate::client::{AddressRules, ClientError, ClientSource, spelling};
+use crate::client::{AddressRules, ClientError, ClientSource, Duplicates, spelling};
 use crate::cost::{Cost, CostError, HeaderCost};
 use crate::facts::Facts;
 use crate::limit::Mode;
@@ -36,6 +36,8 @@ pub(super) struct Input {
     /// The constants of the conditions that stay readable in a recording.
     pub(super) readable: Vec<Box<[u8]>>,
     pub(super) costs: Vec<HeaderCost>,
+    /// Whether a limit uses the first of several values.
+    pub(super) reads_first: bool,
 }
 
 /// The results of reading a value, as rules use it.
@@ -43,6 +45,8 @@ pub(super) struct Input {
 pub(super) struct Reading {
     /// The normalized value, as limits identify clients by it.
     pub(super) client: Result<Vec<u8>, ClientError>,
+    /// The first of several values, if a limit uses it.
+    pub(super) first: Option<Result<Vec<u8>, ClientError>>,
     pub(super) met: Vec<Met>,
     pub(super) costs: Vec<Result<u32, CostError>>,
 }
@@ -57,7 +61,7 @@ impl Inputs {
             inputs.add_conditions(&route.matcher, is_secret);
             for limit in &route.limits {
                 if limit.mode() == Mode::PerClient {
-                    inputs.add_clients(&limit.client);
+                    inputs.add_clients(&limit.client, limit.duplicates);
                 }
                 if let Cost::Header(cost) = &limit.permits {
                     inputs.input(&ClientSource::Header(cost.name.clone())).costs.push(cost.clone());
@@ -71,7 +75,7 @@ impl Inputs {
     /// Adds these sources of clients.
     pub(crate) fn with_clients(&self, clients: &[ClientSource]) -> Self {
         let mut inputs = self.clone();
-        clients.iter().for_each(|client| inputs.add_clients(client));
+        clients.iter().for_each(|client| inputs.add_clients(client, Duplicates::Reject));
         inputs.without_duplicates()
     }
 
@@ -131,10 +135,12 @@ impl Inputs {
         matcher.not.iter().for_each(|not| self.add_conditions(not, is_secret));
     }
 
-    fn add_clients(&mut self, client: &ClientSource) {
+    fn add_clients(&mut self, client: &ClientSource, duplicates: Duplicates) {
         for source in client.sources() {
             match source {
-                ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) => _ = self.input(source),
+                ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_) => {
+                    self.input(source).reads_first |= duplicates == Duplicates::First;
+                }
                 ClientSource::Tls(_) => self.add_unrecorded(source),
                 _ => {}
             }
@@ -147,7 +153,7 @@ impl Inputs {
         let position = position.unwrap_or_else(|| {
             let (conditions, readable, costs) = (Vec::new(), Vec::new(), Vec::new());
             let (source, name) = (source.clone(), source.to_string());
-            self.values.push(Input { source, name, conditions, readable, costs });
+            self.values.push(Input { source, name, conditions, readable, costs, reads_first: false });
             self.values.len() - 1
         });
         &mut self.values[position]
@@ -171,8 +177,10 @@ pub(super) fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
 impl Input {
     /// Reads the value of a request, as the rules do.
     pub(super) fn read(&self, facts: &Facts<'_>) -> Reading {
+        let value = |duplicates| self.source.sent_value(facts, duplicates).map(Cow::into_owned);
         Reading {
-            client: self.source.sent_value(facts).map(Cow::into_owned),
+            client: value(Duplicates::Reject),
+            first: self.reads_first.then(|| value(Duplicates::First)),
             met: self.conditions.iter().map(|condition| condition.met(facts)).collect(),
             costs: self.costs.iter().map(|cost| cost.read(facts)).collect(),
         }

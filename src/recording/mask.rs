@@ -29,8 +29,10 @@ impl Input {
     /// Returns the parts to record. Returns `None` if the rules would read all of them differently.
     pub(super) fn mask(&self, facts: &Facts<'_>, key: &Key) -> Option<Parts> {
         let read = self.read(facts);
-        let client = read.client.map(|value| self.replace(&value, key).into_bytes());
-        let expected = Reading { client, ..read };
+        let replace = |value: Vec<u8>| self.replace(&value, key).into_bytes();
+        let client = read.client.map(replace);
+        let first = read.first.map(|first| first.map(replace));
+        let expected = Reading { client, first, ..read };
         let mut candidates = self.candidates(&expected, facts, key);
         candidates.find(|parts| self.read_parts(parts) == expected)
     }
@@ -46,7 +48,7 @@ impl Input {
 
     /// Returns the parts that can replace the value, the most likely ones first.
     fn candidates(&self, expected: &Reading, facts: &Facts<'_>, key: &Key) -> Box<dyn Iterator<Item = Parts>> {
-        let text = match &expected.client {
+        let text = match expected.first.as_ref().unwrap_or(&expected.client) {
             Ok(value) => String::from_utf8_lossy(value).into_owned(),
             Err(_) => key.text(&self.name, b""),
         };
@@ -139,7 +141,8 @@ fn pairs(
     let mut values = vec![vec![text.to_owned()]];
     values.extend(constants.iter().map(|constant| vec![constant.clone()]));
     values.push(vec![text.to_owned(), other.clone()]);
-    values.extend(malformed.into_iter().map(|value| vec![value]));
+    values.extend(malformed.iter().map(|value| vec![value.clone()]));
+    values.extend(malformed.into_iter().map(|value| vec![value, other.clone()]));
     values.push(vec![String::new()]);
     values.extend(constants.into_iter().map(|constant| vec![constant, other.clone()]));
     let named = names.into_iter().flat_map(move |name| {

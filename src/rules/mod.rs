@@ -361,8 +361,11 @@ impl Rules {
         limit: &Limit,
         facts: &Facts<'_>,
     ) -> Result<ClientId, ClientError> {
-        let is_same =
-            |other: &Limit| other.client == limit.client && other.on_missing_client == limit.on_missing_client;
+        let is_same = |other: &Limit| {
+            other.client == limit.client
+                && other.on_missing_client == limit.on_missing_client
+                && other.duplicates == limit.duplicates
+        };
         match previous.and_then(|one| Some((one.limit, one.charge.client.as_ref()?))) {
             Some((other, client)) if is_same(other) => Ok(client.clone()),
             _ => self.client(limit, facts),
@@ -370,7 +373,7 @@ impl Rules {
     }
 
     fn client(&self, limit: &Limit, facts: &Facts<'_>) -> Result<ClientId, ClientError> {
-        match (limit.client.identify(facts, &self.addresses), limit.on_missing_client) {
+        match (limit.client.identify_with(facts, &self.addresses, limit.duplicates), limit.on_missing_client) {
             (Err(ClientError::Missing), OnMissingClient::Ip) => ClientSource::Ip.identify(facts, &self.addresses),
             (identified, _) => identified,
         }

@@ -147,7 +147,8 @@ async fn no_spelling_gets_a_client_a_new_bucket() {
         &[
             ("", "Authorization: bEaReR   tok\r\n", 429),
             ("", "Authorization: Bearer tok RANDOM\r\n", 400),
-            ("", "Authorization: Bearer tok\r\nAuthorization: Bearer tok\r\n", 400),
+            ("", "Authorization: Bearer tok\r\nAuthorization: Bearer tok\r\n", 429),
+            ("", "Authorization: Bearer tok\r\nAuthorization: Bearer x\r\n", 400),
         ],
     )
     .await;
@@ -163,4 +164,27 @@ async fn parameters_and_slashes_get_no_new_bucket() {
     for path in ["/api/login;x=1", "/api/login;x=2", "/api;y/login", "/api/login/", "/api//login", "/api/login?z"] {
         assert_eq!(gateway.get(path, "").await.status(), 429, "{path}");
     }
+}
+
+/// Any subdomain can set a second cookie for a domain. The user could not see it, and got 400 for each request.
+#[tokio::test]
+async fn second_cookie_is_handled_as_duplicates_says() {
+    let origin = Origin::with_response(OK).await;
+    let statuses = async |keys: &str, cookies: &str| {
+        let limit = format!(
+            "{{ name: own, mode: PER_CLIENT, client: 'cookie:sid', rate: 1, interval: 1h, on_missing_client: {keys} }}"
+        );
+        let gateway = TestGateway::start(&rules(&origin, "", &limit));
+        let ask = async |cookies| gateway.get("/api/login", &format!("Cookie: {cookies}\r\n")).await.status();
+        assert_eq!(ask("sid=a").await, 200);
+        [ask(cookies).await, ask(cookies).await]
+    };
+    assert_eq!(statuses("skip", "sid=a; sid=a").await, [429, 429], "equal cookies are one");
+    assert_eq!(statuses("skip", "SID=x; sid=a").await, [429, 429], "`SID` is another cookie");
+    assert_eq!(statuses("skip", "sid=a; sid=b").await, [400, 400]);
+    assert_eq!(statuses("deny, duplicates: first", "sid=a; sid=b").await, [429, 429]);
+    assert_eq!(statuses("deny, duplicates: first", "sid=b; sid=a").await, [200, 429]);
+    assert_eq!(statuses("skip, duplicates: missing", "sid=a; sid=b").await, [200, 200]);
+    assert_eq!(statuses("ip, duplicates: missing", "sid=a; sid=b").await, [200, 429]);
+    assert_eq!(statuses("deny, duplicates: missing", "sid=a; sid=b").await, [400, 400]);
 }

@@ -70,6 +70,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
     let wait_policy = wait_policy(written, problems);
     let charge_on = charge_on(written, problems);
     let on_missing_client = written.on_missing_client.optional(problems);
+    let duplicates = written.duplicates.optional(problems);
     let on_store_failure = on_store_failure(written, problems);
     let shadow = written.shadow.optional(problems);
     let name = name?;
@@ -97,6 +98,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
         client: client?,
         permits: permits?,
         on_missing_client: on_missing_client?.copied().unwrap_or_default(),
+        duplicates: duplicates?.copied().unwrap_or_default(),
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         charge_on: charge_on?,
@@ -188,7 +190,11 @@ pub(super) fn reject_extension<'f>(
 fn client(written: &file::Limit, problems: &mut Problems) -> Checked<ClientSource> {
     let mode = written.mode.get();
     if mode == Some(&Mode::Overall) {
-        let keys = [("client", written.client.key), ("on_missing_client", written.on_missing_client.key)];
+        let keys = [
+            ("client", written.client.key),
+            ("on_missing_client", written.on_missing_client.key),
+            ("duplicates", written.duplicates.key),
+        ];
         for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
             let message = format!("{} has no effect on an OVERALL limit", quote(key));
             problems.add(location, message, "leave it out, or use `mode: PER_CLIENT`");

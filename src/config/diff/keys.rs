@@ -111,6 +111,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         client => "client",
         permits => "permits",
         on_missing_client => "on_missing_client",
+        duplicates => "duplicates",
         on_store_failure => "on_store_failure",
         wait_policy => "max_wait",
         charge_on => "charge_on",

@@ -5,6 +5,7 @@ use super::actions::{
 };
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
+use crate::client::Duplicates;
 use crate::config::keys::Kind::{
     Conditions, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
     Whole, Word,
@@ -208,6 +209,8 @@ shape! {
         on_store_failure: OnStoreFailure = Word(OnStoreFailure::WORDS), Default("local");
         /// How to handle a request without a client key.
         on_missing_client: OnMissingClient = Word(OnMissingClient::WORDS), Default("deny");
+        /// How to handle a request with several different values of a client key. Equal values are one value.
+        duplicates: Duplicates = Word(Duplicates::WORDS), Default("reject");
         /// Evaluates and counts requests without rejecting any.
         shadow: bool = Flag, Default("false");
         /// The name of a Redisson limiter that is shared with Java services.

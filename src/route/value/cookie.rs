@@ -1,26 +1,36 @@
 //! Reads the values of a cookie (RFC 6265 section 5.4).
 //!
-//! Some origins also accept commas as separators (RFC 2965), percent-encoded names and values, and quoted values.
+//! Some origins also accept commas as separators (RFC 2965), percent-encoded names and values, and quoted values. Names in
+//! another case are other cookies: they count only in a request without the cookie, as for client keys.
 
 use http::{HeaderMap, header};
 
 use super::Readings;
-use crate::client::spelling;
+use crate::client::spelling::{self, Name};
 
 pub(super) fn read(headers: &HeaderMap, name: &str, readings: &mut Readings<'_>) {
+    if !read_names(headers, name, &[Name::Same, Name::Indexed], readings) {
+        read_names(headers, name, &[Name::OtherCase], readings);
+    }
+}
+
+/// Reads the cookies whose names compare like this. Returns `true` if there are some.
+fn read_names(headers: &HeaderMap, name: &str, names: &[Name], readings: &mut Readings<'_>) -> bool {
     let lines = headers.get_all(header::COOKIE).iter();
+    let mut first = None;
     for pair in lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b';')) {
         let is_split = pair.contains(&b',');
         for (index, part) in pair.split(|byte| *byte == b',').enumerate() {
             let (sent, value) = split(part);
             let is_exact = *sent == *name.as_bytes();
-            if !is_exact {
-                let decoded = spelling::decode(sent);
-                if !spelling::resembles(decoded.as_deref().unwrap_or(sent), name) {
-                    continue;
-                }
+            if !names.contains(&compare(sent, name, is_exact)) {
+                continue;
             }
-            readings.count += 1;
+            // No origin makes a list of cookies, so equal values are one value.
+            if readings.count == 0 || is_split || first != Some(value) {
+                readings.count += 1;
+            }
+            first.get_or_insert(value);
             add(value, readings);
             if is_split && index == 0 {
                 add(split(pair).1, readings);
@@ -30,6 +40,15 @@ pub(super) fn read(headers: &HeaderMap, name: &str, readings: &mut Readings<'_>)
             }
         }
     }
+    first.is_some()
+}
+
+fn compare(sent: &[u8], name: &str, is_exact: bool) -> Name {
+    if is_exact {
+        return Name::Same;
+    }
+    let decoded = spelling::decode(sent);
+    spelling::name(decoded.as_deref().unwrap_or(sent), name)
 }
 
 fn split(part: &[u8]) -> (&[u8], &[u8]) {

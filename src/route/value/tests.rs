@@ -74,7 +74,7 @@ fn lines(name: &HeaderName, values: &[&[u8]]) -> HeaderMap {
 #[test]
 fn cookies_are_read_in_all_ways() {
     let source = ValueSource::Cookie("v".into());
-    let cases: [(&[&[u8]], _); 18] = [
+    let cases: [(&[&[u8]], _); 22] = [
         (&[], [NO, OK, NO, NO]),
         (&[b"w=2; vv=2"], [NO, OK, NO, NO]),
         (&[b"v=2"], [OK, NO, OK, OK]),
@@ -88,6 +88,10 @@ fn cookies_are_read_in_all_ways() {
         (&[b"v=%32"], [OK, NO, OR, OR]),
         (&[b"%76=2"], [OR, OR, OR, OR]),
         (&[b"V=2"], [OR, OR, OR, OR]),
+        (&[b"v=2; v=2"], [OK, NO, OK, OK]),
+        (&[b"v=2; v=2", b"v=3"], [OK, NO, OR, OR]),
+        (&[b"v=2; V=4; V=5"], [OK, NO, OK, OK]),
+        (&[b"V=2; v=4"], [OK, NO, NO, NO]),
         (&[b"x=1, v=2"], [OR, OR, OR, OR]),
         (&[b"v=2, x=1"], [OK, NO, OR, OR]),
         (&[b"v=2,v=2"], [OR, OR, OR, OR]),
