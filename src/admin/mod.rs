@@ -31,7 +31,7 @@ mod status;
 mod tests;
 mod upstreams;
 
-use std::net::IpAddr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -265,6 +265,7 @@ fn routes() -> OpenApiRouter<Admin> {
         .fallback(unknown_path)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(into_problem))
+        .layer(from_fn(only_same_site))
         .layer(from_fn(only_by_address));
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::healthz))
@@ -338,10 +339,27 @@ async fn method_not_allowed() -> Problem {
 /// address, but the browser then sends that name as `Host`.
 async fn only_by_address(headers: HeaderMap, request: Request, next: Next) -> Response {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    if name == "localhost" || bare.parse::<IpAddr>().is_ok() {
+    if is_address_or_localhost(host) {
         return next.run(request).await;
     }
     Problem::new(StatusCode::FORBIDDEN, "`Host` must be an IP address or localhost").into_response()
+}
+
+fn is_address_or_localhost(host: &str) -> bool {
+    match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, port)) => address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || port.starts_with(':')),
+        None => {
+            let name = host.split_once(':').map_or(host, |(name, _)| name);
+            name.eq_ignore_ascii_case("localhost") || name.parse::<Ipv4Addr>().is_ok()
+        }
+    }
+}
+
+/// Rejects requests that pages of other sites start. Such a page cannot read the response, but a `GET` could start a
+/// recording, and others cost calls to the store.
+async fn only_same_site(headers: HeaderMap, request: Request, next: Next) -> Response {
+    match authorize::check_same_site(&headers) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
 }

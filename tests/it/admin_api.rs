@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tidegate::{Config, Gateway, ListenAddress};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
 
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::soon;
+use crate::unix_sockets::{ask, get};
 
 pub const RULES: &str = "upstreams: { echo: { targets: ['builtin:echo'] } }
 routes:
@@ -287,4 +290,61 @@ async fn file_mode_of_a_unix_socket_authorizes_changes() {
     assert_eq!(code, 0, "{errors}");
     let cleared: Value = serde_json::from_str(&out).expect("JSON");
     assert_eq!(cleared["buckets"], 1);
+}
+
+/// Returns the status of a response on the Unix socket of `admin`. The response may never end.
+async fn status_on_socket(admin: &Admin, request: &str) -> String {
+    let mut client = UnixStream::connect(admin.folder.join("admin.sock")).await.expect("connected");
+    client.write_all(request.as_bytes()).await.expect("sent");
+    let mut line = String::new();
+    soon(BufReader::new(client).read_line(&mut line)).await.expect("a status line");
+    line.split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+/// A page of any site can send a `GET` to a listener that the browser reaches, for example through a proxy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn api_rejects_requests_that_other_sites_start() {
+    let admin = Admin::start("unix:FOLDER/admin.sock", "");
+    let socket = admin.folder.join("admin.sock");
+    let document = ask(socket.to_str().expect("UTF-8"), &get("/api/openapi.json")).await;
+    let document: Value = serde_json::from_str(document.split_once("\r\n\r\n").expect("a body").1).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths");
+    let readable = paths.iter().filter(|(_, methods)| methods.get("get").is_some()).map(|(path, _)| path.as_str());
+    let readable: Vec<&str> = readable.filter(|path| path.starts_with("/api/")).collect();
+    assert!(readable.len() > 10 && readable.contains(&"/api/v1/record"), "{readable:?}");
+    for path in readable {
+        let request = |field: &str| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n");
+        for field in
+            ["Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\n", "Origin: http://evil.example\r\n"]
+        {
+            assert_eq!(status_on_socket(&admin, &request(field)).await, "403", "{path} {field}");
+        }
+        for field in ["", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"] {
+            assert_ne!(status_on_socket(&admin, &request(field)).await, "403", "{path} {field}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn api_accepts_addresses_and_localhost_as_host() {
+    let admin = Admin::with_tokens("");
+    let address = admin.gateway().admin_address().and_then(ListenAddress::tcp).expect("an address");
+    for (host, expected) in [
+        ("localhost", 200),
+        ("LOCALHOST:9901", 200),
+        ("127.0.0.1", 200),
+        ("127.0.0.1:9901", 200),
+        ("[::1]", 200),
+        ("[::1]:9901", 200),
+        ("", 403),
+        ("::1", 403),
+        ("[::1].evil.example", 403),
+        ("[127.0.0.1]", 403),
+        ("localhost.evil.example", 403),
+        ("127.0.0.1.evil.example:9901", 403),
+        ("127.0.0.1@evil.example", 403),
+    ] {
+        let request = format!("GET /api/v1/status HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(Raw::connect(address).await.ask(request).await.status(), expected, "{host:?}");
+    }
 }

@@ -11,13 +11,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::response::Response;
 use axum::routing::get;
-use http::{HeaderMap, StatusCode};
+use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
 pub(super) use self::events::Events;
 use super::Admin;
-use super::authorize::check_same_site;
 use super::problem::Problem;
 use crate::config::dashboard::DashboardMode;
 
@@ -35,8 +34,7 @@ pub(super) fn routes() -> Router<Admin> {
     tag = "state",
     responses((status = 200, body = String, content_type = "text/event-stream"), Problem)
 )]
-pub(super) async fn events(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
-    check_same_site(&headers)?;
+pub(super) async fn events(State(admin): State<Admin>) -> Result<Response, Problem> {
     admin.check_dashboard()?;
     let response = admin.events.view(|history, seconds| admin.frame(history, seconds))?;
     // Again: a reload may have turned the dashboard off, and ended the viewers before this one.
