@@ -399,13 +399,16 @@ impl<'r> RequestRecord<'r> {
             let values = Values { route: &route.name, request_id, ..Values::default() };
             changes.apply(response.headers_mut(), changes.render(&values));
         }
-        if let Some(rate_limit) = self.rate_limit.take() {
+        let of_limits = self.rate_limit.take().and_then(|rate_limit| {
             let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
             let policy = || policy.map(|policy| policy.at(self.at.unwrap_or_default()));
-            let policy = self.changed_policy.take().map(|policy| *policy).or_else(policy);
-            headers::append(response.headers_mut(), policy, Some(rate_limit));
-        }
+            Some((self.changed_policy.take().map(|policy| *policy).or_else(policy)?, rate_limit))
+        });
         let Extra { request_id, cors, in_flight, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        let quota = in_flight.and_then(|in_flight| in_flight.quota);
+        let quota = quota.filter(|_| self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf));
+        let of_slots = quota.and_then(|(per_client, remaining)| headers::in_flight(per_client, remaining));
+        headers::insert(response.headers_mut(), [of_limits, of_slots]);
         if let Some(id) = request_id {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }
@@ -413,12 +416,6 @@ impl<'r> RequestRecord<'r> {
             && let Some(cors) = &route.cors
         {
             cors.add_fields(response.headers_mut(), &request);
-        }
-        if let Some(in_flight) = in_flight
-            && let Some((per_client, remaining)) = in_flight.quota
-            && self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf)
-        {
-            headers::append_in_flight(response.headers_mut(), per_client, remaining);
         }
         if let Some(legacy) = self.legacy.take() {
             legacy.insert(response.headers_mut());

@@ -52,6 +52,45 @@ async fn connection_must_not_name_protected_fields() {
     assert!(origin.requests().is_empty());
 }
 
+/// Of two members with one name, a client keeps the last.
+#[tokio::test]
+async fn equal_limit_names_of_a_chain_are_numbered() {
+    let origin = Origin::with_response(OK).await;
+    let third = gateway(&origin, "", "ip");
+    let through = |next: &TestGateway, client: &str| {
+        let rules = format!(
+            "upstreams: {{ api: {{ targets: ['http://{}'] }} }}
+routes: [{{ name: all, match: {{ path: /** }}, upstream: api, concurrency: {{ max: 9, per_client: 4 }}, limits: [
+  {{ name: own, mode: PER_CLIENT, client: '{client}', rate: 5, interval: 1h }}] }}]",
+            next.address
+        );
+        TestGateway::start(&rules)
+    };
+    let second = through(&third, "ip");
+    let first = through(&second, "ip");
+    let fields = async || {
+        let response = ask(&first, "").await;
+        (response.status(), response.field("ratelimit-policy"), response.field("ratelimit"))
+    };
+    let slots = "\"concurrency\";q=4;qu=\"concurrent-requests\" | ";
+    let of_two = "\"own.2\";q=5;w=3600 | \"concurrency.2\";q=4;qu=\"concurrent-requests\"";
+    let policy = format!("\"own\";q=5;w=3600 | {slots}{of_two} | \"own.3\";q=1;w=3600");
+    let (status, policies, limits) = fields().await;
+    assert_eq!((status, policies.as_deref()), (200, Some(&*policy)));
+    let limits = limits.expect("a field");
+    let names: Vec<_> = limits.split(" | ").filter_map(|member| member.split(';').next()).collect();
+    assert_eq!(names, ["\"own\"", "\"concurrency\"", "\"own.2\"", "\"concurrency.2\"", "\"own.3\""], "{limits}");
+    assert_eq!(fields().await.0, 429, "of the third");
+    // A rejection by the second gateway has the same names.
+    assert_eq!(second.get("/", "").await.status(), 429);
+    for _ in 0..2 {
+        assert_eq!(second.get("/", "").await.status(), 429);
+    }
+    let (status, policies, _) = fields().await;
+    assert_eq!(status, 429);
+    assert_eq!(policies, Some(format!("\"own\";q=5;w=3600 | {slots}{of_two}")));
+}
+
 const TRUSTING: &str = "clients: { trusted_proxies: [127.0.0.0/8] }\n";
 
 #[tokio::test]

@@ -4,9 +4,12 @@
 //! [`policy`](crate::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
 //! state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
 
+mod rename;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use self::rename::PolicyNames;
 use crate::admission::LimitStatus;
 use crate::concurrency::Concurrency;
 use crate::limit::{Decision, Wait};
@@ -81,19 +84,40 @@ impl LegacyFields {
     }
 }
 
-/// Adds `RateLimit-Policy` and `RateLimit` to a response. Keeps the fields of an upstream: a client must observe both.
-pub(crate) fn append(headers: &mut HeaderMap, policy: Option<HeaderValue>, rate_limit: Option<HeaderValue>) {
-    if let (Some(policy), Some(rate_limit)) = (policy, rate_limit) {
+/// The values of `RateLimit-Policy` and `RateLimit`.
+pub(crate) type PolicyFields = (HeaderValue, HeaderValue);
+
+/// Adds `RateLimit-Policy` and `RateLimit` to a response, before the fields of an upstream: a client must observe both.
+/// Renames policies of the upstream that have a name of these policies.
+pub(crate) fn insert(headers: &mut HeaderMap, own: [Option<PolicyFields>; 2]) {
+    let names = [POLICY, RATE_LIMIT];
+    if own.iter().all(Option::is_none) {
+        return;
+    }
+    let mut renamed = None;
+    if names.iter().any(|name| headers.contains_key(name)) {
+        let mut policies = PolicyNames::default();
+        own.iter().flatten().for_each(|(policy, _)| policies.add_own(policy));
+        renamed = Some(names.clone().map(|name| {
+            let values: Vec<_> = headers.get_all(&name).iter().cloned().collect();
+            headers.remove(&name);
+            values.into_iter().map(|value| policies.rename(value)).collect::<Vec<_>>()
+        }));
+    }
+    for (policy, rate_limit) in own.into_iter().flatten() {
         headers.append(POLICY, policy);
         headers.append(RATE_LIMIT, rate_limit);
     }
+    for (name, values) in names.iter().zip(renamed.into_iter().flatten()) {
+        values.into_iter().for_each(|value| _ = headers.append(name, value));
+    }
 }
 
-/// Adds `RateLimit-Policy` and `RateLimit` of the requests in flight of a client, of which `remaining` more can be taken.
-pub(crate) fn append_in_flight(headers: &mut HeaderMap, per_client: u32, remaining: u32) {
+/// Returns the fields of the requests in flight of a client, of which `remaining` more can be taken.
+pub(crate) fn in_flight(per_client: u32, remaining: u32) -> Option<PolicyFields> {
     let policy = format!("\"{}\";q={per_client};qu=\"concurrent-requests\"", Concurrency::POLICY);
     let rate_limit = format!("\"{}\";r={remaining}", Concurrency::POLICY);
-    append(headers, HeaderValue::try_from(policy).ok(), HeaderValue::try_from(rate_limit).ok());
+    Some((HeaderValue::try_from(policy).ok()?, HeaderValue::try_from(rate_limit).ok()?))
 }
 
 /// Returns the value of `Retry-After`: whole seconds, rounded up, at least 1. Returns `None` if no wait helps.
