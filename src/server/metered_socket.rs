@@ -67,8 +67,8 @@ pub(crate) trait Meter: fmt::Debug + Send + Sync {
     /// Records bytes that the client has sent.
     fn on_received(&mut self, bytes: &[u8]);
 
-    /// Records the number of bytes that the socket took.
-    fn on_sent(&mut self, count: usize);
+    /// Records bytes that the socket took.
+    fn on_sent(&mut self, bytes: &[u8]);
 
     /// Records whether the socket took all bytes of the last write or flush.
     fn set_blocked(&mut self, is_blocked: bool);
@@ -182,12 +182,22 @@ impl MeteredSocket {
         match &polled {
             Poll::Ready(Ok(count)) => {
                 self.socket.activity.record_write(Some(*count));
-                self.meter_mut().into_iter().for_each(|meter| meter.on_sent(*count));
             }
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.record_blocked(true),
         }
         polled
+    }
+
+    /// Meters the part of the slices that the socket took.
+    fn meter_sent<'s>(&mut self, polled: &Poll<io::Result<usize>>, slices: impl IntoIterator<Item = &'s [u8]>) {
+        let (Some(meter), Poll::Ready(Ok(count))) = (self.meter_mut(), polled) else { return };
+        let mut left = *count;
+        for slice in slices {
+            let sent = &slice[..left.min(slice.len())];
+            left -= sent.len();
+            meter.on_sent(sent);
+        }
     }
 
     fn record_blocked(&mut self, is_blocked: bool) {
@@ -286,6 +296,7 @@ impl BodySink for MeteredSocket {
 impl AsyncWrite for MeteredSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.socket.stream).poll_write(cx, bytes);
+        self.meter_sent(&polled, [bytes]);
         self.record_write(polled)
     }
 
@@ -295,6 +306,7 @@ impl AsyncWrite for MeteredSocket {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.socket.stream).poll_write_vectored(cx, slices);
+        self.meter_sent(&polled, slices.iter().map(|slice| &**slice));
         self.record_write(polled)
     }
 

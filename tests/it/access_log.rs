@@ -14,6 +14,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile};
 use crate::support::redis::RedisServer;
+use crate::support::wire::frames::{
+    DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PROTOCOL_ERROR, fields, request_fields,
+};
 use crate::support::wire::raw::Raw;
 use crate::support::wire::soon;
 use crate::support::wire::upstream::{Origin, OriginConnection};
@@ -232,6 +235,35 @@ async fn rejected_request_head_is_logged_and_counted() {
         assert_eq!((&line["message"], &line["peer"]), (&(*message).into(), &"127.0.0.1".into()), "{line}");
     }
     assert_eq!((&lines[5]["status"], &lines[5]["message"]), (&414.into(), &format!("GET {target}").into()));
+}
+
+#[tokio::test]
+async fn malformed_http2_head_is_logged_and_counted() {
+    let gateway = Logged::start("h2-head", "builtin:echo", "");
+    let mut client = Frames::connect(gateway.address, &[]).await;
+    let [method, scheme, authority, _] = request_fields("GET", "/");
+    for (stream, fields) in [
+        (1, fields([method, scheme, authority, (":path", "/?\"")])),
+        (3, fields([method, scheme, authority])),
+        (5, fields(request_fields("GET", "/v").into_iter().chain([("x", " y")]))),
+    ] {
+        client.frame(HEADERS, END_STREAM | END_HEADERS, stream, &fields).await;
+        assert_eq!(client.reset_code(stream).await, PROTOCOL_ERROR);
+    }
+    client.get(7, "/a").await;
+    assert_eq!(client.status(7).await, 200);
+    // The head is valid, so the request has its own line.
+    client.open(9, "POST", "/b", &[("content-length", "3")], false).await;
+    client.frame(DATA, END_STREAM, 9, b"four").await;
+    assert_eq!(client.reset_code(9).await, PROTOCOL_ERROR);
+    gateway.wait_for_count(r#"tidegate_rejected_total{cause="malformed"}"#, 3).await;
+    let lines = gateway.lines().await;
+    let shown = |line: &Value| (line["message"].clone(), line["status"].clone(), line["reason"].clone());
+    let malformed = |message: &str| (message.into(), 400.into(), "malformed".into());
+    let expected: [(Value, Value, Value); 3] = [malformed("- -"), malformed("- -"), malformed("GET /v")];
+    assert_eq!(lines[..3].iter().map(shown).collect::<Vec<_>>(), expected);
+    let rest: Vec<_> = lines[3..].iter().map(|line| line["message"].as_str().unwrap_or_default()).collect();
+    assert_eq!(rest, ["GET /a", "POST /b"], "{lines:?}");
 }
 
 #[tokio::test]

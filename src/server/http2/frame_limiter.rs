@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::sent_resets::SentResets;
 use super::shared_counters::SharedCounters;
 use super::shutdown::{PAYLOAD, PING_ACK};
 use crate::http2::TrailerScanner;
@@ -49,6 +50,7 @@ pub(super) struct FrameLimiter {
     counters: Arc<SharedCounters>,
     headers: FrameHeaders,
     credit: FrameCredit,
+    resets: SentResets,
     /// The rest of the PING acknowledgement that is inserted in place of the client's.
     ack: &'static [u8],
 }
@@ -92,7 +94,7 @@ impl FrameLimiter {
     pub(super) fn new(counters: Arc<SharedCounters>) -> Self {
         let headers = FrameHeaders::new();
         let credit = FrameCredit { available: MAX_CREDIT, since: Instant::now(), bytes: 0 };
-        Self { counters, headers, credit, ack: &PING_ACK }
+        Self { counters, headers, credit, resets: SentResets::default(), ack: &PING_ACK }
     }
 }
 
@@ -238,8 +240,10 @@ impl Meter for FrameLimiter {
         }
     }
 
-    fn on_sent(&mut self, count: usize) {
-        self.credit.earn_bytes(count.saturating_mul(SENT_WEIGHT));
+    fn on_sent(&mut self, bytes: &[u8]) {
+        self.credit.earn_bytes(bytes.len().saturating_mul(SENT_WEIGHT));
+        let counters = &self.counters;
+        self.resets.find(bytes, |stream, code| counters.record_sent_reset(stream, code));
     }
 
     fn set_blocked(&mut self, is_blocked: bool) {
@@ -345,7 +349,7 @@ mod tests {
         let ping = [[0, 0, 8, 6, 0, 0, 0, 0, 0].as_slice(), &[0; 8]].concat();
         limiter.on_received(&[0; PREFACE_LENGTH]);
         for _ in 0..100_000 {
-            limiter.on_sent(15);
+            limiter.on_sent(&[0, 0, 6, DATA, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 7]);
             limiter.on_received(&[window_update.as_slice(), &window_update, &ping].concat());
         }
         assert_eq!(counters.exceeded_limit(), None);

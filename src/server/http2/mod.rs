@@ -3,13 +3,14 @@
 //! The crate `h2` implements frames, HPACK and flow control. Each request runs in its own task ([`stream`]). The other
 //! modules limit resets ([`shared_counters`]), frames without content ([`frame_limiter`]), bodies that wait for their
 //! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), uploads that wait ([`windows`]), and
-//! clients that no longer respond ([`ping`]).
+//! clients that no longer respond ([`ping`]). [`sent_resets`] finds the requests that `h2` rejects.
 
 mod deadline;
 mod frame_limiter;
 mod informational;
 mod ping;
 mod send_queue;
+mod sent_resets;
 mod shared_counters;
 mod shutdown;
 mod stream;
@@ -51,6 +52,7 @@ use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
 use crate::layer::{OverTls, TlsPeer};
+use crate::local_response::LocalResponse;
 use crate::upstream::{InformationalSender, RequestBody, expects_continue};
 
 /// The maximum number of bytes that `h2` buffers for a stream.
@@ -123,6 +125,7 @@ impl<S: HttpService> Http2<S> {
 
     /// Serves a request in its own task.
     fn begin_request(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
+        self.counters.set_accepted(respond.stream_id());
         if self.is_finished() {
             // The request was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
@@ -142,6 +145,7 @@ impl<S: HttpService> Http2<S> {
             informational: Arc::default(),
         };
         if request.headers().values().any(has_outer_whitespace) {
+            (self.context.on_rejection)(&Rejection::request(&LocalResponse::Malformed, &request, self.peer.address));
             return stream.reject_malformed();
         }
         let target = || scheme::check(Version::HTTP_2, request.uri(), request.headers());
@@ -211,7 +215,11 @@ impl<S: HttpService> Http2<S> {
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
             self.windows.adapt(&mut serving.connection, &self.counters);
             ready!(self.service.poll_ready(cx));
-            match serving.poll_accept(&self.counters, cx) {
+            let accepted = serving.poll_accept(&self.counters, cx);
+            if !matches!(accepted, Poll::Ready(Some(Ok(_)))) {
+                self.count_malformed_heads();
+            }
+            match accepted {
                 Poll::Ready(Some(Ok((request, respond)))) => {
                     self.begin_request(request, respond);
                     self.announce_last_request();
@@ -238,6 +246,14 @@ impl<S: HttpService> Http2<S> {
             return Poll::Ready(());
         }
         Poll::Pending
+    }
+
+    /// Counts and logs the requests that `h2` has rejected because of their heads.
+    fn count_malformed_heads(&self) {
+        for _ in 0..self.counters.take_malformed_heads() {
+            self.context.metrics.rejected("malformed");
+            (self.context.on_rejection)(&Rejection::bytes(&LocalResponse::Malformed, self.peer.address));
+        }
     }
 
     /// Counts the reason for which `h2` closed the connection.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Waker};
 
+use h2::{Reason, StreamId};
 use parking_lot::Mutex;
 
 use super::send_queue::SendQueue;
@@ -30,6 +31,12 @@ pub(super) struct SharedCounters {
     /// The client has acknowledged the PING of the graceful shutdown.
     is_acknowledged: AtomicBool,
     pub(super) malformed: MalformedStreams,
+    /// The last stream whose request `h2` has passed on.
+    last_accepted: AtomicU32,
+    /// Streams that `h2` has reset before it passed them on, and that are not counted yet.
+    reset_heads: Mutex<Vec<u32>>,
+    /// Whether there are such streams.
+    has_reset_heads: AtomicBool,
     /// Bytes received.
     bytes_read: AtomicU64,
     /// The connection has had a long request body.
@@ -92,6 +99,32 @@ impl SharedCounters {
     /// Returns the frames that were given to `h2` and are not written yet.
     pub(super) fn queue(&self) -> &Arc<SendQueue> {
         &self.queue
+    }
+
+    /// Records that `h2` has passed on the request of this stream.
+    pub(super) fn set_accepted(&self, stream: StreamId) {
+        self.last_accepted.store(stream.as_u32(), Relaxed);
+        if self.has_reset_heads.load(Relaxed) {
+            // `h2` has reset the stream because of its body.
+            self.reset_heads.lock().retain(|other| *other != stream.as_u32());
+        }
+    }
+
+    /// Records an RST_STREAM frame to the client. If `h2` does not pass on the stream later, its head was malformed.
+    pub(super) fn record_sent_reset(&self, stream: u32, code: u32) {
+        if code == u32::from(Reason::PROTOCOL_ERROR) && stream > self.last_accepted.load(Relaxed) {
+            self.reset_heads.lock().push(stream);
+            self.has_reset_heads.store(true, Relaxed);
+        }
+    }
+
+    /// Returns how many streams `h2` has reset because of their heads since the last call. Called when `h2` has no further
+    /// requests.
+    pub(super) fn take_malformed_heads(&self) -> usize {
+        if !self.has_reset_heads.swap(false, Relaxed) {
+            return 0;
+        }
+        self.reset_heads.lock().drain(..).count()
     }
 
     /// Counts an RST_STREAM frame.
