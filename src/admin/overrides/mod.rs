@@ -15,7 +15,7 @@ use super::audit::Change;
 use super::problem::Problem;
 use super::{Active, Admin};
 use crate::layer::KnownOverrides;
-use crate::overrides::{Override, Scope};
+use crate::overrides::{Action, Override, Scope};
 use crate::rule::SHARED_ROUTE;
 use crate::store::{MAX_OVERRIDES, PutOverride, Store};
 
@@ -54,6 +54,8 @@ pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> R
 }
 
 /// Creates an override.
+///
+/// After `adjust`, `skipped` has the limits of the scope whose rate stays: OVERALL limits, and limits of Redisson.
 #[utoipa::path(
     post,
     path = "/overrides",
@@ -73,6 +75,9 @@ pub(super) async fn create(
     let replaces = request.replace;
     let one = request.into_override(&active, operator)?;
     let (change, mut shown) = (change(&one, one.action.name(), &one.by, Some(&one.reason)), show(&one));
+    if one.action == Action::Adjust {
+        shown["skipped"] = json!(active.not_adjustable(&one.scope));
+    }
     shown["stored"] = json!(if active.store.is_redis() { "redis" } else { "memory" });
     admin.make_change(change, move |admin| async move { write(&admin, &active.store, &one, replaces).await }).await?;
     Ok((StatusCode::CREATED, Json(shown)))
@@ -169,6 +174,14 @@ fn unknown() -> Problem {
 }
 
 impl Active {
+    /// Returns the limits of a scope whose rate an override cannot change, as ROUTE/LIMIT.
+    fn not_adjustable(&self, scope: &Scope) -> Vec<String> {
+        let limits = self.config.rules.limits();
+        let skipped =
+            limits.filter(|(route, limit)| scope.contains_limit(route, &limit.name) && !limit.limiter.is_adjustable());
+        skipped.map(|(route, limit)| format!("{route}/{}", limit.name)).collect()
+    }
+
     /// Checks that the rules have these limits.
     fn check_scope(&self, scope: &Scope) -> Result<(), Problem> {
         match scope {

@@ -11,6 +11,9 @@ use super::table::{columns, rows};
 use super::{answered, text};
 use crate::overrides::Factor;
 
+/// The most skipped limits that a message names.
+const MAX_SKIPPED: usize = 10;
+
 /// Arguments of `tidegate ban` and `tidegate exempt`.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct OverrideArgs {
@@ -201,11 +204,23 @@ fn show(one: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
     }
     let mut table = vec![("id", text(&one["id"])), ("action", text(&one["action"])), ("scope", scope(one))];
     table.extend([("target", target(one)), ("rate", rate(one)), ("until", text(&one["until"]))]);
+    if let Some(skipped) = skipped(one) {
+        table.push(("skipped", skipped));
+    }
     if one["stored"] == "memory" {
         table.push(("stored", "in the memory of this gateway only".to_owned()));
     }
     out.write_all(rows(&table).as_bytes())?;
     Ok(0)
+}
+
+/// Returns the limits that an adjustment does not change.
+fn skipped(one: &Value) -> Option<String> {
+    let limits: Vec<&str> = one["skipped"].as_array()?.iter().filter_map(Value::as_str).collect();
+    let more = limits.len().saturating_sub(MAX_SKIPPED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let shown = limits[..limits.len().min(MAX_SKIPPED)].join(", ");
+    (!limits.is_empty()).then(|| format!("{shown}{more}: OVERALL, or shared with Redisson"))
 }
 
 fn scope(one: &Value) -> String {

@@ -44,6 +44,23 @@ async fn command_line_changes_one_client() {
     assert_eq!(statuses(&admin, "k", 2).await, [200; 2]);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn adjustment_names_the_limits_that_it_skips() {
+    let admin = Admin::with_tokens("");
+    let token = admin.folder.join("token");
+    std::fs::write(&token, format!("{TOKEN}\n")).expect("written");
+    let adjust = ["adjust", "--address", "127.0.0.1", "--multiply", "2", "--for", "1h", "--reason", "a"];
+    let (code, out, errors) = admin.run(&adjust, Some(&token)).await;
+    assert_eq!(code, 0, "{errors}");
+    let skipped = out.lines().find_map(|line| line.strip_prefix("skipped")).map(str::trim);
+    assert_eq!(skipped, Some("rest/all: OVERALL, or shared with Redisson"), "{out}");
+    let (code, out, _) = admin.run(&[&adjust[..], &["--replace", "--json"]].concat(), Some(&token)).await;
+    let json: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((code, &json["skipped"]), (0, &json!(["rest/all"])));
+    let one = [&adjust[..], &["--limit", "rest/own"]].concat();
+    assert!(!admin.run(&one, Some(&token)).await.1.contains("skipped"));
+}
+
 #[tokio::test]
 async fn incomplete_commands_are_errors() {
     let admin = Admin::with_tokens("");
