@@ -71,7 +71,7 @@ impl Batch {
             let line = line.trim_ascii_end();
             let number = batch.lines;
             batch.lines += 1;
-            if line.is_empty() {
+            if line.is_empty() || format.is_comment(line) {
                 continue;
             }
             match format.parse(line) {

@@ -168,6 +168,38 @@ fn progress_is_shown_only_on_terminals() {
     assert!(piped.status.success() && piped.stderr.is_empty(), "{}", text(&piped.stderr));
 }
 
+/// Each port that the Internet reaches gets such bytes: 4 % of these lines.
+#[test]
+fn scanner_noise_is_counted_as_invalid_requests() {
+    let rules = RuleFile::new("replay-noise", RULES);
+    let noise = |request: &str, status: u16| {
+        format!("203.0.113.9 - - [24/Nov/2026:12:00:01 +0000] \"{request}\" {status} 157 \"-\" \"-\"\n")
+    };
+    let noise = [noise("- -", 400), noise(r"\x16\x03\x01", 400), noise("-", 408), noise("SSH-2.0-Go", 400)].concat();
+    let log = LogFile::new("noise", &(noise + &lines(&[(2, "192.0.2.1", "/login"); 96])));
+    let report = json(&replay(&rules, &[log.path(), "--json"]));
+    let totals = ["requests", "allowed", "rejected", "invalid", "unparsed"].map(|key| &report[key]);
+    assert_eq!(totals, [100, 3, 93, 4, 0]);
+}
+
+#[test]
+fn text_logs_of_other_products_are_replayed() {
+    let rules = RuleFile::new("replay-text", RULES);
+    let iis = "#Software: Microsoft Internet Information Services 10.0\n#Fields: date time s-ip cs-method cs-uri-stem \
+               cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status\n";
+    let line = "2026-11-24 12:00:00 10.0.0.9 GET /login - 443 - 192.0.2.1 curl/8 - 200 0 0 15\n";
+    let log = LogFile::new("iis", &format!("{iis}{}", line.repeat(5)));
+    let format = "text:$date $time $server $request_method $uri $args $port $user $remote_addr $http_user_agent \
+                  $http_referer $status $rest";
+    let report = json(&replay(&rules, &["--format", format, log.path(), "--json"]));
+    let totals = ["requests", "allowed", "rejected", "unparsed"].map(|key| &report[key]);
+    assert_eq!(totals, [5, 3, 2, 0]);
+    assert_eq!(report["first"], "2026-11-24T12:00:00.000Z");
+    let failed = replay(&rules, &["--format", "text:$remote_addr $request", log.path()]);
+    let message = text(&failed.stderr);
+    assert_eq!((failed.status.code(), message.contains("the format has no time: add `$time_local`")), (Some(2), true));
+}
+
 #[test]
 fn many_unparsed_lines_are_an_error() {
     let rules = RuleFile::new("replay-unparsed", RULES);

@@ -15,6 +15,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 mod text;
+mod text_mapping;
 mod time;
 mod values;
 mod zstd;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use self::mapping::Mapping;
 pub(crate) use self::open::open;
 use self::request::RequestLine;
+use self::text_mapping::TextMapping;
 use crate::recording::Mark;
 
 /// Maximum length of a line in bytes. Longer lines are not parsed.
@@ -38,6 +40,7 @@ pub(crate) struct LoggedRequest<'l> {
     pub(crate) time: u64,
     /// The address of the client, as the logging server determined it.
     pub(crate) client: Option<IpAddr>,
+    /// Empty, as the target, if the server could not parse the request.
     pub(crate) method: Cow<'l, str>,
     /// The path and the query.
     pub(crate) target: Cow<'l, str>,
@@ -74,6 +77,8 @@ pub(crate) enum LogFormat {
     Common,
     /// JSON with the names of a mapping.
     Mapped(Arc<Mapping>),
+    /// Text with a format.
+    Text(Arc<TextMapping>),
 }
 
 /// The formats with a name. If several formats parse the same number of lines, the first is recognized.
@@ -89,16 +94,21 @@ const FORMATS: [LogFormat; 8] = [
 ];
 
 impl LogFormat {
-    /// Recognizes the format by the first lines of a log: the format that parses most of them. Returns `None` if no
-    /// format parses any.
+    /// Recognizes the format by the first lines of a log: the format that parses most requests, or most lines if no
+    /// line has a valid request. Returns `None` if no format parses any line.
     pub(crate) fn recognize(lines: &[&[u8]]) -> Option<Self> {
-        let parsed = |format: &Self| lines.iter().filter(|line| format.recognizes(line)).count();
+        Self::recognize_by(lines, false).or_else(|| Self::recognize_by(lines, true))
+    }
+
+    fn recognize_by(lines: &[&[u8]], accepts_invalid: bool) -> Option<Self> {
+        let parsed = |format: &Self| lines.iter().filter(|line| format.recognizes(line, accepts_invalid)).count();
         let formats = FORMATS.into_iter().map(|format| (parsed(&format), format)).filter(|(parsed, _)| *parsed > 0);
         // Of several maxima, `max_by_key` returns the last.
         formats.rev().max_by_key(|(parsed, _)| *parsed).map(|(_, format)| format)
     }
 
-    /// Parses the name of a format, or a mapping such as `json:time=ts,client=ip,method=verb,path=url,status=code`.
+    /// Parses the name of a format, or a mapping such as `json:time=ts,client=ip,method=verb,path=url,status=code` or
+    /// `text:$remote_addr [$time_local] "$request" $status`.
     ///
     /// # Errors
     /// The name is unknown, or the mapping is invalid.
@@ -106,18 +116,23 @@ impl LogFormat {
         if let Some(fields) = text.strip_prefix("json:") {
             return Ok(Self::Mapped(Arc::new(Mapping::parse(fields)?)));
         }
+        if let Some(format) = text.strip_prefix("text:") {
+            return Ok(Self::Text(Arc::new(TextMapping::parse(format)?)));
+        }
         let mut formats = FORMATS.into_iter();
         formats.find(|format| format.name() == text || (text == "json" && format.name() == "nginx-json")).ok_or_else(
             || {
                 let names = FORMATS.each_ref().map(Self::name).join(", ");
                 format!(
-                    "unknown log format `{text}`: use {names}, or a mapping `json:time=FIELD,method=FIELD,path=FIELD`"
+                    "unknown log format `{text}`: use {names}, or a mapping `json:time=FIELD,method=FIELD,path=FIELD` \
+                     or `text:$remote_addr [$time_local] \"$request\" $status`"
                 )
             },
         )
     }
 
-    /// Returns the name that [`LogFormat::parse_mapping`] reads. All mappings have the name `json`.
+    /// Returns the name that [`LogFormat::parse_mapping`] reads. All mappings have the name `json` or
+    /// `text`.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Tidegate => "tidegate",
@@ -129,6 +144,7 @@ impl LogFormat {
             Self::Combined => "combined",
             Self::Common => "common",
             Self::Mapped(_) => "json",
+            Self::Text(_) => "text",
         }
     }
 
@@ -159,17 +175,24 @@ impl LogFormat {
             Self::Combined => clf::parse_combined(line),
             Self::Common => clf::parse_common(line),
             Self::Mapped(mapping) => json::parse(line, mapping),
+            Self::Text(mapping) => mapping.parse_line(line),
         }
     }
 
+    /// Returns `true` if the line describes the log and no request.
+    pub(crate) fn is_comment(&self, line: &[u8]) -> bool {
+        matches!(self, Self::Text(mapping) if mapping.is_comment(line))
+    }
+
     /// Returns `true` if the line is of this format, as far as can be seen.
-    fn recognizes(&self, line: &[u8]) -> bool {
+    fn recognizes(&self, line: &[u8], accepts_invalid: bool) -> bool {
         // Other logs in JSON can have the same names for time, method and path.
         let is_own =
             || [&b"\"limits\":"[..], b"\"headers\":"].iter().any(|name| memchr::memmem::find(line, name).is_some());
         let is_mark = || matches!(self, Self::Tidegate) && Mark::parse(line).is_some();
         let may_be_own = !matches!(self, Self::Tidegate) || !line.starts_with(b"{") || is_own();
-        may_be_own && self.parse(line).is_some() || is_mark()
+        let is_accepted = |request: LoggedRequest<'_>| accepts_invalid || !request.method.is_empty();
+        may_be_own && self.parse(line).is_some_and(is_accepted) || is_mark()
     }
 }
 

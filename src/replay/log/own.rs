@@ -12,7 +12,9 @@ pub(super) fn parse(line: &str) -> Option<LoggedRequest<'_>> {
         return None;
     }
     let (method, path) = (scanner.word()?, scanner.word()?);
-    let mut logged = LoggedRequest::new(written, RequestLine::new(method.into(), path.into())?);
+    let request = RequestLine::new(method.into(), path.into());
+    let (is_valid, request) = (request.is_some(), request.unwrap_or(RequestLine::INVALID));
+    let mut logged = LoggedRequest::new(written, request);
     let (mut peer, mut is_access_log) = (None, false);
     while let Some((name, rest)) = scanner.rest().split_once('=') {
         scanner = Scanner::new(rest);
@@ -31,7 +33,7 @@ pub(super) fn parse(line: &str) -> Option<LoggedRequest<'_>> {
         }
     }
     logged.client = logged.client.or(peer);
-    is_access_log.then_some(logged)
+    (is_access_log && (is_valid || logged.client.is_some() && logged.status.is_some())).then_some(logged)
 }
 
 #[cfg(test)]
@@ -64,7 +66,7 @@ mod tests {
 
     #[test]
     fn other_lines_are_rejected() {
-        let garbage = LINE.replace("GET /orders", "- -");
+        let garbage = LINE.replace("GET /orders", "- -").replace("client=192.0.2.1 peer=10.0.0.7 ", "");
         let (cut, _) = LINE.split_once(" limits").unwrap();
         let process_log = "2026-05-04T10:00:00.000000Z  INFO listening on=127.0.0.1:8080 limits=1";
         for line in [&garbage, cut, process_log, &LINE.replace("INFO", "WARN"), "2026-05-04T10:00:00.000000Z  INFO"] {

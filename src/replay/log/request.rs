@@ -1,6 +1,7 @@
 //! The request line of a log line.
 
 use std::borrow::Cow;
+use std::net::IpAddr;
 use std::ops::Range;
 
 use memchr::memrchr;
@@ -30,6 +31,15 @@ impl<'l> RequestLine<'l> {
         let (method, target) = (part(line, 0..method.len()), part(line, start..start + target.len()));
         Self::new(method, target)
     }
+
+    /// Parses the request line of a line with a client and a status. If the server could not parse the request, the
+    /// method and the target are empty. Returns `None` if the line has no client.
+    pub(super) fn parse_or_invalid(line: &Cow<'l, str>, client: Option<IpAddr>) -> Option<Self> {
+        Self::parse(line).or_else(|| client.map(|_| Self::INVALID))
+    }
+
+    /// A request that the server could not parse.
+    pub(super) const INVALID: Self = Self { method: Cow::Borrowed(""), target: Cow::Borrowed(""), host: None };
 
     /// Creates a request line. Returns `None` if the method or the target is invalid in HTTP.
     pub(super) fn new(method: Cow<'l, str>, target: Cow<'l, str>) -> Option<Self> {

@@ -1,4 +1,4 @@
-//! The values of a JSON line.
+//! The values of a line that a mapping describes.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -79,7 +79,8 @@ impl<'l> Values<'l> {
         }
     }
 
-    /// Returns the request of the line, or `None` if the line has no time or no request.
+    /// Returns the request of the line. A line with a client and a status may lack the request, which is invalid then.
+    /// Returns `None` if the line lacks other parts.
     pub(super) fn into_request(self) -> Option<LoggedRequest<'l>> {
         let Self { time, client, method, path, query, request, status, host, route, id, was_limited, headers, .. } =
             self;
@@ -89,13 +90,15 @@ impl<'l> Values<'l> {
                 path = format!("{path}?{}", query.strip_prefix('?').unwrap_or(&query)).into();
             }
             RequestLine::new(method, path)
-        })?;
+        });
         // If no field has the client, it is the address that the last proxy added.
         let forwarded = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-forwarded-for"));
         let client = client.get().or_else(|| text::last_address(&forwarded?.1));
+        let (status, route, id) = (status.get(), route.get(), id.get());
+        let has_all_but_request = client.is_some() && status.is_some();
+        let request = request.or_else(|| has_all_but_request.then_some(RequestLine::INVALID))?;
         let logged = LoggedRequest::new(time.get()?, request);
         let host = host.get().or(logged.host);
-        let (status, route, id) = (status.get(), route.get(), id.get());
         Some(LoggedRequest { client, status, host, route, id, was_limited, headers, ..logged })
     }
 }

@@ -8,7 +8,9 @@ use crate::replay::log::{FORMATS, LogFormat};
 /// Calls all parsers. The result does not matter, but none may panic.
 fn parse_with_all(line: &[u8]) {
     let mapped = LogFormat::parse_mapping("json:time=a,method=b,path=c.d,headers=e,header.*=f*").unwrap();
-    FORMATS.iter().chain([&mapped]).for_each(|format| _ = format.parse(line));
+    let text = r#"text:$remote_addr [$time_local] "$request" $status "$http_user_agent""#;
+    let text = LogFormat::parse_mapping(text).unwrap();
+    FORMATS.iter().chain([&mapped, &text]).for_each(|format| _ = format.parse(line));
 }
 
 proptest! {
@@ -39,5 +41,14 @@ proptest! {
     #[test]
     fn mappings_do_not_panic(mapping in ".{0,60}") {
         _ = LogFormat::parse_mapping(&format!("json:{mapping}"));
+    }
+
+    #[test]
+    fn text_formats_do_not_panic(
+        format in r#"(\$(time|date|request|status|remote_addr|\{uri\}|x)|[ "\[\]\\té|]){0,12}"#,
+        line in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let formats = [format!("text:{format}"), format!("text:$msec {format} $request")];
+        formats.iter().filter_map(|format| LogFormat::parse_mapping(format).ok()).for_each(|format| _ = format.parse(&line));
     }
 }

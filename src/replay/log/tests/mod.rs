@@ -153,15 +153,40 @@ fn mapped_json_is_parsed() {
     };
     assert_eq!(parse(format, line), Some(expected));
     assert_eq!(LogFormat::parse_mapping(format).unwrap().name(), "json");
-    for bad in [
-        line.replace("204\"", "204"),
-        line.replace("1795673435", "0.5"),
-        line.replace("GET", ""),
-        format!("x{line}"),
-        format!("{line}x"),
-    ] {
+    for bad in [line.replace("204\"", "204"), line.replace("1795673435", "0.5"), format!("x{line}"), format!("{line}x")]
+    {
         assert_eq!(parse(format, &bad), None, "{bad}");
     }
+}
+
+/// Each port that the Internet reaches gets such requests. They are a part of the traffic, not of another format.
+#[test]
+fn line_without_a_valid_request_is_an_invalid_request() {
+    let (combined, common) = (
+        |request: &str| COMBINED.replace("GET /a HTTP/1.1", request),
+        |request: &str| COMMON.replace("GET /a HTTP/1.1", request),
+    );
+    let own = TIDEGATE_TEXT.replace("GET /orders status=200", "- - status=400");
+    let json = TIDEGATE.replace(r#""method":"GET","path":"/orders","#, "").replace("429", "400");
+    for (format, line) in [
+        ("combined", combined("-").replace("200", "408")),
+        ("combined", combined("- -").replace("200", "400")),
+        ("combined", combined(r"\x16\x03\x01\x02").replace("200", "400")),
+        ("common", common("SSH-2.0-Go")),
+        ("haproxy", HAPROXY.replace("GET /index.html HTTP/1.1", "<BADREQ>")),
+        ("alb", ALB.replace("GET http://www.example.com:80/ HTTP/1.1", "- http://www.example.com:80- ")),
+        ("envoy", ENVOY.replace("POST /api/v1/locations HTTP/2", "- - -")),
+        ("tidegate", own),
+        ("tidegate", json),
+        ("nginx-json", NGINX.replace("GET /a?b=c HTTP/1.1", "")),
+    ] {
+        let logged = parse(format, &line).unwrap_or_else(|| panic!("{line}"));
+        assert_eq!((&*logged.method, &*logged.target), ("", ""), "{line}");
+        assert!(logged.client.is_some() && logged.status.is_some() && logged.time > 0, "{line}");
+        assert_eq!(recognized(&[line.as_bytes()]).as_deref(), Some(format), "{line}");
+    }
+    let tcp = ENVOY.replace("POST /api/v1/locations HTTP/2\" 204", "- - -\" 0");
+    assert_eq!(parse("envoy", &tcp), None, "a TCP connection");
 }
 
 #[test]
@@ -170,7 +195,8 @@ fn names_of_formats_are_parsed() {
         assert_eq!(LogFormat::parse_mapping(format.name()).unwrap().name(), format.name());
     }
     let expected = "unknown log format `iis`: use tidegate, envoy, caddy, nginx-json, haproxy, alb, combined, common, or a \
-                    mapping `json:time=FIELD,method=FIELD,path=FIELD`";
+                    mapping `json:time=FIELD,method=FIELD,path=FIELD` or `text:$remote_addr [$time_local] \"$request\" \
+                    $status`";
     assert_eq!(LogFormat::parse_mapping("iis").unwrap_err(), expected);
     assert!(LogFormat::parse_mapping("json:time=t").is_err());
 }
@@ -196,7 +222,7 @@ fn formats_reject_the_lines_of_others() {
         |format: &str, line: &str| matches!((format, line), ("nginx-json", "tidegate") | ("common", "combined"));
     for (name, line) in LINES {
         for format in FORMATS.iter().filter(|format| format.name() != name && !is_superset(format.name(), name)) {
-            assert!(!format.recognizes(line.as_bytes()), "{}: {line}", format.name());
+            assert!(!format.recognizes(line.as_bytes(), false), "{}: {line}", format.name());
         }
     }
 }
