@@ -22,10 +22,15 @@ Check = Callable[["Harness"], None]
 checks: list[tuple[str, str, Check, int]] = []
 passed: list[str] = []
 failed: list[str] = []
+absent: list[str] = []
 
 
 class Failed(Exception):
     """A failed expectation."""
+
+
+class Absent(Exception):
+    """A program that a check needs is missing, so the check cannot run."""
 
 
 class CheckTimeout(BaseException):
@@ -54,6 +59,9 @@ def report(sentence: str, function: Callable[[], None], timeout: int = CHECK_TIM
     try:
         with within(timeout):
             function()
+    except Absent as error:
+        absent.append(sentence)
+        print(f"  ABSENT  {sentence}: {error}", flush=True)
     except (Exception, CheckTimeout) as error:
         failed.append(sentence)
         print(f"  FAILED  {sentence}")

@@ -1,4 +1,4 @@
-"""Runs the checks of checks/ and lists the failed ones; see `run`."""
+"""Runs the checks of checks/ and lists the failed ones; see `run`. Exits with 69 if none failed and some could not run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import checking
 from harness import Harness
 
+ABSENT = 69
 FOLDER = Path(__file__).resolve().parent / "checks"
 
 
@@ -28,8 +29,12 @@ def main() -> int:
     passed, failed = len(checking.passed), len(checking.failed)
     for sentence in checking.failed:
         print(f"FAILED  {sentence}")
-    print(f"\n{passed} passed, {failed} failed")
+    for sentence in checking.absent:
+        print(f"ABSENT  {sentence}")
+    print(f"\n{passed} passed, {failed} failed, {len(checking.absent)} absent")
     print(f"{time.monotonic() - begin:.0f} s")
+    if checking.absent and not failed:
+        return ABSENT
     return 1 if failed or not passed else 0
 
 
