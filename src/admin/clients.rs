@@ -216,7 +216,7 @@ impl Active {
                 return Err(Problem::bad_request(detail));
             }
         };
-        Ok(Charge { limiter: limit.limiter.clone(), client, permits: 1, shadow: limit.shadow, checks_only: false })
+        Ok(Charge { shadow: limit.shadow, ..Charge::new(limit.limiter.clone(), client, 1) })
     }
 
     /// Returns the name of a client for logs and responses, as it is in keys.

@@ -42,16 +42,7 @@ impl OverallPermits {
         let limits = config.rules.limits().map(|(_, limit)| limit).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
         let charge = |(position, limit): (usize, &crate::rule::Limit)| {
-            (
-                position,
-                Charge {
-                    limiter: limit.limiter.clone(),
-                    client: None,
-                    permits: 1,
-                    shadow: limit.shadow,
-                    checks_only: false,
-                },
-            )
+            (position, Charge { shadow: limit.shadow, ..Charge::new(limit.limiter.clone(), None, 1) })
         };
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))
     }

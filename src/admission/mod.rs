@@ -144,7 +144,7 @@ async fn admit_in_order(waiting: &mut Waiting<'_>, store: &Store, charges: &Char
         waiting.wait_until_first().await?;
         let decided = match waiting.refusal_without_decision().await? {
             Some(refused) => Ok(refused),
-            None => store.take(charges.as_slice()).await.map(|outcome| LimitStatus::new(charges, outcome)),
+            None => waiting.take().await,
         };
         match to_admission(store, decided, charges) {
             Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,

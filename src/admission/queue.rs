@@ -14,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::limit::{BucketId, Decision};
+use crate::random::random;
 
 /// How long after the return of a permit the last decision about a bucket is repeated to requests that a full queue
 /// rejects, until the first request has a new one.
@@ -22,6 +23,8 @@ pub(crate) const MAX_LATENESS: Duration = Duration::from_secs(1);
 /// The wait queues of one gateway.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
+    /// A random number, by which the store distinguishes the queues of gateways.
+    id: u64,
     state: Mutex<Queues>,
     /// The number of queues, so that requests need no lock while none waits.
     len: AtomicUsize,
@@ -34,6 +37,7 @@ pub(crate) struct Place<'q> {
     queues: &'q WaitQueues,
     notify: Arc<Notify>,
     joined: Option<(BucketId, u64)>,
+    joined_at: Instant,
     claims: Vec<Claim>,
 }
 
@@ -76,7 +80,17 @@ struct Queue {
 
 impl WaitQueues {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), len: AtomicUsize::new(0), closed: watch::Sender::new(false) }
+        Self {
+            id: u64::from_le_bytes(random()),
+            state: Mutex::default(),
+            len: AtomicUsize::new(0),
+            closed: watch::Sender::new(false),
+        }
+    }
+
+    /// Returns the random number of these queues.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Ends all waits and accepts no further requests.
@@ -115,7 +129,7 @@ impl WaitQueues {
 
     /// Creates a place in no queue.
     pub(crate) fn place(&self) -> Place<'_> {
-        Place { queues: self, notify: Arc::default(), joined: None, claims: Vec::new() }
+        Place { queues: self, notify: Arc::default(), joined: None, joined_at: Instant::now(), claims: Vec::new() }
     }
 
     /// Records a decision about a bucket, for requests that its full queue rejects.
@@ -162,8 +176,13 @@ impl Place<'_> {
             state.queues.entry(claim.bucket.clone()).or_default().claimed += u64::from(claim.permits);
         }
         self.queues.len.store(state.queues.len(), Ordering::Relaxed);
-        (self.joined, self.claims) = (Some((bucket, number)), claims);
+        (self.joined, self.joined_at, self.claims) = (Some((bucket, number)), Instant::now(), claims);
         Ok(())
+    }
+
+    /// Returns how long the request has been in its queue.
+    pub(crate) fn age(&self) -> Duration {
+        self.joined_at.elapsed()
     }
 
     /// Leaves the queue, and gives up the claims.

@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all};
 use http::StatusCode;
 
 use super::LimitStatus;
-use crate::limit::{Charge, Decision, Granted};
+use crate::limit::{Charge, Decision, Granted, Turn};
 use crate::rule::Limit;
 use crate::rules::{Charges, Positions};
 use crate::store::Store;
@@ -135,7 +135,7 @@ impl Receipt {
 /// requests have passed the check in the meantime. Returns `None` if the store did not decide.
 async fn charge_now(store: &Store, charge: &Charge) -> Option<Decision> {
     let is_in_shards = !charge.limiter.shards().is_empty();
-    let mut due = Charge { checks_only: false, ..charge.clone() };
+    let mut due = Charge { checks_only: false, turn: Turn::Any, ..charge.clone() };
     let mut left = charge.permits;
     loop {
         let decision = take_or_owe(store, &due, left).await?;
@@ -191,7 +191,7 @@ mod tests {
         let store = Store::memory();
         let quota = Quota::new(3, 3_600_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("l".to_owned(), Mode::Overall, quota));
-        let charge = Charge { limiter, client: None, permits: 2, shadow: true, checks_only: false };
+        let charge = Charge { shadow: true, ..Charge::new(limiter, None, 2) };
         assert!(store.take(slice::from_ref(&charge)).await.expect("a decision").granted());
         for reserve in [false, true] {
             let statuses = vec![StatusRange { first: 401, last: 401 }];

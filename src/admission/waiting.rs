@@ -4,6 +4,7 @@
 //! waits for a limit after that one. Otherwise it only reads its limits, so that it does not wait for a limit of all
 //! clients while another limit refuses it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -12,10 +13,10 @@ use tokio::time::{Instant, sleep};
 use super::order::narrowest_first;
 use super::queue::{Claim, JoinError, Place, WaitQueues};
 use super::{Admitted, Denial, LimitStatus, Receipt, denying, is_decided_locally, known_refusal};
-use crate::limit::{BucketId, Charge, Wait};
+use crate::limit::{BucketId, Charge, Turn, Wait};
 use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// The waits of the requests of a route.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,8 @@ pub(super) struct Waiting<'w> {
     arrived_at: Option<Instant>,
     deadline: Option<Instant>,
     place: Place<'w>,
+    /// The ticket of the place in the store.
+    ticket: Option<StoredTicket<'w>>,
     /// The limit that the request waits for, by its index in `order`.
     joined: Option<usize>,
     /// The limit that refused the request because others wait for it.
@@ -53,6 +56,14 @@ enum Hold {
     Others,
     /// Other requests have claimed the free permits. More permits return after this time, if any are in use.
     Claims(Option<Duration>),
+}
+
+/// A ticket that the store may have for the first request of a queue. It is withdrawn on drop, unless a decision has removed
+/// it.
+struct StoredTicket<'s> {
+    store: &'s Store,
+    queues: &'s WaitQueues,
+    charge: Option<Charge>,
 }
 
 /// A time slot in the future. It is given back on drop, unless it was reached.
@@ -72,7 +83,19 @@ impl<'w> Waiting<'w> {
         let arrived_at = may_wait.then(Instant::now);
         let RouteWaits { metrics, deadline } = waits;
         let (order, place, record) = (narrowest_first(charges), queues.place(), WaitRecord::new(metrics));
-        Self { store, queues, charges, order, arrived_at, deadline, place, joined: None, behind: None, record }
+        Self {
+            store,
+            queues,
+            charges,
+            order,
+            arrived_at,
+            deadline,
+            place,
+            ticket: None,
+            joined: None,
+            behind: None,
+            record,
+        }
     }
 
     /// Ends the wait with the decision about the request.
@@ -123,6 +146,36 @@ impl<'w> Waiting<'w> {
         status.refuse(one.index, remaining, wait);
         self.behind = Some(behind);
         Ok(Some(status))
+    }
+
+    /// Asks the store for permits. In Redis, the first request of a queue asks for its ticket, too.
+    pub(super) async fn take(&mut self) -> Result<LimitStatus, StoreError> {
+        let mut charges = Cow::Borrowed(self.charges.as_slice());
+        if let Some(position) = self.joined.map(|joined| self.order[joined])
+            && self.has_ticket(position)
+        {
+            let millis = u64::try_from(self.place.age().as_millis()).unwrap_or(u64::MAX);
+            let charge = &mut charges.to_mut()[position];
+            charge.turn = Turn::First { queue: self.queues.id(), millis };
+            let charge = Some(Charge { permits: 0, ..charge.clone() });
+            self.ticket.get_or_insert(StoredTicket { store: self.store, queues: self.queues, charge: None }).charge =
+                charge;
+        }
+        let status = LimitStatus::new(self.charges, self.store.take(&charges).await?);
+        let joined = self.joined.map(|joined| self.limit(joined).index);
+        let is_held = {
+            let mut refusing = status.refusing(self.charges).map(|one| one.index);
+            refusing.next() == joined && refusing.next().is_none()
+        };
+        if let Some(ticket) = self.ticket.as_mut().filter(|_| !is_held) {
+            ticket.charge = None; // the decision has removed it
+        }
+        Ok(status)
+    }
+
+    /// Returns `true` if the first request that waits for this charge has a ticket in the store.
+    fn has_ticket(&self, position: usize) -> bool {
+        self.store.is_redis() && self.charges.at(position).charge.turn == Turn::Last
     }
 
     /// Waits for the refused permits. Returns an error if this request may not wait for them.
@@ -228,7 +281,7 @@ impl<'w> Waiting<'w> {
 
     /// Joins the queue of the narrowest limit that refused the request, if it may wait for all that did.
     fn join(&mut self, status: &mut LimitStatus) -> Option<Hold> {
-        let behind = self.behind.take();
+        let (behind, before) = (self.behind.take(), self.joined);
         let refused = |index: &usize| status.refused(&self.limit(*index));
         let mut index = (0..self.order.len()).find(refused)?;
         if !(index..self.order.len()).filter(refused).all(|index| self.may_wait(&self.limit(index), status)) {
@@ -246,6 +299,10 @@ impl<'w> Waiting<'w> {
                         }
                         (None, Wait::Millis(wait)) if behind != Some(index) => {
                             self.queues.record(&bucket, &decision);
+                            let asks_for_ticket = behind.is_none() && before != Some(index) && self.place.is_first();
+                            if asks_for_ticket && self.has_ticket(self.order[index]) {
+                                return Some(Hold::Others); // first: asks again immediately
+                            }
                             Some(Hold::Permits(Duration::from_millis(wait)))
                         }
                         _ => Some(Hold::Others),
@@ -325,6 +382,18 @@ fn bucket_of(one: &LimitCharge<'_>, status: &LimitStatus) -> BucketId {
     match status.decision(one.index) {
         Some(decision) if decision.overflow => (one.charge.limiter.name.clone(), None),
         _ => one.charge.bucket_id(),
+    }
+}
+
+impl Drop for StoredTicket<'_> {
+    fn drop(&mut self) {
+        let (Some(charge), Ok(runtime)) = (self.charge.take(), Handle::try_current()) else { return };
+        // The next request of the queue replaces the ticket.
+        if self.queues.is_waited_for(&charge.bucket_id()) {
+            return;
+        }
+        let store = self.store.clone();
+        runtime.spawn(async move { _ = store.take(&[charge]).await });
     }
 }
 

@@ -25,6 +25,7 @@ mod state;
 #[cfg(test)]
 mod testing;
 pub mod token_bucket;
+mod turn;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
 pub use self::state::BucketState;
+pub use self::turn::Turn;
 use crate::clock::Timestamp;
 use crate::words::words;
 
@@ -113,6 +115,8 @@ pub struct Charge {
     pub shadow: bool,
     /// Whether the bucket only has to have the permits: no permits are taken, so the decision reports all that remain.
     pub checks_only: bool,
+    /// The turn among waiting requests.
+    pub turn: Turn,
 }
 
 /// A charge that was made, with the time of the decision or of the assigned time slot.
@@ -241,7 +245,7 @@ impl Limiter {
 impl Charge {
     /// Creates the charge of a live limit, which takes the permits if all limits grant the request.
     pub fn new(limiter: Arc<Limiter>, client: Option<ClientId>, permits: u32) -> Self {
-        Self { limiter, client, permits, shadow: false, checks_only: false }
+        Self { limiter, client, permits, shadow: false, checks_only: false, turn: Turn::Any }
     }
 
     /// Returns the permits that the charge takes if it is granted.

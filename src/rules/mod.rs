@@ -23,7 +23,7 @@ use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
 use crate::identity::IdentityValue;
-use crate::limit::{Charge, ClientId, Mode};
+use crate::limit::{Charge, ClientId, Mode, Turn};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
 use crate::rule::{Limit, OnMissingClient};
@@ -297,13 +297,17 @@ impl Rules {
             },
         };
         match limit.permits.for_request(facts) {
-            Ok(permits) => LimitCheck::Charge(Charge {
-                limiter: limit.limiter_for(facts),
-                client,
-                permits,
-                shadow: limit.shadow,
-                checks_only: limit.charge_on.as_ref().is_some_and(|on| !on.reserve),
-            }),
+            Ok(permits) => {
+                let limiter = limit.limiter_for(facts);
+                LimitCheck::Charge(Charge {
+                    turn: Turn::new(&limiter, limit.wait_policy.is_some() && !limit.shadow),
+                    limiter,
+                    client,
+                    permits,
+                    shadow: limit.shadow,
+                    checks_only: limit.charge_on.as_ref().is_some_and(|on| !on.reserve),
+                })
+            }
             Err(cause) => LimitCheck::Deny(MissingInput::Cost(cause)),
         }
     }

@@ -127,4 +127,5 @@ mod upstream_retry;
 mod wait_deadline;
 mod waiting;
 mod waiting_law;
+mod waiting_redis;
 mod windows_redis;

@@ -44,7 +44,7 @@ fn nodes() -> Nodes {
 fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
     let quota = Quota::new(rate, 60_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
-    Charge { limiter, client: None, permits, shadow, checks_only: false }
+    Charge { shadow, ..Charge::new(limiter, None, permits) }
 }
 
 /// Returns whether the request was granted, and for each limit whether it granted and its remaining permits.

@@ -19,7 +19,7 @@ fn limiter(name: &str, rate: u64, mode: Mode) -> Arc<Limiter> {
 
 fn of(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {
     let client = (limiter.mode == Mode::PerClient).then(|| ClientId::Value(client.to_le_bytes().into()));
-    Charge { limiter: Arc::clone(limiter), client, permits: 1, shadow, checks_only: false }
+    Charge { shadow, ..Charge::new(Arc::clone(limiter), client, 1) }
 }
 
 /// A store of 640 buckets with a manual clock and two limits: one that is flooded, and one for logins.

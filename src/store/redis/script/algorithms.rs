@@ -83,7 +83,7 @@ impl ScriptArgs {
         self.word(itoa::Buffer::new().format(number))
     }
 
-    fn word(&mut self, word: &str) -> &mut Self {
+    pub(super) fn word(&mut self, word: &str) -> &mut Self {
         self.0.push_str(word);
         self.0.push(' ');
         self

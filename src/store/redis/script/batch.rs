@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::buckets::{Buckets, RequestedCharge};
 use super::reply::{Outcomes, Reply};
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, Outcome, Wait};
+use crate::limit::{Algorithm, Charge, Outcome, Turn, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -203,8 +203,8 @@ impl Batch {
             let known = self.buckets.len();
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            let Charge { shadow, checks_only, permits, .. } = *charge;
-            self.limits.push(RequestedCharge { bucket, shadow, checks_only, permits });
+            let Charge { shadow, checks_only, permits, turn, .. } = *charge;
+            self.limits.push(RequestedCharge { bucket, shadow, checks_only, permits, turn });
         }
         let (before, charges) = self.limits.split_at(begin);
         match self.runs.last_mut() {
@@ -269,8 +269,17 @@ impl Batch {
             bytes.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
             for one in charges {
                 bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
-                bytes.push(u8::from(one.shadow) | u8::from(one.checks_only) << 1);
+                let turn = match one.turn {
+                    Turn::Any => 0,
+                    Turn::Last => 4,
+                    Turn::First { .. } => 8,
+                };
+                bytes.push(u8::from(one.shadow) | u8::from(one.checks_only) << 1 | turn);
                 bytes.extend(one.permits.to_le_bytes());
+                if let Turn::First { queue, millis } = one.turn {
+                    bytes.extend(queue.to_le_bytes());
+                    bytes.extend(&millis.to_le_bytes()[..6]);
+                }
             }
         }
         bytes

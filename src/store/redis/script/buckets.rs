@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::algorithms::ScriptArgs;
 use super::keys;
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ClientId, Limiter};
+use crate::limit::{Algorithm, Charge, ClientId, Limiter, Turn};
 use crate::store::settings::KeySecret;
 
 /// The buckets of a call, without duplicates.
@@ -32,6 +32,7 @@ pub(crate) struct RequestedCharge {
     pub(crate) shadow: bool,
     pub(crate) checks_only: bool,
     pub(crate) permits: u32,
+    pub(crate) turn: Turn,
 }
 
 #[derive(Debug)]
@@ -39,6 +40,8 @@ struct LimiterBuckets {
     limiter: Arc<Limiter>,
     clients: Vec<Option<ClientId>>,
     index: HashMap<Option<ClientId>, usize>,
+    /// Whether the buckets have tickets of waiting requests.
+    is_ordered: bool,
 }
 
 impl Buckets {
@@ -51,6 +54,7 @@ impl Buckets {
     pub(crate) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let entry = &mut self.limiters[limiter];
+        entry.is_ordered |= charge.turn != Turn::Any;
         // Fast path for an OVERALL limit, or consecutive charges of one client.
         let next = entry.clients.len();
         let bucket = match entry.clients.last() {
@@ -88,7 +92,7 @@ impl Buckets {
         known.unwrap_or_else(|| {
             self.has_variants |= self.limiters.iter().any(|entry| entry.limiter.name == limiter.name);
             let (clients, index) = (Vec::new(), HashMap::new());
-            self.limiters.push(LimiterBuckets { limiter: Arc::clone(limiter), clients, index });
+            self.limiters.push(LimiterBuckets { limiter: Arc::clone(limiter), clients, index, is_ordered: false });
             self.limiters.len() - 1
         })
     }
@@ -111,7 +115,10 @@ impl Buckets {
 
     /// Returns the number of keys.
     pub(crate) fn number_of_keys(&self) -> usize {
-        let keys_of = |entry: &LimiterBuckets| keys::count(entry.limiter.quota.algorithm(), entry.clients.len());
+        let keys_of = |entry: &LimiterBuckets| {
+            let tickets = if entry.is_ordered { entry.clients.len() } else { 0 };
+            keys::count(entry.limiter.quota.algorithm(), entry.clients.len()) + tickets
+        };
         self.limiters.iter().map(keys_of).sum()
     }
 
@@ -119,7 +126,14 @@ impl Buckets {
     pub(crate) fn each_key(&self, secret: &KeySecret, mut each: impl FnMut(&str)) {
         let mut key = String::with_capacity(128);
         for entry in &self.limiters {
-            keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, &mut each);
+            if !entry.is_ordered {
+                keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, &mut each);
+                continue;
+            }
+            keys::for_each(&entry.limiter, &entry.clients, secret, &mut key, |key| {
+                each(key);
+                each(&format!("{key}{}", keys::TICKETS));
+            });
         }
     }
 
@@ -128,6 +142,9 @@ impl Buckets {
     pub(crate) fn limiter_args(&self, near: Timestamp) -> String {
         let mut args = ScriptArgs(String::with_capacity(40 * self.limiters.len()));
         for entry in &self.limiters {
+            if entry.is_ordered {
+                args.word("ordered");
+            }
             args.limiter(&entry.limiter, near).number(entry.clients.len());
         }
         args.0

@@ -40,6 +40,9 @@ pub(crate) struct BucketKeys {
     pattern: String,
 }
 
+/// The end of the key of the tickets of a bucket, after the key of the bucket.
+pub(super) const TICKETS: &str = ":@waiting";
+
 /// Returns the number of keys of these buckets.
 pub(crate) fn count(algorithm: Algorithm, buckets: usize) -> usize {
     match algorithm {

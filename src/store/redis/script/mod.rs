@@ -28,7 +28,7 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     // Each file has its own scope: their order does not matter.
     let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
     let in_flight = format!("do\n{IN_FLIGHT}end\n");
-    let made_once = [BEGIN, SHARED, &algorithms, ADMIT, OPERATIONS, &in_flight].join("\n");
+    let made_once = [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -37,6 +37,9 @@ const BEGIN: &str = "local algorithms = {}";
 
 /// Precedes all other files.
 const SHARED: &str = include_str!("../../../../lua/shared.lua");
+
+/// Precedes the decisions.
+const WAITING: &str = include_str!("../../../../lua/waiting.lua");
 
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");
