@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::server;
-use crate::transport::Transport;
+use crate::transport::{Transport, optional};
 
 /// The number of admin connections that the reserve allows when no other file descriptors are left.
 const SPARES: usize = 8;
@@ -60,8 +60,8 @@ impl Listener {
     /// # Errors
     /// Fails if the socket cannot be used or no file descriptors are left.
     pub(crate) fn new(socket: Socket, closing: watch::Receiver<bool>) -> io::Result<Self> {
-        // Accepted connections inherit the size. It is an optimization, so an error does not matter.
-        _ = socket.set_send_buffer_size(SEND_BUFFER);
+        // Accepted connections inherit the size.
+        optional("SO_SNDBUF", socket.set_send_buffer_size(SEND_BUFFER));
         let origin = socket.try_clone()?;
         let listener = server::Listener::new(socket)?;
         let reserve = Arc::new(Reserve { origin, spares: Mutex::new(Vec::with_capacity(SPARES)) });

@@ -118,7 +118,8 @@ impl Readiness {
         self.0.store(false, Ordering::SeqCst);
     }
 
-    fn is_ready(&self) -> bool {
+    /// Returns `true` if the gateway accepts new connections.
+    pub(crate) fn is_ready(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }

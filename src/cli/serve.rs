@@ -28,7 +28,7 @@ struct Drain {
 /// SIGHUP reopens the access log, checks certificate files, and reloads the rules.
 ///
 /// # Errors
-/// The drain failed, or a second signal was received.
+/// A thread of the gateway failed, or a second signal was received.
 pub(super) async fn serve(
     gateway: Gateway,
     args: &RunArgs,
@@ -38,13 +38,16 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
-    let sockets = gateway.sockets();
+    let (sockets, mut failed) = (gateway.sockets(), gateway.failed());
     let outcome = {
         // A signal does not cancel a handover, because the successor may already have the sockets.
         let mut handover = pin!(session.run(&sockets, stopped));
         loop {
             tokio::select! {
                 outcome = &mut handover => break outcome,
+                Ok(_) = failed.wait_for(|failed| *failed), if stop.is_some() => {
+                    stop.take().into_iter().for_each(|stop| _ = stop.send(()));
+                }
                 received = signals.next() => match (received, stop.take()) {
                     (Received::HangUp, kept) => {
                         stop = kept;
@@ -59,7 +62,9 @@ pub(super) async fn serve(
     drop(session);
     notify("STOPPING=1");
     let mut has_end_signal = stop.is_none();
-    let mut drained = pin!(Drain { delay: args.drain_delay, timeout: args.drain_timeout }.run(gateway, outcome));
+    // Clients of an ended thread wait in vain, so this drain does not delay.
+    let delay = if *failed.borrow() { Duration::ZERO } else { args.drain_delay };
+    let mut drained = pin!(Drain { delay, timeout: args.drain_timeout }.run(gateway, outcome));
     loop {
         tokio::select! {
             drained = &mut drained => return drained,

@@ -5,7 +5,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::file_watch::{FileWatchCommand, FileWatchSender, watch_files};
 use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
+use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
 use crate::credentials::{TokenVerifier, Verifiers};
@@ -66,7 +67,12 @@ pub(super) struct ControlTasks {
 // === impl ControlThread ===
 
 impl ControlThread {
-    pub(super) fn start(layer: RateLimitLayer, admin: Admin, listener: Option<Socket>) -> io::Result<Self> {
+    pub(super) fn start(
+        threads: &Threads,
+        layer: RateLimitLayer,
+        admin: Admin,
+        listener: Option<Socket>,
+    ) -> io::Result<Self> {
         let runtime = runtime()?;
         let (closed, closing) = watch::channel(false);
         let listener = {
@@ -107,7 +113,7 @@ impl ControlThread {
             }
         };
         let tasks = ControlTasks { runtime: runtime.handle().clone(), files };
-        let thread = Builder::new().name("control".into()).spawn(move || runtime.block_on(run))?;
+        let thread = threads.start("control".to_owned(), move || runtime.block_on(run))?;
         Ok(Self { thread, closed, tasks, known_overrides: Mutex::new(known_overrides), end })
     }
 

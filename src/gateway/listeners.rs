@@ -2,7 +2,6 @@
 //! changes and removes listeners; the sockets of all others stay open.
 
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::access;
 use crate::config::diff::listeners as named_listeners;
 use crate::config::{Config, Listen, ListenAddress};
 use crate::metrics::Metrics;
-use crate::server::{Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, ensure_free};
+use crate::server::{Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free};
 use crate::tls::{CertificateWatcher, Termination};
 
 /// How long a reload waits until the workers have closed the sockets of a removed listener.
@@ -367,7 +366,7 @@ fn listen(
 fn open_admin(address: &ListenAddress, inherited: Vec<ListeningSocket>) -> io::Result<Vec<ListeningSocket>> {
     match address {
         ListenAddress::Tcp(address) if inherited.is_empty() => {
-            Ok(vec![ListeningSocket::without_file(TcpListener::bind(address)?.into())])
+            Ok(vec![ListeningSocket::without_file(bind_alone(*address)?)])
         }
         _ => listen(address, OWNER_ONLY, 1, inherited),
     }

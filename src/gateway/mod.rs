@@ -23,6 +23,7 @@ mod socket_file;
 mod socket_inode;
 mod state;
 mod state_file;
+mod threads;
 mod upstreams;
 mod worker;
 
@@ -40,6 +41,7 @@ pub use self::running::ReloadReport;
 use self::running::Running;
 pub(crate) use self::socket_file::CurrentSockets;
 pub(crate) use self::state_file::StateFile;
+use self::threads::Threads;
 use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
 use crate::access::Traces;
@@ -63,6 +65,7 @@ pub struct Gateway {
     admin_address: Option<ListenAddress>,
     layer: RateLimitLayer,
     readiness: admin::Readiness,
+    threads: Threads,
     /// Ends the workers.
     drain: DrainTrigger,
     workers: Vec<JoinHandle<io::Result<()>>>,
@@ -121,7 +124,8 @@ impl Gateway {
         let readiness = admin::Readiness::new();
         let active = (Arc::clone(&config), upstreams.shared());
         let admin = Admin::new(active, layer.clone(), Arc::clone(&metrics), readiness.clone()).with_rejected(rejected);
-        let control = ControlThread::start(layer.clone(), admin.clone(), admin_socket);
+        let threads = Threads::new(readiness.clone());
+        let control = ControlThread::start(&threads, layer.clone(), admin.clone(), admin_socket);
         let control = control.map_err(GatewayStartError::Worker)?;
         control.tasks().spawn(names.run());
         control.tasks().watch(listeners.watchers(&[], &metrics));
@@ -140,7 +144,7 @@ impl Gateway {
                 accepting: accept.clone(),
                 drain: drained.clone(),
             };
-            worker.start(number)
+            worker.start(&threads, number)
         };
         let started = (0..workers).map(start).collect::<io::Result<Vec<_>>>().map_err(GatewayStartError::Worker)?;
         let (handles, workers) = started.into_iter().unzip();
@@ -160,7 +164,7 @@ impl Gateway {
         };
         running.upstreams.resolver().wait_for_names();
         let reloader = Reloader(Arc::new(Mutex::new(Some(running))));
-        Ok(Self { admin_address, layer, readiness, drain, workers, control, accepting, reloader, traces })
+        Ok(Self { admin_address, layer, readiness, threads, drain, workers, control, accepting, reloader, traces })
     }
 
     /// Blocks until the overrides of the store are known or the store did not reply in time. Then starts to accept
@@ -217,6 +221,12 @@ impl Gateway {
     /// Makes the readiness check (`/readyz`) fail, so that load balancers remove this gateway. It still serves requests.
     pub fn fail_readiness(&self) {
         self.readiness.fail();
+    }
+
+    /// Returns a receiver that becomes `true` when a worker or the control thread has ended with an error or a panic.
+    /// The gateway is no longer ready then, and the caller must drain it.
+    pub(crate) fn failed(&self) -> watch::Receiver<bool> {
+        self.threads.failed()
     }
 
     /// Checks the certificate files now instead of after the current interval. Does not wait for the check: new

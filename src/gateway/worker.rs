@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::mpsc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 use socket2::Socket;
 use tokio::runtime::Runtime;
@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tower::Layer;
 
+use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
 use crate::access::{AccessLogLayer, Traces};
 use crate::forward::Forward;
@@ -49,10 +50,14 @@ impl Worker {
     ///
     /// # Errors
     /// The system cannot start a thread, or the runtime cannot be created.
-    pub(super) fn start(self, number: usize) -> io::Result<(WorkerHandle, JoinHandle<io::Result<()>>)> {
+    pub(super) fn start(
+        self,
+        threads: &Threads,
+        number: usize,
+    ) -> io::Result<(WorkerHandle, JoinHandle<io::Result<()>>)> {
         let runtime = runtime()?;
         let (sender, commands) = unbounded_channel();
-        let thread = Builder::new().name(format!("worker-{number}")).spawn(move || self.run(&runtime, commands))?;
+        let thread = threads.start(format!("worker-{number}"), move || self.run(&runtime, commands))?;
         Ok((WorkerHandle(sender), thread))
     }
 

@@ -3,7 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 
-use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use socket2::{Protocol, SockAddr, Socket, Type};
+
+use crate::transport::optional;
 
 /// The size of the accept queue. The kernel applies its own limit if that is smaller.
 const BACKLOG: i32 = 4096;
@@ -38,10 +40,16 @@ pub(crate) fn bind(address: SocketAddr, workers: usize, inherited: Vec<Socket>) 
 /// # Errors
 /// Another socket listens on the address, or it cannot be bound for another reason.
 pub(crate) fn ensure_free(address: SocketAddr) -> io::Result<()> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // Closed connections in TIME_WAIT do not count.
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())
+    new_socket(&address.into())?.bind(&address.into())
+}
+
+/// Opens the only socket on an address.
+///
+/// # Errors
+/// See [`ensure_free`].
+pub(crate) fn bind_alone(address: SocketAddr) -> io::Result<Socket> {
+    let address = address.into();
+    listen_with(new_socket(&address)?, &address)
 }
 
 /// Returns `true` if further sockets may use the port, so that the kernel distributes connections over them.
@@ -60,10 +68,21 @@ fn listen(address: SocketAddr) -> io::Result<Socket> {
 }
 
 fn listen_on(address: &SockAddr) -> io::Result<Socket> {
-    let socket = Socket::new(address.domain(), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
+    let socket = new_socket(address)?;
+    // Without it, the workers share one socket.
     #[cfg(target_os = "linux")]
-    socket.set_reuse_port(true)?;
+    optional("SO_REUSEPORT", socket.set_reuse_port(true));
+    listen_with(socket, address)
+}
+
+fn new_socket(address: &SockAddr) -> io::Result<Socket> {
+    let socket = Socket::new(address.domain(), Type::STREAM, Some(Protocol::TCP))?;
+    // Closed connections in TIME_WAIT do not keep the port.
+    optional("SO_REUSEADDR", socket.set_reuse_address(true));
+    Ok(socket)
+}
+
+fn listen_with(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
     socket.bind(address)?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;

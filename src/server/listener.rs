@@ -37,10 +37,9 @@ impl Listener {
     }
 
     /// Sets the socket options that accepted connections inherit.
-    pub(super) fn configure(&self, body_timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Tcp(listener) => socket_options::configure(listener, body_timeout),
-            Self::Unix(_) => Ok(()),
+    pub(super) fn configure(&self, body_timeout: Duration) {
+        if let Self::Tcp(listener) = self {
+            socket_options::configure(listener, body_timeout);
         }
     }
 

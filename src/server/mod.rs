@@ -51,7 +51,7 @@ mod tests;
 
 #[cfg(test)]
 pub(crate) use bind::bind_one;
-pub(crate) use bind::{bind, ensure_free};
+pub(crate) use bind::{bind, bind_alone, ensure_free};
 pub(crate) use connection_slots::GatewayConnections;
 pub(crate) use drain::{Drain, DrainReason, DrainTrigger};
 pub(crate) use listener::Listener;
@@ -188,7 +188,7 @@ impl Server {
     /// The listener cannot be used. After a failure to accept, the server retries.
     pub(crate) async fn serve<S: HttpService>(self, socket: impl Into<Socket>, service: S) -> io::Result<()> {
         let listener = Listener::new(socket.into())?;
-        listener.configure(self.context.limits.body.timeout)?;
+        listener.configure(self.context.limits.body.timeout);
         let mut listener = Some(Arc::new(listener));
         while let Some(open) = &listener {
             let mut serving = JoinSet::new();

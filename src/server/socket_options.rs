@@ -1,10 +1,11 @@
 //! Options of client sockets. They are set on the listening socket, and accepted sockets inherit them.
 
-use std::io;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
 use tokio::net::TcpListener;
+
+use crate::transport::optional;
 
 /// How long a client may be silent before the kernel sends a keepalive probe. Few requests take longer, and
 /// middleboxes keep silent connections for longer.
@@ -19,32 +20,28 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 #[cfg(target_os = "linux")]
 const MAX_UNSENT: u32 = 64 * 1024;
 
-/// Sets the options.
-///
-/// # Errors
-/// The system rejects an option.
-pub(crate) fn configure(listener: &TcpListener, body_timeout: Duration) -> io::Result<()> {
+/// Sets the options that the system supports.
+pub(crate) fn configure(listener: &TcpListener, body_timeout: Duration) {
     let socket = SockRef::from(listener);
     // Without it, the end of a response may wait until the client has acknowledged the beginning.
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL))?;
-    limit_unsent(&socket, body_timeout)
+    optional("TCP_NODELAY", socket.set_tcp_nodelay(true));
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    optional("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive));
+    limit_unsent(&socket, body_timeout);
 }
 
 /// Limits the unsent bytes, and how long sent bytes or a probe may stay unacknowledged or the window closed. This
 /// timeout exceeds the gateway's own, which also counts the connections that it ends. The kernel's timeout is for
 /// bytes that the gateway has already handed over, for example the end of a response after the close.
 #[cfg(target_os = "linux")]
-fn limit_unsent(socket: &SockRef<'_>, body_timeout: Duration) -> io::Result<()> {
-    socket.set_tcp_notsent_lowat(MAX_UNSENT)?;
-    socket.set_tcp_user_timeout(Some(body_timeout + KEEPALIVE_INTERVAL))
+fn limit_unsent(socket: &SockRef<'_>, body_timeout: Duration) {
+    optional("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(MAX_UNSENT));
+    optional("TCP_USER_TIMEOUT", socket.set_tcp_user_timeout(Some(body_timeout + KEEPALIVE_INTERVAL)));
 }
 
 /// Other systems use their own defaults.
 #[cfg(not(target_os = "linux"))]
-fn limit_unsent(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
-    Ok(())
-}
+fn limit_unsent(_: &SockRef<'_>, _: Duration) {}
 
 #[cfg(test)]
 mod tests {
@@ -55,7 +52,7 @@ mod tests {
     #[tokio::test]
     async fn accepted_sockets_inherit_the_options() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        configure(&listener, Duration::from_secs(30)).unwrap();
+        configure(&listener, Duration::from_secs(30));
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (accepted, _) = listener.accept().await.unwrap();
         let socket = SockRef::from(&accepted);

@@ -107,6 +107,13 @@ fn peek(socket: &impl AsFd) -> io::Result<usize> {
     SockRef::from(socket).peek(&mut [MaybeUninit::uninit()])
 }
 
+/// Ignores the failure to set a socket option that is an optimization: sandboxes and older systems lack some options.
+pub(crate) fn optional(option: &'static str, set: io::Result<()>) {
+    if let Err(error) = set {
+        tracing::debug!(option, %error, "socket option is not available");
+    }
+}
+
 impl From<TcpStream> for Transport {
     fn from(stream: TcpStream) -> Self {
         Self::Tcp(stream)

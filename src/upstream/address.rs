@@ -1,6 +1,5 @@
 //! Connects to an address of a target, or to the path of a Unix socket.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use super::dns::{DnsName, ResolvedName, Resolver};
 use super::settings::{Service, Target, UpstreamSettings};
 use super::target_error::{TargetError, within};
 use crate::metrics::Metrics;
-use crate::transport::Transport;
+use crate::transport::{Transport, optional};
 
 /// The idle time before the first keepalive probe (TCP). Equals the default `timeouts.response`. So the gateway detects
 /// a dead host also while a longer `timeouts.response` runs.
@@ -124,22 +123,23 @@ impl Address {
                 return stream.map(Transport::from).map_err(|error| TargetError::connect(&error));
             }
         };
-        let configured = stream.and_then(|stream| configure(&stream, user_timeout).map(|()| stream));
-        configured.map(Transport::from).map_err(|error| TargetError::connect(&error))
+        let stream = stream.map_err(|error| TargetError::connect(&error))?;
+        configure(&stream, user_timeout);
+        Ok(Transport::from(stream))
     }
 }
 
-/// Sets the socket options of a connection.
-fn configure(stream: &TcpStream, user_timeout: Duration) -> io::Result<()> {
-    // The head of a request is a single write. The kernel must not delay it to fill a segment.
-    stream.set_nodelay(true)?;
+/// Sets the socket options of a connection that the system supports.
+fn configure(stream: &TcpStream, user_timeout: Duration) {
     let socket = SockRef::from(stream);
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL))?;
+    // The head of a request is a single write. The kernel must not delay it to fill a segment.
+    optional("TCP_NODELAY", socket.set_tcp_nodelay(true));
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    optional("SO_KEEPALIVE", socket.set_tcp_keepalive(&keepalive));
     #[cfg(target_os = "linux")]
-    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    optional("TCP_USER_TIMEOUT", socket.set_tcp_user_timeout(Some(user_timeout)));
     #[cfg(not(target_os = "linux"))]
     let _ = user_timeout; // the default of the system applies
-    Ok(())
 }
 
 #[cfg(test)]

@@ -109,6 +109,7 @@ mod starvation;
 mod stress;
 mod support;
 mod targets;
+mod threads;
 mod tidy;
 mod tiers;
 mod tls_attacks;
