@@ -86,8 +86,8 @@ impl StoreMetrics {
             name: "store_up",
             labels: &[],
             unit: "0 or 1",
-            meaning: "0 while any connection to the store is down, otherwise 1",
-            action: "0: the line `store is unreachable` has the cause; [outages](outages.md) describes the decisions \
+            meaning: "0 while any connection to the store is down, or the store refuses calls, otherwise 1",
+            action: "0: the line `store is unreachable` or `store refuses calls` has the cause; [outages](outages.md) describes the decisions \
                      until then",
         };
         catalog.add(self.up.clone(), up);

@@ -92,6 +92,7 @@ mod redisson_guarantees;
 mod redisson_late;
 mod redisson_weaknesses;
 mod reference;
+mod refusals;
 mod rejected;
 mod reload;
 mod replaced_rules;

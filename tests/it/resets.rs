@@ -26,11 +26,16 @@ async fn owed(admin: &Admin) -> (u64, u64) {
     (number("owed"), number("gateways"))
 }
 
-/// Returns how often gateways have read the list of resets.
+/// Returns how often gateways have read the list of resets. Each self-test of a connection has one `ZRANGE` and one
+/// `SCAN`.
 fn readings(redis: &RedisServer) -> u64 {
     let stats: String = cmd("INFO").arg("commandstats").query(&mut redis.connection()).expect("statistics");
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_zrange:calls="));
-    calls.and_then(|calls| calls.split(',').next()?.parse().ok()).unwrap_or(0)
+    let calls = |command: &str| {
+        let prefix = format!("cmdstat_{command}:calls=");
+        let calls = stats.lines().find_map(|line| line.strip_prefix(&*prefix));
+        calls.and_then(|calls| calls.split(',').next()?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    calls("zrange") - calls("scan")
 }
 
 /// Sends requests until the gateway decides by its own share, which is one permit, and has used it.

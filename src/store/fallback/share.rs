@@ -5,11 +5,14 @@
 //! together they grant no more than the share.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::limit::{Charge, Limiter, Quota};
 
-/// The parameters of the shares, and the current shares by limiter name.
+/// The number of shares up to which none are removed.
+const MIN_SHARES: usize = 64;
+
+/// The parameters of the shares, and the current shares by limiter.
 #[derive(Debug)]
 pub(super) struct Shares {
     /// The number of gateways that share the store, including this one.
@@ -22,12 +25,16 @@ pub(super) struct Shares {
     /// Whether this gateway drains and has a successor.
     #[cfg(feature = "gateway")]
     has_successor: bool,
-    by_name: HashMap<String, Share>,
+    /// The shares by the address of the limiter. The limits of a tier have equal names.
+    by_limiter: HashMap<usize, Share>,
+    /// The number of shares at which those of limiters that are no longer in use are removed.
+    max_shares: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Share {
-    whole: Arc<Limiter>,
+    /// Keeps the address from being reused.
+    whole: Weak<Limiter>,
     part: Arc<Limiter>,
     /// Whether the share is less than a permit, which is possible while a gateway drains.
     is_empty: bool,
@@ -42,7 +49,8 @@ impl Shares {
             predecessors: 0,
             #[cfg(feature = "gateway")]
             has_successor: false,
-            by_name: HashMap::new(),
+            by_limiter: HashMap::new(),
+            max_shares: MIN_SHARES,
         }
     }
 
@@ -75,13 +83,22 @@ impl Shares {
     }
 
     fn share(&mut self, whole: &Arc<Limiter>) -> &Share {
-        let is_current = self.by_name.get(&whole.name).is_some_and(|share| Arc::ptr_eq(&share.whole, whole));
-        if !is_current {
+        let address = Arc::as_ptr(whole).addr();
+        if !self.by_limiter.contains_key(&address) {
+            self.remove_unused();
             let (quota, is_empty) = self.quota(&whole.quota);
             let part = Arc::new(Limiter::new(whole.name.clone(), whole.mode, quota));
-            self.by_name.insert(whole.name.clone(), Share { whole: Arc::clone(whole), part, is_empty });
+            self.by_limiter.insert(address, Share { whole: Arc::downgrade(whole), part, is_empty });
         }
-        &self.by_name[&whole.name]
+        &self.by_limiter[&address]
+    }
+
+    /// Removes the shares of limiters that no rule and no request uses any more, if there are many shares.
+    fn remove_unused(&mut self) {
+        if self.by_limiter.len() >= self.max_shares {
+            self.by_limiter.retain(|_, share| share.whole.strong_count() > 0);
+            self.max_shares = (2 * self.by_limiter.len()).max(MIN_SHARES);
+        }
     }
 
     /// Returns the share of a quota, and whether it is less than a permit.
@@ -114,7 +131,7 @@ impl Shares {
 
     fn reset_if(&mut self, is_new: bool) -> bool {
         if is_new {
-            self.by_name.clear();
+            self.by_limiter.clear();
         }
         is_new
     }
@@ -153,3 +170,34 @@ impl Shares {
 /// The maximum number of gateways that drain at the same time. Larger numbers from other processes are reduced to it.
 #[cfg(feature = "gateway")]
 const MAX_PREDECESSORS: u8 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limit::{Algorithm, Mode};
+
+    fn limiter(rate: u64) -> Arc<Limiter> {
+        let quota = Quota::new(rate, 10_000, Algorithm::TokenBucket).expect("a quota");
+        Arc::new(Limiter::new("{tidegate:a}:b".into(), Mode::Overall, quota))
+    }
+
+    /// Regression test: the limits of the tiers replaced each other's share at each request.
+    #[test]
+    fn tiers_of_one_limit_keep_their_shares() {
+        let (mut shares, tiers) = (Shares::new(2), [limiter(10), limiter(20)]);
+        let first = tiers.each_ref().map(|tier| shares.limiter(tier));
+        let second = tiers.each_ref().map(|tier| shares.limiter(tier));
+        assert!((0..2).all(|tier| Arc::ptr_eq(&first[tier], &second[tier])));
+        assert_eq!(first.map(|part| part.quota.capacity()), [5, 10]);
+    }
+
+    /// Regression test: the limits that a reload had removed kept their shares.
+    #[test]
+    fn shares_of_unused_limiters_are_removed() {
+        let (mut shares, kept) = (Shares::new(2), limiter(10));
+        let part = shares.limiter(&kept);
+        (0..10_000).for_each(|_| _ = shares.limiter(&limiter(20)));
+        assert!(shares.by_limiter.len() <= MIN_SHARES);
+        assert!(Arc::ptr_eq(&part, &shares.limiter(&kept)));
+    }
+}

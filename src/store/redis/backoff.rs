@@ -9,6 +9,10 @@ const MAX_PAUSE: Duration = Duration::from_millis(400);
 /// After a connection that lasted this long, the pauses start again at zero.
 const STABLE_AFTER: Duration = Duration::from_secs(5);
 
+/// If a connection that was used for this long is closed, the server is most likely up: an operator or a proxy has
+/// closed the connection.
+const USABLE_AFTER: Duration = Duration::from_millis(100);
+
 /// Pauses between attempts to connect. They grow until a connection lasts.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
@@ -28,6 +32,11 @@ impl Backoff {
             self.next = Duration::ZERO;
         }
         self.step()
+    }
+
+    /// Returns the pause after Redis or the network has closed a connection.
+    pub(super) fn after_close(&mut self, lasted: Duration) -> Duration {
+        if lasted >= USABLE_AFTER { Duration::ZERO } else { self.after_connection(lasted) }
     }
 
     fn step(&mut self) -> Duration {

@@ -122,7 +122,7 @@ impl Drop for ConnectionManager {
 }
 
 async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
-    let (status, mut backoff, mut outage) = (&shared.status, Backoff::default(), None::<Outage<'_>>);
+    let (status, mut backoff, mut outage) = (&shared.status, Backoff::default(), None::<Outage>);
     let (mut moves, mut reconnected) = (node.locator.moves(), node.reconnected());
     let mut connected = node.connect(None).await;
     loop {
@@ -135,7 +135,10 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
                 moves.mark_unchanged();
                 node.run_until_closed(connection, status).await;
                 reconnected.mark_unchanged();
-                backoff.after_connection(since.elapsed())
+                match &*status.borrow() {
+                    ConnectionStatus::Down(_) => backoff.after_connection(since.elapsed()),
+                    _ => backoff.after_close(since.elapsed()),
+                }
             }
             Err(error) => {
                 outage.get_or_insert_with(|| node.outages.begin(&error)).record_failure(&error);
@@ -159,6 +162,7 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
         if node.slots().is_empty() {
             // The node has left the cluster, which is no outage.
             outage = None;
+            node.refusals.forget();
             node.slots().wait_until_any().await;
         }
         let attempt = async {

@@ -46,6 +46,8 @@ pub(crate) struct Membership {
     reset_log: Arc<ResetLog>,
     /// The key of the set of gateways.
     key: String,
+    /// The hash tag of the keys of the self-test.
+    self_test_tag: String,
     metrics: Arc<Metrics>,
     /// Records whether the store is up.
     up: Arc<UpGauge>,
@@ -70,6 +72,7 @@ impl Membership {
             #[cfg(feature = "gateway")]
             reset_log: Arc::new(ResetLog::new(prefix)),
             key,
+            self_test_tag: format!("{prefix}tidegate:@self_test"),
             metrics,
             up,
             fewer_since: Mutex::new(None),
@@ -80,6 +83,11 @@ impl Membership {
     #[cfg(feature = "gateway")]
     pub(crate) fn reset_log(&self) -> &Arc<ResetLog> {
         &self.reset_log
+    }
+
+    /// Returns the hash tag of the keys of the self-test.
+    pub(crate) fn self_test_tag(&self) -> &str {
+        &self.self_test_tag
     }
 
     /// Returns the gauge that records whether the store is up.
@@ -98,8 +106,8 @@ impl Membership {
     }
 
     /// Creates the outage log of the Redis at this address.
-    pub(crate) fn outages(&self, url: RedisUrl) -> Outages {
-        Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up))
+    pub(crate) fn outages(&self, url: RedisUrl) -> Arc<Outages> {
+        Arc::new(Outages::new(url, Arc::clone(&self.fallback), Arc::clone(&self.up)))
     }
 
     /// Announces this gateway, and reads the number of gateways.

@@ -6,6 +6,8 @@ mod eviction;
 mod membership;
 mod outages;
 mod owned_hash_slots;
+mod refusals;
+mod self_test;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +26,8 @@ use self::membership::{ANNOUNCE_EVERY, SettlementResult};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
 pub(super) use self::owned_hash_slots::{OwnedHashSlots, no_slots};
+use self::refusals::Refusals;
+use self::self_test::SelfTestResult;
 use super::locator::{Address, Locator};
 use super::script::keys::SharedSecret;
 use super::script::{Invoker, store_error};
@@ -41,6 +45,9 @@ const SETTLE_EVERY: Duration = Duration::from_millis(100);
 /// The same if nothing could be charged: the debts are to other nodes or to migrating hash slots.
 const SETTLE_EVERY_IDLE: Duration = Duration::from_millis(500);
 
+/// The time between self-tests while the node refuses calls.
+const RETEST_EVERY: Duration = Duration::from_millis(500);
+
 /// A Redis with buckets: its address, how to connect to it, and whether it is reachable, as found by all connections
 /// to it.
 #[derive(Debug)]
@@ -52,7 +59,8 @@ pub(super) struct Node {
     slots: OwnedHashSlots,
     secret: Arc<SharedSecret>,
     membership: Arc<Membership>,
-    outages: Outages,
+    outages: Arc<Outages>,
+    refusals: Refusals,
     metrics: NodeMetrics,
     eviction: EvictionCheck,
     /// Held by the task that settles debts while the node is reachable.
@@ -127,6 +135,7 @@ impl Node {
         membership: Arc<Membership>,
     ) -> Self {
         let outages = membership.outages(url.clone());
+        let refusals = Refusals::new(Arc::clone(&outages));
         let (metrics, eviction, settling, next_attempt, reconnected) = Default::default();
         Self {
             url,
@@ -136,6 +145,7 @@ impl Node {
             secret,
             membership,
             outages,
+            refusals,
             metrics,
             eviction,
             settling,
@@ -202,7 +212,7 @@ impl Node {
             #[cfg(feature = "gateway")]
             self.secret.known().map(|secret| self.membership.fallback().share_secret(secret));
             let secret = Arc::clone(&self.secret);
-            let script = Invoker::new(redis.clone()).await?;
+            let script = Invoker::new(redis.clone(), self.refusals.calls()).await?;
             let (metrics, address) = (self.metrics.clone(), address.host_and_port());
             Ok(NodeConnection { redis, script, secret, metrics, address, ended })
         };
@@ -214,6 +224,7 @@ impl Node {
         if let Some(breaker) = breaker {
             self.probe(&mut connection, breaker).await?;
         }
+        self.test(&mut connection).await?;
         self.rejoin(&mut connection).await.map_err(|error| error.to_string())?;
         Ok(connection)
     }
@@ -262,6 +273,33 @@ impl Node {
             if let Some(verdict) = breaker.lock().record_probe(sent.elapsed()) {
                 return verdict;
             }
+        }
+    }
+
+    /// Runs the self-test, and records whether the node refuses calls. Limiters of the library return errors to their
+    /// programs instead.
+    ///
+    /// # Errors
+    /// The connection cannot be used, with the cause.
+    async fn test(&self, connection: &mut NodeConnection) -> Result<(), String> {
+        if self.membership.fallback().gateway().is_none() {
+            return Ok(());
+        }
+        let Some(tag) = self.slots.own_tag(self.membership.self_test_tag()) else { return Ok(()) };
+        let tested = timeout(CONNECT_TIMEOUT, self_test::run(&mut connection.script, &tag)).await;
+        self.refusals.record_test(tested.unwrap_or_else(|_| SelfTestResult::Failed(StoreError::Timeout.to_string())))
+    }
+
+    /// Repeats the self-test while the node refuses calls. One connection does this for all. Returns the cause if the
+    /// connection cannot be used any more.
+    async fn watch_refusals(&self, mut connection: NodeConnection) -> String {
+        let _testing = self.refusals.testing.lock().await;
+        loop {
+            self.refusals.wait_until_suspected().await;
+            if let Err(cause) = self.test(&mut connection).await {
+                return cause;
+            }
+            sleep(RETEST_EVERY).await;
         }
     }
 
@@ -324,11 +362,16 @@ impl Node {
     async fn run_until_closed(&self, connection: NodeConnection, status: &watch::Sender<ConnectionStatus>) {
         let mut seen = status.subscribe();
         tokio::select! {
+            biased; // The end of a connection is no outage, although calls on it fail.
             () = connection.ended.notified() => {}
             () = self.locator.wait_until_moved(&connection.address) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.run_heartbeat(connection.clone()) => {}
-            error = self.settle_debts(connection.clone()) => {
+            cause = self.watch_refusals(connection.clone()) => {
+                status.send_replace(ConnectionStatus::Down(cause));
+                return;
+            }
+            error = self.settle_debts(connection.clone()) => if error != StoreError::Broken {
                 status.send_replace(ConnectionStatus::Down(error.to_string()));
                 return;
             }

@@ -40,11 +40,18 @@ struct OngoingOutage {
     before: LocalCounts,
 }
 
-/// A connection that is down.
+/// A connection that is down, or a node that refuses calls.
 #[derive(Debug)]
-pub(crate) struct Outage<'o> {
-    outages: &'o Outages,
+pub(crate) struct Outage {
+    outages: Arc<Outages>,
+    kind: OutageKind,
     has_recovered: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum OutageKind {
+    Unreachable,
+    Refusal,
 }
 
 // === impl Outages ===
@@ -60,7 +67,18 @@ impl Outages {
     }
 
     /// Records that a connection is down.
-    pub(crate) fn begin(&self, cause: &str) -> Outage<'_> {
+    pub(crate) fn begin(self: &Arc<Self>, cause: &str) -> Outage {
+        self.begin_as(OutageKind::Unreachable, cause)
+    }
+
+    /// Records that the node refuses calls, with its error. Replaces another cause: connections to the node are open.
+    pub(crate) fn begin_refusal(self: &Arc<Self>, cause: &str) -> Outage {
+        let outage = self.begin_as(OutageKind::Refusal, cause);
+        outage.set_cause(cause);
+        outage
+    }
+
+    fn begin_as(self: &Arc<Self>, kind: OutageKind, cause: &str) -> Outage {
         let mut current = self.current.lock();
         if let Some(current) = &mut *current {
             current.down += 1;
@@ -68,9 +86,13 @@ impl Outages {
             let (since, before) = (Instant::now(), self.fallback.local_counts());
             *current = Some(OngoingOutage { down: 1, cause: cause.to_owned(), since, attempts: 0, before });
             self.up.mark_down();
-            tracing::warn!(url = %self.url, error = cause, "store is unreachable, retrying");
+            let event = match kind {
+                OutageKind::Unreachable => "store is unreachable, retrying",
+                OutageKind::Refusal => "store refuses calls, retrying",
+            };
+            tracing::warn!(url = %self.url, error = cause, "{event}");
         }
-        Outage { outages: self, has_recovered: false }
+        Outage { outages: Arc::clone(self), kind, has_recovered: false }
     }
 
     fn log_recovery(&self, outage: &OngoingOutage) {
@@ -112,28 +134,37 @@ impl UpGauge {
 
 // === impl Outage ===
 
-impl Outage<'_> {
-    /// Records a failed attempt to reconnect. Logs a new cause: a Redis that has restarted with a wrong certificate
-    /// needs another fix.
+impl Outage {
+    /// Records a failed attempt to reconnect or a failed self-test. Logs a new cause: a Redis that has restarted with a
+    /// wrong certificate needs another fix.
     pub(crate) fn record_failure(&self, cause: &str) {
         if let Some(current) = &mut *self.outages.current.lock() {
             current.attempts += 1;
-            if current.cause != cause {
-                cause.clone_into(&mut current.cause);
-                let url = &self.outages.url;
-                tracing::warn!(%url, error = cause, "store is unreachable for another reason, retrying");
-            }
+        }
+        self.set_cause(cause);
+    }
+
+    fn set_cause(&self, cause: &str) {
+        if let Some(current) = &mut *self.outages.current.lock()
+            && current.cause != cause
+        {
+            cause.clone_into(&mut current.cause);
+            let event = match self.kind {
+                OutageKind::Unreachable => "store is unreachable for another reason, retrying",
+                OutageKind::Refusal => "store refuses calls for another reason, retrying",
+            };
+            tracing::warn!(url = %self.outages.url, error = cause, "{event}");
         }
     }
 
-    /// Records that the connection is open again.
+    /// Records that the connection is open again, or that the node accepts calls.
     pub(crate) fn recovered(mut self) {
         self.has_recovered = true;
     }
 }
 
 /// A connection that is dropped while it is down ends the outage without a log line, since the node has not recovered.
-impl Drop for Outage<'_> {
+impl Drop for Outage {
     fn drop(&mut self) {
         let mut current = self.outages.current.lock();
         if let Some(current) = &mut *current {
@@ -156,7 +187,8 @@ mod tests {
     fn outage_of_several_connections_is_logged_once() {
         let url = RedisUrl::new("redis://127.0.0.1:1".to_owned());
         let metrics = Arc::new(Metrics::new());
-        let outages = Outages::new(url, Arc::new(Fallback::new(1)), Arc::new(UpGauge::new(Arc::clone(&metrics))));
+        let up = Arc::new(UpGauge::new(Arc::clone(&metrics)));
+        let outages = Arc::new(Outages::new(url, Arc::new(Fallback::new(1)), up));
         let log = logged_by(|| {
             let (first, second) = (outages.begin("slow"), outages.begin("gone"));
             assert_eq!(outages.cause().as_deref(), Some("slow"));

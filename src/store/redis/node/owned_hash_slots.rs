@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::super::hash_slots::{HASH_SLOTS, hash_slot_of};
+use super::super::hash_slots::{HASH_SLOTS, hash_slot_of, hash_slot_of_key};
 use crate::limit::{ClientId, Limiter};
 
 /// The hash slots of a node.
@@ -64,6 +64,15 @@ impl OwnedHashSlots {
     /// Returns `true` if the node has the hash slot of this client's bucket.
     pub(crate) fn has(&self, limiter: &Limiter, client: Option<&ClientId>) -> bool {
         self.set.lock().as_ref().is_none_or(|set| set[usize::from(hash_slot_of(limiter, client))])
+    }
+
+    /// Returns this hash tag, or with a number at its end if the node does not have its hash slot. Returns `None` if no
+    /// tag was found.
+    pub(crate) fn own_tag(&self, tag: &str) -> Option<String> {
+        let set = self.set.lock();
+        let Some(set) = set.as_ref() else { return Some(tag.to_owned()) };
+        let tags = (0..HASH_SLOTS).map(|number| format!("{tag}:{number}"));
+        tags.into_iter().find(|tag| set[usize::from(hash_slot_of_key(tag))])
     }
 
     /// Returns a receiver that changes whenever the node gains hash slots.

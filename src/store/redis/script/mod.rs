@@ -12,6 +12,7 @@ pub(super) mod algorithms;
 pub(super) mod batch;
 pub(super) mod buckets;
 pub(super) mod keys;
+pub(super) mod refused_calls;
 pub(super) mod reply;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use std::sync::{Arc, LazyLock};
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Value, cmd, pipe};
 
+use self::refused_calls::RefusedCalls;
 use crate::clock::Timestamp;
 use crate::store::StoreError;
 
@@ -28,7 +30,8 @@ static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     // Each file has its own scope: their order does not matter.
     let algorithms: String = algorithms::lua_files().map(|file| format!("do\n{file}end\n")).collect();
     let in_flight = format!("do\n{IN_FLIGHT}end\n");
-    let made_once = [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight].join("\n");
+    let self_test = format!("do\n{SELF_TEST}end\n");
+    let made_once = [BEGIN, SHARED, &algorithms, WAITING, ADMIT, OPERATIONS, &in_flight, &self_test].join("\n");
     Script::new(&made_once, "return operations[ARGV[1]](ARGV)")
 });
 
@@ -44,8 +47,9 @@ const WAITING: &str = include_str!("../../../../lua/waiting.lua");
 const ADMIT: &str = include_str!("../../../../lua/admit.lua");
 const OPERATIONS: &str = include_str!("../../../../lua/operations.lua");
 
-/// Adds an operation.
+/// These add an operation each.
 const IN_FLIGHT: &str = include_str!("../../../../lua/in_flight.lua");
+const SELF_TEST: &str = include_str!("../../../../lua/self_test.lua");
 
 /// The script, and the same code as a library.
 #[derive(Debug)]
@@ -63,6 +67,8 @@ pub(super) struct Invoker {
     redis: MultiplexedConnection,
     /// Whether this Redis supports functions for this user, as last known.
     has_functions: Arc<AtomicBool>,
+    /// Records the calls that Redis refuses.
+    refused_calls: Arc<RefusedCalls>,
     /// Whether every call is preceded by ASKING.
     is_asking: bool,
 }
@@ -107,12 +113,12 @@ impl Invoker {
     ///
     /// # Errors
     /// The connection does not work.
-    pub(super) async fn new(mut redis: MultiplexedConnection) -> RedisResult<Self> {
+    pub(super) async fn new(mut redis: MultiplexedConnection, refused_calls: Arc<RefusedCalls>) -> RedisResult<Self> {
         let has_functions = match cmd("FCALL").arg("tidegate").arg(0).exec_async(&mut redis).await {
             Err(error) if error.code().is_none() => return Err(error),
             answer => answer.is_err_and(|error| is_unknown(&error)),
         };
-        Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)), is_asking: false })
+        Ok(Self { redis, has_functions: Arc::new(AtomicBool::new(has_functions)), refused_calls, is_asking: false })
     }
 
     /// Returns an invoker that precedes every call with ASKING.
@@ -125,12 +131,23 @@ impl Invoker {
     /// # Errors
     /// The last error. The call is never repeated after it may have run.
     pub(super) async fn run(&mut self, add: impl Fn(&mut Cmd) + Sync) -> Result<Value, StoreError> {
+        self.try_run(add).await.map_err(|error| self.refused_calls.record(&error))
+    }
+
+    /// Does the same as [`run`](Self::run), and does not record a refused call.
+    ///
+    /// # Errors
+    /// See [`run`](Self::run).
+    pub(super) async fn try_run(&mut self, add: impl Fn(&mut Cmd) + Sync) -> RedisResult<Value> {
         let has_functions = self.has_functions.load(Ordering::Relaxed);
         let mut how = if has_functions { Invocation::Function } else { Invocation::Digest };
         loop {
             match self.ask(how, &add).await {
                 Ok(value) => return Ok(value),
-                Err(error) => how = self.fallback_after(how, &error).ok_or_else(|| store_error(&error))?,
+                Err(error) => match self.fallback_after(how, &error) {
+                    Some(next) => how = next,
+                    None => return Err(error),
+                },
             }
         }
     }
@@ -224,8 +241,15 @@ pub(super) fn store_error(error: &RedisError) -> StoreError {
     match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
         "NOTINITIALISED" => StoreError::NotInitialised,
         "MODEDIFFERS" => StoreError::ModeDiffers,
+        "ERR" if error.detail().is_some_and(is_denied_in_script) => StoreError::ErrorReply("NOPERM".to_owned()),
         // A hash slot without a node does not concern other hash slots of the connection's node.
         "CLUSTERDOWN" if error.detail().is_some_and(|detail| detail.contains("not served")) => StoreError::Unreachable,
         word => StoreError::ErrorReply(word.to_owned()),
     }
+}
+
+/// Returns `true` if the user may not run a command of the script, or may not use a key. The second text is that of
+/// versions up to 6.
+fn is_denied_in_script(detail: &str) -> bool {
+    detail.starts_with("ACL failure in script") || detail.contains("The user executing the script can't")
 }
