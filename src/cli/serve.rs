@@ -62,7 +62,7 @@ pub(super) async fn serve(
     drop(session);
     notify("STOPPING=1");
     let mut has_end_signal = stop.is_none();
-    // Clients of an ended thread wait in vain, so this drain does not delay.
+    // Clients of a thread that has ended get no responses, so this drain does not delay.
     let delay = if *failed.borrow() { Duration::ZERO } else { args.drain_delay };
     let mut drained = pin!(Drain { delay, timeout: args.drain_timeout }.run(gateway, outcome));
     loop {

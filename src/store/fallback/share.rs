@@ -27,7 +27,7 @@ pub(super) struct Shares {
     has_successor: bool,
     /// The shares by the address of the limiter. The limits of a tier have equal names.
     by_limiter: HashMap<usize, Share>,
-    /// The number of shares at which those of limiters that are no longer in use are removed.
+    /// The number of shares at which the shares of unused limiters are removed.
     max_shares: usize,
 }
 
