@@ -163,7 +163,8 @@ local function decide(count, limits, decisions)
     end
   end
   for i = 1, limits do
-    if buckets[numbers[i]] and not granted[i] and flags[i] % 2 == 0 then refusals = refusals + 1 end
+    local is_slot = algorithm_of[numbers[i]].is_slot
+    if buckets[numbers[i]] and not granted[i] and flags[i] % 2 == 0 and not is_slot then refusals = refusals + 1 end
   end
   for i = 1, limits do
     local algorithm, bucket, permits = algorithm_of[numbers[i]], buckets[numbers[i]], requested[i]

@@ -444,7 +444,7 @@ impl CompiledRoute {
         let (status, passed) = match admitted {
             Ok(Admitted { status, .. }) => (Some(status), true),
             Err(Denial::Limited { status, .. }) => (Some(status), false),
-            Err(Denial::StoreFailed(_)) => (None, false),
+            Err(Denial::StoreFailed(_) | Denial::Busy { .. }) => (None, false),
         };
         let is_local = status.is_some_and(|status| status.fallback_cause.is_some());
         for one in charges.iter() {

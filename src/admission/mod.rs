@@ -13,6 +13,7 @@ mod receipt;
 mod status;
 mod waiting;
 
+use self::concurrency::SlotAsk;
 pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
 pub(crate) use self::order::narrowest_first;
 pub(crate) use self::queue::{MAX_LATENESS, WaitQueues};
@@ -21,10 +22,10 @@ pub(crate) use self::status::LimitStatus;
 pub(crate) use self::waiting::RouteWaits;
 use self::waiting::Waiting;
 use crate::boxed::boxed;
-use crate::limit::{Algorithm, Wait};
+use crate::limit::{Algorithm, Charge, Wait};
 use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
-use crate::store::{Store, StoreError};
+use crate::store::{Full, Slot, Store, StoreError, TakenWithSlot};
 
 /// The proof that the limits have admitted a request.
 #[must_use]
@@ -38,6 +39,8 @@ pub(crate) struct Admitted {
     pub(crate) status: LimitStatus,
     /// The error of the store, if it did not decide and `on_store_failure` admitted the request.
     pub(crate) unchecked: Option<StoreError>,
+    /// The slot, if the route bounds its requests in flight.
+    slot: Option<Slot>,
 }
 
 /// Why a request is rejected.
@@ -52,6 +55,19 @@ pub(crate) enum Denial {
     },
     /// The store did not decide, and a limit has `on_store_failure: deny`.
     StoreFailed(StoreError),
+    /// The limits grant it, and too many requests are in flight. Nothing is charged.
+    Busy {
+        /// The bounds that are reached.
+        full: Full,
+        /// The decisions of all limits.
+        status: Box<LimitStatus>,
+    },
+}
+
+/// The decisions about a request, and its slot if it needs one.
+struct Decided {
+    limits: Result<LimitStatus, StoreError>,
+    slot: Option<Result<Slot, Full>>,
 }
 
 /// Returns why the store did not decide; `None` if it did.
@@ -60,6 +76,7 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
         Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
         Err(Denial::StoreFailed(error)) => Some(error),
         Err(Denial::Limited { status, .. }) => status.fallback_cause.as_ref(),
+        Err(Denial::Busy { .. }) => None,
     }
 }
 
@@ -79,17 +96,38 @@ pub(crate) async fn admit(
     }
     // Futures are made in their boxes, so that requests that are decided immediately do not pay for their memory.
     if let Some(waits) = waits {
-        return boxed(|| admit_with_waiting(store, queues, charges, *waits)).await;
+        return boxed(|| admit_with_waiting(store, queues, charges, *waits, None)).await;
     }
-    if let Some(said) = decide_immediately(store, charges) {
-        return to_admission(store, said, charges);
+    if let Some(limits) = decide_immediately(store, charges) {
+        return to_admission(store, Decided { limits, slot: None }, charges);
     }
     boxed(|| admit_without_waiting(store, charges)).await
 }
 
+/// Makes all charges of a request and takes a slot, or does nothing. Does not wait for a slot.
+///
+/// # Errors
+/// See [`Denial`].
+async fn admit_with_slot(
+    store: &Store,
+    queues: &WaitQueues,
+    charges: &Charges<'_>,
+    waits: Option<RouteWaits<'_>>,
+    ask: &SlotAsk<'_>,
+) -> Result<Admitted, Denial> {
+    if let Some(waits) = waits {
+        return admit_with_waiting(store, queues, charges, waits, Some(ask)).await;
+    }
+    let decided = match known_refusal(store, charges, |one, _| one.limit.wait_policy.is_none()) {
+        Some(refused) => Decided { limits: Ok(refused), slot: None },
+        None => decide(store, charges, Some(ask)).await,
+    };
+    to_admission(store, decided, charges)
+}
+
 /// Admits a request without limits.
 pub(crate) fn admit_unlimited() -> Admitted {
-    Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None }
+    Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None, slot: None }
 }
 
 /// Decides without I/O, if possible: the store is in memory, or a cached refusal applies.
@@ -102,8 +140,8 @@ fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<Lim
 
 /// Decides a request that cannot wait, if the store needs I/O.
 async fn admit_without_waiting(store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let taken = store.take(charges.as_slice()).await;
-    to_admission(store, taken.map(|outcome| LimitStatus::new(charges, outcome)), charges)
+    let limits = store.take(charges.as_slice()).await.map(|outcome| LimitStatus::new(charges, outcome));
+    to_admission(store, Decided { limits, slot: None }, charges)
 }
 
 /// Decides a request that may wait. Retries without the adopted limits if Java has not configured one of them.
@@ -112,14 +150,16 @@ async fn admit_with_waiting(
     queues: &WaitQueues,
     charges: &Charges<'_>,
     waits: RouteWaits<'_>,
+    ask: Option<&SlotAsk<'_>>,
 ) -> Result<Admitted, Denial> {
-    match admit_from_queue(store, queues, charges, waits).await {
-        Ok(Admitted { unchecked: Some(error), .. }) if error.is_about_adopted() => {
+    match admit_from_queue(store, queues, charges, waits, ask).await {
+        Ok(Admitted { unchecked: Some(error), slot, .. }) if error.is_about_adopted() => {
             let others = charges.only(|one| !is_adopted(one));
             if others.is_empty() {
-                return Ok(Admitted { unchecked: Some(error), ..admit_unlimited() });
+                return Ok(Admitted { unchecked: Some(error), slot, ..admit_unlimited() });
             }
-            let admitted = admit_from_queue(store, queues, &others, waits).await?;
+            drop(slot);
+            let admitted = admit_from_queue(store, queues, &others, waits, ask).await?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
@@ -132,41 +172,65 @@ async fn admit_from_queue(
     queues: &WaitQueues,
     charges: &Charges<'_>,
     waits: RouteWaits<'_>,
+    ask: Option<&SlotAsk<'_>>,
 ) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges, waits);
-    let admitted = admit_in_order(&mut waiting, store, charges).await;
+    let admitted = admit_in_order(&mut waiting, store, charges, ask).await;
     waiting.end(admitted.is_ok());
     admitted
 }
 
-async fn admit_in_order(waiting: &mut Waiting<'_>, store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+async fn admit_in_order(
+    waiting: &mut Waiting<'_>,
+    store: &Store,
+    charges: &Charges<'_>,
+    ask: Option<&SlotAsk<'_>>,
+) -> Result<Admitted, Denial> {
     loop {
         waiting.wait_until_first().await?;
         let decided = match waiting.refusal_without_decision().await? {
-            Some(refused) => Ok(refused),
-            None => waiting.take().await,
+            Some(refused) => Decided { limits: Ok(refused), slot: None },
+            None => waiting.take(ask).await,
         };
         match to_admission(store, decided, charges) {
             Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,
-            Err(Denial::Limited { status, wait }) => waiting.wait_for_permits(status, wait).await?,
+            Err(Denial::Limited { status, wait }) if !ask.is_some_and(|ask| ask.is_queued) => {
+                waiting.wait_for_permits(status, wait).await?;
+            }
             Err(denial) => return Err(denial),
         }
     }
 }
 
-/// Converts the decisions of the limits to an admission or a denial.
-fn to_admission(
-    store: &Store,
-    said: Result<LimitStatus, StoreError>,
-    charges: &Charges<'_>,
-) -> Result<Admitted, Denial> {
-    let (status, unchecked) = match said {
-        Ok(status) => (status, None),
-        Err(error) => (decide_without_store(store, charges, &error)?, Some(error)),
+/// Asks the store. A request behind others that wait for a slot only reads its limits, if the store replies.
+async fn decide(store: &Store, charges: &Charges<'_>, ask: Option<&SlotAsk<'_>>) -> Decided {
+    decide_as(store, charges, charges.as_slice(), ask).await
+}
+
+/// The same, with these charges for the store.
+async fn decide_as(store: &Store, charges: &Charges<'_>, asked: &[Charge], ask: Option<&SlotAsk<'_>>) -> Decided {
+    let status = |outcome| LimitStatus::new(charges, outcome);
+    let Some(ask) = ask else { return Decided { limits: store.take(asked).await.map(status), slot: None } };
+    if ask.waited_for != Full::default()
+        && let Ok(outcome) = store.take(&charges.reads()).await
+    {
+        return Decided { limits: Ok(status(outcome)), slot: Some(Err(ask.waited_for)) };
+    }
+    let TakenWithSlot { limits, slot } = store.take_with_slot(asked, ask.request).await;
+    Decided { limits: limits.map(status), slot: Some(slot) }
+}
+
+/// Converts the decisions about a request to an admission or a denial.
+fn to_admission(store: &Store, decided: Decided, charges: &Charges<'_>) -> Result<Admitted, Denial> {
+    let (status, unchecked) = match (decided.limits, &decided.slot) {
+        (Ok(status), _) => (status, None),
+        (Err(_), Some(Err(_))) => (LimitStatus::default(), None), // without a slot, nothing is charged
+        (Err(error), _) => (decide_without_store(store, charges, &error)?, Some(error)),
     };
-    match status.wait {
-        Wait::Now => Ok(Admitted { status, unchecked, ..admit_unlimited() }),
-        wait => Err(Denial::Limited { status, wait }),
+    match (status.wait, decided.slot.transpose()) {
+        (Wait::Now, Ok(slot)) => Ok(Admitted { status, unchecked, slot, ..admit_unlimited() }),
+        (Wait::Now, Err(full)) => Err(Denial::Busy { full, status: Box::new(status) }),
+        (wait, _) => Err(Denial::Limited { status, wait }),
     }
 }
 

@@ -109,6 +109,18 @@ impl WaitQueues {
         self.len.load(Ordering::Relaxed) == 0
     }
 
+    /// Returns the number of queues.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the first request of this queue: something was released.
+    pub(crate) fn wake(&self, bucket: &BucketId) {
+        let state = self.state.lock();
+        let first = state.queues.get(bucket).and_then(|queue| queue.waiting.first_key_value());
+        first.iter().for_each(|(_, first)| first.notify_one());
+    }
+
     /// Returns `true` if a request waits in this queue.
     pub(crate) fn is_waited_for(&self, bucket: &BucketId) -> bool {
         self.count(bucket) > 0

@@ -12,11 +12,13 @@ use tokio::time::{Instant, sleep};
 
 use super::order::narrowest_first;
 use super::queue::{Claim, JoinError, Place, WaitQueues};
-use super::{Admitted, Denial, LimitStatus, Receipt, denying, is_decided_locally, known_refusal};
+use super::{
+    Admitted, Decided, Denial, LimitStatus, Receipt, SlotAsk, decide_as, denying, is_decided_locally, known_refusal,
+};
 use crate::limit::{BucketId, Charge, Turn, Wait};
 use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
-use crate::store::{Store, StoreError};
+use crate::store::Store;
 
 /// The waits of the requests of a route.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +68,9 @@ struct StoredTicket<'s> {
     charge: Option<Charge>,
 }
 
-/// A time slot in the future. It is given back on drop, unless it was reached.
-struct TimeSlot<'s> {
+/// The charges of a request that still waits for its time slot or for a slot of `concurrency`. They are given back on drop,
+/// unless the request is admitted.
+pub(super) struct Charged<'s> {
     store: &'s Store,
     receipt: Option<Receipt>,
 }
@@ -133,7 +136,7 @@ impl<'w> Waiting<'w> {
             self.reject_from_queue(behind).await?;
             return Ok(None);
         }
-        let read = if self.order.len() > 1 { self.store.take(&self.reads()).await.map(Some) } else { Ok(None) };
+        let read = if self.order.len() > 1 { self.store.take(&self.charges.reads()).await.map(Some) } else { Ok(None) };
         let mut status = match read {
             Ok(outcome) => outcome.map_or_else(LimitStatus::default, |outcome| LimitStatus::new(self.charges, outcome)),
             Err(error) if is_decided_locally(&one, &error) && denying(self.charges, &error).is_none() => {
@@ -149,7 +152,7 @@ impl<'w> Waiting<'w> {
     }
 
     /// Asks the store for permits. In Redis, the first request of a queue asks for its ticket, too.
-    pub(super) async fn take(&mut self) -> Result<LimitStatus, StoreError> {
+    pub(super) async fn take(&mut self, ask: Option<&SlotAsk<'_>>) -> Decided {
         let mut charges = Cow::Borrowed(self.charges.as_slice());
         if let Some(position) = self.joined.map(|joined| self.order[joined])
             && self.has_ticket(position)
@@ -161,7 +164,8 @@ impl<'w> Waiting<'w> {
             self.ticket.get_or_insert(StoredTicket { store: self.store, queues: self.queues, charge: None }).charge =
                 charge;
         }
-        let status = LimitStatus::new(self.charges, self.store.take(&charges).await?);
+        let decided = decide_as(self.store, self.charges, &charges, ask).await;
+        let Ok(status) = &decided.limits else { return decided };
         let joined = self.joined.map(|joined| self.limit(joined).index);
         let is_held = {
             let mut refusing = status.refusing(self.charges).map(|one| one.index);
@@ -170,7 +174,7 @@ impl<'w> Waiting<'w> {
         if let Some(ticket) = self.ticket.as_mut().filter(|_| !is_held) {
             ticket.charge = None; // the decision has removed it
         }
-        Ok(status)
+        decided
     }
 
     /// Returns `true` if the first request that waits for this charge has a ticket in the store.
@@ -209,20 +213,17 @@ impl<'w> Waiting<'w> {
         if delay == 0 {
             return Ok(admitted);
         }
-        let receipt = Receipt::new(self.charges.clone(), admitted.status.clone());
-        let mut slot = TimeSlot { store: self.store, receipt: Some(receipt) };
+        let charged = Charged::new(self.store, Receipt::new(self.charges.clone(), admitted.status.clone()));
         if !self.ends_in_time(Duration::from_millis(delay)) {
             // Before the response, so that the next request finds the slot free.
-            if let Some(receipt) = slot.receipt.take() {
-                receipt.give_back(self.store).await;
-            }
+            charged.give_back().await;
             return Err(Denial::Limited { status: admitted.status, wait: Wait::Millis(delay) });
         }
         self.record.begin();
         tokio::select! {
             biased;
             () = sleep(Duration::from_millis(delay)) => {
-                slot.receipt = None;
+                charged.keep();
                 Ok(admitted)
             }
             () = self.queues.closed() => {
@@ -360,7 +361,7 @@ impl<'w> Waiting<'w> {
                 status
             }
             None => {
-                let Ok(outcome) = self.store.take(&self.reads()).await else { return Ok(()) };
+                let Ok(outcome) = self.store.take(&self.charges.reads()).await else { return Ok(()) };
                 let mut status = LimitStatus::new(self.charges, outcome);
                 let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
                 status.refuse(one.index, remaining, reset);
@@ -369,16 +370,11 @@ impl<'w> Waiting<'w> {
         };
         Err(Denial::Limited { wait: status.wait, status })
     }
-
-    /// Returns the charges, to be checked and not made.
-    fn reads(&self) -> Vec<Charge> {
-        self.charges.as_slice().iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect()
-    }
 }
 
 /// Returns the bucket that decided. One bucket for all clients beyond the store's capacity: otherwise each client of a
 /// flood would wait in its own queue.
-fn bucket_of(one: &LimitCharge<'_>, status: &LimitStatus) -> BucketId {
+pub(super) fn bucket_of(one: &LimitCharge<'_>, status: &LimitStatus) -> BucketId {
     match status.decision(one.index) {
         Some(decision) if decision.overflow => (one.charge.limiter.name.clone(), None),
         _ => one.charge.bucket_id(),
@@ -397,7 +393,25 @@ impl Drop for StoredTicket<'_> {
     }
 }
 
-impl Drop for TimeSlot<'_> {
+impl<'s> Charged<'s> {
+    pub(super) fn new(store: &'s Store, receipt: Receipt) -> Self {
+        Self { store, receipt: Some(receipt) }
+    }
+
+    /// Keeps the charges of an admitted request.
+    pub(super) fn keep(mut self) {
+        self.receipt = None;
+    }
+
+    /// Gives the charges back.
+    pub(super) async fn give_back(mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            receipt.give_back(self.store).await;
+        }
+    }
+}
+
+impl Drop for Charged<'_> {
     fn drop(&mut self) {
         let (Some(receipt), Ok(runtime)) = (self.receipt.take(), Handle::try_current()) else { return };
         let store = self.store.clone();

@@ -1,45 +1,49 @@
-//! Takes the slot of a request of a route with `concurrency`.
+//! Admits a request to a route with `concurrency`.
 
 use super::LayerState;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
-use crate::admission::{NewRequest, RequestInFlight};
+use crate::admission::{Admitted, Denial, NewRequest, RouteWaits, admit};
 use crate::concurrency::Concurrency;
 use crate::facts::Facts;
-use crate::local_response::LocalResponse;
 use crate::route::Route;
+use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, RuleSet};
 use crate::store::Store;
 
 impl LayerState {
-    /// Takes the slot of a request, or waits for one. Records it, and what remains for the client.
+    /// Admits a request by its limits and with a slot. Records the slot, and what remains for the client.
     ///
     /// # Errors
-    /// The response if the route or the client has too many requests in flight.
-    pub(super) async fn take_slot(
+    /// See [`Denial`].
+    pub(super) async fn admit_with_slot(
         &self,
-        rules: &RuleSet,
-        store: &Store,
+        (rules, store): (&RuleSet, &Store),
         facts: &Facts<'_>,
         (route, compiled, concurrency): (&Route, &CompiledRoute, &Concurrency),
+        (charges, waits): (&Charges<'_>, Option<Box<RouteWaits<'_>>>),
         record: &mut RequestRecord<'_>,
-    ) -> Result<(), LocalResponse> {
-        let Some(metrics) = compiled.in_flight() else { return Ok(()) };
+    ) -> Result<Admitted, Denial> {
+        let Some(metrics) = compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
         let client = rules.client_in_flight(concurrency, facts);
         #[cfg(feature = "gateway")]
         let deadline = record.deadline((route, compiled), facts);
         #[cfg(not(feature = "gateway"))]
         let (deadline, _) = (None, route); // a layer has no timeouts
-        let (queues, client) = (&*self.queues, client.as_ref());
-        let new_request = NewRequest { store, queues, concurrency, client, metrics, deadline };
-        let taken = new_request.take_slot().await;
-        let remaining = taken.as_ref().map_or(0, RequestInFlight::remaining);
-        let by_client = taken.as_ref().is_err_and(|full| full.client);
-        let quota = concurrency.per_client.filter(|_| client.is_some() && (taken.is_ok() || by_client));
-        let quota = quota.map(|per_client| (per_client, remaining));
-        record
-            .record_slot(ClientInFlight { slot: taken.ok().map(Box::new), quota })
-            .then_some(())
-            .ok_or(LocalResponse::Busy { by_client })
+        let (queues, client, waits) = (&self.queues, client.as_ref(), waits.map(|waits| *waits));
+        let request = NewRequest { store, queues, charges, waits, concurrency, client, metrics, deadline };
+        let admitted = request.admit().await;
+        let remaining = match &admitted {
+            Ok((_, slot)) => Some(slot.remaining()),
+            Err(Denial::Busy { full, .. }) => full.client.then_some(0),
+            Err(_) => return admitted.map(|(admitted, _)| admitted),
+        };
+        let quota = concurrency.per_client.filter(|_| client.is_some()).zip(remaining);
+        let (admitted, slot) = match admitted {
+            Ok((admitted, slot)) => (Ok(admitted), Some(Box::new(slot))),
+            Err(denial) => (Err(denial), None),
+        };
+        record.record_slot(ClientInFlight { slot, quota });
+        admitted
     }
 }

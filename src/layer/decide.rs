@@ -141,13 +141,19 @@ impl LayerState {
                 return Err(rejection.await); // 401, 403, 429, 503
             }
             let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
-            if let Some(concurrency) = &route.concurrency {
-                // Boxed, so that other routes do not pay for its memory.
-                Box::pin(self.take_slot(rules, store, &facts, (route, compiled, concurrency), record)).await?; // 429, 503
-            }
             record.start_decision(&charges, store);
             let waits = record.waits((route, compiled), &facts);
-            let admitted = admit(store, &self.queues, &charges, waits).await;
+            let admitted = match &route.concurrency {
+                // Boxed, so that other routes do not pay for its memory.
+                Some(concurrency) => {
+                    let route = (route, compiled, &**concurrency);
+                    Box::pin(self.admit_with_slot((rules, store), &facts, route, (&charges, waits), record)).await
+                }
+                None => admit(store, &self.queues, &charges, waits).await,
+            };
+            if let Err(Denial::Busy { full, .. }) = admitted {
+                return Err(LocalResponse::Busy { by_client: full.client }); // 429, 503
+            }
             self.record_admitted(&charges, &admitted, (compiled, store), record);
             let Admitted { permit, status, .. } = match admitted {
                 Ok(admitted) => admitted,
@@ -244,6 +250,7 @@ pub(super) fn not_identified(route: &Route, facts: &Facts<'_>) -> Option<LocalRe
 pub(super) fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
+        Denial::Busy { full, .. } => LocalResponse::Busy { by_client: full.client },
         Denial::Limited { status, wait } => {
             let violated = status.refusing(charges).map(|one| one.limit.name.as_str()).collect();
             LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }

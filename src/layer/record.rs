@@ -255,15 +255,13 @@ impl<'r> RequestRecord<'r> {
         self.stopwatch.elapsed()
     }
 
-    /// Records the slot of the request, or its rejection for lack of a slot. Returns `true` if it has a slot.
-    pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) -> bool {
-        let is_taken = in_flight.slot.is_some();
-        if !is_taken {
+    /// Records the slot of the request, or its rejection for lack of a slot.
+    pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) {
+        if in_flight.slot.is_none() {
             self.outcome = RequestOutcome::Limited;
             self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
         }
         self.extra.get_or_insert_default().in_flight = Some(in_flight);
-        is_taken
     }
 
     /// Records that the limits are going to be evaluated.
@@ -292,6 +290,7 @@ impl<'r> RequestRecord<'r> {
             Ok(Admitted { status, .. }) => (RequestOutcome::Allowed, Some(status)),
             Err(Denial::Limited { status, .. }) => (RequestOutcome::Limited, Some(status)),
             Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
+            Err(Denial::Busy { .. }) => (RequestOutcome::Limited, None),
         };
         self.outcome = outcome;
         #[cfg(feature = "gateway")]
@@ -382,6 +381,7 @@ impl<'r> RequestRecord<'r> {
     fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
             Denial::Limited { status, .. } => status.longest_refusal(charges),
+            Denial::Busy { .. } => return, // recorded with its slot
             Denial::StoreFailed(error) => {
                 self.reason = Some("store_failed");
                 denying(charges, error)

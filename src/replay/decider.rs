@@ -56,7 +56,7 @@ impl Decider {
             Some(Ok(Admitted { status, .. })) => Ok(status),
             Some(Err(Denial::Limited { status, .. })) => Err(Refused { status }),
             // The embedded store decides at once, except about adopted limits, which are not replayed.
-            Some(Err(Denial::StoreFailed(_))) | None => Ok(LimitStatus::default()),
+            Some(Err(Denial::StoreFailed(_) | Denial::Busy { .. })) | None => Ok(LimitStatus::default()),
         }
     }
 

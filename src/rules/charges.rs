@@ -50,6 +50,11 @@ impl<'r> Charges<'r> {
         &self.charges
     }
 
+    /// Returns the charges, to be checked and not made.
+    pub(crate) fn reads(&self) -> Vec<Charge> {
+        self.charges.iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect()
+    }
+
     /// Returns the number of limits that count the request.
     pub fn len(&self) -> usize {
         self.charges.len()

@@ -22,6 +22,7 @@ mod rejected;
 #[cfg(feature = "gateway")]
 mod reset;
 pub mod settings;
+mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(feature = "gateway")]
@@ -32,7 +33,7 @@ use std::sync::Arc;
 #[cfg(feature = "gateway")]
 pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
 pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
-pub(crate) use self::in_flight::{Full, Slot, SlotRequest};
+pub(crate) use self::in_flight::{Full, RouteSlots, Slot, SlotRequest, TakenWithSlot};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 pub use self::negative_cache::NegativeCache;

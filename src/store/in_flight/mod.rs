@@ -8,19 +8,21 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 
-use super::{Backend, Store};
+use super::StoreError;
 use crate::concurrency::Concurrency;
-use crate::limit::ClientId;
+use crate::limit::{Charge, ClientId, Outcome};
+use crate::random::random;
 
 /// The slots of all routes that requests of this process hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct InFlight {
+    /// A random number of this process.
+    gateway: u64,
     /// By the name of the slots. Bounded by the number of routes, and kept for later rules.
     routes: RwLock<HashMap<Arc<str>, Arc<RouteSlots>>>,
 }
@@ -29,9 +31,8 @@ pub(crate) struct InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct RouteSlots {
     counts: Mutex<Counts>,
-    waiting: AtomicUsize,
-    /// Notified when a slot was released while requests wait.
-    released: Notify,
+    /// The number of slots that were released.
+    releases: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -48,6 +49,17 @@ pub(crate) struct SlotRequest<'r> {
     pub(crate) slots: &'r Arc<RouteSlots>,
     /// The client, if the bound of each client applies.
     pub(crate) client: Option<&'r ClientId>,
+    /// When the request began to wait, if it is the first that waits for a slot of the route.
+    pub(crate) waits_since: Option<Instant>,
+}
+
+/// The decision of the limits and of the bounds about a request: it has all permits and a slot, or neither.
+#[derive(Debug)]
+pub(crate) struct TakenWithSlot {
+    /// The decisions of the limits. If there is no slot, no permit was taken.
+    pub(crate) limits: Result<Outcome, StoreError>,
+    /// The slot, or the bounds that are reached; no bounds if a limit refuses the request.
+    pub(crate) slot: Result<Slot, Full>,
 }
 
 /// The right of a request to be in flight. Released on drop.
@@ -71,36 +83,22 @@ pub(crate) struct Full {
     pub(crate) client: bool,
 }
 
-/// Counts a request that waits, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct WaitingRequest<'s>(&'s AtomicUsize);
+// === impl InFlight, RouteSlots ===
 
-impl Store {
-    /// Returns the slots with this name.
-    pub(crate) fn slots(&self, name: &Arc<str>) -> Arc<RouteSlots> {
-        match &self.0 {
-            Backend::Memory(memory) => memory.in_flight().slots(name),
-            Backend::Redis(redis) => redis.store().in_flight().slots(name),
-        }
-    }
-
-    /// Takes a slot without waiting for another request.
-    ///
-    /// # Errors
-    /// The bounds that are reached.
-    pub(crate) async fn take_slot(&self, request: SlotRequest<'_>) -> Result<Slot, Full> {
-        match &self.0 {
-            Backend::Memory(_) => request.hold_if(|bound| bound, None),
-            Backend::Redis(redis) => redis.store().take_slot(request).await,
-        }
+impl Default for InFlight {
+    fn default() -> Self {
+        Self { gateway: u64::from_le_bytes(random()), routes: RwLock::default() }
     }
 }
 
-// === impl InFlight, RouteSlots ===
-
 impl InFlight {
+    /// Returns the number of this process among those that share a store.
+    pub(crate) fn gateway(&self) -> u64 {
+        self.gateway
+    }
+
     /// Returns the slots with this name.
-    fn slots(&self, name: &Arc<str>) -> Arc<RouteSlots> {
+    pub(crate) fn slots(&self, name: &Arc<str>) -> Arc<RouteSlots> {
         if let Some(slots) = self.routes.read().get(name) {
             return Arc::clone(slots);
         }
@@ -109,22 +107,14 @@ impl InFlight {
 }
 
 impl RouteSlots {
-    /// Counts a request that waits. Returns `None` if `max` requests wait.
-    pub(crate) fn begin_wait(&self, max: usize) -> Option<WaitingRequest<'_>> {
-        let more = |waiting| (waiting < max).then_some(waiting + 1);
-        self.waiting.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more).ok()?;
-        Some(WaitingRequest(&self.waiting))
+    /// Returns the number of slots that requests of this process have released.
+    pub(crate) fn releases(&self) -> u64 {
+        self.releases.load(Ordering::SeqCst)
     }
 
-    /// Waits until a slot is released, from this call on.
-    pub(crate) fn released(&self) -> Notified<'_> {
-        self.released.notified()
-    }
-}
-
-impl Drop for WaitingRequest<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+    /// Returns the number of slots that requests of a client hold in this process.
+    pub(crate) fn of_client(&self, client: &ClientId) -> u32 {
+        self.counts.lock().by_client.get(client).copied().unwrap_or(0)
     }
 }
 
@@ -137,16 +127,41 @@ impl SlotRequest<'_> {
     /// The bounds that are reached.
     pub(crate) fn hold_if(self, part: impl Fn(u32) -> u32, lease: Option<Box<dyn Lease>>) -> Result<Slot, Full> {
         let mut counts = self.slots.counts.lock();
+        let remaining = self.free(&counts, part)?;
+        Ok(self.count(&mut counts, remaining, lease))
+    }
+
+    /// Takes a slot of this process, and all permits with `take`, or neither.
+    pub(crate) fn hold_with(
+        self,
+        charges: &[Charge],
+        take: impl Fn(&[Charge]) -> Result<Outcome, StoreError>,
+    ) -> TakenWithSlot {
+        let is_refused = |limits: &Result<Outcome, StoreError>| limits.as_ref().is_ok_and(|outcome| !outcome.granted());
+        // Locked during the decision, so that no other request sees a slot that is given back.
+        let mut counts = self.slots.counts.lock();
+        let free = self.free(&counts, |bound| bound);
+        let limits = match &free {
+            Ok(_) => take(charges),
+            Err(_) => take(&charges.iter().map(|one| Charge { checks_only: true, ..one.clone() }).collect::<Vec<_>>()),
+        };
+        let slot = match free {
+            _ if is_refused(&limits) => Err(Full::default()),
+            free => free.map(|remaining| self.count(&mut counts, remaining, None)),
+        };
+        TakenWithSlot { limits, slot }
+    }
+
+    /// Returns how many slots remain for the client with this one, if requests of this process hold fewer than `part` of
+    /// each bound.
+    fn free(&self, counts: &Counts, part: impl Fn(u32) -> u32) -> Result<u32, Full> {
         let of_client = self.client.and_then(|client| counts.by_client.get(client)).copied().unwrap_or(0);
         // Once, since the part can change at any time.
         let [max, of_each] = [self.concurrency.max, self.concurrency.per_client].map(|bound| bound.map(&part));
         let of_each = of_each.filter(|_| self.client.is_some());
         let is_full = |used: u32, part: Option<u32>| part.is_some_and(|part| used >= part);
         let full = Full { route: is_full(counts.all, max), client: is_full(of_client, of_each) };
-        if full != Full::default() {
-            return Err(full);
-        }
-        Ok(self.count(&mut counts, of_each.map_or(0, |part| part - of_client - 1), lease))
+        if full == Full::default() { Ok(of_each.map_or(0, |part| part - of_client - 1)) } else { Err(full) }
     }
 
     /// Takes a slot that the store has granted.
@@ -160,6 +175,13 @@ impl SlotRequest<'_> {
             *counts.by_client.entry(client.clone()).or_default() += 1;
         }
         Slot { lease, slots: Arc::clone(self.slots), client: self.client.cloned(), remaining }
+    }
+}
+
+impl Slot {
+    /// Returns the client, if the bound of each client applies.
+    pub(crate) fn client(&self) -> Option<&ClientId> {
+        self.client.as_ref()
     }
 }
 
@@ -177,8 +199,6 @@ impl Drop for Slot {
             }
         }
         drop(counts);
-        if self.slots.waiting.load(Ordering::SeqCst) > 0 {
-            self.slots.released.notify_waiters();
-        }
+        self.slots.releases.fetch_add(1, Ordering::SeqCst);
     }
 }

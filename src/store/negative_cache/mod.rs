@@ -136,8 +136,8 @@ impl<S: Remote> NegativeCache<S> {
     }
 
     /// Asks the store, and caches its refusals unless its clock is a manual one. Takes the future by reference, because
-    /// an async function stores its arguments twice.
-    async fn take_and_cache(
+    /// an async function stores its arguments twice. The outcome may have further decisions after those about `charges`.
+    pub(super) async fn take_and_cache(
         &self,
         charges: &[Charge],
         ask: Pin<&mut (impl Future<Output = Result<Outcome, StoreError>> + Send)>,

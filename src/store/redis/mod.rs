@@ -12,7 +12,7 @@
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `reset_log`, `shared` | read and remove buckets for operators, and keep their data |
-//! | `in_flight` | leases of requests in flight |
+//! | `in_flight`, `leases` | leases of requests in flight |
 //! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
 
 mod backoff;
@@ -20,6 +20,7 @@ mod dispatch;
 mod hash_slots;
 mod in_flight;
 mod inspection;
+mod leases;
 mod limiters;
 mod locator;
 mod node;
@@ -41,7 +42,9 @@ use tokio::time::Instant;
 
 use self::dispatch::{DispatcherContext, Dispatchers};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
-use self::in_flight::Leases;
+use self::in_flight::Keeper;
+pub(crate) use self::in_flight::NewSlot;
+use self::leases::Leases;
 use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
 #[cfg(feature = "gateway")]
 use self::reset_log::ResetLog;
@@ -80,6 +83,7 @@ pub struct Redis {
     in_flight: Arc<InFlight>,
     /// The leases of this worker's requests.
     leases: Arc<Leases>,
+    keeper: Keeper,
 }
 
 impl Redis {
@@ -117,6 +121,7 @@ impl Redis {
             dispatchers,
             in_flight: Arc::default(),
             leases: Arc::default(),
+            keeper: Keeper::default(),
         })
     }
 
@@ -147,6 +152,7 @@ impl Redis {
             dispatchers,
             in_flight,
             leases: Arc::default(),
+            keeper: Keeper::default(),
         }
     }
 
@@ -209,7 +215,7 @@ impl Redis {
         };
         let since = poll_time();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
-        let decided = self.decide_in_slot(slot, charges, deadline).await;
+        let decided = self.decide_in_slot(slot, charges, None, deadline).await;
         self.record_decision(charges, since, &decided);
         decided
     }

@@ -3,6 +3,7 @@
 //! While a hash slot migrates, both nodes reject a call for keys on both. The caller then decides bucket by bucket.
 
 use std::future::Future;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,9 @@ use tokio::time::{Instant, sleep};
 use super::Redis;
 use super::backoff::jittered;
 use super::dispatch::{DispatcherContext, decide_one};
-use super::hash_slots::hash_slot_of;
+use super::hash_slots::{hash_slot_of, hash_slot_of_key};
 use super::node::{Node, NodeConnection};
+use super::script::slots::LeaseRequest;
 use crate::limit::{Charge, Outcome};
 use crate::store::StoreError;
 
@@ -30,9 +32,10 @@ pub(super) trait Call: Sync {
     fn run(&self, connection: &mut NodeConnection) -> impl Future<Output = Result<Self::Reply, StoreError>> + Send;
 }
 
-/// A decision about one charge.
+/// A decision about one charge or lease, in its own call.
 struct DecideOne<'c> {
-    charge: &'c Charge,
+    charges: &'c [Charge],
+    lease: Option<&'c LeaseRequest>,
     deadline: Instant,
     context: &'c DispatcherContext,
 }
@@ -43,11 +46,12 @@ impl Redis {
         &self,
         slot: u16,
         charges: &[Charge],
+        lease: Option<&LeaseRequest>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         let (mut node, mut hop) = (self.topology.node_of(slot, deadline).await?, 0);
         loop {
-            let decided = self.dispatchers.dispatcher_for(&node).take(charges, deadline).await;
+            let decided = self.dispatchers.dispatcher_for(&node).take(charges, lease, deadline).await;
             match &decided {
                 Err(StoreError::Redirected { slot, address, is_ask: false }) if Instant::now() < deadline => {
                     let Some(other) = self.topology.redirect(*slot, address, false, &node) else { return decided };
@@ -61,8 +65,14 @@ impl Redis {
 
     /// Decides one charge on the node of its bucket.
     pub(super) async fn decide_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
-        let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
-        self.call_owner(slot, deadline, &DecideOne { charge, deadline, context: &self.context }).await
+        let (slot, charges) = (hash_slot_of(&charge.limiter, charge.client.as_ref()), from_ref(charge));
+        self.call_owner(slot, deadline, &DecideOne { charges, lease: None, deadline, context: &self.context }).await
+    }
+
+    /// Takes a lease on the node of its sets, which may be migrating.
+    pub(super) async fn take_one_lease(&self, lease: &LeaseRequest, deadline: Instant) -> Result<Outcome, StoreError> {
+        let call = DecideOne { charges: &[], lease: Some(lease), deadline, context: &self.context };
+        self.call_owner(hash_slot_of_key(lease.slots()), deadline, &call).await
     }
 
     /// Calls the node of a hash slot, and follows redirections.
@@ -120,7 +130,7 @@ impl Call for DecideOne<'_> {
     type Reply = Outcome;
 
     async fn run(&self, connection: &mut NodeConnection) -> Result<Outcome, StoreError> {
-        decide_one(std::slice::from_ref(self.charge), self.deadline, connection, self.context).await
+        decide_one(self.charges, self.lease, self.deadline, connection, self.context).await
     }
 }
 

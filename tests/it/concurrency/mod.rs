@@ -1,10 +1,13 @@
 //! Bounds on requests in flight (`concurrency`): in a layer with both stores, in gateways, and across gateways.
 
 mod cluster;
+mod fairness;
 mod gateways;
 mod handover;
 mod http2;
 mod killed;
+mod law;
+mod limits;
 mod upstream_load;
 
 use std::convert::Infallible;
@@ -42,7 +45,15 @@ fn config(route: u32, keys: &str) -> Config {
 impl Service {
     fn start(url: Option<String>, keys: &str) -> Self {
         static ROUTES: AtomicU32 = AtomicU32::new(0);
-        let route = ROUTES.fetch_add(1, Ordering::Relaxed);
+        Self::start_route(ROUTES.fetch_add(1, Ordering::Relaxed), url, keys)
+    }
+
+    /// Starts another service with the same rules and store.
+    fn start_again(&self, url: Option<String>, keys: &str) -> Self {
+        Self::start_route(self.route, url, keys)
+    }
+
+    fn start_route(route: u32, url: Option<String>, keys: &str) -> Self {
         let metrics = Arc::new(Metrics::new());
         let store = url.map_or_else(Store::memory, |url| {
             let redis = Store::redis_builder(&url).metrics(Arc::clone(&metrics)).timeout(Duration::from_secs(2));
@@ -64,9 +75,9 @@ impl Service {
     }
 
     /// Sends a request that may have to wait.
-    fn spawn(self: &Arc<Self>, client: &'static str) -> JoinHandle<Held> {
-        let service = Arc::clone(self);
-        tokio::spawn(async move { service.ask(client).await })
+    fn spawn(self: &Arc<Self>, client: &str) -> JoinHandle<Held> {
+        let (service, client) = (Arc::clone(self), client.to_owned());
+        tokio::spawn(async move { service.ask(&client).await })
     }
 
     /// Waits until this number of requests wait.
@@ -83,6 +94,17 @@ fn stores() -> (Vec<Option<String>>, Vec<RedisServer>) {
     let servers: Vec<_> =
         [RedisServer::start(), RedisServer::start_without_functions()].into_iter().flatten().collect();
     (servers.iter().map(|redis| Some(redis.url())).chain([None]).collect(), servers)
+}
+
+/// Returns the number of script calls. Announcements of gateways, two in five seconds, are among them.
+fn script_calls(redis: &RedisServer) -> u64 {
+    let stats: String = cmd("INFO").arg("commandstats").query(&mut redis.connection()).expect("statistics");
+    let calls = |line: &str| {
+        let (command, fields) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = fields.split(',').next()?.parse::<u64>().ok()?;
+        ["eval", "evalsha", "fcall"].contains(&command).then_some(calls)
+    };
+    stats.lines().filter_map(calls).sum()
 }
 
 fn field(response: &Held, name: &str) -> String {

@@ -25,6 +25,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::super::node::{ConnectionManager, ConnectionStatus, Node, NodeConnection};
 use super::super::script::batch::{Batch, DecisionTime, PendingDecision, WaitingRequests};
 use super::super::script::reply::{Outcomes, Reply};
+use super::super::script::slots::LeaseRequest;
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, departures};
 use crate::clock::{Clock, Timestamp};
@@ -159,9 +160,14 @@ impl Dispatcher {
     }
 
     /// Decides a request before the deadline.
-    pub(crate) async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
+    pub(crate) async fn take(
+        &self,
+        charges: &[Charge],
+        lease: Option<&LeaseRequest>,
+        deadline: Instant,
+    ) -> Result<Outcome, StoreError> {
         let (decided, decision) = oneshot::channel();
-        let sender = self.core.queue.lock().push(PendingDecision::new(charges, deadline, decided));
+        let sender = self.core.queue.lock().push(PendingDecision::new(charges, lease, deadline, decided));
         if let Some(sender) = sender {
             sender.wake();
         }
@@ -291,6 +297,7 @@ async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<Dispat
     let took = sent.elapsed();
     match outcomes.unwrap_or(Err(StoreError::Timeout)) {
         Ok(outcomes) => {
+            batch.succeeded();
             core.connection.record_reply(&connection, took);
             EndedCall { took: Some(took), retries: requests.send_outcomes(&batch, &outcomes) }
         }
@@ -308,15 +315,18 @@ async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<Dispat
 /// See [`StoreError`].
 pub(crate) async fn decide_one(
     charges: &[Charge],
+    lease: Option<&LeaseRequest>,
     deadline: Instant,
     connection: &mut NodeConnection,
     context: &DispatcherContext,
 ) -> Result<Outcome, StoreError> {
     loop {
         let (decided, decision) = oneshot::channel();
-        let mut batch = Batch::single(PendingDecision::new(charges, deadline, decided));
+        let mut batch = Batch::single(PendingDecision::new(charges, lease, deadline, decided));
+        let request = batch.take_requests();
         let outcomes = decide(&batch, connection, context).await?;
-        if batch.take_requests().send_outcomes(&batch, &outcomes).is_empty() {
+        batch.succeeded();
+        if request.send_outcomes(&batch, &outcomes).is_empty() {
             return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::UnexpectedReply));
         }
     }

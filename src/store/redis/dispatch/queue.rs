@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use hashbrown::{DefaultHashBuilder, HashMap};
 use tokio::time::Instant;
 
-use super::super::hash_slots::hash_slot_of;
+use super::super::hash_slots::{hash_slot_of, hash_slot_of_key};
 use super::super::script::batch::{Batch, InFlightToken, MAX_WORK, PendingDecision};
 use super::super::script::keys::hash_tag;
 use crate::limit::{Algorithm, Charge};
@@ -124,11 +124,7 @@ impl Queue {
             let queue = self.shared.entry(names).or_default();
             return (&mut queue.waiting, &queue.in_flight, depth);
         }
-        let route = if self.has_slots {
-            slot_of_charges(request.charges())
-        } else {
-            route_of(request.charges(), self.own.hasher())
-        };
+        let route = if self.has_slots { hash_slot_of_request(request) } else { route_of(request, self.own.hasher()) };
         let queue = self.own.entry(route).or_insert_with(|| {
             self.round_robin.push_back(route);
             VecDeque::new()
@@ -284,12 +280,14 @@ fn shared_limiters(charges: &[Charge]) -> Option<String> {
     (!names.is_empty()).then(|| names.join("\n"))
 }
 
-fn slot_of_charges(charges: &[Charge]) -> QueueKey {
-    charges.first().map_or(0, |first| hash_slot_of(&first.limiter, first.client.as_ref()).into())
+fn hash_slot_of_request(request: &PendingDecision) -> QueueKey {
+    let of_slots = || request.slots().map_or(0, hash_slot_of_key);
+    request.charges().first().map_or_else(of_slots, |first| hash_slot_of(&first.limiter, first.client.as_ref())).into()
 }
 
-fn route_of(charges: &[Charge], hasher: &DefaultHashBuilder) -> QueueKey {
-    hasher.hash_one(charges.first().map_or("", |charge| hash_tag(&charge.limiter.name)))
+fn route_of(request: &PendingDecision, hasher: &DefaultHashBuilder) -> QueueKey {
+    let first = request.charges().first().map(|charge| charge.limiter.name.as_str());
+    hasher.hash_one(first.or(request.slots()).map_or("", hash_tag))
 }
 
 #[cfg(test)]
@@ -315,7 +313,7 @@ mod tests {
         let limiter = Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota));
         let (decided, decision) = oneshot::channel();
         let charges = [Charge::new(limiter, None, 1)];
-        (PendingDecision::new(&charges, deadline, decided), decision)
+        (PendingDecision::new(&charges, None, deadline, decided), decision)
     }
 
     fn sizes(calls: &[Batch]) -> Vec<usize> {

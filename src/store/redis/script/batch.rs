@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::buckets::{Buckets, RequestedCharge};
 use super::reply::{Outcomes, Reply};
+use super::slots::{LeaseRequest, SlotBuckets};
 use crate::clock::Timestamp;
 use crate::limit::{Algorithm, Charge, Outcome, Turn, Wait};
 use crate::store::StoreError;
@@ -31,6 +32,7 @@ const MAX_REQUESTS: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct PendingDecision {
     charges: Vec<Charge>,
+    lease: Option<LeaseRequest>,
     deadline: Instant,
     /// `None` once the request has failed.
     decided: Option<oneshot::Sender<Result<Outcome, StoreError>>>,
@@ -42,6 +44,7 @@ pub(crate) struct Batch {
     requests: WaitingRequests,
     len: usize,
     buckets: Buckets,
+    slots: SlotBuckets,
     runs: Vec<RequestRun>,
     /// The charges of all runs, one run after the other.
     limits: Vec<RequestedCharge>,
@@ -83,16 +86,23 @@ pub(crate) struct DecisionTime {
 // === impl PendingDecision ===
 
 impl PendingDecision {
+    /// The outcome has a decision for each charge, then for each bound of the lease.
     pub(crate) fn new(
         charges: &[Charge],
+        lease: Option<&LeaseRequest>,
         deadline: Instant,
         decided: oneshot::Sender<Result<Outcome, StoreError>>,
     ) -> Self {
-        Self { charges: charges.to_vec(), deadline, decided: Some(decided) }
+        Self { charges: charges.to_vec(), lease: lease.cloned(), deadline, decided: Some(decided) }
     }
 
     pub(crate) fn charges(&self) -> &[Charge] {
         &self.charges
+    }
+
+    /// Returns the name of the slots that the request takes a lease of.
+    pub(crate) fn slots(&self) -> Option<&str> {
+        self.lease.as_ref().map(LeaseRequest::slots)
     }
 
     pub(crate) fn deadline(&self) -> Instant {
@@ -139,8 +149,8 @@ impl InFlightToken {
 impl Batch {
     /// Creates an empty batch.
     pub(crate) fn new(token: InFlightToken) -> Self {
-        let (requests, buckets, runs, limits) = Default::default();
-        Self { requests, len: 0, buckets, runs, limits, work: 0, is_shared: false, _token: token }
+        let (requests, buckets, slots, runs, limits) = Default::default();
+        Self { requests, len: 0, buckets, slots, runs, limits, work: 0, is_shared: false, _token: token }
     }
 
     /// Creates an empty batch for requests with shared limiters.
@@ -192,9 +202,11 @@ impl Batch {
             return true;
         }
         // Assumes new buckets. Buckets that are already in the call cost almost nothing, but rarely fill it.
-        let work = self.work + next.charges.iter().map(work).sum::<usize>();
+        let leases = next.lease.as_ref().map_or(0, LeaseRequest::len);
+        let work = self.work + next.charges.iter().map(work).sum::<usize>() + leases;
         let has_capacity = self.len < MAX_REQUESTS && work <= MAX_WORK;
-        has_capacity && !self.buckets.conflicts_with(&next.charges)
+        let conflicts = || next.lease.as_ref().is_some_and(|lease| self.slots.conflict_with(lease));
+        has_capacity && !self.buckets.conflicts_with(&next.charges) && !conflicts()
     }
 
     fn push(&mut self, request: PendingDecision) {
@@ -204,7 +216,15 @@ impl Batch {
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
             let Charge { shadow, checks_only, permits, turn, .. } = *charge;
-            self.limits.push(RequestedCharge { bucket, shadow, checks_only, permits, turn });
+            self.limits.push(RequestedCharge { bucket, is_slot: false, shadow, checks_only, permits, turn });
+        }
+        if let Some(lease) = &request.lease {
+            let permits = lease.lease.number;
+            for bucket in self.slots.index(lease) {
+                let (shadow, checks_only, turn) = (false, false, Turn::Any);
+                self.limits.push(RequestedCharge { bucket, is_slot: true, shadow, checks_only, permits, turn });
+                self.work += 1; // each lease needs a separate decision
+            }
         }
         let (before, charges) = self.limits.split_at(begin);
         match self.runs.last_mut() {
@@ -229,16 +249,30 @@ impl Batch {
         self.len == 0
     }
 
-    /// Takes the requests, which wait while the call runs.
+    /// Takes the requests, which wait while the call runs. The call releases ended leases of their worker.
     pub(crate) fn take_requests(&mut self) -> WaitingRequests {
+        let leases = || self.requests.0.iter().filter_map(|request| request.lease.as_ref());
+        if let Some(one) = leases().next() {
+            leases().for_each(|request| request.lease.set_may_exist(true));
+            self.slots.take_released(&one.lease);
+        }
         std::mem::take(&mut self.requests)
+    }
+
+    /// Records that the call has succeeded.
+    pub(crate) fn succeeded(&mut self) {
+        self.slots.done();
     }
 
     /// Adds the keys and arguments of the script.
     pub(crate) fn write(&self, call: &mut Cmd, secret: &KeySecret, time: DecisionTime) {
-        call.arg(self.buckets.number_of_keys());
+        let slots = (!self.slots.is_empty()).then(|| self.slots.encode(secret));
+        let slot_keys = slots.as_ref().map_or(&[][..], |slots| &slots.keys);
+        call.arg(self.buckets.number_of_keys() + slot_keys.len());
         self.buckets.each_key(secret, |key| _ = call.arg(key));
-        call.arg("admit").arg(self.buckets.limiter_args(time.near)).arg(self.encode_requests());
+        slot_keys.iter().for_each(|key| _ = call.arg(key));
+        let limiters = self.buckets.limiter_args(time.near) + slots.as_ref().map_or("", |slots| &slots.args.0);
+        call.arg("admit").arg(limiters).arg(self.encode_requests(slots.map_or(0, |slots| slots.first)));
         // Every argument costs Redis as much as a table lookup, so unused ones are omitted.
         let is_shared = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
         if time.now.is_some() || self.buckets.algorithms().any(is_shared) {
@@ -259,16 +293,18 @@ impl Batch {
         })
     }
 
-    /// Encodes the requests for the script.
-    fn encode_requests(&self) -> Vec<u8> {
-        let (first_numbers, mut bytes) =
-            (self.buckets.first_numbers(), Vec::with_capacity(7 * (self.runs.len() + self.limits.len())));
+    /// Encodes the requests for the script. `skipped` buckets are between the buckets of limits and of slots.
+    fn encode_requests(&self, skipped: usize) -> Vec<u8> {
+        let first_numbers = self.buckets.first_numbers();
+        let first_of_slots = self.slots.first_numbers(1 + self.buckets.len() + skipped);
+        let mut bytes = Vec::with_capacity(7 * (self.runs.len() + self.limits.len()));
         for (count, charges) in self.runs() {
             bytes.extend(count.to_le_bytes());
             // The limits of a route fit into a byte, and the buckets of a call into two.
             bytes.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
             for one in charges {
-                bytes.extend(u16::try_from(one.bucket.number(&first_numbers)).unwrap_or(u16::MAX).to_le_bytes());
+                let number = one.bucket.number(if one.is_slot { &first_of_slots } else { &first_numbers });
+                bytes.extend(u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes());
                 let turn = match one.turn {
                     Turn::Any => 0,
                     Turn::Last => 4,

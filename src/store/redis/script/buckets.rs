@@ -21,14 +21,16 @@ pub(crate) struct Buckets {
 /// The position of a bucket in a call: the position of its limiter, and its position among the limiter's buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BucketIndex {
-    limiter: usize,
-    bucket: usize,
+    pub(super) limiter: usize,
+    pub(super) bucket: usize,
 }
 
 /// A charge of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RequestedCharge {
     pub(crate) bucket: BucketIndex,
+    /// Whether the bucket is a set of leases. Then `permits` is the number of the lease.
+    pub(crate) is_slot: bool,
     pub(crate) shadow: bool,
     pub(crate) checks_only: bool,
     pub(crate) permits: u32,

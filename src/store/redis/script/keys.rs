@@ -124,11 +124,18 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     };
 }
 
-/// Returns the key of the leases of a client's requests in flight, given the name of the route's slots.
-pub(crate) fn in_flight_key(name: &str, client: &ClientId, secret: &KeySecret) -> String {
+/// Returns the key of the leases of the requests in flight of a route or of one of its clients, given the name of the route's
+/// slots.
+pub(crate) fn in_flight_key(name: &str, client: Option<&ClientId>, secret: &KeySecret) -> String {
     let mut key = name.to_owned();
-    write_client(client, secret, &mut key);
+    client.iter().for_each(|client| write_client(client, secret, &mut key));
     key
+}
+
+/// Returns the key of the gateways whose requests wait for a slot of a route, given the name of its slots. No client has this
+/// key: the hash of a client has 32 digits, and an address has a period or a colon.
+pub(crate) fn waiting_key(name: &str) -> String {
+    format!("{name}:waiting")
 }
 
 /// Returns the hash tag of a name. It determines the node of a cluster; all keys of a route share it.

@@ -14,6 +14,7 @@ pub(super) mod buckets;
 pub(super) mod keys;
 pub(super) mod refused_calls;
 pub(super) mod reply;
+pub(super) mod slots;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
