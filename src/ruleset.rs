@@ -37,7 +37,7 @@ use crate::upstream::{Received, Upstream, Upstreams, has_grpc_timeout};
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
-    rules: Rules,
+    pub(crate) rules: Rules,
     /// Verifies the credentials of requests.
     verifiers: Verifiers,
     field_filter: Arc<FieldFilter>,
@@ -312,13 +312,6 @@ impl RuleSet {
         may_reject: impl Fn(&Limit) -> bool,
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
         self.rules.charges_if(route, facts, may_reject)
-    }
-
-    /// Returns the charges that are known before the credentials of a request are verified; see
-    /// [`Rules::charges_without_identity`]. A limit whose requests may wait decides later.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn charges_without_identity<'r>(&'r self, route: &'r Route, facts: &Facts<'_>) -> Charges<'r> {
-        self.rules.charges_without_identity(route, facts, |limit| !may_wait(limit))
     }
 
     /// Records when a request was received, if it may have a deadline.

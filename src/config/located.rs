@@ -4,9 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_yaml::{Mapping, Value as Yaml};
 
-use super::node::{Entry, Node};
 use super::problem::{Checked, Location, Problems, Reported};
 use super::units::{Bytes, Millis};
 
@@ -39,36 +37,6 @@ pub(crate) enum TextOrList {
 }
 
 // === impl Located ===
-
-impl Located<Yaml> {
-    /// Creates the value of a key. An invalid value is null.
-    pub(super) fn value(entry: &Entry, value: Option<Yaml>) -> Self {
-        Self { location: entry.value.location, key: Some(entry.location), value }
-    }
-
-    /// Creates a key that is absent from the map at this location.
-    pub(super) fn absent(map: Location) -> Self {
-        Self { location: map, key: None, value: None }
-    }
-
-    /// Creates an item of a list. An invalid item is null.
-    pub(super) fn item(node: &Node, value: Option<Yaml>) -> Self {
-        Self { location: node.location, key: Some(node.location), value }
-    }
-
-    /// Returns the map from which serde creates a [`Located`] value of the key's type.
-    pub(super) fn into_yaml(self) -> Yaml {
-        let location = |Location { file, line, column }: Location| {
-            let numbers: [(Yaml, Yaml); 3] =
-                [("file".into(), file.into()), ("line".into(), line.into()), ("column".into(), column.into())];
-            Yaml::Mapping(Mapping::from_iter(numbers))
-        };
-        let key = self.key.map_or(Yaml::Null, location);
-        let value = self.value.unwrap_or_default();
-        Mapping::from_iter([("location".into(), location(self.location)), ("key".into(), key), ("value".into(), value)])
-            .into()
-    }
-}
 
 /// A key that the shape of the map does not have.
 impl<T> Default for Located<T> {

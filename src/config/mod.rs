@@ -38,6 +38,7 @@ mod text;
 mod tokens;
 mod tree;
 mod units;
+mod valid;
 mod values;
 
 use std::collections::BTreeMap;

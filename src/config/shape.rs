@@ -4,27 +4,25 @@
 //! [`file`](super::file). Invalid values are reported and become null, so that later steps neither fail on them nor
 //! report them again.
 
-use serde_yaml::{Mapping, Value as Yaml};
-
 use super::file::SHAPES;
 use super::key_value::{KeyValue, describe};
 use super::keys::{Key, Kind, Shape};
-use super::located::Located;
 use super::node::{Entry, MERGE_KEY, Node, Value};
 use super::problem::{Checked, Problems, quote, quote_all};
 use super::scalar::{Scalar, ScalarKind};
 use super::suggest::nearest;
+use super::valid::{Valid, ValidMap};
 use super::values;
 
 /// Validates `node` against `shape` and returns its valid parts.
-pub(crate) fn validate(node: &Node, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
+pub(crate) fn validate<'n>(node: &'n Node, shape: &'static Shape, problems: &mut Problems) -> Checked<Valid<'n>> {
     KeyValue { node, key: shape.title }.map(shape, problems)
 }
 
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
-    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         if self.node.is_invalid() {
             return Err(problems.reported(self.node.location));
         }
@@ -71,12 +69,12 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
+    fn map(self, shape: &'static Shape, problems: &mut Problems) -> Checked<Valid<'n>> {
         let Value::Map(entries) = &self.node.value else {
             let message = format!("{} must be a map, not {}", shape.title, describe(self.node));
             return Err(problems.add(self.node.location, message, self.describe_map(shape)));
         };
-        let mut valid = absent_keys(self.node, shape);
+        let mut valid = Vec::with_capacity(entries.len());
         for entry in entries {
             let Entry { key, location, .. } = entry;
             match shape.key(key) {
@@ -95,7 +93,7 @@ impl<'n> KeyValue<'n> {
                     problems.add(*location, format!("{} is not supported yet", quote(key)), "leave it out");
                 }
                 Some(Key { name, kind, .. }) => {
-                    valid.insert((*name).into(), validate_entry(entry, name, kind, problems));
+                    valid.push((*name, validate_entry(entry, name, kind, problems)));
                 }
             }
         }
@@ -103,7 +101,7 @@ impl<'n> KeyValue<'n> {
             let message = format!("{} needs {}", shape.title, quote(key));
             problems.add_missing(self.node.location, key, message, format!("for example {}", quote(example)));
         }
-        Ok(valid.into())
+        Ok(Valid::Map(Box::new(ValidMap { location: self.node.location, shape, entries: valid })))
     }
 
     /// Shows how to write a map with this shape instead of another value: its required keys, and the list of known keys.
@@ -119,20 +117,20 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Checked<Yaml> {
+    fn short(self, key: &'static str, shape: &'static Shape, problems: &mut Problems) -> Checked<Valid<'n>> {
         let kind = shape.key(key).map(|key| &key.kind);
         match (&self.node.value, kind) {
             (Value::Scalar(_), Some(kind)) => {
                 let value = self.validate(kind, problems)?;
-                let mut valid = absent_keys(self.node, shape);
-                valid.insert(key.into(), Located::item(self.node, Some(value)).into_yaml());
-                Ok(valid.into())
+                let location = self.node.location;
+                let entries = vec![(key, item(self.node, Some(value)))];
+                Ok(Valid::Map(Box::new(ValidMap { location, shape, entries })))
             }
             _ => self.map(shape, problems),
         }
     }
 
-    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+    fn list(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         match &self.node.value {
             Value::List(_) => Ok(self.items(kind, problems)),
             Value::Scalar(_) | Value::Map(_) => {
@@ -142,7 +140,7 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+    fn many(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         match &self.node.value {
             Value::List(items) if items.is_empty() => {
                 Err(self.report("must not be an empty list", "give it at least one entry", problems))
@@ -151,35 +149,35 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    fn items(self, kind: &'static Kind, problems: &mut Problems) -> Yaml {
+    fn items(self, kind: &'static Kind, problems: &mut Problems) -> Valid<'n> {
         let validate = |node| {
             let value = KeyValue { node, key: self.key }.validate(kind, problems).ok();
-            Located::item(node, value).into_yaml()
+            item(node, value)
         };
-        Yaml::Sequence(self.node.items().iter().map(validate).collect())
+        Valid::List(self.node.items().iter().map(validate).collect())
     }
 
     /// Returns all entries, also those with invalid names: references to them must not be reported as unknown.
-    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
-        let mut valid = Mapping::new();
+    fn names(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
+        let mut valid = Vec::new();
         for entry in self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY) {
             if !values::is_name(&entry.key) {
                 problems.add(entry.location, format!("{} is not a name", quote(&entry.key)), values::NAME_HELP);
             }
-            valid.insert(entry.key.as_str().into(), validate_entry(entry, &entry.key, kind, problems));
+            valid.push((entry.key.as_str(), validate_entry(entry, &entry.key, kind, problems)));
         }
-        Ok(valid.into())
+        Ok(Valid::Names(valid))
     }
 
     /// Returns pairs of a name and a value, in the order of the file.
-    fn pairs(self, names: &str, kind: impl Fn(&Entry) -> &'static Kind, problems: &mut Problems) -> Checked<Yaml> {
+    fn pairs(self, names: &str, kind: impl Fn(&Entry) -> &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         let entries = self.entries(names, problems)?;
         let entries = entries.iter().filter(|entry| entry.key != MERGE_KEY);
-        let pair = |entry: &Entry| {
+        let pair = |entry: &'n Entry| {
             let value = validate_entry(entry, &entry.key, kind(entry), problems);
-            Yaml::Sequence(vec![entry.key.as_str().into(), value])
+            Valid::Pair(Box::new((entry.key.as_str(), value)))
         };
-        Ok(Yaml::Sequence(entries.map(pair).collect()))
+        Ok(Valid::List(entries.map(pair).collect()))
     }
 
     fn entries(self, names: &str, problems: &mut Problems) -> Checked<&'n [Entry]> {
@@ -194,9 +192,14 @@ impl<'n> KeyValue<'n> {
 }
 
 /// Validates the value of a key. Returns the value with its location.
-fn validate_entry(entry: &Entry, key: &str, kind: &'static Kind, problems: &mut Problems) -> Yaml {
+fn validate_entry<'n>(entry: &'n Entry, key: &'n str, kind: &'static Kind, problems: &mut Problems) -> Valid<'n> {
     let value = KeyValue { node: &entry.value, key }.validate(kind, problems).ok();
-    Located::value(entry, value).into_yaml()
+    Valid::located(entry.value.location, Some(entry.location), value)
+}
+
+/// Returns an item of a list with its location.
+fn item<'n>(node: &Node, value: Option<Valid<'n>>) -> Valid<'n> {
+    Valid::located(node.location, Some(node.location), value)
 }
 
 /// Returns `true` for a key of the rule file, or one of the words that a key takes.
@@ -204,12 +207,6 @@ pub(super) fn is_fixed_word(text: &str) -> bool {
     let has_word = |kind: &Kind| kind.words().iter().any(|word| word.name == text);
     SHAPES.iter().flat_map(|shape| shape.keys()).any(|key| key.name == text || has_word(&key.kind))
         || matches!(text, "true" | "false")
-}
-
-/// Returns the keys of this shape that the map lacks, so that checks can report the location of the map.
-fn absent_keys(map: &Node, shape: &'static Shape) -> Mapping {
-    let is_absent = |key: &&Key| !matches!(key.kind, Kind::Unsupported) && !map.has(key.name);
-    shape.keys().filter(is_absent).map(|key| (key.name.into(), Located::absent(map.location).into_yaml())).collect()
 }
 
 /// Returns the key of this shape that is most similar to `key`.

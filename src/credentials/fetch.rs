@@ -15,13 +15,14 @@ use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::url::KeySetUrl;
 use crate::tls::TlsFileError;
 use crate::tls::files::{ConfiguredFile, system_roots};
+use crate::upstream::HostLookup;
 
 /// The longest time for a fetch, from the name resolution to the end of the body.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -52,16 +53,17 @@ pub(super) enum FetchError {
 }
 
 /// Returns the response body of the URL. The certificate of the server must be signed by an authority in the file `ca`,
-/// by default by an authority of the system. Does not follow redirects: the operator trusts only this URL.
+/// by default by an authority of the system. Does not follow redirects: the operator trusts only this URL. Looks the host
+/// up with `hosts`.
 ///
 /// # Errors
 /// See [`FetchError`].
-pub(super) async fn fetch(url: &KeySetUrl, ca: Option<&Path>) -> Result<Bytes, FetchError> {
-    timeout(FETCH_TIMEOUT, fetch_within_timeout(url, ca)).await.unwrap_or(Err(FetchError::TimedOut))
+pub(super) async fn fetch(url: &KeySetUrl, ca: Option<&Path>, hosts: &HostLookup) -> Result<Bytes, FetchError> {
+    timeout(FETCH_TIMEOUT, fetch_within_timeout(url, ca, hosts)).await.unwrap_or(Err(FetchError::TimedOut))
 }
 
-async fn fetch_within_timeout(url: &KeySetUrl, ca: Option<&Path>) -> Result<Bytes, FetchError> {
-    let stream = connect(url).await?;
+async fn fetch_within_timeout(url: &KeySetUrl, ca: Option<&Path>, hosts: &HostLookup) -> Result<Bytes, FetchError> {
+    let stream = connect(url, hosts).await?;
     if !url.is_https() {
         return exchange(TokioIo::new(stream), url).await;
     }
@@ -78,9 +80,9 @@ async fn fetch_within_timeout(url: &KeySetUrl, ca: Option<&Path>) -> Result<Byte
 }
 
 /// Connects to the first address that responds.
-async fn connect(url: &KeySetUrl) -> io::Result<TcpStream> {
+async fn connect(url: &KeySetUrl, hosts: &HostLookup) -> io::Result<TcpStream> {
     let mut failure = io::ErrorKind::AddrNotAvailable.into();
-    for address in lookup_host((url.host(), url.port())).await? {
+    for address in hosts.addresses(url.host(), url.port()).await? {
         match timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => failure = error,

@@ -40,7 +40,7 @@ pub(crate) enum KeySetError {
     #[error("has more than 100 keys")]
     TooMany,
     /// The set has no key for a supported algorithm.
-    #[error("has no key for RS256, PS256, ES256 or EdDSA")]
+    #[error("has no key for an RS, PS, ES256, ES384 or EdDSA signature")]
     NoKey,
 }
 
@@ -95,11 +95,19 @@ impl VerificationKey {
             return None; // RFC 7517 sections 4.2 and 4.3
         }
         let of_type: &[(Algorithm, KeyAlgorithm)] = match &jwk.algorithm {
-            AlgorithmParameters::RSA(_) => {
-                &[(Algorithm::RS256, KeyAlgorithm::RS256), (Algorithm::PS256, KeyAlgorithm::PS256)]
-            }
+            AlgorithmParameters::RSA(_) => &[
+                (Algorithm::RS256, KeyAlgorithm::RS256),
+                (Algorithm::RS384, KeyAlgorithm::RS384),
+                (Algorithm::RS512, KeyAlgorithm::RS512),
+                (Algorithm::PS256, KeyAlgorithm::PS256),
+                (Algorithm::PS384, KeyAlgorithm::PS384),
+                (Algorithm::PS512, KeyAlgorithm::PS512),
+            ],
             AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
                 &[(Algorithm::ES256, KeyAlgorithm::ES256)]
+            }
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P384 => {
+                &[(Algorithm::ES384, KeyAlgorithm::ES384)]
             }
             AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
                 &[(Algorithm::EdDSA, KeyAlgorithm::EdDSA)]

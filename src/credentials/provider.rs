@@ -6,8 +6,9 @@ use jsonwebtoken::crypto::{CryptoProvider, JwtSigner, JwtVerifier, KeyUtils};
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, AlgorithmFamily, DecodingKey, DecodingKeyKind, EncodingKey};
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PSS_2048_8192_SHA256, RsaParameters,
-    RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384,
+    RSA_PKCS1_2048_8192_SHA512, RSA_PSS_2048_8192_SHA256, RSA_PSS_2048_8192_SHA384, RSA_PSS_2048_8192_SHA512,
+    RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey, VerificationAlgorithm,
 };
 use signature::Verifier;
 
@@ -43,8 +44,13 @@ fn signer(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner>, Error> {
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     let (family, scheme) = match algorithm {
         Algorithm::RS256 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PKCS1_2048_8192_SHA256)),
+        Algorithm::RS384 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PKCS1_2048_8192_SHA384)),
+        Algorithm::RS512 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PKCS1_2048_8192_SHA512)),
         Algorithm::PS256 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PSS_2048_8192_SHA256)),
+        Algorithm::PS384 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PSS_2048_8192_SHA384)),
+        Algorithm::PS512 => (AlgorithmFamily::Rsa, Scheme::Rsa(&RSA_PSS_2048_8192_SHA512)),
         Algorithm::ES256 => (AlgorithmFamily::Ec, Scheme::Raw(&ECDSA_P256_SHA256_FIXED)),
+        Algorithm::ES384 => (AlgorithmFamily::Ec, Scheme::Raw(&ECDSA_P384_SHA384_FIXED)),
         Algorithm::EdDSA => (AlgorithmFamily::Ed, Scheme::Raw(&ED25519)),
         _ => return Err(ErrorKind::InvalidAlgorithm.into()),
     };

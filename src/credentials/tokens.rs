@@ -16,9 +16,6 @@ use super::refresh::Refresh;
 use super::url::KeySetUrl;
 use crate::identity::{Claims, IdentityFault};
 
-/// The longest token, in bytes.
-const MAX_TOKEN: usize = 8 << 10;
-
 /// The tolerated difference between the clocks of the issuer and the gateway, in seconds.
 const LEEWAY: f64 = 30.0;
 
@@ -32,6 +29,13 @@ pub(crate) struct TokenSettings {
     pub(crate) issuer: String,
     /// The accepted values of `aud`.
     pub(crate) audiences: Vec<String>,
+    /// The longest token, in bytes.
+    pub(crate) max_token: usize,
+}
+
+impl TokenSettings {
+    /// The default of `max_token`.
+    pub(crate) const DEFAULT_MAX_TOKEN: usize = 8 << 10;
 }
 
 /// The source of the key set.
@@ -97,7 +101,7 @@ impl TokenVerifier {
     /// # Errors
     /// The token is not valid, or no keys have been loaded.
     pub(super) fn verify(&self, token: &[u8], now: u64) -> Result<Arc<Claims>, IdentityFault> {
-        if token.len() > MAX_TOKEN {
+        if token.len() > self.settings.max_token {
             return Err(IdentityFault::TooLong);
         }
         let header = decode_header(token).map_err(|_| IdentityFault::MalformedToken)?;
@@ -105,7 +109,7 @@ impl TokenVerifier {
         if header.crit.is_some() {
             return Err(IdentityFault::MalformedToken);
         }
-        if !matches!(header.alg, Algorithm::RS256 | Algorithm::PS256 | Algorithm::ES256 | Algorithm::EdDSA) {
+        if matches!(header.alg, Algorithm::HS256 | Algorithm::HS384 | Algorithm::HS512) {
             return Err(IdentityFault::Algorithm);
         }
         let keys = self.keys.load();

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::fetch::{FETCH_TIMEOUT, fetch};
 use super::tokens::{KeySetSource, TokenVerifier};
 use crate::metrics::{LoadOutcome, Metrics};
+use crate::upstream::HostLookup;
 
 /// The age at which a key set is fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);
@@ -30,12 +31,12 @@ impl TokenVerifier {
     }
 
     /// Fetches the key set until the verifier is dropped. Drops `first` after the first attempt.
-    pub(crate) async fn run(verifier: Weak<Self>, metrics: Arc<Metrics>, first: Sender<()>) {
+    pub(crate) async fn run(verifier: Weak<Self>, hosts: HostLookup, metrics: Arc<Metrics>, first: Sender<()>) {
         let mut first = Some(first);
         let mut has_failed = false;
         let mut is_requested = false;
         while let Some(active) = verifier.upgrade() {
-            let result = active.fetch_keys().await;
+            let result = active.fetch_keys(&hosts).await;
             metrics.identities_loaded(true, if result.is_ok() { LoadOutcome::Loaded } else { LoadOutcome::Failed });
             match &result {
                 Ok(_) if !has_failed && first.is_none() => {}
@@ -58,9 +59,9 @@ impl TokenVerifier {
         drop(first);
     }
 
-    async fn fetch_keys(&self) -> Result<usize, String> {
+    async fn fetch_keys(&self, hosts: &HostLookup) -> Result<usize, String> {
         let KeySetSource::Url(url) = &self.settings.jwks else { return Ok(0) };
-        let text = fetch(url, self.settings.ca.as_deref()).await.map_err(|error| error.to_string())?;
+        let text = fetch(url, self.settings.ca.as_deref(), hosts).await.map_err(|error| error.to_string())?;
         self.replace_keys(&text).map_err(|error| format!("the response {error}"))
     }
 }

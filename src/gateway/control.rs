@@ -26,6 +26,7 @@ use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 use crate::tls::CertificateWatcher;
+use crate::upstream::HostLookup;
 
 /// The longest time for open requests of operators after the admin socket was handed over.
 const ADMIN_GRACE: Duration = Duration::from_secs(1);
@@ -154,7 +155,13 @@ impl ControlTasks {
 
     /// Watches the files of API keys and tokens, and no longer the previous ones. Fetches key sets that are not in
     /// `before`, and waits for them for at most [`MAX_KEY_SET_DELAY`].
-    pub(super) fn serve_identities(&self, verifiers: &Verifiers, before: &Verifiers, metrics: &Arc<Metrics>) {
+    pub(super) fn serve_identities(
+        &self,
+        verifiers: &Verifiers,
+        before: &Verifiers,
+        hosts: HostLookup,
+        metrics: &Arc<Metrics>,
+    ) {
         let files = IdentityFiles::new(verifiers, Arc::clone(metrics));
         _ = self.files.send(FileWatchCommand::ReplaceIdentities(files));
         let is_running =
@@ -162,7 +169,7 @@ impl ControlTasks {
         let tokens = verifiers.tokens.as_ref().filter(|tokens| tokens.path().is_none() && !is_running(tokens));
         if let Some(tokens) = tokens {
             let (first, fetched) = channel();
-            self.spawn(TokenVerifier::run(Arc::downgrade(tokens), Arc::clone(metrics), first));
+            self.spawn(TokenVerifier::run(Arc::downgrade(tokens), hosts, Arc::clone(metrics), first));
             // Ends with the first attempt. Until a key set is loaded, requests with tokens are answered with 503.
             _ = fetched.recv_timeout(MAX_KEY_SET_DELAY);
         }

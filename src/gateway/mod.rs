@@ -130,7 +130,12 @@ impl Gateway {
         control.tasks().spawn(names.run());
         control.tasks().watch(listeners.watchers(&[], &metrics));
         control.tasks().watch(upstreams.watchers(&metrics));
-        control.tasks().serve_identities(&config.verifiers, &Verifiers::default(), &metrics);
+        control.tasks().serve_identities(
+            &config.verifiers,
+            &Verifiers::default(),
+            upstreams.resolver().hosts(),
+            &metrics,
+        );
         let (checked, to_check) = watch::channel(upstreams.checked());
         control.tasks().spawn(run_checks(to_check));
         let (accepting, accept) = watch::channel(false);

@@ -117,7 +117,8 @@ impl Running {
             self.connect(&stores);
             self.stores = stores;
         }
-        self.control.serve_identities(&config.verifiers, &self.config.verifiers, &self.metrics);
+        let hosts = self.upstreams.resolver().hosts();
+        self.control.serve_identities(&config.verifiers, &self.config.verifiers, hosts, &self.metrics);
         self.layer.replace_all(&config, self.stores.clone(), upstreams.per_worker());
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 #[cfg(feature = "gateway")]
 use super::overrides::{KnownOverrides, PreparedOverrides};
+#[cfg(feature = "gateway")]
+use crate::admission::may_wait;
 use crate::facts::Facts;
 use crate::limit::Charge;
 use crate::local_response::LocalResponse;
@@ -80,7 +82,7 @@ impl Active {
     ) -> Result<Charges<'r>, LocalResponse> {
         match &self.overrides {
             Some(overrides) => overrides.charges_without_identity(&self.rules, route, facts, store),
-            None => Ok(self.rules.charges_without_identity(route, facts)),
+            None => Ok(self.rules.rules.charges_without_identity(route, facts, |limit| !may_wait(limit))),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::RateLimitLayer;
+use crate::admission::may_wait;
 use crate::clock::Timestamp;
 use crate::facts::Facts;
 use crate::headers;
@@ -243,7 +244,7 @@ impl PreparedOverrides {
             reject_banned(&found, store)?;
         }
         let may_change = self.index.changes_limits_of_clients();
-        let mut charges = rules.charges_without_identity(route, facts);
+        let mut charges = rules.rules.charges_without_identity(route, facts, |limit| !may_wait(limit));
         charges.retain(|limit| !may_change && !is_exempt(&found, route, limit));
         charges.replace_limiters(|limit, limiter| self.adjusted(limiter, effect_on(&found, route, limit)?));
         Ok(charges)

@@ -70,7 +70,6 @@ pub struct Quota {
 }
 
 /// A named limit as the stores see it. A bucket is identified by this name and a client.
-#[derive(Debug)]
 pub struct Limiter {
     /// The name in Redis, for example `{tidegate:rest}:per-ip`.
     pub name: String,
@@ -201,6 +200,15 @@ pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
 }
 
 // === impl Limiter ===
+
+/// Shows the settings, not the number.
+impl fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, mode, quota, spread, .. } = self;
+        let mut limiter = f.debug_struct("Limiter");
+        limiter.field("name", name).field("mode", mode).field("quota", quota).field("spread", spread).finish()
+    }
+}
 
 /// Compares the settings, not the numbers.
 impl PartialEq for Limiter {

@@ -63,7 +63,7 @@ mod upload_progress;
 pub use body::{BoxError, RequestBody, TooLong};
 pub(crate) use check::{CheckReport, LastCheck, run_checks};
 use dns::ResolvedAddress;
-pub(crate) use dns::{NameTasks, Resolver};
+pub(crate) use dns::{HostLookup, NameTasks, Resolver};
 pub(crate) use endpoint::SendTargetHost;
 pub(crate) use grpc_timeout::{CallDeadline, Received, grpc_timeout, has_grpc_timeout, reduce_grpc_timeout};
 pub(crate) use informational::{InformationalSender, InformationalSink};

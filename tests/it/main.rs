@@ -61,6 +61,7 @@ mod layer_requests;
 mod logs;
 mod lost_data;
 mod many_clients;
+mod many_routes;
 mod max_body;
 mod membership;
 mod migrate;

@@ -62,9 +62,9 @@ fn show_identities(Config { verifiers, rules, .. }: &Config) -> Value {
         json!({ "file": keys.path(), "from": rules.credentials.key.as_ref().map(show_client), "count": keys.len() })
     });
     let jwt = verifiers.tokens.as_ref().map(|tokens| {
-        let TokenSettings { jwks, ca, issuer, audiences } = tokens.settings();
+        let TokenSettings { jwks, ca, issuer, audiences, max_token } = tokens.settings();
         let from = rules.credentials.token.as_ref().map(show_client);
-        json!({ "jwks": jwks.to_string(), "ca": ca, "issuer": issuer, "audience": audiences, "from": from })
+        json!({ "jwks": jwks.to_string(), "ca": ca, "issuer": issuer, "audience": audiences, "from": from, "max_token": max_token })
     });
     json!({ "keys": keys, "jwt": jwt })
 }

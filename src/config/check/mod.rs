@@ -110,7 +110,8 @@ fn run_steps(
     let root = read_tree(bytes, source, sources, problems)?;
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
-    let file: File = serde_yaml::from_value(valid).map_err(|_| problems.reported(root.location))?;
+    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    drop(root); // the values of the file have copies of its texts
     config(&file, source, problems)
 }
 

@@ -1,8 +1,9 @@
 //! The keys of API keys and tokens.
 
-use crate::config::keys::Kind::{Map, OneOrMany, Text};
+use crate::config::keys::Kind::{Map, OneOrMany, Size, Text};
 use crate::config::keys::shape;
 use crate::config::located::Located;
+use crate::config::units::Bytes;
 
 shape! {
     /// How requests identify their clients. Routes use it with `require`, and limits with `client: jwt:CLAIM` or
@@ -31,7 +32,7 @@ shape! {
 }
 
 shape! {
-    /// Tokens that an issuer has signed with RS256, PS256, ES256 or EdDSA.
+    /// Tokens that an issuer has signed with RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384 or EdDSA.
     JWT: Jwt = "`jwt`" {
         /// The issuer's key set (JWKS): an `https` or `http` URL, or a path. In a layer, a path.
         jwks: String = Text, Required("jwks: https://id.example.com/jwks.json");
@@ -45,5 +46,7 @@ shape! {
         /// Where requests contain the token: `header:NAME`, `cookie:NAME` or `query:NAME`. In `Authorization`, it follows
         /// `Bearer`.
         from: String = Text, Default("header:Authorization");
+        /// The longest token.
+        max_token: Bytes = Size(256, 16 << 10), Default("8KiB");
     }
 }

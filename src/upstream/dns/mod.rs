@@ -20,7 +20,7 @@ mod state;
 mod task;
 
 use self::pending::PendingName;
-pub(crate) use self::resolver::{NameTasks, Resolver};
+pub(crate) use self::resolver::{HostLookup, NameTasks, Resolver};
 pub(crate) use self::state::ResolvedAddress;
 
 /// The maximum number of failed addresses that wait for the task of their name.

@@ -1,6 +1,7 @@
 //! The names that are in use.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -26,6 +27,10 @@ pub(crate) struct Resolver {
     tasks: UnboundedSender<NameTask>,
 }
 
+/// Looks up hosts that are not targets, with the DNS servers of a [`Resolver`].
+#[derive(Clone, Debug)]
+pub(crate) struct HostLookup(Arc<Lookup>);
+
 /// Runs the tasks of names.
 #[derive(Debug)]
 pub(crate) struct NameTasks(UnboundedReceiver<NameTask>);
@@ -40,6 +45,11 @@ impl Resolver {
         let (names, pending) = (Arc::default(), PendingNames::default());
         let resolver = Self { lookup: Arc::new(Lookup::new(servers.into())), names, pending, tasks };
         (resolver, NameTasks(receiver))
+    }
+
+    /// Returns a handle to look up hosts.
+    pub(crate) fn hosts(&self) -> HostLookup {
+        HostLookup(Arc::clone(&self.lookup))
     }
 
     /// Uses other DNS servers for the next resolutions.
@@ -68,6 +78,22 @@ impl Resolver {
             0 => {}
             names => tracing::warn!(names, "upstream names are not resolved yet, starting without them"),
         }
+    }
+}
+
+// === impl HostLookup ===
+
+impl HostLookup {
+    /// Returns the addresses of a host: of an IP address, or of a name.
+    ///
+    /// # Errors
+    /// The name has no addresses, or no DNS server answered.
+    pub(crate) async fn addresses(&self, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+        if let Ok(address) = host.parse() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        let answer = self.0.resolve(&DnsName::Host(host.into(), port)).await.map_err(io::Error::other)?;
+        Ok(answer.hosts.iter().flat_map(|host| host.ipv6.iter().chain(&host.ipv4)).copied().collect())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::support::process::{RuleFile, output};
 use crate::support::tls::Authority;
 
 use super::{jwt, start, with_token};
+use crate::support::gateway::TestGateway;
 
 #[tokio::test]
 async fn rotated_key_fails_no_request() {
@@ -128,4 +129,15 @@ fn ca_without_an_https_server_is_an_error() {
         assert_eq!(output.status.code(), Some(i32::from(fault.is_some())), "{text}");
         assert!(text.contains(fault.unwrap_or_default()), "{text}");
     }
+}
+
+#[tokio::test]
+async fn key_set_server_is_found_with_the_dns_servers() {
+    let (key, dns) = (SigningKey::ec(), crate::support::dns::DnsServer::start());
+    dns.set("id.test", 60, &["127.0.0.1"]);
+    let server = KeySetServer::start(&key_set(&[key.jwk("e")]));
+    let jwks = server.url.replace("127.0.0.1", "id.test");
+    let rules = format!("{}\n{}", dns.key(), super::rules(&jwt(&jwks), "require: jwt"));
+    let gateway = tokio::task::spawn_blocking(move || TestGateway::start(&rules)).await.expect("a gateway");
+    assert_eq!(with_token(&gateway, &key.token("e", &claims("ann"))).await.status(), 200);
 }

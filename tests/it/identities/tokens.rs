@@ -20,19 +20,69 @@ fn without(name: &str) -> Value {
 
 #[tokio::test]
 async fn tokens_of_all_algorithms_pass() {
-    let (rsa, ec, ed) = (SigningKey::rsa(), SigningKey::ec(), SigningKey::ed());
+    let (rsa, ec, ec384, ed) = (SigningKey::rsa(), SigningKey::ec(), SigningKey::ec384(), SigningKey::ed());
     let unknown = json!({ "kty": "EC", "crv": "P-521", "kid": "x", "x": "AA", "y": "AA" });
-    let file = key_set_file("all", &key_set(&[unknown, rsa.jwk("r"), ec.jwk("e"), ed.jwk("d")]));
+    let file = key_set_file("all", &key_set(&[unknown, rsa.jwk("r"), ec.jwk("e"), ec384.jwk("f"), ed.jwk("d")]));
     let gateway = start(&jwt(file.path()), "require: jwt");
-    let pss = rsa.token_with(&json!({ "alg": "PS256", "kid": "r" }), &claims("ann"));
-    for token in [rsa.token("r", &claims("ann")), pss, ec.token("e", &claims("ann")), ed.token("d", &claims("ann"))] {
+    let by_rsa = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512"]
+        .map(|algorithm| rsa.token_with(&json!({ "alg": algorithm, "kid": "r" }), &claims("ann")));
+    let others = [(&ec, "e"), (&ec384, "f"), (&ed, "d")].map(|(key, id)| key.token(id, &claims("ann")));
+    for token in by_rsa.into_iter().chain(others) {
         let response = with_token(&gateway, &token).await;
         assert_eq!(response.status(), 200, "{}", response.text());
     }
     // The only key that allows the algorithm is used for a token without `kid`.
     let token = ec.token_with(&json!({ "alg": "ES256" }), &claims("ann"));
     assert_eq!(with_token(&gateway, &token).await.status(), 200);
-    assert_eq!(gateway.counter("tidegate_identities_total{kind=\"jwt\",result=\"valid\"}").await, 5);
+    assert_eq!(gateway.counter("tidegate_identities_total{kind=\"jwt\",result=\"valid\"}").await, 10);
+}
+
+/// Each token is signed with a key of its set, and with an algorithm that the key does not allow.
+#[tokio::test]
+async fn algorithm_must_be_one_of_the_key() {
+    let (rsa, ec, ec384) = (SigningKey::rsa(), SigningKey::ec(), SigningKey::ec384());
+    let mut only_rs384 = rsa.jwk("r");
+    only_rs384["alg"] = "RS384".into();
+    let file = key_set_file("algorithms", &key_set(&[only_rs384, ec.jwk("e"), ec384.jwk("f")]));
+    let gateway = start(&jwt(file.path()), "require: jwt");
+    let token = |key: &SigningKey, algorithm: &str, id: &str| {
+        key.token_with(&json!({ "alg": algorithm, "kid": id }), &claims("ann"))
+    };
+    assert_eq!(with_token(&gateway, &token(&rsa, "RS384", "r")).await.status(), 200);
+    for (key, algorithm, id) in [
+        (&rsa, "RS256", "r"),
+        (&rsa, "PS384", "r"),
+        (&ec384, "ES256", "f"),
+        (&ec384, "ES384", "e"),
+        (&ec, "ES384", "f"),
+        (&ec, "ES384", "e"),
+        (&rsa, "HS384", "r"),
+    ] {
+        assert_eq!(with_token(&gateway, &token(key, algorithm, id)).await.status(), 401, "{algorithm} with {id}");
+    }
+}
+
+#[tokio::test]
+async fn max_token_bounds_the_length() {
+    let key = SigningKey::ec();
+    let file = key_set_file("lengths", &key_set(&[key.jwk("e")]));
+    let long = |bytes: usize| {
+        let mut claims = claims("ann");
+        claims["roles"] = "r".repeat(bytes).into();
+        key.token("e", &claims)
+    };
+    let (medium, large) = (long(5_900), long(8_900));
+    assert!((8_000..8_192).contains(&medium.len()) && (12_000..12_288).contains(&large.len()));
+    let gateway = start(&jwt(file.path()), "require: jwt");
+    let statuses = [with_token(&gateway, &medium).await.status(), with_token(&gateway, &large).await.status()];
+    assert_eq!(statuses, [200, 401]);
+    let identities = jwt(file.path()).replace("audience: api", "audience: api, max_token: 16KiB");
+    let gateway = start(&identities, "require: jwt");
+    assert_eq!(with_token(&gateway, &large).await.status(), 200);
+    let gateway = start(&identities.replace("16KiB", "11KiB"), "require: jwt");
+    let too_long = with_token(&gateway, &large).await;
+    assert_eq!(too_long.status(), 401);
+    assert!(too_long.text().contains("the token is too long"), "{}", too_long.text());
 }
 
 #[tokio::test]
@@ -119,7 +169,7 @@ async fn forged_tokens_get_401() {
         (format!("{}.{signature}", unsigned(&json!({ "alg": "HS256", "kid": "e" }))), "algorithm"),
         (format!("{}.{signature}", unsigned(&json!({ "alg": "RS256", "kid": "e" }))), "algorithm"),
         (rsa.token("p", &claims("ann")), "algorithm"),
-        (rsa.token_with(&json!({ "alg": "RS384", "kid": "r" }), &claims("ann")), "algorithm"),
+        (rsa.token_with(&json!({ "alg": "ES384", "kid": "r" }), &claims("ann")), "algorithm"),
         (other.token("e", &claims("ann")), "signature"),
         (other.token("enc", &claims("ann")), "key of the token is not known"),
         (other.token("sign", &claims("ann")), "key of the token is not known"),

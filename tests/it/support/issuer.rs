@@ -12,8 +12,9 @@ use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
-    RsaEncoding, RsaKeyPair,
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair,
+    RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding,
+    RsaKeyPair,
 };
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::pem::PemObject;
@@ -27,6 +28,7 @@ use super::tls::Authority;
 pub enum SigningKey {
     Rsa(RsaKeyPair),
     Ec(EcdsaKeyPair),
+    Ec384(EcdsaKeyPair),
     Ed(Ed25519KeyPair),
 }
 
@@ -63,6 +65,13 @@ impl SigningKey {
         Self::Ec(key.expect("a key"))
     }
 
+    pub fn ec384() -> Self {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &random).expect("a key");
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, key.as_ref(), &random);
+        Self::Ec384(key.expect("a key"))
+    }
+
     pub fn ed() -> Self {
         let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
         Self::Ed(Ed25519KeyPair::from_pkcs8(key.as_ref()).expect("a key"))
@@ -88,6 +97,10 @@ impl SigningKey {
                 let (x, y) = key.public_key().as_ref()[1..].split_at(32);
                 json!({ "kty": "EC", "kid": id, "crv": "P-256", "x": base64(x), "y": base64(y), "alg": "ES256" })
             }
+            Self::Ec384(key) => {
+                let (x, y) = key.public_key().as_ref()[1..].split_at(48);
+                json!({ "kty": "EC", "kid": id, "crv": "P-384", "x": base64(x), "y": base64(y) })
+            }
             Self::Ed(key) => {
                 json!({ "kty": "OKP", "kid": id, "crv": "Ed25519", "x": base64(key.public_key().as_ref()) })
             }
@@ -99,6 +112,7 @@ impl SigningKey {
         let algorithm = match self {
             Self::Rsa(_) => "RS256",
             Self::Ec(_) => "ES256",
+            Self::Ec384(_) => "ES384",
             Self::Ed(_) => "EdDSA",
         };
         self.token_with(&json!({ "alg": algorithm, "typ": "JWT", "kid": id }), claims)
@@ -110,13 +124,19 @@ impl SigningKey {
         let (random, message) = (SystemRandom::new(), text.as_bytes());
         let signature = match self {
             Self::Rsa(key) => {
-                let encoding: &dyn RsaEncoding =
-                    if header["alg"] == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+                let encoding: &dyn RsaEncoding = match header["alg"].as_str() {
+                    Some("RS384") => &RSA_PKCS1_SHA384,
+                    Some("RS512") => &RSA_PKCS1_SHA512,
+                    Some("PS256") => &RSA_PSS_SHA256,
+                    Some("PS384") => &RSA_PSS_SHA384,
+                    Some("PS512") => &RSA_PSS_SHA512,
+                    _ => &RSA_PKCS1_SHA256,
+                };
                 let mut signature = vec![0; key.public().modulus_len()];
                 key.sign(encoding, &random, message, &mut signature).expect("a signature");
                 signature
             }
-            Self::Ec(key) => key.sign(&random, message).expect("a signature").as_ref().to_vec(),
+            Self::Ec(key) | Self::Ec384(key) => key.sign(&random, message).expect("a signature").as_ref().to_vec(),
             Self::Ed(key) => key.sign(message).as_ref().to_vec(),
         };
         format!("{text}.{}", base64(&signature))

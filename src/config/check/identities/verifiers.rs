@@ -73,7 +73,8 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
     let audiences = written.audience.required(problems)?.iter();
     let audiences = audiences.map(|audience| audience.required(problems).cloned()).collect::<Checked<Vec<_>>>();
     let issuer = written.issuer.required(problems)?.clone();
-    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences? });
+    let max_token = written.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
+    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences?, max_token });
     let Some(path) = verifier.path().filter(|_| source.files.are_checked()) else { return Ok(verifier) };
     let help = "write a JSON Web Key Set: `{\"keys\": [...]}`";
     let loaded = match read_bounded(path) {
