@@ -17,14 +17,14 @@ pub(crate) use self::date::date_value;
 pub(crate) use self::framing::{Framing, length};
 pub(crate) use self::head::{BadHead, ParsedRequest, read_request};
 pub(crate) use self::remaining_body::{Readable, RemainingBody, poll_head_bytes};
-pub(crate) use self::response_head::{ParsedResponse, StatusLine, read_response};
+pub(crate) use self::response_head::{BadResponse, ParsedResponse, StatusLine, read_response};
 pub(crate) use self::write::{ResponseContext, write_informational, write_request, write_response};
 pub(crate) use self::write_buffer::{BodySink, WriteBuffer};
 
 /// The default limit of the fields of a message, and the limit of its trailers.
 pub(crate) const MAX_FIELDS: usize = 100;
 
-/// The largest number of request fields that a rule file can allow.
+/// The largest number of fields that a rule file can allow.
 const MAX_CONFIGURABLE_FIELDS: usize = 1000;
 
 /// The message is invalid or ambiguous.

@@ -54,6 +54,8 @@ pub(super) struct HeaderBlocks {
     is_pseudo: bool,
     /// Whether the first field of the current block is a pseudo-header field. `None` before its end.
     first: Option<bool>,
+    /// The number of pseudo-header fields of the current block.
+    pseudo_fields: u32,
 }
 
 /// The pseudo-header entries of the static table, and its size.
@@ -65,12 +67,12 @@ const HUFFMAN_COLON: u8 = 0x5c;
 
 impl HeaderBlocks {
     pub(super) fn new() -> Self {
-        Self { expected: Expected::Field, entries: 0, is_added: false, is_pseudo: false, first: None }
+        Self { expected: Expected::Field, entries: 0, is_added: false, is_pseudo: false, first: None, pseudo_fields: 0 }
     }
 
     /// Starts a header block.
     pub(super) fn begin_block(&mut self) {
-        self.first = None;
+        (self.first, self.pseudo_fields) = (None, 0);
         if self.expected != Expected::Failed {
             self.expected = Expected::Field;
         }
@@ -79,6 +81,11 @@ impl HeaderBlocks {
     /// Returns `true` if the first field of the block is a pseudo-header field.
     pub(super) fn has_pseudo(&self) -> bool {
         self.first == Some(true)
+    }
+
+    /// Returns `true` if the block has more than one pseudo-header field.
+    pub(super) fn has_several_pseudo(&self) -> bool {
+        self.pseudo_fields > 1
     }
 
     /// Reads a fragment of the block.
@@ -188,6 +195,7 @@ impl HeaderBlocks {
 
     fn end_field(&mut self) {
         self.first.get_or_insert(self.is_pseudo);
+        self.pseudo_fields = self.pseudo_fields.saturating_add(u32::from(self.is_pseudo));
         self.expected = Expected::Field;
     }
 }
@@ -230,6 +238,20 @@ mod tests {
             for part in 1..10 {
                 assert_eq!(has_pseudo(&mut HeaderBlocks::new(), bytes, part), expected, "{bytes:02x?}");
             }
+        }
+    }
+
+    #[test]
+    fn pseudo_headers_are_counted() {
+        for (bytes, expected) in [
+            (&[0x88][..], false),
+            (b"\x88\x40\x01a\x01b", false),
+            (b"\x88\x00\x05:path\x01/", true),
+            (&[0x88, 0x84], true),
+        ] {
+            let mut blocks = HeaderBlocks::new();
+            has_pseudo(&mut blocks, bytes, 1);
+            assert_eq!(blocks.has_several_pseudo(), expected, "{bytes:02x?}");
         }
     }
 

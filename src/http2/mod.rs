@@ -1,6 +1,14 @@
-//! Finds malformed HTTP/2 trailers, which the crate `h2` accepts, in requests and responses.
+//! Finds malformed HTTP/2 messages that the crate `h2` accepts, in requests and responses.
 
 mod hpack;
 mod trailer_scanner;
 
+use http::HeaderValue;
+
 pub(crate) use self::trailer_scanner::{MalformedStreams, TrailerScanner};
+
+/// Returns `true` if the value starts or ends with whitespace (RFC 9113 section 8.2.1).
+pub(crate) fn has_outer_whitespace(value: &HeaderValue) -> bool {
+    let is_white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    is_white(value.as_bytes().first()) || is_white(value.as_bytes().last())
+}

@@ -81,6 +81,8 @@ pub(crate) struct TrailerScanner {
     priority: usize,
     fragment: usize,
     ends_block: bool,
+    /// The stream of a malformed response head.
+    malformed_head: Option<u32>,
 }
 
 impl TrailerScanner {
@@ -96,7 +98,23 @@ impl TrailerScanner {
 
     fn new(sender: Sender) -> Self {
         let (blocks, stream, are_trailers) = (HeaderBlocks::new(), 0, false);
-        Self { blocks, stream, are_trailers, sender, is_padded: false, priority: 0, fragment: 0, ends_block: false }
+        Self {
+            blocks,
+            stream,
+            are_trailers,
+            sender,
+            is_padded: false,
+            priority: 0,
+            fragment: 0,
+            ends_block: false,
+            malformed_head: None,
+        }
+    }
+
+    /// Takes the stream of a response head that has another pseudo-header field than `:status`. `h2` drops such fields,
+    /// and rejects heads without `:status`.
+    pub(crate) fn take_malformed_head(&mut self) -> Option<u32> {
+        self.malformed_head.take()
     }
 
     /// Starts a frame. Returns the stream if this frame ends trailers with a pseudo-header field.
@@ -147,8 +165,11 @@ impl TrailerScanner {
     }
 
     fn end_payload(&mut self) -> Option<u32> {
-        let is_malformed = std::mem::take(&mut self.ends_block) && self.are_trailers && self.blocks.has_pseudo();
-        is_malformed.then_some(self.stream)
+        let ends_block = std::mem::take(&mut self.ends_block);
+        if ends_block && matches!(self.sender, Sender::Server { .. }) && self.blocks.has_several_pseudo() {
+            self.malformed_head = Some(self.stream);
+        }
+        (ends_block && self.are_trailers && self.blocks.has_pseudo()).then_some(self.stream)
     }
 }
 

@@ -121,10 +121,10 @@ impl Pipeline {
     pub fn response(&self, bytes: &[u8], method: &Method) -> PipelineOutcome {
         let mut unread = Bytes::copy_from_slice(bytes);
         let mut fields = HeaderMap::new();
-        let parsed = match http1::read_response(&unread, &mut fields) {
+        let parsed = match http1::read_response(&unread, &mut fields, http1::MAX_FIELDS) {
             Ok(Some(parsed)) => parsed,
             Ok(None) => return PipelineOutcome::Incomplete,
-            Err(Malformed) => return PipelineOutcome::Malformed,
+            Err(_) => return PipelineOutcome::Malformed,
         };
         _ = unread.split_to(parsed.length);
         let status = parsed.line.status;

@@ -44,8 +44,18 @@ pub(crate) enum AttemptOutcome {
     TlsFailed,
     /// The target closed the connection before it sent a response.
     Closed,
-    /// The target sent something that is not a valid response.
+    /// The target sent something that is not a valid response, for another reason than the following ones.
     InvalidResponse,
+    /// The response has another version, or is not HTTP.
+    ResponseVersion,
+    /// A line of the response head ends with a bare line feed.
+    ResponseLineFeed,
+    /// The response has too many fields.
+    ResponseFields,
+    /// The response head is too large.
+    ResponseFieldBytes,
+    /// The end of the response body is ambiguous.
+    ResponseFraming,
     /// The target did not begin its response in time.
     Timeout,
     /// The target refused to process the request (HTTP/2 REFUSED_STREAM or GOAWAY).
@@ -169,13 +179,18 @@ impl TargetMetrics {
 
 impl AttemptOutcome {
     /// All outcomes, in the order of their numbers.
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 16] = [
         Self::Ok,
         Self::ResolveFailed,
         Self::ConnectFailed,
         Self::TlsFailed,
         Self::Closed,
         Self::InvalidResponse,
+        Self::ResponseVersion,
+        Self::ResponseLineFeed,
+        Self::ResponseFields,
+        Self::ResponseFieldBytes,
+        Self::ResponseFraming,
         Self::Timeout,
         Self::Refused,
         Self::QueueFull,
@@ -203,6 +218,11 @@ impl AttemptOutcome {
             Self::TlsFailed => "tls_failed",
             Self::Closed => "closed",
             Self::InvalidResponse => "invalid_response",
+            Self::ResponseVersion => "response_version",
+            Self::ResponseLineFeed => "response_line_feed",
+            Self::ResponseFields => "response_max_fields",
+            Self::ResponseFieldBytes => "response_max_field_bytes",
+            Self::ResponseFraming => "response_framing",
             Self::Timeout => "timeout",
             Self::Refused => "refused",
             Self::QueueFull => "queue_full",

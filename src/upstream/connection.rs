@@ -13,10 +13,11 @@ use tokio::io::AsyncWrite;
 use tokio::time::Instant;
 
 use super::dialer::Dialer;
+use super::head_limits::HeadLimits;
 use super::settings::Protocol;
 use super::target_error::TargetError;
 use crate::http1::{
-    Framing, Malformed, ParsedResponse, Piece, RemainingBody, WriteBuffer, poll_head_bytes, read_response,
+    BadResponse, Framing, ParsedResponse, Piece, RemainingBody, WriteBuffer, poll_head_bytes, read_response,
 };
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
@@ -25,9 +26,6 @@ use crate::transport::{Relay, Transport};
 /// Less than the keep-alive timeout of most servers (Node.js: 5 s). So the gateway usually closes an idle connection
 /// before the upstream does.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-
-/// The maximum size of the head of a response.
-const MAX_HEAD: usize = 64 * 1024;
 
 /// A connection that was in use within this time is checked only in the runtime before a repeatable request, not in the
 /// kernel. In a pool under load, connections are idle for a few milliseconds between two requests. A connection that
@@ -49,6 +47,7 @@ pub(crate) struct Connection {
     pub(super) idle_since: Instant,
     /// Whether the connection has served a request before. The upstream may have closed it since.
     pub(super) is_reused: bool,
+    limits: HeadLimits,
     _open: GaugeGuard,
 }
 
@@ -56,14 +55,14 @@ impl Connection {
     /// Opens a connection.
     pub(super) async fn open(dial: &Dialer, metrics: &UpstreamMetrics) -> Result<Box<Self>, TargetError> {
         let (stream, _) = dial.open(Protocol::Http1).await?;
-        Ok(Self::new(stream, metrics))
+        Ok(Self::new(stream, dial.head_limits(), metrics))
     }
 
     /// Creates a connection from an open transport.
-    pub(super) fn new(stream: Transport, metrics: &UpstreamMetrics) -> Box<Self> {
+    pub(super) fn new(stream: Transport, limits: HeadLimits, metrics: &UpstreamMetrics) -> Box<Self> {
         let (outgoing, timer, idle_since) = (WriteBuffer::default(), Timer::new(), Instant::now());
         let (unread, has_written, is_reused, open) = (Bytes::new(), false, false, metrics.connection());
-        Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, _open: open })
+        Box::new(Self { stream, unread, outgoing, has_written, timer, idle_since, is_reused, limits, _open: open })
     }
 
     /// Returns `true` if the connection can serve a request: it is open, has not expired, and has received no bytes.
@@ -103,13 +102,13 @@ impl Connection {
     ) -> Poll<io::Result<ParsedResponse>> {
         loop {
             if !self.unread.is_empty()
-                && let Some(response) = read_response(&self.unread, fields).map_err(invalid)?
+                && let Some(response) = read_response(&self.unread, fields, self.limits.fields).map_err(invalid)?
             {
                 _ = self.unread.split_to(response.length);
                 return Poll::Ready(Ok(response));
             }
-            if self.unread.len() >= MAX_HEAD {
-                return Poll::Ready(Err(invalid(Malformed)));
+            if self.unread.len() >= self.limits.bytes {
+                return Poll::Ready(Err(invalid(BadResponse::TooLarge)));
             }
             if ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? == 0 {
                 return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -119,7 +118,7 @@ impl Connection {
 
     /// Takes the next piece of a body from the bytes that were read.
     pub(super) fn take_piece(&mut self, remaining: &mut RemainingBody) -> io::Result<Piece> {
-        remaining.take(&mut self.unread).map_err(invalid)
+        remaining.take(&mut self.unread).map_err(|_| invalid(BadResponse::Chunks))
     }
 
     /// Checks those bytes of a chunked body that were read together with the head.
@@ -128,7 +127,7 @@ impl Connection {
     /// The chunks are malformed.
     pub(super) fn check_chunks(&self) -> io::Result<()> {
         let (mut remaining, mut unread) = (RemainingBody::new(Framing::Chunked), self.unread.clone());
-        while let Piece::Data(_) = remaining.take(&mut unread).map_err(invalid)? {}
+        while let Piece::Data(_) = remaining.take(&mut unread).map_err(|_| invalid(BadResponse::Chunks))? {}
         Ok(())
     }
 
@@ -158,8 +157,8 @@ impl Connection {
     }
 }
 
-fn invalid(malformed: Malformed) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, malformed)
+fn invalid(cause: BadResponse) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use http::HeaderValue;
 use http::uri::{Authority, Scheme};
 
 use super::address::{Address, Timeouts};
+use super::head_limits::HeadLimits;
 use super::settings::{Protocol, UpstreamSettings};
 use super::target_error::{TargetError, within};
 use super::tls::{Connector, UpstreamTlsConfig};
@@ -17,6 +18,7 @@ use crate::transport::Transport;
 pub(crate) struct Dialer {
     address: Address,
     timeouts: Timeouts,
+    head_limits: HeadLimits,
     security: TransportSecurity,
     /// The `Host` of requests of the gateway itself.
     host: HeaderValue,
@@ -34,7 +36,8 @@ impl Dialer {
     /// Creates the dialer of a target without TLS. `authority` is the `Host` of health checks.
     pub(crate) fn plaintext(address: Address, authority: Option<&Authority>, settings: &UpstreamSettings) -> Self {
         let host = authority.map_or(HeaderValue::from_static("localhost"), host);
-        Self { address, timeouts: Timeouts::new(settings), security: TransportSecurity::Plaintext, host }
+        let (timeouts, head_limits) = (Timeouts::new(settings), HeadLimits::new(settings));
+        Self { address, timeouts, head_limits, security: TransportSecurity::Plaintext, host }
     }
 
     /// Creates the dialer of a target with TLS. `authority` contains the name for TLS.
@@ -48,7 +51,8 @@ impl Dialer {
             Some(connector) => TransportSecurity::Tls(Box::new(connector)),
             None => TransportSecurity::Unusable(format!("`{authority}` is not a valid name for a certificate")),
         };
-        Self { address, timeouts: Timeouts::new(settings), security, host: host(authority) }
+        let (timeouts, head_limits) = (Timeouts::new(settings), HeadLimits::new(settings));
+        Self { address, timeouts, head_limits, security, host: host(authority) }
     }
 
     pub(super) fn is_tls(&self) -> bool {
@@ -67,6 +71,11 @@ impl Dialer {
     /// Returns the timeouts of a connection attempt.
     pub(super) fn timeouts(&self) -> Timeouts {
         self.timeouts
+    }
+
+    /// Returns the bounds of the target's response heads.
+    pub(super) fn head_limits(&self) -> HeadLimits {
+        self.head_limits
     }
 
     /// Opens a connection for this protocol. With [`Protocol::Auto`], the target chooses the protocol if it uses TLS.

@@ -183,7 +183,10 @@ impl Endpoint {
                     let added = within(deadline, timeouts.limit(), self.http2.add_connection(stream)).await;
                     added.map_err(|error| TargetError::http2(&error))?;
                 }
-                Protocol::Http1 | Protocol::Auto => self.pool.add_idle(Connection::new(stream, self.pool.metrics())),
+                Protocol::Http1 | Protocol::Auto => {
+                    let limits = self.dialer.head_limits();
+                    self.pool.add_idle(Connection::new(stream, limits, self.pool.metrics()));
+                }
             }
             *self.negotiated.lock() = protocol;
             Ok(protocol)

@@ -40,6 +40,7 @@ mod endpoint;
 mod entry;
 mod exchange;
 mod grpc_timeout;
+mod head_limits;
 mod headless_response;
 mod http2;
 mod informational;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, error::Elapsed, timeout_at};
 
 use super::UpstreamError;
 use super::eject::FailureKind;
+use crate::http1::BadResponse;
 use crate::metrics::AttemptOutcome;
 
 /// The error of a failed attempt at a target.
@@ -55,7 +56,10 @@ impl TargetError {
     /// Creates the error of a response that did not begin, or whose head is invalid.
     pub(super) fn response(error: &io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::InvalidData => Self::invalid(error),
+            io::ErrorKind::InvalidData => match error.get_ref().and_then(|cause| cause.downcast_ref::<BadResponse>()) {
+                Some(cause) => Self::bad_response(*cause),
+                None => Self::invalid(error),
+            },
             io::ErrorKind::UnexpectedEof => Self::closed("the connection was closed before the response"),
             _ => Self::closed(&error.to_string()),
         }
@@ -74,6 +78,19 @@ impl TargetError {
     /// Creates the error of an invalid response.
     pub(super) fn invalid(error: &impl ToString) -> Self {
         Self::new(AttemptOutcome::InvalidResponse, "response", error.to_string())
+    }
+
+    /// Creates the error of an invalid response with a known cause.
+    pub(super) fn bad_response(cause: BadResponse) -> Self {
+        let outcome = match cause {
+            BadResponse::Version => AttemptOutcome::ResponseVersion,
+            BadResponse::LineFeed => AttemptOutcome::ResponseLineFeed,
+            BadResponse::TooManyFields => AttemptOutcome::ResponseFields,
+            BadResponse::TooLarge => AttemptOutcome::ResponseFieldBytes,
+            BadResponse::Framing | BadResponse::Chunks => AttemptOutcome::ResponseFraming,
+            BadResponse::Syntax => AttemptOutcome::InvalidResponse,
+        };
+        Self::new(outcome, "response", cause.to_string())
     }
 
     /// Creates the error of a response body that broke off.
@@ -101,10 +118,25 @@ impl TargetError {
         Some(Self { is_unsupported, ..Self::new(outcome, phase, error.to_string()) })
     }
 
+    /// Returns `true` if the target sent an invalid response.
+    pub(super) fn is_invalid_response(&self) -> bool {
+        matches!(
+            self.outcome,
+            AttemptOutcome::InvalidResponse
+                | AttemptOutcome::ResponseVersion
+                | AttemptOutcome::ResponseLineFeed
+                | AttemptOutcome::ResponseFields
+                | AttemptOutcome::ResponseFieldBytes
+                | AttemptOutcome::ResponseFraming
+        )
+    }
+
     /// Returns how the error counts for the ejection of its target. Returns `None` if it does not count: the queue is full
-    /// because of the requests, and `UpgradeUnsupported` depends on the client.
+    /// because of the requests, and `UpgradeUnsupported` depends on the client. An invalid response shows that the target
+    /// responds; most depend on the resource, and clients select it.
     pub(super) fn failure_kind(&self) -> Option<FailureKind> {
         match self.outcome {
+            _ if self.is_invalid_response() => None,
             AttemptOutcome::QueueFull
             | AttemptOutcome::QueueTimeout
             | AttemptOutcome::Canceled
@@ -114,10 +146,7 @@ impl TargetError {
                 Some(FailureKind::Connect)
             }
             _ if self.phase == "http2" => Some(FailureKind::Connect),
-            AttemptOutcome::Closed
-            | AttemptOutcome::InvalidResponse
-            | AttemptOutcome::Timeout
-            | AttemptOutcome::Refused => Some(FailureKind::Request),
+            _ => Some(FailureKind::Request),
         }
     }
 

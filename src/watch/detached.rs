@@ -1,4 +1,4 @@
-//! Reads files on a thread of its own, because a hung file system can block a read forever.
+//! Reads files on separate threads, because a hung file system can block a read forever.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use crate::support::gateway::get;
@@ -133,7 +134,58 @@ async fn closed_and_invalid_responses_have_different_reasons() {
     assert_eq!((response.status(), &access["reason"]), (502, &"closed".into()), "{access} {failure}");
     let invalid = Origin::with_response("no HTTP\r\n\r\n").await;
     let (response, access, failure) = fail_once("invalid", &format!("http://{}", invalid.address), "").await;
-    assert_eq!((response.status(), &access["reason"]), (502, &"invalid_response".into()), "{access} {failure}");
+    assert_eq!((response.status(), &access["reason"]), (502, &"response_version".into()), "{access} {failure}");
+    assert_eq!(failure["error"], "the response does not begin with HTTP/1.0 or HTTP/1.1");
+}
+
+/// Regression test: the cause was always `invalid_response`, and five such responses of one resource ejected the target for
+/// all clients.
+#[tokio::test]
+async fn invalid_responses_name_their_cause_and_eject_no_target() {
+    let fields = |count: usize| format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-a: b\r\n".repeat(count));
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n";
+    let responses = Arc::new([
+        ("ICY 200 OK\r\n\r\n".to_owned(), "response_version"),
+        ("HTTP/1.1 200 OK\nContent-Length: 0\n\n".to_owned(), "response_line_feed"),
+        (fields(101), "response_max_fields"),
+        (format!("HTTP/1.1 200 OK\r\nx-a: {}", "x".repeat(70_000)), "response_max_field_bytes"),
+        (format!("{chunked}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), "response_framing"),
+        (format!("{chunked}\r\nx\r\n"), "response_framing"),
+        ("HTTP/1.1 200 OK\r\nno field\r\n\r\n".to_owned(), "invalid_response"),
+    ]);
+    let start = || {
+        let responses = Arc::clone(&responses);
+        Origin::start(move |mut conn: OriginConnection| {
+            let responses = Arc::clone(&responses);
+            async move {
+                while let Some(request) = conn.request().await {
+                    let number =
+                        request.start.trim_start_matches("GET /").split(' ').next().and_then(|n| n.parse().ok());
+                    let response = number.map_or(OK, |number: usize| &responses[number].0);
+                    _ = conn.raw.stream.write_all(response.as_bytes()).await;
+                }
+            }
+        })
+    };
+    let origins = [start().await, start().await];
+    let targets = origins.each_ref().map(|origin| format!("http://{}", origin.address));
+    let upstream =
+        format!("targets: ['{}', '{}'], balance: round_robin, eject: {{ after: 1 }}", targets[0], targets[1]);
+    let gateway = Gateway::start("invalid-responses", &upstream);
+    for number in 0..responses.len() {
+        assert_eq!(gateway.get(&format!("/{number}")).await.status(), 502, "{number}");
+    }
+    for _ in 0..8 {
+        assert_eq!(gateway.get("/").await.status(), 200);
+    }
+    for target in &targets {
+        assert!(gateway.attempts(target, "ok").await > 0, "{target} gets requests");
+    }
+    let framing = gateway.attempts(&targets[0], "response_framing").await;
+    assert_eq!(framing + gateway.attempts(&targets[1], "response_framing").await, 2);
+    let log = gateway.end().await;
+    let reasons = log.access.iter().filter_map(|line| line["reason"].as_str()).collect::<Vec<_>>();
+    assert_eq!(reasons, responses.each_ref().map(|(_, reason)| *reason));
 }
 
 #[tokio::test]

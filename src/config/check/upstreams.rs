@@ -59,6 +59,8 @@ fn upstream(
         max_connections: written.max_connections.number(default.max_connections, problems)?,
         queue: written.queue.number(default.queue, problems)?,
         queue_timeout: written.queue_timeout.duration(default.queue_timeout),
+        max_fields: written.max_fields.number(default.max_fields, problems)?,
+        max_field_bytes: written.max_field_bytes.size(default.max_field_bytes, problems)?,
         ..default
     })
 }

@@ -57,6 +57,8 @@ pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'
         max_connections => "max_connections",
         queue => "queue",
         queue_timeout => "queue_timeout",
+        max_fields => "max_fields",
+        max_field_bytes => "max_field_bytes",
     })
 }
 

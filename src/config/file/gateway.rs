@@ -318,6 +318,10 @@ shape! {
         queue: u64 = Whole(0, 1_000_000), Default("1024");
         /// The longest time that a request waits for a connection.
         queue_timeout: Millis = Duration(1, HOUR), Default("1s");
+        /// The highest number of header fields in a response.
+        max_fields: u64 = Whole(1, 1000), Default("100");
+        /// The largest head of a response; over HTTP/2, each field counts with 32 bytes more.
+        max_field_bytes: Bytes = Size(1 << 10, 1 << 20), Default("64KiB");
     }
 }
 
@@ -333,8 +337,8 @@ shape! {
 shape! {
     /// When a target is ejected, and for how long.
     EJECT: Eject = "`eject`" {
-        /// The consecutive failures after which a target is ejected: no response, an invalid response, or one of the
-        /// statuses 500, 502, 503 and 504. If no connection can be opened, two failures are enough.
+        /// The consecutive failures after which a target is ejected: no response, or one of the statuses 500,
+        /// 502, 503 and 504. An invalid response does not count. If no connection can be opened, two failures are enough.
         after: u64 = Whole(1, 1_000_000), Default("5");
         /// The time of an ejection. Each further ejection in a row is longer by this time, up to 5 minutes.
         r#for: Millis = Duration(1, 24 * HOUR), Default("30s");

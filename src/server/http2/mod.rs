@@ -30,7 +30,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
-use http::{HeaderValue, Method, Request, Response, Version};
+use http::{Method, Request, Response, Version};
 use http_body::Body;
 
 use self::frame_limiter::FrameLimiter;
@@ -51,6 +51,7 @@ use super::peer::ConnectionPeer;
 use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
 use crate::boxed::boxed;
 use crate::http1::length;
+use crate::http2::has_outer_whitespace;
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
 use crate::upstream::{InformationalSender, RequestBody, expects_continue};
@@ -352,10 +353,4 @@ fn builder(limits: &ConnectionLimits) -> Builder {
         .max_pending_accept_reset_streams(MAX_RESETS as usize)
         .max_local_error_reset_streams(Some(MAX_LOCAL_RESETS));
     builder
-}
-
-/// Returns `true` if the value starts or ends with whitespace (RFC 9113 section 8.2.1).
-fn has_outer_whitespace(value: &HeaderValue) -> bool {
-    let is_white = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-    is_white(value.as_bytes().first()) || is_white(value.as_bytes().last())
 }

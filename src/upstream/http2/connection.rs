@@ -18,8 +18,6 @@ use crate::http2::MalformedStreams;
 use crate::metrics::GaugeGuard;
 use crate::transport::Transport;
 
-/// The maximum size of the head of a response.
-const MAX_HEAD: u32 = 64 * 1024;
 /// The maximum number of bytes of a stream that wait to be written.
 const MAX_SEND_BUFFER: usize = 64 * 1024;
 
@@ -58,6 +56,7 @@ pub(super) struct ConnectionState {
     /// Streams that the gateway has reset.
     resets: AtomicU32,
     malformed: Arc<MalformedStreams>,
+    malformed_heads: Arc<MalformedStreams>,
 }
 
 /// The right to open one stream. On drop, frees the stream slot, and counts a reset if the stream is still open.
@@ -77,14 +76,19 @@ pub(super) struct StreamSlot {
 /// and contain its stream limit. No request is sent before, so that a failure allows another attempt.
 pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Http2Connection> {
     let state = Arc::new(ConnectionState::default());
-    let (sender, connection) = handshake(ScanningSocket::new(stream, Arc::clone(&state.malformed))).await?;
+    let (malformed, heads) = (Arc::clone(&state.malformed), Arc::clone(&state.malformed_heads));
+    let max_head = u32::try_from(shared.head_limits.bytes).unwrap_or(u32::MAX);
+    let (sender, connection) = handshake(ScanningSocket::new(stream, malformed, heads), max_head).await?;
     let open = shared.metrics.connection();
     tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
     Ok(Http2Connection { sender, state })
 }
 
-async fn handshake(stream: ScanningSocket) -> io::Result<(SendRequest<Bytes>, Connection<ScanningSocket, Bytes>)> {
-    let (sender, mut connection) = builder().handshake(stream).await.map_err(io::Error::other)?;
+async fn handshake(
+    stream: ScanningSocket,
+    max_head: u32,
+) -> io::Result<(SendRequest<Bytes>, Connection<ScanningSocket, Bytes>)> {
+    let (sender, mut connection) = builder(max_head).handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
         Poll::Ready(Err(error)) => Poll::Ready(Err(io::Error::other(error))),
@@ -95,12 +99,12 @@ async fn handshake(stream: ScanningSocket) -> io::Result<(SendRequest<Bytes>, Co
     Ok((sender, connection))
 }
 
-fn builder() -> Builder {
+fn builder(max_head: u32) -> Builder {
     let mut builder = Builder::new();
     builder
         .enable_push(false)
         .initial_max_send_streams(0) // until the SETTINGS arrive
-        .max_header_list_size(MAX_HEAD)
+        .max_header_list_size(max_head)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(STREAM_WINDOW * MAX_STREAMS)
         .max_send_buffer_size(MAX_SEND_BUFFER)
@@ -187,6 +191,11 @@ impl StreamSlot {
         &self.state.malformed
     }
 
+    /// Returns `true` if a response head of the stream has another pseudo-header field than `:status`.
+    pub(super) fn has_malformed_head(&self) -> bool {
+        self.stream.is_some_and(|stream| self.state.malformed_heads.contains(stream))
+    }
+
     /// Records that the stream was opened.
     pub(super) fn stream_opened(&mut self, stream: impl Into<u32>) {
         (self.stream, self.is_open) = (Some(stream.into()), true);
@@ -208,7 +217,10 @@ impl Drop for StreamSlot {
         if self.is_open {
             self.state.resets.fetch_add(1, Relaxed);
         }
-        self.stream.into_iter().for_each(|stream| self.state.malformed.remove(stream));
+        if let Some(stream) = self.stream {
+            self.state.malformed.remove(stream);
+            self.state.malformed_heads.remove(stream);
+        }
         self.state.streams.fetch_sub(1, Relaxed);
     }
 }

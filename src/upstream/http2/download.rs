@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use h2::{Reason, RecvStream};
+use http::HeaderMap;
 use http_body::{Frame, SizeHint};
 use tokio::time::Instant;
 
@@ -15,6 +16,7 @@ use super::super::upload_progress::UploadProgress;
 use super::Shared;
 use super::connection::StreamSlot;
 use super::upload::UploadTask;
+use crate::http2::has_outer_whitespace;
 use crate::metrics::BrokenResponse;
 use crate::timer::Timer;
 
@@ -146,7 +148,11 @@ impl OpenStream {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
-        if trailers.is_some() && self.stream_slot.malformed().contains(self.stream.stream_id()) {
+        let is_malformed = |trailers: &HeaderMap| {
+            trailers.values().any(has_outer_whitespace)
+                || self.stream_slot.malformed().contains(self.stream.stream_id())
+        };
+        if trailers.as_ref().is_some_and(is_malformed) {
             return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));
         }
         Poll::Ready(Ok(trailers.map(Frame::trailers)))

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use h2::client::ResponseFuture;
 use h2::{Reason, RecvStream};
-use http::uri::Scheme;
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use tokio::time::timeout;
 
 use super::super::body::RequestBody;
+use super::super::dialer::Dialer;
+use super::super::head_limits::HeadLimits;
 use super::super::retry::may_repeat;
 use super::super::slots::UpstreamSlot;
 use super::super::target_error::TargetError;
@@ -24,19 +25,20 @@ use super::connection::StreamSlot;
 use super::download::Download;
 use super::upload::{Upload, UploadTask};
 use super::{Shared, head};
-use crate::http1;
+use crate::http1::{self, BadResponse};
+use crate::http2::has_outer_whitespace;
 
 /// Sends a request and waits for the head of its response. The response has to begin within `limit` after the last
 /// progress of the request body. If the returned error allows another attempt, the request is complete again.
 pub(super) async fn exchange(
     slot: &mut StreamSlot,
     request: &mut Request<RequestBody>,
-    scheme: Scheme,
+    dialer: &Dialer,
     limit: Duration,
 ) -> Result<ResponseHead, AttemptError> {
     let is_empty = request.body().is_end_stream();
     let is_held = !is_empty && expects_continue(request.headers());
-    let opened = slot.sender.send_request(head::build(request, scheme), is_empty);
+    let opened = slot.sender.send_request(head::build(request, dialer.scheme()), is_empty);
     let Ok((response, stream)) = opened else { return Err(AttemptError::NotSent(TargetError::send())) };
     slot.stream_opened(response.stream_id());
     let progress = request.body_mut().start_attempt(is_held);
@@ -49,7 +51,15 @@ pub(super) async fn exchange(
     };
     slot.record_received();
     match result {
-        Ok(response) => Ok(pending.into_head(response)),
+        Ok(response) => {
+            check_fields(response.headers(), dialer.head_limits()).map_err(AttemptError::Broken)?;
+            if slot.has_malformed_head() {
+                return Err(AttemptError::Broken(TargetError::invalid(
+                    &"response with a pseudo-header field of requests",
+                )));
+            }
+            Ok(pending.into_head(response))
+        }
         Err(error) => {
             if let ExchangeError::Stream(error) = &error {
                 slot.stream_failed(error);
@@ -112,7 +122,8 @@ impl PendingResponse<'_> {
         // An upstream that takes no more of the request has sent a response or a reset.
         while let Poll::Ready(Some(informational)) = self.response.poll_informational(cx) {
             let informational = informational.map_err(ExchangeError::Stream)?;
-            let is_valid = informational.status() != StatusCode::SWITCHING_PROTOCOLS;
+            let is_valid = informational.status() != StatusCode::SWITCHING_PROTOCOLS
+                && !informational.headers().values().any(has_outer_whitespace);
             let handled = self.request.body_mut().on_informational(informational, is_valid);
             handled.map_err(ExchangeError::Attempt)?;
         }
@@ -159,6 +170,20 @@ impl PendingResponse<'_> {
 fn is_refused(error: &h2::Error) -> bool {
     let is_reset = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
     error.is_remote() && (is_reset || error.is_go_away())
+}
+
+/// Checks the fields of a response. `h2` accepts malformed ones (RFC 9113 sections 8.1.1 and 8.2.1).
+fn check_fields(fields: &HeaderMap, limits: HeadLimits) -> Result<(), TargetError> {
+    if fields.len() > limits.fields {
+        return Err(TargetError::bad_response(BadResponse::TooManyFields));
+    }
+    if fields.values().any(has_outer_whitespace) {
+        return Err(TargetError::invalid(&"response with whitespace around a field value"));
+    }
+    match http1::length(fields) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(TargetError::bad_response(BadResponse::Framing)),
+    }
 }
 
 /// Returns the length of the body, if it is known.

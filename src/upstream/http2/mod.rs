@@ -26,6 +26,7 @@ pub(super) use self::download::Download;
 use super::AttemptError;
 use super::body::RequestBody;
 use super::dialer::Dialer;
+use super::head_limits::HeadLimits;
 use super::settings::{Protocol, UpstreamSettings};
 use super::single_flight::SingleFlight;
 use super::slots::UpstreamSlot;
@@ -56,6 +57,7 @@ struct Shared {
     /// Opens one connection at a time.
     opening: Arc<SingleFlight>,
     idle_timeout: Duration,
+    head_limits: HeadLimits,
     metrics: UpstreamMetrics,
     target: Arc<TargetState>,
 }
@@ -63,7 +65,8 @@ struct Shared {
 impl Http2 {
     pub(super) fn new(settings: &UpstreamSettings, metrics: UpstreamMetrics, target: Arc<TargetState>) -> Self {
         let (connections, opening, idle_timeout) = (Mutex::default(), Arc::default(), settings.timeouts.idle);
-        Self(Arc::new(Shared { connections, opening, idle_timeout, metrics, target }))
+        let head_limits = HeadLimits::new(settings);
+        Self(Arc::new(Shared { connections, opening, idle_timeout, head_limits, metrics, target }))
     }
 
     /// Sends a request. Returns the response as soon as its head has arrived. Repeats a request that the upstream did
@@ -85,7 +88,7 @@ impl Http2 {
                     break;
                 }
             };
-            match exchange::exchange(&mut stream_slot, request, dialer.scheme(), limit).await {
+            match exchange::exchange(&mut stream_slot, request, dialer, limit).await {
                 Ok(head) => return Ok(head.into_response(stream_slot, slot, &self.0)),
                 Err(AttemptError::NotSent(error)) => {
                     last_error = Some(error);

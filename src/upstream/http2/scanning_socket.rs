@@ -1,4 +1,4 @@
-//! The socket of an HTTP/2 connection to an upstream. Scans the received frames for malformed trailers.
+//! The socket of an HTTP/2 connection to an upstream. Scans the received frames for malformed heads and trailers.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -24,10 +24,15 @@ pub(super) struct ScanningSocket {
     remaining: usize,
     trailers: TrailerScanner,
     malformed: Arc<MalformedStreams>,
+    malformed_heads: Arc<MalformedStreams>,
 }
 
 impl ScanningSocket {
-    pub(super) fn new(stream: Transport, malformed: Arc<MalformedStreams>) -> Self {
+    pub(super) fn new(
+        stream: Transport,
+        malformed: Arc<MalformedStreams>,
+        malformed_heads: Arc<MalformedStreams>,
+    ) -> Self {
         Self {
             stream,
             header: [0; FRAME_HEADER],
@@ -35,13 +40,14 @@ impl ScanningSocket {
             remaining: 0,
             trailers: TrailerScanner::for_responses(),
             malformed,
+            malformed_heads,
         }
     }
 
     /// Scans received bytes.
     ///
     /// # Errors
-    /// The upstream has sent too many malformed trailers on streams that the gateway has reset. Further ones could not be
+    /// The upstream has sent too many malformed heads or trailers on streams that the gateway has reset. Further ones could not be
     /// detected.
     fn scan(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
@@ -62,8 +68,11 @@ impl ScanningSocket {
                 malformed =
                     malformed.or(self.trailers.begin_frame(self.remaining, kind, flags, u32::from_be_bytes(stream)));
             }
-            if malformed.is_some_and(|stream| !self.malformed.add(stream)) {
-                return Err(io::Error::other("too many malformed trailers"));
+            let head = self.trailers.take_malformed_head();
+            let is_full =
+                |streams: &MalformedStreams, found: Option<u32>| found.is_some_and(|found| !streams.add(found));
+            if is_full(&self.malformed, malformed) || is_full(&self.malformed_heads, head) {
+                return Err(io::Error::other("too many malformed heads or trailers"));
             }
         }
         Ok(())

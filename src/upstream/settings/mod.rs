@@ -61,6 +61,10 @@ pub struct UpstreamSettings {
     /// The longest time that a request waits for a connection.
     #[serde(rename = "queue_timeout_ms", serialize_with = "json::millis")]
     pub queue_timeout: Duration,
+    /// The highest number of header fields in a response.
+    pub max_fields: usize,
+    /// The most bytes of the head of a response.
+    pub max_field_bytes: usize,
 }
 
 /// A server of an upstream.
@@ -195,6 +199,8 @@ impl UpstreamSettings {
             max_connections: Self::DEFAULT_MAX_CONNECTIONS,
             queue: Self::DEFAULT_QUEUE,
             queue_timeout: Self::DEFAULT_QUEUE_TIMEOUT,
+            max_fields: Self::DEFAULT_MAX_FIELDS,
+            max_field_bytes: Self::DEFAULT_MAX_FIELD_BYTES,
         }
     }
 
@@ -204,6 +210,10 @@ impl UpstreamSettings {
     pub const DEFAULT_QUEUE: usize = 1024;
     /// The default `queue_timeout`.
     pub const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
+    /// The default `max_fields`.
+    pub const DEFAULT_MAX_FIELDS: usize = 100;
+    /// The default `max_field_bytes`.
+    pub const DEFAULT_MAX_FIELD_BYTES: usize = 64 * 1024;
 
     /// Returns the settings of one of `workers` workers, with its share of the connections and of the queue.
     pub(super) fn share(&self, workers: usize) -> Self {

@@ -343,17 +343,18 @@ impl<'a> InFlightAttempt<'a> {
         let target = self.target.take()?;
         target.metrics.attempted(error.outcome);
         target.record_failure(error);
-        match error.failure_kind() {
+        let kind = error.failure_kind();
+        if kind.is_some() || error.is_invalid_response() {
+            target.penalties.add(Instant::now(), PENALTY);
+        }
+        match kind {
             None => {
                 if self.is_probe {
                     target.cancel_probe();
                 }
                 None
             }
-            kind => {
-                target.penalties.add(Instant::now(), PENALTY);
-                target.record_result(self.is_probe, kind, eject, || error.error.clone())
-            }
+            kind => target.record_result(self.is_probe, kind, eject, || error.error.clone()),
         }
     }
 }

@@ -289,3 +289,33 @@ async fn upgrade_required_keeps_its_protocols() {
     // HTTP/2 has no `Upgrade` (RFC 9113 section 8.6).
     assert_eq!((response.status().as_u16(), response.headers().get("upgrade")), (426, None));
 }
+
+#[tokio::test]
+async fn bounds_of_response_heads_are_settings() {
+    let lines = "x-a: b\r\n".repeat(149);
+    let many = format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 2\r\n\r\nok");
+    let large = format!("HTTP/1.1 200 OK\r\nx-a: {}\r\nContent-Length: 2\r\n\r\nok", "x".repeat(100_000));
+    let small = "HTTP/1.1 200 OK\r\nx-a: b\r\nContent-Length: 2\r\n\r\nok".to_owned();
+    for (response, key, value, status) in [
+        (&many, "max_fields", "100", 502),
+        (&many, "max_fields", "150", 200),
+        (&large, "max_field_bytes", "64KiB", 502),
+        (&large, "max_field_bytes", "128KiB", 200),
+        (&small, "max_fields", "1", 502),
+        (&small, "max_fields", "2", 200),
+    ] {
+        let sent = response.clone();
+        let origin = Origin::start(move |mut conn: OriginConnection| {
+            let sent = sent.clone();
+            async move {
+                conn.request().await;
+                // Fails if the gateway closes the connection.
+                conn.raw.stream.write_all(sent.as_bytes()).await.ok();
+                conn.raw.rest().await.ok();
+            }
+        })
+        .await;
+        let gateway = Settings::to(origin.address).set(key, value).start();
+        assert_eq!(gateway.ask(get("/")).await.status(), status, "{key}: {value}");
+    }
+}
