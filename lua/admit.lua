@@ -7,7 +7,7 @@
 --       (waiting.lua), its algorithm, the algorithm's arguments, and the number of its buckets; the requests, packed little-endian, with consecutive equal requests as one run:
 --       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
 --       (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is only checked, plus 4 if all tickets come first, or 8 if the
---       request is the first of a queue), the requested permits (u32), and with flag 8 its queue (8 bytes) and how long it has
+--       request is the first of a queue, plus 16 if the permits are settled), the requested permits (u32), and with flag 8 its queue (8 bytes) and how long it has
 --       waited (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
 --       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
@@ -16,7 +16,8 @@
 --       other calendar boundaries, namely those around now. Or the error of a limit that cannot be evaluated
 --
 -- Invariant: a rejected request and a request that cannot be evaluated change no bucket, a shadow changes only its own
--- bucket, and a check takes no permits. TIME is read once, and every bucket is read and written at most twice per call.
+-- bucket, and a check takes no permits. Settled permits are granted and charged in any case. TIME is read once, and every
+-- bucket is read and written at most twice per call.
 -- The script writes nothing until it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys`
 -- and `args` (their numbers), `serial` if no two requests that are granted at the same time get equal decisions, and the
 -- functions
@@ -25,6 +26,7 @@
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
 --   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
+--   settle(bucket, permits)      charges permits in any case; those that the bucket lacks are debt
 --   save(bucket, random)         writes the charges
 --   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
 --   on_refusal(bucket, random)   runs after a refusal or a check if nothing was charged; writes only what time or other
@@ -60,7 +62,8 @@ local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- tickets come first, false if none does), since when it waits, and the permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, before = {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
-local CHECKS_ONLY, ORDERED, FIRST = 2, 4, 8
+local CHECKS_ONLY, ORDERED, FIRST, SETTLES = 2, 4, 8, 16
+local settles = {}
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -73,6 +76,8 @@ end
 local function read_turn(i, requests, at)
   local flag = flags[i]
   queues[i], since[i], before[i] = false, math.huge, 0
+  settles[i] = flag >= SETTLES
+  if settles[i] then flag = flag - SETTLES end
   if flag >= FIRST then
     local age
     flag, queues[i], age, at = flag - FIRST, from_bytes('<c8I6', requests, at)
@@ -105,6 +110,7 @@ local function equal_grants(count, limits)
     if granted[i] and permits > 0 and flags[i] < CHECKS_ONLY then
       local free = algorithm.status(buckets[numbers[i]]) - before[i]
       local equal = algorithm.serial and 1 or math.floor(free / permits)
+      if settles[i] then equal = math.max(1, equal) end
       if equal < count then count = equal end
     end
   end
@@ -117,6 +123,7 @@ local function check(i)
   before[i], ends = permits_before(i)
   local is_granted, wait, delay = algorithm.check(bucket, permits + before[i])
   if not is_granted and before[i] > 0 then wait = waiting.wait(algorithm, bucket, permits, before[i], ends) end
+  if settles[i] then is_granted, delay = true, nil end
   granted[i], waits[i] = is_granted, delay or not is_granted and wait
   return is_granted or flags[i] % 2 == 1
 end
@@ -175,7 +182,8 @@ local function decide(count, limits, decisions)
       if not (all and is_granted) or flags[i] >= CHECKS_ONLY then
         bucket.added = bucket.added or false
       elseif permits > 0 then
-        algorithm.charge(bucket, decided * permits)
+        local charge = settles[i] and algorithm.settle or algorithm.charge
+        charge(bucket, decided * permits)
       end
       outcome = not is_granted and 0 or wait and 2 or 1
       remaining, reset = algorithm.status(bucket)

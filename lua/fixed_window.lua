@@ -2,14 +2,15 @@
 -- src/limit/fixed_window.rs, which documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its window
--- ARGV  rate, and five boundaries (ms): those around the window of the caller's time (give_back: of the time of the
---       grant), two before it and one after it. They only list windows; `now` selects one of them.
+-- ARGV  rate, five boundaries (ms), and the mean length of a window (ms). The boundaries are those around the window of
+--       the caller's time (give_back: of the time of the grant), two before it and one after it. They only list windows;
+--       `now` selects one of them.
 -- Adds an algorithm, as documented in admit.lua; its limiter is `unknown` if `now` is in none of the listed windows
 --
 -- Invariant: only `now` selects the window. The key expires one further window length after the end of its window, but
 -- at most an hour after it, so that a clock that is set back over the boundary still finds it.
 
-local fixed_window = log.algorithm(6)
+local fixed_window = log.algorithm(7)
 
 local HOUR = 60 * 60 * 1000
 
@@ -26,16 +27,46 @@ function fixed_window.limiter(words, now)
   local previous, start, ends = window_of(words, now)
   if not ends then return { unknown = true, words = words, expired = now } end
   return {
-    rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, expired = start,
+    rate = tonumber(words[1]), words = words, now = now, present = ends, returns_at = ends, starts = start, expired = start,
     forget = previous, joins = ends, keep = text(ends - now + math.min(ends - start, HOUR)), longest = 0,
-    longest_until = 0,
+    longest_until = 0, mean = tonumber(words[7]), pay = fixed_window.pay, wait_for_debt = fixed_window.wait_for_debt,
   }
 end
 
--- Removes permits from their window, as if they had never been granted.
+-- Removes permits from their window, as if they had never been granted. In the newest window, they pay
+-- debt first.
 function fixed_window.give_back(limiter, key, permits, at)
   local _, _, ends = window_of(limiter.words, at)
-  if ends then log.remove_permits(log.open(limiter, key), permits, ends, ends) end
+  if not ends then return end
+  local bucket = log.read(limiter, key)
+  local paid = bucket.date == ends and bucket.held >= permits and math.min(permits, bucket.debt) or 0
+  bucket.debt = bucket.debt - paid
+  log.remove_permits(bucket, permits - paid, ends, ends)
+end
+
+-- Pays debt: first with permits that a raised rate has added to the newest window, then with the permits of all later
+-- windows.
+function fixed_window.pay(bucket)
+  local limiter = bucket.limiter
+  local list = log.entries(bucket)
+  local passed = limiter.starts - bucket.date
+  local paid = math.min(bucket.debt, math.max(0, limiter.rate - list[#list].permits))
+  list[#list].permits, bucket.debt = list[#list].permits + paid, bucket.debt - paid
+  if passed >= 0 and bucket.debt > 0 then
+    bucket.debt = math.max(0, bucket.debt - math.floor((passed + limiter.mean / 2) / limiter.mean) * limiter.rate)
+    paid = math.min(bucket.debt, limiter.rate)
+    if paid > 0 then list[#list + 1] = { permits = paid, date = limiter.present } end
+    bucket.debt = bucket.debt - paid
+  end
+  log.replace(bucket, list)
+end
+
+-- Returns the milliseconds until the debt is paid and `permits` are unused. The caller corrects ends of windows that are
+-- not listed.
+function fixed_window.wait_for_debt(bucket, permits)
+  local limiter = bucket.limiter
+  local windows = math.max(1, math.ceil((bucket.debt + permits) / limiter.rate)) - 1
+  return math.min(MAX_WAIT, limiter.present - limiter.now + math.min(MAX_WAIT, windows * limiter.mean))
 end
 
 algorithms.fixed_window = fixed_window

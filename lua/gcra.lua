@@ -7,7 +7,10 @@
 --
 -- Invariant: the string expires one second after its bucket is full; refusals do not extend this.
 
-local gcra = { keys = 1, args = 3, charge = fractions.charge, save = fractions.save, on_refusal = fractions.on_refusal }
+local gcra = {
+  keys = 1, args = 3, charge = fractions.charge, settle = fractions.settle, save = fractions.save,
+  on_refusal = fractions.on_refusal,
+}
 
 -- Returns the data that all buckets of a limiter share.
 function gcra.limiter(words, now)

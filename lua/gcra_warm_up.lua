@@ -64,6 +64,11 @@ function warm.charge(bucket, permits)
   bucket.heat, bucket.added = heat, true
 end
 
+-- Charges permits in any case.
+function warm.settle(bucket, permits)
+  warm.charge(bucket, fractions.chargeable(bucket, permits))
+end
+
 -- Gives back the permits that have not returned since they were granted, and at most the extra cost that they were
 -- charged with. If the clock went back, their number is unknown: gives back nothing.
 function warm.give_back(limiter, key, granted, at, now)

@@ -10,7 +10,7 @@
 --       the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME); inspect: the
 --       limiters, the permits of a request, and now; announce: the gateway, and how long the announcement is valid (ms);
 --       owe: the limiters, for each bucket the number of grants and for each grant its permits and its age (ms), oldest
---       first, and random bytes for shared limits; otherwise now (ms; empty: the server's TIME), and the operation's own
+--       first, random bytes for shared limits, and `settle` if the permits are settled (admit.lua); otherwise now (ms; empty: the server's TIME), and the operation's own
 --       arguments. Spaces separate the numbers of buckets.
 -- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in use, the
 --       wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a limit needs other
@@ -56,7 +56,7 @@ function operations.inspect(arguments)
     if failure then return end
     local _, wait, delay = algorithm.check(bucket, permits)
     local remaining, reset = algorithm.status(bucket)
-    local used = bucket.used + ((bucket.parts or 0) > 0 and 1 or 0)
+    local used = bucket.used + (bucket.debt or 0) + ((bucket.parts or 0) > 0 and 1 or 0)
     for _, number in ipairs({ remaining, reset, used, wait, delay or 0, call('PTTL', bucket.value or KEYS[key]) }) do
       reply[#reply + 1] = number
     end
@@ -65,14 +65,14 @@ function operations.inspect(arguments)
 end
 
 -- Charges one grant of a payment to the bucket with this first key.
-local function owe_one(algorithm, limiter, key, words, permits, at, now, random)
+local function owe_one(algorithm, charge, limiter, key, words, permits, at, now, random)
   local bucket = algorithm.open(limiter, key, now)
   if bucket.failure then return end
   at = math.min(now, math.max(at, bucket.date or now))
   limiter = algorithm.limiter(words, at)
   if limiter.unknown then return end
   bucket = algorithm.open(limiter, key, at)
-  algorithm.charge(bucket, permits)
+  algorithm[charge](bucket, permits)
   algorithm.save(bucket, random)
 end
 
@@ -83,7 +83,8 @@ function operations.owe(arguments)
     for _ = 1, next_number() do
       local permits, ago = tonumber(next_number()), tonumber(next_number())
       local random = to_bytes('<I4', grants) .. string.sub(arguments[4], 1, 4)
-      if not limiter.unknown then owe_one(algorithm, limiter, key, words, permits, now - ago, now, random) end
+      local charge = arguments[5] or 'charge'
+      if not limiter.unknown then owe_one(algorithm, charge, limiter, key, words, permits, now - ago, now, random) end
       grants = grants + 1
     end
   end)

@@ -382,6 +382,12 @@ function redisson.charge(bucket, permits)
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
+-- Charges permits in any case, up to the bound of the entry. They return after one interval, even beyond the rate: peers
+-- remove entries that have returned, so a bucket has no debt.
+function redisson.settle(bucket, permits)
+  redisson.charge(bucket, min(permits, MAX_PER_ENTRY - (bucket.added or 0)))
+end
+
 -- Writes the caller's rule into the hash. Keeps Java's keepAliveTime, unless it is missing or shorter than the interval.
 local function configure_hash(limiter, key)
   local config, keep = limiter.config, tonumber(limiter.config[4])

@@ -24,8 +24,8 @@ end
 -- entries, oldest first, each with its permits (5 bytes) and its date (6, ms). Then follow the permits of all entries (5),
 -- the longest interval that any rule has used recently (5, ms; 0 in windows), the number of skipped entries (2), the
 -- format (1), and the number of entries, including skipped ones (4). The longest interval is respected for three times its
--- length after the newest entry; in format 4, until the time that is stored next to the interval in place of the first
--- skipped entry. So a single write at the end of the string adds an entry and updates all other data. The string is
+-- length after the newest entry; in formats 4 and 5, until the time that is stored next to the interval in place of the
+-- first skipped entry. Format 5 has the debt (src/limit/debt.rs) in place of the second. So a single write at the end of the string adds an entry and updates all other data. The string is
 -- rewritten if more than half of its entries are skipped, or if it would become shorter. open() reads the whole string
 -- into a bucket with these fields:
 --   text, held, date                    the string; permits and date of the newest entry
@@ -34,6 +34,7 @@ end
 --   first, oldest, used                 the number and the date of the entry that returns next; the permits in use
 --   counted, wrong                      whether all entries were counted, and whether the stored sums were wrong
 --   added                               the permits that this call adds, in one entry
+--   debt, is_replaced                   the debt; whether its payments have replaced the entries
 -- The limiter of a bucket has these fields:
 --   rate, now, present, expired         entries dated `expired` or before have returned; entries dated after `present` count
 --                                       as granted at `present`; a new grant is dated `present`
@@ -43,11 +44,14 @@ end
 --                                       extend the time to live if the newest entry is dated `lasts` or later
 --   keep                                the time to live (ms)
 --   longest, longest_until              the values that a grant stores in the bucket; 0 in windows
+--   mean, length                        the mean time in which `rate` permits pay debt; the length of segments, if any
 local log = {}
 
 local ENTRY, BYTES = '>I5I6', 11
 -- The newest entry and all data after it.
-local ENDING, ENDING_BYTES, FORMAT, FORMAT_UNTIL = '>I5I6I5I5I2BI4', 28, 3, 4
+local ENDING, ENDING_BYTES, FORMAT, FORMAT_DEBT = '>I5I6I5I5I2BI4', 28, 3, 5
+-- The largest debt, and the longest wait that is returned: a thousand years.
+local MAX_DEBT, MAX_WAIT = 4294967296, 1000 * 366 * 24 * 60 * 60 * 1000
 -- The number of its lengths for which an interval is respected; the bytes that grant() reads; the maximal number of entries
 -- of a bucket, and their bytes. Before a refusal, a log longer than a chunk is recounted every RECOUNT_EVERY milliseconds.
 local REMEMBERED, CHUNK, MAX_STORED, MAX_BYTES, RECOUNT_EVERY = 3, 512, 2978, 32775, 64
@@ -56,7 +60,7 @@ local REMEMBERED, CHUNK, MAX_STORED, MAX_BYTES, RECOUNT_EVERY = 3, 512, 2978, 32
 -- in the fifth byte from the end), a wrong length, or too many entries.
 local function read_ending(key, chunk)
   local format = #chunk >= ENDING_BYTES and byte(chunk, -5)
-  if format ~= FORMAT and format ~= FORMAT_UNTIL then return end
+  if not format or format < FORMAT or format > FORMAT_DEBT then return end
   local held, date, stored, longest, skipped, _, count = from_bytes(ENDING, chunk, #chunk - ENDING_BYTES + 1)
   local length = (count - 1) * BYTES + ENDING_BYTES
   if skipped >= count or skipped < format - FORMAT or count > MAX_STORED then return end
@@ -127,21 +131,28 @@ local function recount(bucket)
   return bucket.wrong
 end
 
--- Reads a whole bucket.
-function log.open(limiter, key)
+-- Reads a whole bucket, without its permits in use.
+function log.read(limiter, key)
   local text = try('GETRANGE', KEYS[key], -MAX_BYTES, '-1')
   local held, date, stored, longest, skipped, format, count = read_ending(KEYS[key], text)
   if not held then text, date, stored, longest, skipped, count = '', 0, 0, 0, 0, 0 end
   local longest_until = date + REMEMBERED * longest
-  if format == FORMAT_UNTIL then longest, longest_until = from_bytes(ENTRY, text) end
+  if format and format > FORMAT then longest, longest_until = from_bytes(ENTRY, text) end
   if stored == 0 then held, date = 0, 0 end
-  local bucket = {
+  return {
     key = KEYS[key], limiter = limiter, text = text, held = held, date = date, stored = stored, skipped = skipped,
     count = count, longest = longest, longest_until = longest_until, first = count, oldest = date, used = 0, added = nil,
+    debt = format == FORMAT_DEBT and stored > 0 and from_bytes(ENTRY, text, BYTES + 1) or 0, is_replaced = nil,
   }
+end
+
+-- Computes the permits in use.
+local function count_used(bucket)
+  local limiter, held, date = bucket.limiter, bucket.held, bucket.date
+  bucket.first, bucket.oldest, bucket.used = bucket.count, date, 0
   if date <= limiter.expired then return bucket end
-  bucket.first, bucket.used = skipped, stored
-  while bucket.first < count - 1 do
+  bucket.first, bucket.used = bucket.skipped, bucket.stored
+  while bucket.first < bucket.count - 1 do
     local permits, dated = entry(bucket, bucket.first)
     bucket.oldest = dated
     if dated > limiter.expired then break end
@@ -149,6 +160,102 @@ function log.open(limiter, key)
   end
   if bucket.used < held then recount(bucket) end
   return bucket
+end
+
+-- Returns all entries, oldest first.
+function log.entries(bucket)
+  local list = {}
+  for number = bucket.skipped, bucket.count - 1 do
+    local permits, date = entry(bucket, number)
+    list[#list + 1] = { permits = permits, date = date }
+  end
+  return list
+end
+
+-- Replaces all entries of an open bucket.
+function log.replace(bucket, list)
+  local bytes, stored = {}, 0
+  for number, one in ipairs(list) do
+    bytes[number], stored = to_bytes(ENTRY, one.permits, one.date), stored + one.permits
+  end
+  local newest = list[#list] or { permits = 0, date = 0 }
+  bucket.text, bucket.skipped, bucket.count, bucket.stored = table.concat(bytes), 0, #list, stored
+  bucket.held, bucket.date, bucket.is_replaced = newest.permits, newest.date, true
+end
+
+-- Returns the date of permits that are granted at `at`.
+local function dated(limiter, at)
+  local length = limiter.length
+  return length and at - at % length + length or at
+end
+
+-- Skips all whole periods of a list but those that pay the rest of the debt; returns this rest.
+local function skip_periods(limiter, list, first, debt, til)
+  local period = limiter.mean
+  local ended = math.floor((til - list[#list].date - limiter.interval) / period) + 1
+  local periods = math.max(0, math.min(ended, math.floor((debt - 1) / limiter.rate)))
+  for number = first, #list do list[number].date = list[number].date + periods * period end
+  return debt - periods * limiter.rate
+end
+
+-- Pays debt with the permits of a list that return until `til`. Returns the list, the rest of the debt, and the time of the
+-- last payment, if there was one.
+local function pay_from(limiter, list, debt, til)
+  local used, first, last, old_entries = 0, 1, nil, #list
+  for _, one in ipairs(list) do used = used + one.permits end
+  local newest = list[1] and list[#list].date or dated(limiter, til)
+  local time = newest
+  while true do
+    local paid = math.min(debt, math.max(0, limiter.rate - used))
+    if paid > 0 then
+      if first <= #list and list[#list].date == newest then
+        list[#list].permits = list[#list].permits + paid
+      else
+        list[#list + 1] = { permits = paid, date = newest }
+      end
+      used, last, debt = used + paid, time, debt - paid
+    end
+    if debt == 0 then break end
+    if old_entries == 0 and first <= #list then
+      debt = skip_periods(limiter, list, first, debt, til)
+      newest = list[#list].date
+    end
+    local oldest = list[first]
+    if not oldest or oldest.date + limiter.interval > til then break end
+    time, used, first, old_entries = oldest.date + limiter.interval, used - oldest.permits, first + 1, old_entries - 1
+    newest = math.max(newest, dated(limiter, time))
+  end
+  local rest = {}
+  for number = first, #list do rest[#rest + 1] = list[number] end
+  return rest, debt, last
+end
+
+-- Pays the debt of a bucket with the permits that have returned until now.
+function log.pay(bucket)
+  local list
+  list, bucket.debt = pay_from(bucket.limiter, log.entries(bucket), bucket.debt, bucket.limiter.now)
+  log.replace(bucket, list)
+end
+
+-- Returns the milliseconds until the debt is paid and `permits` are unused, as if the permits were debt, too.
+function log.wait_for_debt(bucket, permits)
+  local limiter, list = bucket.limiter, log.entries(bucket)
+  for _, one in ipairs(list) do one.date = math.min(one.date, limiter.present) end
+  local added, newest = bucket.added or 0, list[#list]
+  if added > 0 and newest and newest.date >= limiter.joins then
+    newest.permits, newest.date = newest.permits + added, limiter.present
+  elseif added > 0 then
+    list[#list + 1] = { permits = added, date = limiter.present }
+  end
+  local _, debt, last = pay_from(limiter, list, bucket.debt + permits, limiter.now + MAX_WAIT)
+  return debt == 0 and last and last - limiter.now or MAX_WAIT
+end
+
+-- Reads a whole bucket, pays its debt, and computes its permits in use.
+function log.open(limiter, key)
+  local bucket = log.read(limiter, key)
+  if bucket.debt > 0 then (limiter.pay or log.pay)(bucket) end
+  return count_used(bucket)
 end
 
 -- Returns the milliseconds until an entry with this date returns.
@@ -172,6 +279,7 @@ function log.check(bucket, permits)
   local over = bucket.used + permits - limiter.rate
   if over <= 0 or permits == 0 then return true, 0 end
   if permits > limiter.rate then return false, -1 end
+  if bucket.debt > 0 then return false, (limiter.wait_for_debt or log.wait_for_debt)(bucket, permits) end
   local trusted = bucket.counted or (#bucket.text > CHUNK and limiter.now % RECOUNT_EVERY > 0)
   if not trusted and recount(bucket) then return log.check(bucket, permits) end
   return false, math.max(1, returns_in(limiter, date_of(bucket, over)))
@@ -180,6 +288,7 @@ end
 -- Returns the remaining permits, and the time until more are available.
 function log.status(bucket)
   local limiter, used = bucket.limiter, bucket.used
+  if bucket.debt > 0 then return 0, (limiter.wait_for_debt or log.wait_for_debt)(bucket, 1) end
   return math.max(0, limiter.rate - used), used > 0 and returns_in(limiter, bucket.oldest) or 0
 end
 
@@ -191,10 +300,27 @@ function log.charge(bucket, permits)
   bucket.added, bucket.used = (bucket.added or 0) + permits, bucket.used + permits
 end
 
+-- Charges permits in any case; those that the bucket lacks are debt.
+function log.settle(bucket, permits)
+  local granted = math.min(permits, math.max(0, bucket.limiter.rate - bucket.used))
+  if granted > 0 then log.charge(bucket, granted) end
+  bucket.added = bucket.added or 0
+  bucket.debt = math.min(MAX_DEBT, bucket.debt + permits - granted)
+end
+
+-- Returns the time to live of a bucket.
+local function time_to_live(bucket)
+  local limiter = bucket.limiter
+  if bucket.debt == 0 then return limiter.keep end
+  return text(limiter.keep + math.min(MAX_WAIT, (math.ceil(bucket.debt / limiter.rate) + 1) * limiter.mean))
+end
+
 -- Writes a whole bucket from its newest entry and the entries before it.
 local function write(bucket, entries, held, date, stored)
   local longest, skipped = bucket.longest, 0
-  if longest > 0 and bucket.longest_until ~= date + REMEMBERED * longest then
+  if bucket.debt > 0 then
+    entries, skipped = to_bytes(ENTRY, longest, bucket.longest_until) .. to_bytes(ENTRY, bucket.debt, 0) .. entries, 2
+  elseif longest > 0 and bucket.longest_until ~= date + REMEMBERED * longest then
     entries, skipped = to_bytes(ENTRY, longest, bucket.longest_until) .. entries, 1
   end
   local bytes = to_bytes(ENDING, held, date, stored, longest, skipped, FORMAT + skipped, #entries / BYTES + 1)
@@ -223,12 +349,13 @@ function log.save(bucket)
   end
   bucket.longest, bucket.longest_until = limiter.longest, limiter.longest_until
   local is_usual = limiter.longest == 0 or limiter.longest_until == present + REMEMBERED * limiter.longest
+  is_usual = is_usual and bucket.debt == 0 and not bucket.is_replaced
   if is_usual and bucket.count > 0 and to + 1 >= bucket.count and 2 * from <= to then
     call('SETRANGE', bucket.key, to * BYTES, to_bytes(ENDING, held, present, stored, limiter.longest, from, FORMAT, to + 1))
   else
     write(bucket, string.sub(bucket.text, from * BYTES + 1, to * BYTES), held, present, stored)
   end
-  if bucket.used > 0 then call('PEXPIRE', bucket.key, limiter.keep) end
+  if bucket.used > 0 then call('PEXPIRE', bucket.key, time_to_live(bucket)) end
 end
 
 -- Runs after a refusal. Writes nothing, unless the clock went back, the sums were wrong, or rules with a shorter interval
@@ -259,14 +386,26 @@ function log.remove_permits(bucket, permits, from, to)
   local before = string.sub(bucket.text, bucket.skipped * BYTES + 1, found * BYTES)
   local entries = before .. left .. string.sub(bucket.text, (found + 1) * BYTES + 1, bucket.count * BYTES)
   local held, date = from_bytes(ENTRY, entries, #entries - BYTES + 1)
-  write(bucket, string.sub(entries, 1, -BYTES - 1), held, date, math.max(0, bucket.stored - permits))
+  local stored = math.max(0, bucket.stored - permits)
+  if bucket.is_replaced and bucket.debt > 0 then
+    -- The permits pay debt now. While there is debt, all entries are in use.
+    bucket.text, bucket.skipped, bucket.count, bucket.stored = entries, 0, #entries / BYTES, stored
+    bucket.held, bucket.date, bucket.used = held, date, bucket.used - permits
+    local paid = math.min(bucket.debt, math.max(0, bucket.limiter.rate - bucket.used))
+    bucket.debt = bucket.debt - paid
+    if paid > 0 then
+      log.charge(bucket, paid)
+      return log.save(bucket)
+    end
+  end
+  write(bucket, string.sub(entries, 1, -BYTES - 1), held, date, stored)
 end
 
 -- Returns the functions of an algorithm that stores a log; the algorithm adds limiter() and give_back().
 function log.algorithm(arguments)
   return {
-    keys = 1, args = arguments, open = log.open, check = log.check, status = log.status, charge = log.charge, save = log.save,
-    on_refusal = log.on_refusal,
+    keys = 1, args = arguments, open = log.open, check = log.check, status = log.status, charge = log.charge,
+    settle = log.settle, save = log.save, on_refusal = log.on_refusal,
   }
 end
 
@@ -280,9 +419,6 @@ end
 local fractions = {}
 
 local FRACTIONS, FRACTIONS_BYTES = '>BI6I6I5I5', 23
-
--- The longest wait that is returned: a thousand years.
-local MAX_WAIT = 1000 * 366 * 24 * 60 * 60 * 1000
 
 -- Returns floor(a * b / divisor) and the remainder, for a < 2^48 and b and divisor < 2^36. This is a long division by
 -- 16-bit digits, since the product may exceed 2^53. A quotient of 2^53 or more is not exact.
@@ -333,6 +469,17 @@ end
 -- Charges permits that check() granted.
 function fractions.charge(bucket, permits)
   bucket.used, bucket.added = bucket.used + permits, true
+end
+
+-- Returns the number of these permits that can be in use in addition, so that their sum stays bounded.
+function fractions.chargeable(bucket, permits)
+  local limiter = bucket.limiter
+  return math.max(0, math.min(permits, (limiter.burst or limiter.rate) + MAX_DEBT - bucket.used))
+end
+
+-- Charges permits in any case.
+function fractions.settle(bucket, permits)
+  fractions.charge(bucket, fractions.chargeable(bucket, permits))
 end
 
 -- Returns the time to live of a bucket: until it is full and without heat, plus one second.

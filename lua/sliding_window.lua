@@ -24,6 +24,7 @@ function sliding_window.limiter(words, now)
   limiter.present = segment_end(limiter, now)
   limiter.expired = math.max(0, now - interval)
   limiter.forget, limiter.keep = limiter.expired, text(limiter.present - now + 2 * interval)
+  limiter.mean = interval - interval % limiter.length + limiter.length
   limiter.joins, limiter.lasts, limiter.longest, limiter.longest_until = limiter.present, limiter.present, 0, 0
   return limiter
 end

@@ -22,7 +22,7 @@ local function limiter_of(rate, interval, now, longest, longest_until)
   if rate * math.ceil(longest / interval) > MAX_ENTRIES then slot = math.ceil(longest / (MAX_ENTRIES - 1)) end
   return {
     rate = rate, interval = interval, now = now, present = now, expired = now - interval, forget = now - longest, slot = slot,
-    joins = now - now % slot, keep = text(longest + 2 * slack), lasts = now - now % slack, longest = longest,
+    mean = interval, joins = now - now % slot, keep = text(longest + 2 * slack), lasts = now - now % slack, longest = longest,
     longest_until = longest_until,
   }
 end

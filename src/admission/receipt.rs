@@ -1,13 +1,11 @@
 //! The charges of an admitted request. They are given back if no upstream receives the request. Limits with `charge_on`
 //! are settled with the status of the response.
 
-use std::slice;
-
 use futures_util::future::{join, join_all};
 use http::StatusCode;
 
 use super::LimitStatus;
-use crate::limit::{Charge, Decision, Granted, Turn};
+use crate::limit::{Charge, ChargeKind, Decision, Granted};
 use crate::rule::Limit;
 use crate::rules::{Charges, Positions};
 use crate::store::Store;
@@ -87,10 +85,11 @@ impl Receipt {
         if self.status.decision(position).is_some_and(|said| !said.granted) {
             return None; // A shadow refused, and a live limit would have rejected the request.
         }
+        let is_check = charge.kind == ChargeKind::Check;
         match is_due {
             None => (!was_sent).then_some(Settlement::GiveBack),
-            Some(true) => charge.checks_only.then_some(Settlement::Charge),
-            Some(false) => (!charge.checks_only).then_some(Settlement::Refund),
+            Some(true) => is_check.then_some(Settlement::Charge),
+            Some(false) => (!is_check).then_some(Settlement::Refund),
         }
     }
 
@@ -105,7 +104,7 @@ impl Receipt {
             of_limits.iter().zip(&self.asked).filter(|((_, settlement), _)| *settlement == Some(Settlement::Charge));
         let charged = due.map(|((position, _), charge)| {
             let store = &store;
-            async move { (*position, charge_now(store, charge).await) }
+            async move { (*position, store.settle(charge).await) }
         });
         let ((), charged) = join(self.give_back_some(&store, gives_back), join_all(charged)).await;
         for (position, decision) in charged {
@@ -131,44 +130,6 @@ impl Receipt {
     }
 }
 
-/// Charges a limit after the response. If fewer permits remain than the request costs, takes those that remain: other
-/// requests have passed the check in the meantime. Returns `None` if the store did not decide.
-async fn charge_now(store: &Store, charge: &Charge) -> Option<Decision> {
-    let is_in_shards = !charge.limiter.shards().is_empty();
-    let mut due = Charge { checks_only: false, turn: Turn::Any, ..charge.clone() };
-    let mut left = charge.permits;
-    loop {
-        let decision = take_or_owe(store, &due, left).await?;
-        due.permits = match decision.remaining {
-            _ if decision.granted => {
-                left -= due.permits;
-                if is_in_shards { left } else { 0 } // other shards may have permits
-            }
-            // Other shards may have some of the permits.
-            0 if is_in_shards => due.permits / 2,
-            remaining => remaining.min(due.permits.saturating_sub(1)),
-        };
-        if due.permits == 0 {
-            return Some(decision);
-        }
-    }
-}
-
-/// Makes one charge. If the store certainly did not make it, owes it the permits that are `left`. Otherwise they may be
-/// lost, since no request is charged twice.
-async fn take_or_owe(store: &Store, due: &Charge, left: u32) -> Option<Decision> {
-    match store.take(slice::from_ref(due)).await {
-        Ok(outcome) => outcome.decisions.into_iter().next(),
-        Err(error) => {
-            tracing::debug!(%error, "failed to charge the outcome of a request");
-            if !error.may_have_charged() {
-                store.owe(&Charge { permits: left, ..due.clone() });
-            }
-            None
-        }
-    }
-}
-
 /// Returns the decision after the permits of a charge were given back.
 fn refunded(decision: &Decision, charge: &Charge) -> Decision {
     let full = charge.on_shard(decision.shard).limiter.quota.full();
@@ -178,6 +139,7 @@ fn refunded(decision: &Decision, charge: &Charge) -> Decision {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
     use std::sync::Arc;
 
     use super::*;
@@ -197,7 +159,8 @@ mod tests {
             let statuses = vec![StatusRange { first: 401, last: 401 }];
             let charge_on = Some(Box::new(ChargeOn { statuses, reserve }));
             let limit = Limit { charge_on, ..Limit::new("l".to_owned(), Arc::clone(&charge.limiter)) };
-            let asked = vec![Charge { checks_only: !reserve, ..charge.clone() }];
+            let kind = if reserve { ChargeKind::Take } else { ChargeKind::Check };
+            let asked = vec![Charge { kind, ..charge.clone() }];
             let status: LimitStatus = [(0, Decision::new(1, Wait::Millis(1_000), 1_000))].into_iter().collect();
             let receipt = Receipt { positions: Positions::from_slice(&[0]), asked, status };
             let response = if reserve { StatusCode::OK } else { StatusCode::UNAUTHORIZED };

@@ -10,6 +10,9 @@
 //! after the start of the present window counts fully in the present window, and expires with it. No counted permit is
 //! forgiven, but the counter of an hour does not include earlier grants of the month.
 //!
+//! **Debt.** Permits that were charged beyond the rate are owed, and each later window pays up to its rate. The number of
+//! windows between two boundaries is their distance divided by the mean length of a window, rounded to the nearest.
+//!
 //! **Clock jumps.** If the clock went back, counters can end after the present window. Their permits are moved into the
 //! present window, and expire with it.
 //!
@@ -17,10 +20,11 @@
 
 use super::calendar::Window;
 use super::counters::Counters;
+use super::debt;
 #[cfg(feature = "gateway")]
 use super::numbers::{CALENDAR, Numbers};
 use super::packed::Packed;
-use super::{Algorithm, Decision, Quota, Wait};
+use super::{Algorithm, Decision, MAX_WAIT, Quota, Wait};
 use crate::clock::Timestamp;
 
 /// A bucket: its permits in use.
@@ -30,55 +34,121 @@ pub struct State(Counters);
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        self.check_in(&window(quota, now), quota, permits, now)
+        let window = window(quota, now);
+        if self.0.debt > 0 {
+            return self.paid(&window, quota).check_in(&window, quota, permits, now);
+        }
+        self.check_in(&window, quota, permits, now)
     }
 
     fn check_in(&self, window: &Window, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let used = self.0.used_after(window.start);
         let available = u64::from(quota.rate()).saturating_sub(used);
-        let rest = window.end.millis_since(now);
+        let rest = |permits: u32| self.end_before(window, quota, permits).millis_since(now).min(MAX_WAIT);
         let wait = match permits {
             0 => Wait::Now,
             permits if u64::from(permits) <= available => Wait::Now,
             permits if permits > quota.rate() => Wait::Never,
-            _ => Wait::Millis(rest),
+            _ => Wait::Millis(rest(permits)),
         };
-        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest } else { 0 })
+        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest(1) } else { 0 })
+    }
+
+    /// Returns the end of the window before the first that grants `permits`, which are at most the rate.
+    fn end_before(&self, window: &Window, quota: &Quota, permits: u32) -> Timestamp {
+        let windows = (self.0.debt + u64::from(permits)).div_ceil(quota.rate().into()).max(1) - 1;
+        if windows == 0 {
+            return window.end;
+        }
+        quota.boundary_near(window.end.plus_millis(windows.saturating_mul(quota.mean_window()).min(MAX_WAIT)))
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let window = window(quota, now);
         if permits > 0 {
+            self.pay(&window, quota);
             self.0.forget(window.previous);
             self.0.add(u64::from(permits), window.end);
         }
-        self.check_in(&window, quota, 0, now)
+        self.check(quota, 0, now)
+    }
+
+    /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        let window = window(quota, now);
+        if permits > 0 {
+            self.pay(&window, quota);
+            let unused = u64::from(quota.rate()).saturating_sub(self.0.used_after(window.start));
+            self.0.forget(window.previous);
+            self.0.settle(permits.into(), unused.min(permits.into()), window.end);
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// Pays debt with the permits of the windows since the last charge.
+    fn pay(&mut self, window: &Window, quota: &Quota) {
+        let Some(newest) = self.0.newest_end().filter(|_| self.0.debt > 0) else { return };
+        let rate = u64::from(quota.rate());
+        // Permits that a raised rate has added pay in the newest window.
+        let used: u64 =
+            self.0.ending_after(Timestamp::from_millis(newest.as_millis() - 1)).map(|one| one.permits).sum();
+        self.pay_in(newest, rate.saturating_sub(used));
+        if newest <= window.start && self.0.debt > 0 {
+            let (length, passed) = (quota.mean_window(), window.start.millis_since(newest));
+            let passed = (passed + length / 2) / length;
+            self.0.debt = self.0.debt.saturating_sub(passed.saturating_mul(rate));
+            self.pay_in(window.end, rate);
+        }
+    }
+
+    /// Pays debt with up to `unused` permits of the window that ends at `end`.
+    fn pay_in(&mut self, end: Timestamp, unused: u64) {
+        let paid = unused.min(self.0.debt);
+        if paid > 0 {
+            self.0.add(paid, end);
+            self.0.debt -= paid;
+        }
+    }
+
+    /// Returns this bucket after the payments until this window.
+    fn paid(&self, window: &Window, quota: &Quota) -> Self {
+        let mut paid = self.clone();
+        paid.pay(window, quota);
+        paid
     }
 
     /// Updates the bucket after a refusal at `now`: only if a counter ends after the present window.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let window = window(quota, now);
         if self.0.newest_end().is_some_and(|newest| newest > window.end) {
+            self.pay(&window, quota);
             self.0.forget(window.previous);
-            self.0.add(0, window.end);
+            self.0.redate(window.end);
         }
     }
 
     /// Removes `permits` that were granted at `granted_at` from their window, unless they have expired or were moved to
-    /// another window.
+    /// another window. In the newest window, they pay debt first.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, _now: Timestamp) {
-        self.0.remove(u64::from(permits), window(quota, granted_at).end);
+        let (permits, end) = (u64::from(permits), window(quota, granted_at).end);
+        let debt = if self.0.newest_end() == Some(end) { self.0.debt } else { 0 };
+        if self.0.remove(permits, end) {
+            self.pay_in(end, permits.min(debt));
+        }
     }
 
-    /// Returns the permits in use at `now`.
+    /// Returns the permits in use at `now`, with the debt.
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
-        self.0.used_after(window(quota, now).start)
+        let window = window(quota, now);
+        let paid = self.paid(&window, quota);
+        paid.0.used_after(window.start) + paid.0.debt
     }
 
     /// Returns the moment from which the bucket is full and can be removed.
-    pub fn full_at(&self, _quota: &Quota) -> Timestamp {
-        self.0.newest_end().unwrap_or_default()
+    pub fn full_at(&self, quota: &Quota) -> Timestamp {
+        let debt = debt::longest_millis(self.0.debt, quota.rate().into(), quota.mean_window());
+        self.0.newest_end().unwrap_or_default().plus_millis(debt)
     }
 
     /// Returns the packed form; `None` if there is more than one counter.
@@ -100,6 +170,20 @@ impl State {
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         Counters::from_numbers(numbers.relative_to(CALENDAR)).map(Self)
+    }
+}
+
+impl Quota {
+    /// Returns the mean length of the windows, in milliseconds.
+    fn mean_window(&self) -> u64 {
+        self.algorithm().calendar().map_or(self.interval(), |calendar| calendar.unit().mean_millis())
+    }
+
+    /// Returns the boundary of windows that is nearest to a moment. Other algorithms have no boundaries: returns the moment.
+    pub(crate) fn boundary_near(&self, at: Timestamp) -> Timestamp {
+        let Some(window) = self.algorithm().calendar().map(|calendar| calendar.window(at)) else { return at };
+        let is_near_start = at.millis_since(window.start) < window.end.millis_since(at);
+        if is_near_start { window.start } else { window.end }
     }
 }
 

@@ -79,6 +79,12 @@ impl State {
         Decision { delay, ..self.check(quota, 0, now) }
     }
 
+    /// Takes time slots at `now` in any case, even beyond the queue. Nothing is forwarded at these slots.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        self.0.settle(quota, permits, now);
+        self.check(quota, 0, now)
+    }
+
     /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         self.0.on_refusal(quota, now);

@@ -6,6 +6,7 @@ mod algorithm;
 pub mod calendar;
 mod counters;
 pub(crate) mod crc16;
+mod debt;
 mod entries;
 pub mod fixed_window;
 pub mod gcra;
@@ -49,6 +50,13 @@ pub const MAX_RATE: u32 = 1 << 31;
 
 /// The longest interval: 366 days, in milliseconds.
 pub const MAX_INTERVAL: u64 = 366 * 24 * 60 * 60 * 1000;
+
+/// The longest wait that is returned: a thousand years.
+const MAX_WAIT: u64 = 1000 * MAX_INTERVAL;
+
+/// The largest debt of a bucket. Further permits are not charged. It bounds times to live and keeps all sums exact, and
+/// no number of requests in flight reaches it.
+const MAX_DEBT: u64 = 1 << 32;
 
 words! {
     /// Whether all clients of a limit share one bucket (Redisson's `RateType`).
@@ -112,10 +120,23 @@ pub struct Charge {
     /// Whether the limit is a shadow, which rejects no request. Its charge is made if its bucket grants it and all live
     /// charges are made.
     pub shadow: bool,
-    /// Whether the bucket only has to have the permits: no permits are taken, so the decision reports all that remain.
-    pub checks_only: bool,
+    /// The effect on the permits.
+    pub kind: ChargeKind,
     /// The turn among waiting requests.
     pub turn: Turn,
+}
+
+/// The effect of a charge on the permits of its bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChargeKind {
+    /// Takes them, if all limits of the request grant it.
+    #[default]
+    Take,
+    /// Takes none: the bucket only has to have them. The decision reports all that remain.
+    Check,
+    /// Takes them in any case, for something that has happened. Permits that the bucket lacks are debt, which later
+    /// requests wait for.
+    Settle,
 }
 
 /// A charge that was made, with the time of the decision or of the assigned time slot.
@@ -253,13 +274,13 @@ impl Limiter {
 impl Charge {
     /// Creates the charge of a live limit, which takes the permits if all limits grant the request.
     pub fn new(limiter: Arc<Limiter>, client: Option<ClientId>, permits: u32) -> Self {
-        Self { limiter, client, permits, shadow: false, checks_only: false, turn: Turn::Any }
+        Self { limiter, client, permits, shadow: false, kind: ChargeKind::Take, turn: Turn::Any }
     }
 
     /// Returns the permits that the charge takes if it is granted.
     #[inline]
     pub(crate) fn taken(&self) -> u32 {
-        if self.checks_only { 0 } else { self.permits }
+        if self.kind == ChargeKind::Check { 0 } else { self.permits }
     }
 
     /// Returns the identity of the bucket.
@@ -274,6 +295,17 @@ impl Decision {
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
         let granted = matches!(wait, Wait::Now);
         Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0, is_unknown: false }
+    }
+
+    /// See [`Outcome::align_waits`].
+    pub(crate) fn align_waits(&mut self, quota: &Quota, now: Timestamp) {
+        let align = |millis: u64| quota.boundary_near(now.plus_millis(millis)).millis_since(now);
+        if let (Wait::Millis(wait), true) = (&mut self.wait, quota.algorithm().calendar().is_some()) {
+            *wait = align(*wait);
+        }
+        if self.reset > 0 {
+            self.reset = align(self.reset);
+        }
     }
 }
 
@@ -354,6 +386,16 @@ impl Outcome {
     /// Returns `true` if the live charges were made.
     pub fn granted(&self) -> bool {
         self.granted
+    }
+
+    /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around now, and
+    /// estimates the others by their mean length.
+    pub(crate) fn align_waits(&mut self, charges: &[Charge]) {
+        for (charge, decision) in charges.iter().zip(&mut self.decisions) {
+            if decision.remaining == 0 {
+                decision.align_waits(&charge.limiter.quota, self.now);
+            }
+        }
     }
 
     /// Returns the charges that were made. `charges` are the charges of this outcome.

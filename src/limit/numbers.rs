@@ -4,6 +4,7 @@
 //! Calendar windows are the exception: they end at the same moment in every process, so their ends are sent as they
 //! are.
 
+use super::MAX_DEBT;
 use super::entries::Entries;
 use crate::clock::Timestamp;
 
@@ -40,6 +41,15 @@ impl<'n> Numbers<'n> {
         Some(Timestamp::from_millis(self.now.as_millis().saturating_add_signed(relative)))
     }
 
+    /// Removes the debt at the end, after entries of two numbers each. Returns 0 without a debt, or `None` if the debt is
+    /// invalid.
+    pub(super) fn take_debt(&mut self) -> Option<u64> {
+        let left = self.left.as_slice();
+        let (Some(debt), 1) = (left.last(), left.len() % 2) else { return Some(0) };
+        self.left = left[..left.len() - 1].iter();
+        u64::try_from(*debt).ok().filter(|debt| (1..=MAX_DEBT).contains(debt) && !self.is_empty())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.left.as_slice().is_empty()
     }
@@ -62,6 +72,11 @@ impl<'n> Numbers<'n> {
 /// Converts an amount to a number.
 pub(super) fn amount(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+/// Converts a debt to a number, if there is one.
+pub(super) fn debt(debt: u64) -> Option<i64> {
+    (debt > 0).then(|| amount(debt))
 }
 
 /// Converts a time to a number.

@@ -15,12 +15,15 @@
 //! of an old rule count as ending with the present one. A longer interval does not restore counters that have been
 //! dropped.
 //!
+//! **Debt.** Permits that were charged beyond the rate are owed, and [paid](super::debt) as segments return.
+//!
 //! **Clock jumps.** If the clock went back, counters can end after the present segment. Their permits are moved into
 //! the present segment, and return one interval after its end.
 //!
 //! `lua/sliding_window.lua` is a translation of this file.
 
 use super::counters::{Counter, Counters};
+use super::debt::Cycle;
 #[cfg(feature = "gateway")]
 use super::numbers::Numbers;
 use super::packed::Packed;
@@ -40,6 +43,13 @@ pub struct State(Counters);
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if self.0.debt > 0 {
+            return self.paid(quota, now).check_paid(quota, permits, now);
+        }
+        self.check_paid(quota, permits, now)
+    }
+
+    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let horizon = horizon(quota, now);
         let used = self.0.used_after(horizon);
         let available = u64::from(quota.rate()).saturating_sub(used);
@@ -47,49 +57,96 @@ impl State {
             Wait::Now
         } else if permits > quota.rate() {
             Wait::Never
+        } else if self.0.debt > 0 {
+            Wait::Millis(self.millis_until_paid(permits, quota, now))
         } else {
             // After a lowered rate more permits can be in use than it allows, so the missing permits depend on `used`.
             Wait::Millis(self.wait_for(used + u64::from(permits) - u64::from(quota.rate()), quota, now))
         };
-        Decision::new(
-            u32::try_from(available).unwrap_or(u32::MAX),
-            wait,
-            self.0.ending_after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
-        )
+        let reset = match self.0.debt {
+            0 => self.0.ending_after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
+            _ => self.millis_until_paid(1, quota, now),
+        };
+        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, reset)
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
+            self.pay(quota, now);
             self.0.forget(horizon(quota, now));
             self.0.add(u64::from(permits), segment_end(quota, now));
         }
         self.check(quota, 0, now)
     }
 
+    /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.pay(quota, now);
+            let granted = self.unused(quota, now).min(permits.into());
+            self.0.forget(horizon(quota, now));
+            self.0.settle(permits.into(), granted, segment_end(quota, now));
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// Pays debt with the permits that have returned.
+    fn pay(&mut self, quota: &Quota, now: Timestamp) {
+        if self.0.debt > 0 {
+            cycle(quota).pay(&mut self.0.log, &mut self.0.debt, now);
+        }
+    }
+
+    /// Returns this bucket after the payments until `now`.
+    fn paid(&self, quota: &Quota, now: Timestamp) -> Self {
+        let mut paid = self.clone();
+        paid.pay(quota, now);
+        paid.0.redate(segment_end(quota, now));
+        paid
+    }
+
     /// Updates the bucket after a refusal at `now`: only if a counter ends after the present segment.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         let present = segment_end(quota, now);
         if self.0.newest_end().is_some_and(|newest| newest > present) {
+            self.pay(quota, now);
             self.0.forget(horizon(quota, now));
-            self.0.add(0, present);
+            self.0.redate(present);
         }
     }
 
     /// Removes `permits` that were granted at `granted_at` from their segment, unless they have returned or were moved
     /// to another segment.
-    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, _now: Timestamp) {
-        self.0.remove(u64::from(permits), segment_end(quota, granted_at));
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
+        let mut paid = self.clone();
+        paid.pay(quota, now);
+        if paid.0.remove(u64::from(permits), segment_end(quota, granted_at)) {
+            let granted = paid.0.debt.min(paid.unused(quota, now));
+            if granted > 0 {
+                paid.0.forget(horizon(quota, now));
+                paid.0.add(granted, segment_end(quota, now));
+                paid.0.debt -= granted;
+            }
+            *self = paid;
+        }
     }
 
-    /// Returns the permits in use at `now`.
+    /// Returns the permits in use at `now`, with the debt.
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
-        self.0.used_after(horizon(quota, now))
+        let paid = self.paid(quota, now);
+        paid.0.used_after(horizon(quota, now)) + paid.0.debt
+    }
+
+    /// Returns the permits that can be granted at `now`, after the payments until then.
+    fn unused(&self, quota: &Quota, now: Timestamp) -> u64 {
+        u64::from(quota.rate()).saturating_sub(self.0.used_after(horizon(quota, now)))
     }
 
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(quota.interval()))
+        let lasts = quota.interval().saturating_add(cycle(quota).longest_millis(self.0.debt));
+        self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(lasts))
     }
 
     /// Returns the packed form; `None` if there is more than one counter.
@@ -113,6 +170,11 @@ impl State {
         Counters::from_numbers(numbers).map(Self)
     }
 
+    /// Returns the time until the debt is paid and `permits` are unused, as if the permits were debt, too.
+    fn millis_until_paid(&self, permits: u32, quota: &Quota, now: Timestamp) -> u64 {
+        cycle(quota).millis_until_paid(self.0.log.clone(), self.0.debt + u64::from(permits), now)
+    }
+
     /// Returns the milliseconds until `missing` permits have returned, oldest segment first.
     fn wait_for(&self, missing: u64, quota: &Quota, now: Timestamp) -> u64 {
         let mut returned = 0;
@@ -131,12 +193,20 @@ fn horizon(quota: &Quota, now: Timestamp) -> Timestamp {
 
 /// Returns the end of the segment that contains a moment.
 fn segment_end(quota: &Quota, at: Timestamp) -> Timestamp {
+    let length = segment_length(quota);
+    Timestamp::from_millis(at.as_millis() / length * length).plus_millis(length)
+}
+
+fn cycle(quota: &Quota) -> Cycle {
+    Cycle::new(quota, Some(segment_length(quota)))
+}
+
+fn segment_length(quota: &Quota) -> u64 {
     let segments = match quota.algorithm() {
         Algorithm::SlidingWindow { segments } => u64::from(segments),
         _ => u64::from(DEFAULT_SEGMENTS),
     };
-    let length = quota.interval().div_ceil(segments);
-    Timestamp::from_millis(at.as_millis() / length * length).plus_millis(length)
+    quota.interval().div_ceil(segments)
 }
 
 /// Returns the milliseconds until a segment returns. A segment in the future counts as the present one.

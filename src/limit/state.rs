@@ -4,7 +4,8 @@ use super::gcra::warm_up;
 #[cfg(feature = "gateway")]
 use super::numbers::{MAX_NUMBERS, Numbers};
 use super::packed::Packed;
-use super::{Algorithm, Decision, Quota, fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
+use super::{Algorithm, Charge, ChargeKind, Decision, Quota, Wait};
+use super::{fixed_window, gcra, leaky_bucket, sliding_window, token_bucket};
 use crate::clock::Timestamp;
 
 /// The state of a bucket. All quotas that it is used with must have the same algorithm. Most buckets were used only
@@ -70,6 +71,12 @@ macro_rules! states {
             fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
                 match self {
                     $(Self::$variant(state) => state.charge(quota, permits, now),)+
+                }
+            }
+
+            fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+                match self {
+                    $(Self::$variant(state) => state.settle(quota, permits, now),)+
                 }
             }
 
@@ -162,6 +169,31 @@ impl BucketState {
         }
     }
 
+    /// Charges `permits` at `now` in any case, and returns the new state of the bucket. Permits that the bucket lacks are
+    /// debt: later requests wait until it is paid with the permits that return.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        self.change(quota, |unpacked| unpacked.settle(quota, permits, now))
+    }
+
+    /// Evaluates a charge at `now`, without any change. A settled charge is always granted.
+    #[inline]
+    pub(crate) fn evaluate(&self, charge: &Charge, now: Timestamp) -> Decision {
+        let decision = self.check(&charge.limiter.quota, charge.permits, now);
+        match charge.kind {
+            ChargeKind::Settle => Decision { granted: true, wait: Wait::Now, delay: 0, ..decision },
+            ChargeKind::Take | ChargeKind::Check => decision,
+        }
+    }
+
+    /// Makes a granted charge at `now`, and returns the new state of the bucket.
+    #[inline]
+    pub(crate) fn make(&mut self, charge: &Charge, now: Timestamp) -> Decision {
+        match charge.kind {
+            ChargeKind::Settle => self.settle(&charge.limiter.quota, charge.permits, now),
+            ChargeKind::Take | ChargeKind::Check => self.charge(&charge.limiter.quota, charge.permits, now),
+        }
+    }
+
     /// Updates the bucket after a refusal at `now`, if the clock went back or the rule has changed.
     #[inline]
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
@@ -250,11 +282,14 @@ mod tests {
         prop::sample::select(examples(10).collect::<Vec<_>>())
     }
 
-    /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone.
-    fn lives() -> impl Strategy<Value = Vec<(i64, u32, bool, bool)>> {
+    /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone and settled.
+    fn lives() -> impl Strategy<Value = Vec<(i64, u32, bool, bool, bool)>> {
         let passes = prop_oneof![4 => 0..100_i64, 4 => 0..90_000_i64, 1 => -90_000..=0_i64];
         let permits = prop_oneof![6 => 1..4_u32, 1 => Just(0), 1 => Just(MAX_RATE)];
-        prop::collection::vec((passes, permits, any::<bool>(), prop::bool::weighted(0.2)), 1..30)
+        prop::collection::vec(
+            (passes, permits, any::<bool>(), prop::bool::weighted(0.2), prop::bool::weighted(0.2)),
+            1..30,
+        )
     }
 
     #[test]
@@ -268,6 +303,8 @@ mod tests {
             (bucket, &[1_000, 0, -5, 0]),                     // a grant of nothing
             (bucket, &[1_000, 0, -5, 1, -6, 1]),              // not in order
             (bucket, &[-1, 0]),                               // no interval
+            (bucket, &[1_000, 0, 5]),                         // a debt without a grant
+            (bucket, &[1_000, 0, -5, 1, 1 << 33]),            // too much debt
             (gcra, &[0, 0, 1, 0]),                            // parts of nothing
             (gcra, &[0, 1_000, 1, 1_000]),                    // parts of more than a permit
             (gcra, &[0, 1_000, 1, 0, 1]),                     // one number too many
@@ -303,7 +340,7 @@ mod tests {
                 _ => ahead,
             };
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
-            for (passes, permits, ..) in life {
+            for (passes, permits, .., settled) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (at, there) = (Timestamp::from_millis(now), Timestamp::from_millis(now + ahead));
                 let numbers = state.to_numbers(&quota, at);
@@ -311,7 +348,9 @@ mod tests {
                 prop_assert_eq!(other.check(&quota, permits, there), state.check(&quota, permits, at));
                 let full = |full: Timestamp, now: Timestamp| full.millis_since(now);
                 prop_assert_eq!(full(other.full_at(&quota), there), full(state.full_at(&quota), at));
-                if state.check(&quota, permits, at).granted {
+                if settled {
+                    state.settle(&quota, permits, at);
+                } else if state.check(&quota, permits, at).granted {
                     state.charge(&quota, permits, at);
                 } else {
                     state.on_refusal(&quota, at);
@@ -328,12 +367,14 @@ mod tests {
             let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
             let mut unpacked = Unpacked::unpack(Packed::Unused, &quotas[0]);
-            for (passes, permits, other, undone) in life {
+            for (passes, permits, other, undone, settled) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (quota, at) = (&quotas[usize::from(other)], Timestamp::from_millis(now));
                 let said = unpacked.check(quota, permits, at);
                 prop_assert_eq!(state.check(quota, permits, at), said);
-                if said.granted {
+                if settled {
+                    prop_assert_eq!(state.settle(quota, permits, at), unpacked.settle(quota, permits, at));
+                } else if said.granted {
                     prop_assert_eq!(state.charge(quota, permits, at), unpacked.charge(quota, permits, at));
                 } else {
                     state.on_refusal(quota, at);

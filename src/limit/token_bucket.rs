@@ -8,16 +8,19 @@
 //! millisecond share an entry. Above a rate of [`MAX_ENTRIES`], grants within one merge step share an entry, dated at
 //! the latest grant. So permits may return up to one merge step late, and never early.
 //!
+//! **Debt.** Permits that were charged beyond the rate are owed, and [paid](super::debt) as permits return.
+//!
 //! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in
 //! use for one more interval.
 //!
 //! `lua/token_bucket.lua` is a translation of this file.
 
+use super::debt::{Cycle, Grant};
 use super::entries::Entries;
 #[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
-use super::{Decision, Quota, Wait};
+use super::{Decision, MAX_DEBT, Quota, Wait};
 use crate::clock::Timestamp;
 
 /// Above this rate, grants share log entries.
@@ -36,18 +39,22 @@ pub struct State {
     /// The longest interval that any rule has used recently, and until when it is respected.
     longest: u64,
     longest_until: Timestamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Grant {
-    at: Timestamp,
-    permits: u64,
+    /// The permits that were charged and that the bucket lacked, when it was charged last.
+    debt: u64,
 }
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     #[inline]
     pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if self.debt > 0 {
+            return self.paid(quota, now).check_paid(quota, permits, now);
+        }
+        self.check_paid(quota, permits, now)
+    }
+
+    #[inline]
+    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let present = self.at_present(quota, now);
         if permits <= present.remaining {
             return present;
@@ -58,13 +65,49 @@ impl State {
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
-            let (horizon, until) = self.longest(quota, now);
-            self.forget(horizon, now);
-            self.redate(now);
-            self.push(quota, horizon, u64::from(permits), now);
-            (self.longest, self.longest_until) = (horizon, until);
+            self.pay(quota, now);
+            self.add(quota, u64::from(permits), now);
         }
-        self.at_present(quota, now)
+        self.check(quota, 0, now)
+    }
+
+    /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.pay(quota, now);
+            let granted = self.unused(quota, now).min(permits.into());
+            self.add(quota, granted, now);
+            self.debt = (self.debt + u64::from(permits) - granted).min(MAX_DEBT);
+        }
+        self.check(quota, 0, now)
+    }
+
+    /// Adds granted permits, dated `now`, and drops or redates others as needed.
+    fn add(&mut self, quota: &Quota, permits: u64, now: Timestamp) {
+        let (horizon, until) = self.longest(quota, now);
+        self.forget(horizon, now);
+        self.redate(now);
+        if permits > 0 {
+            self.push(quota, horizon, permits, now);
+        }
+        (self.longest, self.longest_until) = (horizon, until);
+    }
+
+    /// Pays debt with the permits that have returned.
+    fn pay(&mut self, quota: &Quota, now: Timestamp) {
+        if self.debt > 0 {
+            Cycle::new(quota, None).pay(&mut self.log, &mut self.debt, now);
+            self.stored = self.log.iter().map(|grant| grant.permits).sum();
+        }
+    }
+
+    /// Returns this bucket after the payments until `now`.
+    #[cold]
+    fn paid(&self, quota: &Quota, now: Timestamp) -> Self {
+        let mut paid = self.clone();
+        paid.pay(quota, now);
+        paid.redate(now);
+        paid
     }
 
     /// Updates the bucket after a refusal at `now`: only if the clock went back, or if rules with a shorter interval
@@ -75,6 +118,7 @@ impl State {
         let is_ahead = self.log.back().is_some_and(|newest| newest.at > now);
         let remembers = horizon <= self.longest && until.millis_since(self.longest_until) <= horizon;
         if is_ahead || (self.longest > 0 && !remembers) {
+            self.pay(quota, now);
             self.forget(horizon, now);
             self.redate(now);
             (self.longest, self.longest_until) = (horizon, until);
@@ -84,7 +128,24 @@ impl State {
     /// Removes `permits` that were granted at `granted_at` from the log, unless they have returned or were redated. If
     /// grants share entries, removes them from an entry of their merge step.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
-        let permits = u64::from(permits);
+        if self.debt == 0 {
+            self.remove(quota, permits.into(), granted_at, now);
+            return;
+        }
+        let mut paid = self.clone();
+        paid.pay(quota, now);
+        if paid.remove(quota, permits.into(), granted_at, now) {
+            let granted = paid.debt.min(paid.unused(quota, now));
+            if granted > 0 {
+                paid.add(quota, granted, now);
+                paid.debt -= granted;
+            }
+            *self = paid;
+        }
+    }
+
+    /// Removes permits for [`give_back`](Self::give_back). Returns `false` if it removed none.
+    fn remove(&mut self, quota: &Quota, permits: u64, granted_at: Timestamp, now: Timestamp) -> bool {
         let (first, last) = merge_step_of(quota, self.longest(quota, now).0, granted_at);
         let (start, end) = (
             self.log.partition_point(|grant| grant.at < first).max(self.live_from(quota, now)),
@@ -94,7 +155,7 @@ impl State {
             let mut candidates = self.log.iter().enumerate().take(end).skip(start);
             candidates.find(|(_, grant)| grant.permits == permits || (!exact && grant.permits > permits))
         };
-        let Some((position, _)) = holds(true).or_else(|| holds(false)) else { return };
+        let Some((position, _)) = holds(true).or_else(|| holds(false)) else { return false };
         self.stored -= permits;
         let emptied = self.log.get_mut(position).is_some_and(|grant| {
             grant.permits -= permits;
@@ -103,10 +164,12 @@ impl State {
         if emptied {
             self.log.remove(position);
         }
+        true
     }
 
     /// Releases up to `permits` of the newest permits, as if they had never been granted. Returns the number released.
     pub fn release(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
+        self.pay(quota, now);
         self.forget(self.longest(quota, now).0, now);
         let mut left = u64::from(permits);
         while let Some(newest) = self.log.back_mut().filter(|_| left > 0) {
@@ -121,19 +184,28 @@ impl State {
         permits - u32::try_from(left).unwrap_or(permits)
     }
 
-    /// Returns the permits in use at `now`.
+    /// Returns the permits in use at `now`, with the debt.
     pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
-        self.used_from(self.live_from(quota, now))
+        let paid = self.paid(quota, now);
+        paid.used_from(paid.live_from(quota, now)) + paid.debt
+    }
+
+    /// Returns the permits that can be granted at `now`, after the payments until then.
+    fn unused(&self, quota: &Quota, now: Timestamp) -> u64 {
+        u64::from(quota.rate()).saturating_sub(self.used_from(self.live_from(quota, now)))
     }
 
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(self.longest(quota, newest.at).0))
+        let debt = Cycle::new(quota, None).longest_millis(self.debt);
+        let lasts = |newest: &Grant| self.longest(quota, newest.at).0.saturating_add(debt);
+        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(lasts(newest)))
     }
 
-    /// Returns the packed form; `None` if there is more than one grant to remember.
+    /// Returns the packed form; `None` if there is debt or more than one grant to remember.
     pub(super) fn pack(&self) -> Option<Packed> {
         match &self.log {
+            _ if self.debt > 0 => None,
             Entries::Few(None) if self.longest == 0 => Some(Packed::Unused),
             Entries::Few(Some(grant)) if self.longest_until == remembered_until(grant.at, self.longest) => {
                 let permits = u32::try_from(grant.permits).ok()?;
@@ -149,26 +221,27 @@ impl State {
             Packed::Once { at, amount: longest, number } => {
                 let grant = Grant { at, permits: number.into() };
                 let longest_until = remembered_until(at, longest);
-                Self { log: Entries::Few(Some(grant)), stored: grant.permits, longest, longest_until }
+                Self { log: Entries::Few(Some(grant)), stored: grant.permits, longest, longest_until, debt: 0 }
             }
         }
     }
 
-    /// Returns this bucket as numbers: the longest interval, the end of its use, and the grants.
+    /// Returns this bucket as numbers: the longest interval, the end of its use, the grants, and the debt if there is one.
     #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
         let grants = self.log.iter().flat_map(|grant| [numbers::time(grant.at, now), numbers::amount(grant.permits)]);
-        remembered.into_iter().chain(grants).collect()
+        remembered.into_iter().chain(grants).chain(numbers::debt(self.debt)).collect()
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
     #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let (longest, longest_until) = (numbers.amount()?, numbers.time()?);
+        let debt = numbers.take_debt()?;
         let log = numbers.entries(|at, permits| Grant { at, permits })?;
         let stored = log.iter().map(|grant| grant.permits).sum();
-        Some(Self { log, stored, longest, longest_until })
+        Some(Self { log, stored, longest, longest_until, debt })
     }
 
     /// Returns the decision about a request for no permits.
@@ -176,11 +249,11 @@ impl State {
     fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
         let live = self.live_from(quota, now);
         let available = u64::from(quota.rate()).saturating_sub(self.used_from(live));
-        Decision::new(
-            u32::try_from(available).unwrap_or(u32::MAX),
-            Wait::Now,
-            self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
-        )
+        let reset = match self.debt {
+            0 => self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
+            _ => self.millis_until_paid(1, quota, now),
+        };
+        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), Wait::Now, reset)
     }
 
     /// Returns the position of the oldest grant that has not returned.
@@ -259,10 +332,18 @@ impl State {
         }
     }
 
+    /// Returns the time until the debt is paid and `permits` are unused, as if the permits were debt, too.
+    fn millis_until_paid(&self, permits: u32, quota: &Quota, now: Timestamp) -> u64 {
+        Cycle::new(quota, None).millis_until_paid(self.log.clone(), self.debt + u64::from(permits), now)
+    }
+
     /// Returns the wait of a request for more permits than remain: until enough permits have returned, oldest first.
     fn wait_for(&self, permits: u32, quota: &Quota, now: Timestamp) -> Wait {
         if permits > quota.rate() {
             return Wait::Never;
+        }
+        if self.debt > 0 {
+            return Wait::Millis(self.millis_until_paid(permits, quota, now));
         }
         let live = self.live_from(quota, now);
         // After a lowered rate more permits can be in use than it allows, so the missing permits depend on the used

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use super::decided::Decided;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
 use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::limit::Charge;
+use crate::limit::{Charge, ChargeKind};
 use crate::rules::Charges;
 use crate::store::Store;
 
@@ -63,7 +63,7 @@ impl Decider {
     /// Returns the decisions of the limits about a request that is not charged.
     pub(super) fn read(&self, charges: &Charges<'_>) -> LimitStatus {
         let asked: Vec<_> =
-            charges.as_slice().iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect();
+            charges.as_slice().iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect();
         let decided = self.store.take_immediately(&asked).and_then(Result::ok);
         decided.map_or_else(LimitStatus::default, |outcome| LimitStatus::new(charges, outcome))
     }

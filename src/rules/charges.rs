@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::limit::Charge;
 #[cfg(feature = "gateway")]
 use crate::limit::Limiter;
+use crate::limit::{Charge, ChargeKind};
 use crate::rule::Limit;
 
 /// Positions of limits in their route, or of charges in their request. Up to four need no allocation.
@@ -52,7 +52,7 @@ impl<'r> Charges<'r> {
 
     /// Returns the charges, to be checked and not made.
     pub(crate) fn reads(&self) -> Vec<Charge> {
-        self.charges.iter().map(|charge| Charge { checks_only: true, ..charge.clone() }).collect()
+        self.charges.iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect()
     }
 
     /// Returns the number of limits that count the request.

@@ -23,7 +23,7 @@ use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
 use crate::identity::IdentityValue;
-use crate::limit::{Charge, ClientId, Mode, Turn};
+use crate::limit::{Charge, ChargeKind, ClientId, Mode, Turn};
 pub use crate::path::EncodedSlash;
 use crate::route::{Route, Routes};
 use crate::rule::{Limit, OnMissingClient};
@@ -244,7 +244,7 @@ impl Rules {
                 continue;
             }
             if let LimitCheck::Charge(charge) = self.check_limit_after(charges.last(), limit, facts) {
-                charges.push(index, Charge { checks_only: true, ..charge });
+                charges.push(index, Charge { kind: ChargeKind::Check, ..charge });
             }
         }
         charges
@@ -305,7 +305,10 @@ impl Rules {
                     client,
                     permits,
                     shadow: limit.shadow,
-                    checks_only: limit.charge_on.as_ref().is_some_and(|on| !on.reserve),
+                    kind: match &limit.charge_on {
+                        Some(on) if !on.reserve => ChargeKind::Check,
+                        _ => ChargeKind::Take,
+                    },
                 })
             }
             Err(cause) => LimitCheck::Deny(MissingInput::Cost(cause)),

@@ -36,6 +36,7 @@ pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
 pub(crate) use self::in_flight::{Full, RouteSlots, Slot, SlotRequest, TakenWithSlot};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
+use self::multi_slot::Unsettled;
 pub use self::negative_cache::NegativeCache;
 #[cfg(feature = "gateway")]
 pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
@@ -47,7 +48,9 @@ pub(crate) use self::rejected::RejectedMinute;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{BucketNames, Charge, ClientId, Decision, Granted, Limiter, Outcome, all_live_granted};
+use crate::limit::{
+    BucketNames, Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, all_live_granted,
+};
 use crate::metrics::Metrics;
 
 /// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
@@ -370,12 +373,26 @@ impl Store {
         }
     }
 
-    /// Charges this gateway's share of a limit, and owes the store the charge, whether the share grants it or not. For
-    /// charges of requests that were forwarded already.
-    pub(crate) fn owe(&self, charge: &Charge) {
-        if let Backend::Redis(redis) = &self.0 {
-            redis.store().fallback().owe(charge);
-        }
+    /// Charges a bucket for an event of the past, so that the charge cannot be refused. Permits that the bucket
+    /// lacks are its debt: later requests wait until it is paid. Returns the new state of the bucket, or `None` if the
+    /// store did not reply. Permits that it has certainly not charged are charged to this gateway's share, and owed to the
+    /// store. Other permits may be lost, since nothing is charged twice.
+    pub(crate) async fn settle(&self, charge: &Charge) -> Option<Decision> {
+        let redis = match &self.0 {
+            Backend::Memory(memory) => {
+                let settled = Charge { kind: ChargeKind::Settle, turn: Turn::Any, ..charge.clone() };
+                return memory.take(&[settled]).ok()?.decisions.into_iter().next();
+            }
+            Backend::Redis(redis) => redis,
+        };
+        let settled = multi_slot::settle(redis, charge).await;
+        let owe = |Unsettled { error, permits }| {
+            tracing::debug!(%error, "failed to charge the outcome of a request");
+            if !error.may_have_charged() {
+                redis.store().fallback().owe(&Charge { permits, ..charge.clone() });
+            }
+        };
+        settled.map_err(owe).ok()
     }
 
     /// Gives back permits that [`take_locally`](Self::take_locally) granted.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::{Algorithm, Charge, Outcome, Quota, examples};
+use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, Outcome, Quota, examples};
 use tidegate::internals::store::Memory;
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::internals::{ReplayStore, StoreInternals};
@@ -64,12 +64,13 @@ fn quotas() -> Vec<Quota> {
     examples(4).map(|algorithm| quota(5, algorithm)).chain([quota(700, Algorithm::TokenBucket)]).collect()
 }
 
-/// The charges of one request: the buckets, the clients, the permits, and whether they are shadows and only checked.
-type Asks = Vec<(usize, u8, u32, bool, bool)>;
+/// The charges of one request: the buckets, the clients, the permits, whether they are shadows, and their kinds.
+type Asks = Vec<(usize, u8, u32, bool, ChargeKind)>;
 
 fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
-    let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15), prop::bool::weighted(0.15));
+    let kind = prop_oneof![6 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 1 => Just(ChargeKind::Settle)];
+    let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15), kind);
     prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
         asks.sort_by_key(|(bucket, ..)| *bucket);
         asks.dedup_by_key(|(bucket, ..)| *bucket);
@@ -95,9 +96,9 @@ fn concurrent_requests_are_decided_like_sequential_ones() {
         let (name, mut now) = (fresh_name(), START);
         for (passes, requests) in rounds {
             now = now.saturating_add_signed(passes);
-            let charge = |&(bucket, client, permits, shadow, checks_only): &(usize, u8, u32, bool, bool)| Charge {
+            let charge = |&(bucket, client, permits, shadow, kind): &(usize, u8, u32, bool, ChargeKind)| Charge {
                 shadow,
-                checks_only,
+                kind,
                 ..charge_of(&format!("{name}:{bucket}"), Some(&[client]), quotas[bucket], permits)
             };
             let requests: Vec<Vec<Charge>> = requests.iter().map(|asks| asks.iter().map(charge).collect()).collect();

@@ -3,9 +3,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use deadpool_redis::redis::cmd;
+use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
 use tidegate::{Config, NotSent, Peer, RateLimitLayer, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -139,12 +140,12 @@ async fn every_algorithm_charges_by_outcome() {
     }
 }
 
-/// Requests in flight pass the check before any of them is charged. The bucket is never charged above its rate.
+/// Requests in flight pass the check before any of them is charged. Costs beyond the rate are debt.
 #[tokio::test]
-async fn concurrent_attempts_never_exceed_the_rate_in_the_bucket() {
+async fn concurrent_attempts_are_all_charged() {
     let (stores, _redis) = stores();
     for store in stores {
-        let limit = LOGINS.replace("rate: 2", "rate: 3, permits: 2");
+        let limit = LOGINS.replace("rate: 2", "rate: 3, permits: 2").replace("1h", "2s");
         let (service, mut arrivals) = Service::held(store, &limit);
         let asked: Vec<_> = (0..5).map(|_| service.spawn("401")).collect();
         for _ in 0..5 {
@@ -157,7 +158,45 @@ async fn concurrent_attempts_never_exceed_the_rate_in_the_bucket() {
         }
         left.sort();
         assert_eq!(left, ["0", "0", "0", "0", "1"]);
-        assert_eq!(service.ask("200").await, (429, "0".to_owned()));
+        let response = service.spawn("200").await.expect("a response");
+        assert_eq!((response.status().as_u16(), remaining(&response)), (429, "0".to_owned()));
+        // Ten permits are charged, and three return each 2 s: two are unused after the third interval.
+        let wait: u64 = response.headers()["retry-after"].to_str().expect("text").parse().expect("a wait");
+        assert!((5..=6).contains(&wait), "{wait} s");
+    }
+}
+
+/// Clients that repeat a failing request, each on its own connection.
+#[tokio::test]
+async fn failed_logins_exceed_the_rate_once_by_the_connections() {
+    const CONNECTIONS: u64 = 40;
+    let (stores, _redis) = stores();
+    for store in stores {
+        for algorithm in ["token_bucket", "gcra", "sliding_window", "fixed_window"] {
+            let interval = if algorithm == "fixed_window" { "second" } else { "1s" };
+            let limit = format!(
+                "{{ name: l, mode: PER_CLIENT, client: ip, rate: 5, interval: {interval}, algorithm: {algorithm}, \
+                 charge_on: 401 }}"
+            );
+            let service = Arc::new(Service::start(store.clone(), &limit));
+            let (failed, start) = (Arc::new(AtomicU32::new(0)), Instant::now());
+            let repeat = |_| {
+                let (service, failed) = (Arc::clone(&service), Arc::clone(&failed));
+                tokio::spawn(async move {
+                    let mut pauses = tokio::time::interval(Duration::from_millis(5));
+                    while start.elapsed() < Duration::from_secs(4) {
+                        match service.ask("401").await.0 {
+                            401 => _ = failed.fetch_add(1, Ordering::Relaxed),
+                            _ => _ = pauses.tick().await,
+                        }
+                    }
+                })
+            };
+            join_all((0..CONNECTIONS).map(repeat)).await;
+            let (failed, windows) = (failed.load(Ordering::Relaxed), start.elapsed().as_secs() + 2);
+            let most = 5 * windows + CONNECTIONS;
+            assert!(u64::from(failed) <= most, "{algorithm}: {failed} of {most}");
+        }
     }
 }
 

@@ -49,7 +49,6 @@ fn onward() -> impl Strategy<Value = i64> {
 fn charges(name: &str, step: &Step) -> Vec<Charge> {
     let charge = |(bucket, (permits, shadow)): (usize, &(u32, bool))| Charge {
         shadow: *shadow,
-        checks_only: false,
         ..overall(&format!("{name}:{bucket}"), RATES[bucket], INTERVAL, *permits)
     };
     step.asks.iter().enumerate().map(charge).collect()

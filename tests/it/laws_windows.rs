@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota, Wait};
+use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Quota, Wait};
 use tidegate::{Mode, Timestamp};
 
-use crate::laws::{START, Stores};
+use crate::laws::{START, Stores, kind};
 use crate::support::redis::fresh_name;
 
 /// Times near the end of a second, of an hour with 30 minutes, of days with 23 and 25 hours, and of a leap February.
@@ -38,6 +38,7 @@ struct Step {
     permits: Vec<u32>,
     /// The quota at this step, which changes like in an edited rule file.
     quota: usize,
+    kind: ChargeKind,
     /// The number of steps since the request that is given back, if it was granted.
     undo: Option<usize>,
 }
@@ -63,7 +64,13 @@ fn step(rate: u32, interval: u64) -> impl Strategy<Value = Step> {
     let permits = prop::collection::vec(prop_oneof![4 => Just(1), 2 => 0..=rate, 1 => 0..=rate + 1], 1..=3);
     let quota = prop_oneof![8 => Just(0_usize), 1 => 1..4_usize];
     let undo = prop_oneof![4 => Just(None), 1 => (0..4_usize).prop_map(Some)];
-    (passes, permits, quota, undo).prop_map(|(passes, permits, quota, undo)| Step { passes, permits, quota, undo })
+    (passes, permits, quota, kind(), undo).prop_map(|(passes, permits, quota, kind, undo)| Step {
+        passes,
+        permits,
+        quota,
+        kind,
+        undo,
+    })
 }
 
 fn life(quotas: impl Strategy<Value = Vec<Quota>>) -> impl Strategy<Value = Life> {
@@ -120,7 +127,8 @@ fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result
             0 => charge(&format!("{name}:all"), quota, None, *permits),
             bucket => charge(&format!("{name}:own"), quota, Some(bucket), *permits),
         };
-        let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).collect();
+        let kind = |charge: Charge| Charge { kind: step.kind, ..charge };
+        let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).map(kind).collect();
         let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
         prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
         granted.extend(one.granted().then(|| one.granted_charges(charges)));

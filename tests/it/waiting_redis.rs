@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::{Algorithm, Charge, Quota, Turn, Wait};
+use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, Quota, Turn, Wait};
 use tidegate::internals::store::Memory;
 use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Clock, ManualClock, Timestamp};
@@ -171,7 +171,7 @@ fn tickets_are_decided_like_the_model() {
             let own = queue.unwrap_or(u64::MAX);
             let is_before = |(of, since, ..): &&Ticket| *of != own && (*since, *of) < (waits_since, own);
             let before: u32 = tickets.iter().filter(is_before).map(|(_, _, permits, _)| permits).sum();
-            let checks = Charge { permits: permits + before, checks_only: true, ..charge.clone() };
+            let checks = Charge { permits: permits + before, kind: ChargeKind::Check, ..charge.clone() };
             let is_granted =
                 permits == 0 || permits + before <= 3 && memory.take(&[checks.clone()]).expect("a decision").granted();
             let turn = queue.map_or(Turn::Last, |queue| Turn::First { queue, millis: now - since[index] });

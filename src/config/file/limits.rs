@@ -198,7 +198,7 @@ shape! {
         /// default is the interval. A request whose wait would end after its timeout is rejected at once.
         max_wait: Millis = Duration(1, HOUR), Optional;
         /// Charges a request only if its response has one of these statuses, such as `[401, 403]` or `500-599`. Other
-        /// requests only have to find enough permits. Not with `max_wait`, and not for `leaky_bucket`
+        /// requests only have to find enough permits. Permits that the bucket lacks then are debt. Not with `max_wait`, and not for `leaky_bucket`
         /// ([algorithms.md](algorithms.md#charge-by-outcome)).
         charge_on: Vec<Located<String>> = OneOrMany(&Statuses), Optional;
         /// Charges a request before it is forwarded, and refunds it after a response with another status. So concurrent

@@ -89,6 +89,14 @@ impl Unit {
             Self::Month => 31 * 24 * HOUR,
         }
     }
+
+    /// Returns the mean length in milliseconds.
+    pub(crate) const fn mean_millis(self) -> u64 {
+        match self {
+            Self::Month => 2_629_746_000, // a 12th of 365.2425 days
+            _ => self.millis(),
+        }
+    }
 }
 
 // === impl Calendar ===

@@ -11,6 +11,8 @@
 //! **Changed quotas.** Permits in use stay in use. They return by the new rate, counted from the last grant. Under a
 //! lower burst no request is granted until enough permits have returned. A new interval rounds the last part up.
 //!
+//! **Debt.** A charge that cannot be refused may leave more than `burst` permits in use.
+//!
 //! **Clock jumps.** If the clock went back, the state is dated in the future and counts as of now: nothing returns for
 //! the time that repeats, then permits return at the usual rate.
 //!
@@ -24,11 +26,8 @@ pub mod warm_up;
 #[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
-use super::{Decision, Quota, Wait};
+use super::{Decision, MAX_DEBT, MAX_WAIT, Quota, Wait};
 use crate::clock::Timestamp;
-
-/// The longest wait that is returned: a thousand years.
-const MAX_WAIT: u64 = 1000 * super::MAX_INTERVAL;
 
 /// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,6 +63,22 @@ impl State {
             self.used += parts(permits, quota);
         }
         self.check(quota, 0, now)
+    }
+
+    /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.advance(quota, now);
+        }
+        let permits = self.chargeable(quota, permits, now);
+        self.charge(quota, permits, now)
+    }
+
+    /// Returns the number of these permits that can be in use in addition, so that their sum stays bounded.
+    pub(super) fn chargeable(&self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
+        let used = divide(self.used_at(quota, now), quota.interval());
+        let left = u128::from(u64::from(quota.capacity()) + MAX_DEBT).saturating_sub(used);
+        u32::try_from(left).unwrap_or(u32::MAX).min(permits)
     }
 
     /// Updates the bucket after a refusal at `now`: only if the clock went back.

@@ -24,7 +24,7 @@ use self::share::Shares;
 pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{Charge, ClientId, Decision, Granted, Limiter, Outcome, Wait};
+use crate::limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, Wait};
 
 /// The maximum number of buckets; they take about 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
@@ -166,23 +166,18 @@ impl Fallback {
         Ok(outcome)
     }
 
-    /// Charges this gateway's share with as many of the permits as it has, and records all of them as a debt. Does
-    /// nothing for adopted limiters, whose rates are unknown.
+    /// Charges this gateway's share with permits in any case, and records them as a debt to the store, which settles them.
+    /// Does nothing for adopted limiters, whose rates are unknown.
     pub(crate) fn owe(&self, charge: &Charge) {
         if charge.limiter.quota.is_adopted() {
             return;
         }
-        let take = |permits| self.take(&[Charge { permits, ..charge.clone() }]).ok()?.decisions.into_iter().next();
-        let takes = |permits| permits > 0 && take(permits).is_some_and(|decision| decision.granted);
-        let taken = match take(charge.permits) {
-            Some(decision) if decision.granted => charge.permits,
-            Some(decision) if takes(decision.remaining.min(charge.permits)) => decision.remaining.min(charge.permits),
-            _ => 0,
-        };
-        if taken < charge.permits {
-            let (at, rest) = (self.clock.now(), Charge { permits: charge.permits - taken, ..charge.clone() });
-            self.add_debts(&[Granted { charge: rest, at, overflow: false }], at);
+        let charge = Charge { kind: ChargeKind::Settle, turn: Turn::Any, ..charge.clone() };
+        if let Some(share) = self.shares_of(std::slice::from_ref(&charge)) {
+            _ = self.buckets.take(&share);
         }
+        let at = self.clock.now();
+        self.add_debts(&[Granted { charge, at, overflow: false }], at);
     }
 
     fn add_debts(&self, made: &[Granted], now: Timestamp) {

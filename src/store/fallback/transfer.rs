@@ -88,7 +88,8 @@ impl Fallback {
         for debt in &payment.debts {
             let limiter = self.shares.lock().limiter(&debt.limiter);
             let permits = debt.grants.iter().fold(0_u32, |sum, (_, permits)| sum.saturating_add(*permits));
-            self.buckets.charge_granted(&Charge::new(limiter, debt.client.clone(), permits));
+            let charge = Charge { kind: debt.kind, ..Charge::new(limiter, debt.client.clone(), permits) };
+            self.buckets.charge_granted(&charge);
         }
     }
 

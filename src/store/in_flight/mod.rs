@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::StoreError;
 use crate::concurrency::Concurrency;
-use crate::limit::{Charge, ClientId, Outcome};
+use crate::limit::{Charge, ChargeKind, ClientId, Outcome};
 use crate::random::random;
 
 /// The slots of all routes that requests of this process hold.
@@ -143,7 +143,9 @@ impl SlotRequest<'_> {
         let free = self.free(&counts, |bound| bound);
         let limits = match &free {
             Ok(_) => take(charges),
-            Err(_) => take(&charges.iter().map(|one| Charge { checks_only: true, ..one.clone() }).collect::<Vec<_>>()),
+            Err(_) => {
+                take(&charges.iter().map(|one| Charge { kind: ChargeKind::Check, ..one.clone() }).collect::<Vec<_>>())
+            }
         };
         let slot = match free {
             _ if is_refused(&limits) => Err(Full::default()),

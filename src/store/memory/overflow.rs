@@ -51,8 +51,7 @@ impl Overflow {
         lookup: &Lookup<'_>,
         now: Timestamp,
     ) -> Decision {
-        let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
-        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.check(quota, permits, now) }
+        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.evaluate(lookup.charge, now) }
     }
 
     pub(super) fn charge(
@@ -61,8 +60,7 @@ impl Overflow {
         lookup: &Lookup<'_>,
         now: Timestamp,
     ) -> Decision {
-        let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
-        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.charge(quota, permits, now) }
+        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.make(lookup.charge, now) }
     }
 
     pub(super) fn on_refusal(&mut self, limit_capacity: &Arc<LimitCapacity>, lookup: &Lookup<'_>, now: Timestamp) {

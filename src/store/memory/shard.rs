@@ -10,7 +10,7 @@ use super::lookup::{Location, Lookup};
 use super::owner::Owner;
 use super::table::Table;
 use crate::clock::Timestamp;
-use crate::limit::{BucketState, Charge, Decision};
+use crate::limit::{BucketState, Decision};
 #[cfg(feature = "gateway")]
 use crate::limit::{Limiter, Quota};
 
@@ -136,18 +136,16 @@ impl Shard {
     /// Checks a charge on its own bucket.
     #[inline]
     pub(super) fn check(&self, lookup: &Lookup<'_>, now: Timestamp) -> Decision {
-        let (quota, permits) = (&lookup.charge.limiter.quota, lookup.charge.permits);
         match self.state(lookup) {
-            Some(state) => state.check(quota, permits, now),
-            None => BucketState::EMPTY.check(quota, permits, now),
+            Some(state) => state.evaluate(lookup.charge, now),
+            None => BucketState::EMPTY.evaluate(lookup.charge, now),
         }
     }
 
     /// Makes a granted charge on an existing bucket.
     #[inline]
     pub(super) fn charge(&mut self, lookup: &Lookup<'_>, now: Timestamp) -> Option<Decision> {
-        let Charge { limiter, permits, .. } = lookup.charge;
-        Some(self.state_mut(lookup)?.charge(&limiter.quota, *permits, now))
+        Some(self.state_mut(lookup)?.make(lookup.charge, now))
     }
 
     /// Makes a granted charge on a new bucket. Adds no bucket if an earlier charge of the decision has added it, or if
@@ -167,10 +165,9 @@ impl Shard {
             lookup.location = Location::Own { table, slot: found? };
             return self.charge(lookup, now);
         }
-        let Charge { limiter, permits, .. } = lookup.charge;
         let mut state = BucketState::EMPTY;
-        let decision = state.charge(&limiter.quota, *permits, now);
-        own.update_limiter(limiter);
+        let decision = state.make(lookup.charge, now);
+        own.update_limiter(&lookup.charge.limiter);
         let slot = own.add(lookup, state, hasher);
         lookup.location = Location::Own { table, slot };
         self.buckets += 1;

@@ -12,7 +12,7 @@ use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
 use super::shard::Shard;
 use crate::clock::Timestamp;
-use crate::limit::Decision;
+use crate::limit::{ChargeKind, Decision};
 
 /// Decisions about more limits than this allocate memory.
 const INLINE_CHARGES: usize = 8;
@@ -60,7 +60,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// moves existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
-            let made = granted && decision.granted && !lookup.charge.checks_only;
+            let made = granted && decision.granted && lookup.charge.kind != ChargeKind::Check;
             let shard = shard(self.locked, lookup);
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if made => {
@@ -80,7 +80,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
             let Location::New { table } = lookup.location else { continue };
             let shard = shard(self.locked, lookup);
-            if granted && decision.granted && !lookup.charge.checks_only {
+            if granted && decision.granted && lookup.charge.kind != ChargeKind::Check {
                 *decision = shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
             } else {
                 shard.release(table, capacity);

@@ -4,6 +4,7 @@
 
 mod migration;
 mod sequence;
+mod settle;
 mod shards;
 
 use std::cmp::Reverse;
@@ -13,6 +14,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
+pub(super) use self::settle::{Unsettled, settle};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
 use crate::limit::{Charge, Granted, Outcome};

@@ -28,7 +28,7 @@ use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
 use super::{KnownRefusal, StoreError};
 use crate::clock::{Timestamp, read_poll_time};
-use crate::limit::{Charge, Granted, Outcome};
+use crate::limit::{Charge, ChargeKind, Granted, Outcome};
 use crate::metrics::Metrics;
 
 /// A store outside of this process.
@@ -148,6 +148,11 @@ impl<S: Remote> NegativeCache<S> {
         let (generation, sent_at) = (self.known.entries.generation(), read_poll_time());
         let outcome = ask.await;
         self.known.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
+        // Debt makes waits longer, so earlier refusals are obsolete.
+        let mut settled = charges.iter().filter(|charge| charge.kind == ChargeKind::Settle).peekable();
+        if settled.peek().is_some() {
+            self.known.entries.remove_refunded(settled);
+        }
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let received_at = read_poll_time();
             self.known.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);

@@ -85,14 +85,14 @@ impl Redis {
     ) -> Result<Outcome, StoreError> {
         self.ensure_keeper();
         let (since, hash_slot) = (poll_time(), hash_slot_of_key(slot.asked.slots()));
-        let decided = match self.decide_in_slot(hash_slot, charges, Some(&slot.asked), deadline).await {
+        let mut decided = match self.decide_in_slot(hash_slot, charges, Some(&slot.asked), deadline).await {
             // Both nodes may have some of the keys.
             Err(error) if error.is_migrating() && charges.is_empty() => {
                 self.take_one_lease(&slot.asked, deadline).await
             }
             decided => decided,
         };
-        self.record_decision(charges, since, &decided);
+        self.record_decision(charges, since, &mut decided);
         decided
     }
 

@@ -55,7 +55,9 @@ impl Call for Inspect<'_> {
                         wait => u64::try_from(wait).map_or(Wait::Never, Wait::Millis),
                     };
                     let remaining = u32::try_from(remaining).map_err(|_| StoreError::UnexpectedReply)?;
-                    let decision = Decision { delay: millis(delay), ..Decision::new(remaining, wait, millis(reset)) };
+                    let mut decision =
+                        Decision { delay: millis(delay), ..Decision::new(remaining, wait, millis(reset)) };
+                    decision.align_waits(&self.charge.limiter.quota, now);
                     let expires_at = u64::try_from(time_to_live).ok().map(|left| now.plus_millis(left));
                     return Ok(Inspection::new(now, &decision, millis(used), expires_at));
                 }

@@ -215,14 +215,15 @@ impl Redis {
         };
         let since = poll_time();
         let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
-        let decided = self.decide_in_slot(slot, charges, None, deadline).await;
-        self.record_decision(charges, since, &decided);
+        let mut decided = self.decide_in_slot(slot, charges, None, deadline).await;
+        self.record_decision(charges, since, &mut decided);
         decided
     }
 
-    fn record_decision(&self, charges: &[Charge], since: Instant, decided: &Result<Outcome, StoreError>) {
-        if decided.is_ok() {
+    fn record_decision(&self, charges: &[Charge], since: Instant, decided: &mut Result<Outcome, StoreError>) {
+        if let Ok(outcome) = decided {
             self.context.metrics.store_decided(poll_time().saturating_duration_since(since));
+            outcome.align_waits(charges);
         }
         self.adopted.record(charges, decided.as_ref().err());
     }
@@ -268,8 +269,8 @@ impl Remote for Redis {
 
     async fn take_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
         let since = poll_time();
-        let decided = self.decide_one(charge, deadline).await;
-        self.record_decision(std::slice::from_ref(charge), since, &decided);
+        let mut decided = self.decide_one(charge, deadline).await;
+        self.record_decision(std::slice::from_ref(charge), since, &mut decided);
         decided
     }
 

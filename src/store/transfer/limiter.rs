@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
 use crate::limit::redisson::Sharing;
-use crate::limit::{Algorithm, ClientId, Limiter, Mode, Quota};
+use crate::limit::{Algorithm, ChargeKind, ClientId, Limiter, Mode, Quota};
 use crate::store::fallback::debts::{Debt, Payment};
 
 /// The upper bounds of a limiter's name, a limiter's partitions, a payment's debts and a debt's grants. No gateway has
@@ -29,6 +29,9 @@ pub(super) struct WrittenPayment {
 struct WrittenDebt {
     client: Option<WrittenClient>,
     grants: Vec<(i64, u32)>,
+    /// Whether the permits are settled. Older gateways do not write it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    settled: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,7 +107,8 @@ impl WrittenDebt {
     fn of(debt: &Debt, now: Timestamp) -> Self {
         let ago = |at: Timestamp| at.signed_millis_since(now);
         let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
-        Self { client: debt.client.as_ref().map(WrittenClient::of), grants }
+        let settled = debt.kind == ChargeKind::Settle;
+        Self { client: debt.client.as_ref().map(WrittenClient::of), grants, settled }
     }
 
     fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<Debt> {
@@ -115,7 +119,8 @@ impl WrittenDebt {
         }
         let at = |ago: i64| Timestamp::from_millis(now.as_millis().saturating_add_signed(ago));
         let grants = self.grants.into_iter().map(|(ago, permits)| (at(ago), permits)).collect();
-        Some(Debt { limiter: Arc::clone(limiter), client: client.flatten(), grants })
+        let kind = if self.settled { ChargeKind::Settle } else { ChargeKind::Take };
+        Some(Debt { limiter: Arc::clone(limiter), client: client.flatten(), kind, grants })
     }
 }
 

@@ -1,5 +1,6 @@
 //! The guarantees of the algorithms in the embedded store and in a real Redis, and that both stores decide equally.
 
+mod debt;
 mod gcra;
 mod gcra_warm_up;
 mod leaky_bucket;
@@ -10,7 +11,9 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::{Algorithm, AlgorithmName, Charge, Decision, Granted, Outcome, Quota, Wait};
+use tidegate::internals::limit::{
+    Algorithm, AlgorithmName, Charge, ChargeKind, Decision, Granted, Outcome, Quota, Wait,
+};
 
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client, replay_memory};
@@ -146,7 +149,7 @@ fn granted_check_dates_the_bucket_after_the_clock_went_back() {
         let charge = |permits| overall(name, 3, 1_000, permits);
         assert!(take(&[charge(2)], START).granted());
         let back = START - 3_600_000;
-        assert!(take(&[Charge { checks_only: true, ..charge(1) }], back).granted());
+        assert!(take(&[Charge { kind: ChargeKind::Check, ..charge(1) }], back).granted());
         assert!(!take(&[charge(3)], back + 999).granted());
         assert!(take(&[charge(3)], back + 1_000).granted());
     });
@@ -170,6 +173,7 @@ struct Step {
     passes: i64,
     permits: Vec<u32>,
     quota: usize,
+    kind: ChargeKind,
     /// The number of steps since the request that is given back, if it was granted.
     undo: Option<usize>,
 }
@@ -185,7 +189,18 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
     let most = u32::try_from(rate).expect("a rate");
     let permits = prop::collection::vec(prop_oneof![4 => Just(1), 2 => 0..=most, 1 => 0..=most + 1], 1..=3);
     let undo = prop_oneof![4 => Just(None), 1 => (0..4_usize).prop_map(Some)];
-    (passes, permits, 0..8_usize, undo).prop_map(|(passes, permits, quota, undo)| Step { passes, permits, quota, undo })
+    (passes, permits, 0..8_usize, kind(), undo).prop_map(|(passes, permits, quota, kind, undo)| Step {
+        passes,
+        permits,
+        quota,
+        kind,
+        undo,
+    })
+}
+
+/// Generates kinds of charges, most of which take permits.
+pub fn kind() -> impl Strategy<Value = ChargeKind> {
+    prop_oneof![12 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 3 => Just(ChargeKind::Settle)]
 }
 
 /// Generates usual rates and intervals.
@@ -239,7 +254,8 @@ impl Stores {
                     0 => charge_of(&format!("{name}:all"), None, quota, *permits),
                     bucket => charge_of(&format!("{name}:own"), Some(&[bucket]), own, *permits),
                 };
-                let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).collect();
+                let kind = |charge: Charge| Charge { kind: step.kind, ..charge };
+                let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).map(kind).collect();
                 let (one, other) = (self.take(memory, &charges, now), self.take(redis, &charges, now));
                 prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
                 granted.extend(one.granted().then(|| one.granted_charges(charges)));

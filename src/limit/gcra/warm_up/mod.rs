@@ -83,6 +83,15 @@ impl State {
         self.check(quota, 0, now)
     }
 
+    /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
+    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        if permits > 0 {
+            self.advance(quota, now);
+        }
+        let permits = self.bucket.chargeable(quota, permits, now);
+        self.charge(quota, permits, now)
+    }
+
     /// Updates the bucket after a refusal at `now`: only if the clock went back.
     pub fn on_refusal(&mut self, quota: &Quota, now: Timestamp) {
         if self.bucket.at > now {

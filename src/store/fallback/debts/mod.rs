@@ -1,6 +1,7 @@
 //! Debts: permits that were granted locally during an outage of the store and are still in use.
 //!
-//! They are charged to the store before its next decision, so that its windows include local grants. Grants in one
+//! They are charged to the store before its next decision, so that its windows include local grants. Outcomes
+//! (`charge_on`) are owed, too, and are settled: permits that a bucket lacks are its debt. Grants in one
 //! time step are merged and dated at the latest of them, so that no permit returns too early.
 
 #[cfg(feature = "gateway")]
@@ -10,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::Timestamp;
-use crate::limit::{BucketId, ClientId, Granted, Limiter, Quota};
+use crate::limit::{BucketId, Charge, ChargeKind, ClientId, Granted, Limiter, Quota};
 use crate::random::random;
 
 /// The maximum number of buckets with debts. Beyond it, grants to new buckets count as `uncharged` and are never
@@ -29,7 +30,7 @@ const SWEEP_EVERY: u64 = 1_000;
 /// All debts of this gateway.
 #[derive(Debug, Default)]
 pub(crate) struct Debts {
-    by_bucket: HashMap<BucketId, Debt>,
+    by_bucket: HashMap<(BucketId, ChargeKind), Debt>,
     /// The number of granted permits that were not recorded, for lack of capacity.
     pub(crate) uncharged: u64,
     next_sweep: Timestamp,
@@ -43,7 +44,7 @@ pub(crate) struct Debts {
 #[derive(Clone, Debug)]
 pub(crate) struct Payment {
     pub(crate) id: u64,
-    /// Debts to one limiter and one hash tag.
+    /// Debts of one kind to one limiter and one hash tag.
     pub(crate) debts: Vec<Debt>,
 }
 
@@ -52,6 +53,8 @@ pub(crate) struct Payment {
 pub(crate) struct Debt {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) client: Option<ClientId>,
+    /// Whether the permits were granted (`Take`) or are settled.
+    pub(crate) kind: ChargeKind,
     /// The time and the number of permits of each grant, oldest first.
     pub(crate) grants: Vec<(Timestamp, u32)>,
 }
@@ -60,15 +63,16 @@ impl Debts {
     /// Records permits that were granted locally.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
-            let bucket = one.charge.bucket_id();
+            let bucket = (one.charge.bucket_id(), one.charge.kind);
             if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
                 self.uncharged += u64::from(one.charge.permits);
                 continue;
             }
-            let (limiter, client) = (&one.charge.limiter, &one.charge.client);
-            let empty = || Debt { limiter: Arc::clone(limiter), client: client.clone(), grants: Vec::new() };
+            let Charge { limiter, client, kind, .. } = &one.charge;
+            let (limiter, kind) = (Arc::clone(limiter), *kind);
+            let empty = || Debt { limiter: Arc::clone(&limiter), client: client.clone(), kind, grants: Vec::new() };
             let debt = self.by_bucket.entry(bucket).or_insert_with(empty);
-            debt.limiter = Arc::clone(limiter);
+            debt.limiter = Arc::clone(&limiter);
             if debt.grants.len() as u64 > MERGE_STEPS {
                 debt.retain_live(now);
             }
@@ -79,7 +83,7 @@ impl Debts {
     /// Removes refunded permits.
     pub(crate) fn remove_refunded(&mut self, granted: &[Granted]) {
         for one in granted {
-            let bucket = one.charge.bucket_id();
+            let bucket = (one.charge.bucket_id(), one.charge.kind);
             let Some(debt) = self.by_bucket.get_mut(&bucket) else { continue };
             debt.remove_refunded(one.at, one.charge.permits);
             if debt.grants.is_empty() {
@@ -159,16 +163,16 @@ impl Debts {
     }
 
     /// Turns debts to buckets that match `owns` into payments: to at most [`MAX_PAYMENT`] buckets each, with one hash
-    /// tag and one quota. In a handover, a payment is serialized with one limiter.
+    /// tag, one quota and one kind. In a handover, a payment is serialized with one limiter.
     #[expect(clippy::mutable_key_type, reason = "calendars are hashed by their address")]
     fn begin_payments(&mut self, now: Timestamp, owns: &impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         self.rounds += 1;
-        let mut by_hash_tag: HashMap<(String, Quota, Option<u32>), Vec<Debt>> = HashMap::new();
+        let mut by_hash_tag: HashMap<(String, Quota, Option<u32>, ChargeKind), Vec<Debt>> = HashMap::new();
         let owed = self.by_bucket.extract_if(|_, debt| debt.is_owed_to(owns));
         for (_, mut debt) in owed {
             if debt.retain_live(now) {
                 let partition = debt.limiter.partition_of(debt.client.as_ref());
-                let hash_tag = (debt.limiter.name.clone(), debt.limiter.quota, partition);
+                let hash_tag = (debt.limiter.name.clone(), debt.limiter.quota, partition, debt.kind);
                 by_hash_tag.entry(hash_tag).or_default().push(debt);
             }
         }
@@ -186,7 +190,7 @@ impl Debts {
 
     /// Keeps the debt to a shard, together with earlier debts to it.
     fn keep(&mut self, debt: Debt, now: Timestamp) {
-        let bucket = (debt.limiter.name.clone(), debt.client.clone());
+        let bucket = ((debt.limiter.name.clone(), debt.client.clone()), debt.kind);
         match self.by_bucket.get_mut(&bucket) {
             Some(known) => {
                 _ = known.retain_live(now);
@@ -256,7 +260,12 @@ impl Debt {
             (*at, u32::try_from(part_below(next) - part_below(begin)).unwrap_or(u32::MAX))
         };
         let grants: Vec<_> = self.grants.iter().map(part).filter(|(_, permits)| *permits > 0).collect();
-        (!grants.is_empty()).then(|| Self { limiter: Arc::clone(shard), client: self.client.clone(), grants })
+        (!grants.is_empty()).then(|| Self {
+            limiter: Arc::clone(shard),
+            client: self.client.clone(),
+            kind: self.kind,
+            grants,
+        })
     }
 
     fn remove_refunded(&mut self, at: Timestamp, mut permits: u32) {
@@ -283,7 +292,7 @@ pub(crate) fn random_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Algorithm, Charge, Mode, Quota};
+    use crate::limit::{Algorithm, Mode};
 
     fn granted(limiter: &Arc<Limiter>, at: u64, permits: u32) -> Granted {
         let charge = Charge::new(Arc::clone(limiter), None, permits);

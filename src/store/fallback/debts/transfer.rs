@@ -36,13 +36,13 @@ mod tests {
 
     use super::super::Debt;
     use super::*;
-    use crate::limit::{Algorithm, Limiter, Mode, Quota};
+    use crate::limit::{Algorithm, ChargeKind, Limiter, Mode, Quota};
 
     #[test]
     fn adopted_payments_are_bounded() {
         let quota = Quota::new(10, 1_000, Algorithm::TokenBucket).expect("a quota");
         let limiter = Arc::new(Limiter::new("a".into(), Mode::Overall, quota));
-        let debt = Debt { limiter, client: None, grants: vec![(Timestamp::from_millis(1), 2)] };
+        let debt = Debt { limiter, client: None, kind: ChargeKind::Take, grants: vec![(Timestamp::from_millis(1), 2)] };
         let mut debts = Debts::default();
         debts.adopt(Payment { id: 1, debts: vec![debt.clone(); MAX_BUCKETS - 1] });
         debts.adopt(Payment { id: 1, debts: vec![debt.clone()] });

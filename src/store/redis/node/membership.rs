@@ -14,7 +14,7 @@ use super::super::script::buckets::Buckets;
 use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
 use crate::clock::Timestamp;
-use crate::limit::{Charge, ClientId, Limiter};
+use crate::limit::{Charge, ChargeKind, ClientId, Limiter};
 use crate::metrics::{Metrics, NodeSeries};
 use crate::store::StoreError;
 use crate::store::fallback::Fallback;
@@ -216,6 +216,9 @@ async fn send_payment(
         buckets.each_key(secret, |key| _ = call.arg(key));
         call.arg(&once).arg("owe").arg(buckets.limiter_args(redis_now)).arg(grants.join(" "));
         call.arg(&payment.id.to_le_bytes());
+        if first.kind == ChargeKind::Settle {
+            call.arg("settle");
+        }
     };
     script.run(add).await.map(|_| ())
 }

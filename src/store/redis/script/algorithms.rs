@@ -67,7 +67,9 @@ impl ScriptArgs {
             Algorithm::SlidingWindow { segments } => self.number(rate).number(interval).number(segments),
             Algorithm::FixedWindow(calendar) => {
                 let boundaries = calendar.span(near).0;
-                boundaries.iter().fold(self.number(rate), |args, boundary| args.number(boundary.as_millis()))
+                let args =
+                    boundaries.iter().fold(self.number(rate), |args, boundary| args.number(boundary.as_millis()));
+                args.number(calendar.unit().mean_millis())
             }
             Algorithm::Redisson(Sharing::Configure) => {
                 self.word("configure").word(redisson_mode(limiter.mode)).number(rate).number(interval)

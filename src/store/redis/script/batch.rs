@@ -14,7 +14,7 @@ use super::buckets::{Buckets, RequestedCharge};
 use super::reply::{Outcomes, Reply};
 use super::slots::{LeaseRequest, SlotBuckets};
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, Outcome, Turn, Wait};
+use crate::limit::{Algorithm, Charge, ChargeKind, Outcome, Turn, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -215,14 +215,14 @@ impl Batch {
             let known = self.buckets.len();
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            let Charge { shadow, checks_only, permits, turn, .. } = *charge;
-            self.limits.push(RequestedCharge { bucket, is_slot: false, shadow, checks_only, permits, turn });
+            let Charge { shadow, kind, permits, turn, .. } = *charge;
+            self.limits.push(RequestedCharge { bucket, is_slot: false, shadow, kind, permits, turn });
         }
         if let Some(lease) = &request.lease {
             let permits = lease.lease.number;
             for bucket in self.slots.index(lease) {
-                let (shadow, checks_only, turn) = (false, false, Turn::Any);
-                self.limits.push(RequestedCharge { bucket, is_slot: true, shadow, checks_only, permits, turn });
+                let (shadow, kind, turn) = (false, ChargeKind::Take, Turn::Any);
+                self.limits.push(RequestedCharge { bucket, is_slot: true, shadow, kind, permits, turn });
                 self.work += 1; // each lease needs a separate decision
             }
         }
@@ -310,7 +310,7 @@ impl Batch {
                     Turn::Last => 4,
                     Turn::First { .. } => 8,
                 };
-                bytes.push(u8::from(one.shadow) | u8::from(one.checks_only) << 1 | turn);
+                bytes.push(one.flags() | turn);
                 bytes.extend(one.permits.to_le_bytes());
                 if let Turn::First { queue, millis } = one.turn {
                     bytes.extend(queue.to_le_bytes());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::algorithms::ScriptArgs;
 use super::keys;
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ClientId, Limiter, Turn};
+use crate::limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Turn};
 use crate::store::settings::KeySecret;
 
 /// The buckets of a call, without duplicates.
@@ -32,7 +32,7 @@ pub(crate) struct RequestedCharge {
     /// Whether the bucket is a set of leases. Then `permits` is the number of the lease.
     pub(crate) is_slot: bool,
     pub(crate) shadow: bool,
-    pub(crate) checks_only: bool,
+    pub(crate) kind: ChargeKind,
     pub(crate) permits: u32,
     pub(crate) turn: Turn,
 }
@@ -168,7 +168,17 @@ impl LimiterBuckets {
 impl RequestedCharge {
     /// See [`Charge::taken`].
     pub(crate) fn taken(&self) -> u32 {
-        if self.checks_only { 0 } else { self.permits }
+        if self.kind == ChargeKind::Check { 0 } else { self.permits }
+    }
+
+    /// Returns the flags of the charge in the script.
+    pub(crate) fn flags(&self) -> u8 {
+        let kind = match self.kind {
+            ChargeKind::Take => 0,
+            ChargeKind::Check => 2,
+            ChargeKind::Settle => 16,
+        };
+        kind | u8::from(self.shadow)
     }
 }
 
