@@ -23,6 +23,8 @@ const NEGLIGIBLE: Duration = Duration::from_millis(1);
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
     at: Option<Instant>,
+    /// Whether the client has chosen it: its `grpc-timeout` ends before the timeouts of the rules.
+    is_of_client: bool,
     timer: Timer,
 }
 
@@ -36,8 +38,10 @@ impl Deadline {
         call: Option<GrpcCall>,
     ) -> Self {
         let Some(Received(received)) = received else { return Self::default() };
-        let timeouts = [total, call.and_then(|_| grpc_timeout(request.headers()))];
-        let at = timeouts.into_iter().flatten().filter_map(|timeout| received.checked_add(timeout)).min();
+        let of_client = call.and_then(|_| grpc_timeout(request.headers()));
+        let is_of_client = of_client.is_some_and(|timeout| total.is_none_or(|total| timeout < total));
+        let timeout = if is_of_client { of_client } else { total };
+        let at = timeout.and_then(|timeout| received.checked_add(timeout));
         if let (Some(at), Some(_)) = (at, call) {
             request.extensions_mut().insert(CallDeadline(at));
             let now = Instant::now();
@@ -45,7 +49,12 @@ impl Deadline {
                 reduce_grpc_timeout(request.headers_mut(), at, now);
             }
         }
-        Self { at, timer: Timer::new() }
+        Self { at, is_of_client, timer: Timer::new() }
+    }
+
+    /// Returns `true` if the client has chosen the deadline.
+    pub(super) fn is_of_client(&self) -> bool {
+        self.is_of_client
     }
 
     /// Returns `true` if the deadline has passed.

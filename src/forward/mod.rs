@@ -166,7 +166,8 @@ impl Service<Request<RequestBody>> for Forward {
                 None => {
                     upstream.record_timeout();
                     record_failure(trace.as_ref(), DEADLINE_PASSED);
-                    match request.body().was_sent() {
+                    // A client could choose deadlines that always pass before its requests are sent.
+                    match request.body().was_sent() || deadline.is_of_client() {
                         true => local_response(LocalResponse::DeadlinePassed, call),
                         false => not_sent(LocalResponse::DeadlinePassed, call),
                     }
@@ -217,7 +218,19 @@ fn record_failure(trace: Option<&Trace>, reason: &'static str) {
     }
 }
 
-/// Returns the response of the gateway if the upstream sent none.
+/// Returns the response of the gateway if the upstream sent none. Permits are given back only if the cause is on the side
+/// of the gateway or the upstream: a client could repeat any other request without end.
+///
+/// | cause of an unsent request | permits |
+/// |---|---|
+/// | no connection, no usable target, all connections in use, refused by an HTTP/2 upstream | given back |
+/// | the client's own requests use its share of the connections or of the queue | charged |
+/// | the timeouts of the rules pass before it is sent | given back |
+/// | the client's `grpc-timeout` passes before it is sent | charged |
+/// | an upgrade that the target does not support | charged |
+/// | a body that is malformed, incomplete, too long or stalls | charged |
+/// | `Max-Forwards: 0`, TRACE, CONNECT, too many proxies, a head that cannot be forwarded | charged |
+/// | the client disconnects | charged |
 fn error_response(error: SendError, call: Option<GrpcCall>) -> Response<ResponseBody> {
     let SendError { error, not_retried } = error;
     let not_retried = not_retried.map(NotRetried::text);
@@ -226,7 +239,10 @@ fn error_response(error: SendError, call: Option<GrpcCall>) -> Response<Response
         UpstreamError::NoUsableTarget => not_sent(LocalResponse::UpstreamDown, call),
         // Stays charged, because each attempt costs a TLS handshake.
         UpstreamError::UpgradeUnsupported => local_response(LocalResponse::UpstreamUnreachable, call),
-        UpstreamError::QueueFull | UpstreamError::QueueTimedOut => not_sent(LocalResponse::UpstreamBusy, call),
+        UpstreamError::QueueFull { by_client } | UpstreamError::QueueTimedOut { by_client } => match by_client {
+            true => local_response(LocalResponse::UpstreamBusy, call),
+            false => not_sent(LocalResponse::UpstreamBusy, call),
+        },
         UpstreamError::TimedOut => local_response(LocalResponse::UpstreamTimedOut { not_retried }, call),
         UpstreamError::Broken => local_response(LocalResponse::BadUpstreamResponse { not_retried }, call),
         UpstreamError::ClientStalled => local_response(LocalResponse::BodyTimedOut, call),

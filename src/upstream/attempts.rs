@@ -96,8 +96,8 @@ impl Upstream {
             Some(UpstreamError::Unreachable | UpstreamError::NoUsableTarget | UpstreamError::UpgradeUnsupported) => {
                 self.metrics.unreachable();
             }
-            Some(UpstreamError::QueueFull) => self.metrics.queue_full(),
-            Some(UpstreamError::QueueTimedOut) => self.metrics.queue_timed_out(),
+            Some(UpstreamError::QueueFull { .. }) => self.metrics.queue_full(),
+            Some(UpstreamError::QueueTimedOut { .. }) => self.metrics.queue_timed_out(),
             Some(UpstreamError::TimedOut) => self.metrics.timed_out(),
             Some(UpstreamError::Broken) => self.metrics.broken(),
             Some(UpstreamError::ClientStalled | UpstreamError::ClientBroken | UpstreamError::ClientTooLong) => {}
@@ -257,7 +257,7 @@ impl FailedAttempt {
             AttemptError::Failed(error @ UpstreamError::TimedOut) => {
                 return Err(final_error(error, NotRetried::of(request)));
             }
-            AttemptError::Failed(error @ (UpstreamError::QueueFull | UpstreamError::QueueTimedOut)) => {
+            AttemptError::Failed(error @ (UpstreamError::QueueFull { .. } | UpstreamError::QueueTimedOut { .. })) => {
                 return Err(sent.map_or(error.into(), |sent| final_error(sent, NotRetried::NoTarget)));
             }
             AttemptError::Failed(error) => return Err(error.into()),

@@ -133,10 +133,16 @@ pub enum UpstreamError {
     NoUsableTarget,
     /// All connections are in use and the wait queue is full. The request was not sent.
     #[error("too many requests wait for a connection")]
-    QueueFull,
+    QueueFull {
+        /// Whether only the client's own requests keep this one from waiting: they use its share of the queue.
+        by_client: bool,
+    },
     /// No connection became free within `queue_timeout`. The request was not sent.
     #[error("no connection became free in time")]
-    QueueTimedOut,
+    QueueTimedOut {
+        /// Whether only the client's own requests kept this one waiting: they use its share of the connections.
+        by_client: bool,
+    },
     /// The upstream took the request, but its response did not begin within `timeouts.response`.
     #[error("no response in time")]
     TimedOut,

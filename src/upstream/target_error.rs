@@ -106,8 +106,8 @@ impl TargetError {
                 let error = format!("no response within {limit:?}");
                 return Some(Self::new(AttemptOutcome::Timeout, "response", error));
             }
-            UpstreamError::QueueFull => (AttemptOutcome::QueueFull, "queue"),
-            UpstreamError::QueueTimedOut => (AttemptOutcome::QueueTimeout, "queue"),
+            UpstreamError::QueueFull { .. } => (AttemptOutcome::QueueFull, "queue"),
+            UpstreamError::QueueTimedOut { .. } => (AttemptOutcome::QueueTimeout, "queue"),
             UpstreamError::NoUsableTarget => return None,
             UpstreamError::Unreachable => (AttemptOutcome::ConnectFailed, "connect"),
             UpstreamError::UpgradeUnsupported => (AttemptOutcome::TlsFailed, "tls"),

@@ -121,6 +121,7 @@ mod tls_names;
 mod tls_reload;
 mod tls_sessions;
 mod unix_sockets;
+mod unsent;
 mod upgrade;
 mod upstream_balance;
 mod upstream_checks;

@@ -87,10 +87,12 @@ impl UpstreamSlots {
     pub(crate) async fn acquire(&self, client: Client) -> Result<UpstreamSlot, UpstreamError> {
         let mut queued = match self.try_acquire(client) {
             Some(slot) => return Ok(slot),
-            None => self.enqueue(client).ok_or(UpstreamError::QueueFull)?,
+            None => self.enqueue(client)?,
         };
         let slot = timeout(self.0.queue_timeout, &mut queued.slot).await;
-        slot.ok().and_then(Result::ok).ok_or(UpstreamError::QueueTimedOut)
+        // A free slot that the client may not take is reserved for clients that hold none.
+        let timed_out = || UpstreamError::QueueTimedOut { by_client: self.0.usage.lock().free > 0 };
+        slot.ok().and_then(Result::ok).ok_or_else(timed_out)
     }
 
     /// Returns the number of open connections above the limit, if `idle` connections are idle.
@@ -98,12 +100,13 @@ impl UpstreamSlots {
         idle.saturating_sub(self.0.usage.lock().free)
     }
 
-    fn enqueue(&self, client: Client) -> Option<QueuedRequest<'_>> {
+    fn enqueue(&self, client: Client) -> Result<QueuedRequest<'_>, UpstreamError> {
         let (sender, slot) = oneshot::channel();
         let mut usage = self.0.usage.lock();
         let held = usage.held(client);
-        let position = usage.queue.push(client, held, sender)?;
-        Some(QueuedRequest { slots: self, client, position, slot })
+        let position = usage.queue.push(client, held, sender);
+        let position = position.ok_or_else(|| UpstreamError::QueueFull { by_client: !usage.queue.is_full() })?;
+        Ok(QueuedRequest { slots: self, client, position, slot })
     }
 
     fn slot(&self, client: Client) -> UpstreamSlot {

@@ -43,6 +43,11 @@ impl<T> SlotQueue<T> {
         self.len == 0
     }
 
+    /// Returns `true` if no client can add a request.
+    pub(super) fn is_full(&self) -> bool {
+        self.len >= self.max
+    }
+
     /// Adds a request of a client that holds `held` connections, and returns its position. Returns `None` if the queue
     /// is full, or if the client has used up its share of the queue. Unknown clients have no share.
     pub(super) fn push(&mut self, client: Client, held: usize, request: T) -> Option<u64> {

@@ -56,20 +56,33 @@ async fn waiting_requests_are_served_in_order_of_arrival() {
 
 #[tokio::test]
 async fn full_queue_rejects_a_request_unsent() {
+    assert_eq!(reject_from_queue("1", 1).await.as_deref(), Some("yes"));
+}
+
+/// Otherwise a client that keeps its share busy could send any number of requests.
+#[tokio::test]
+async fn client_over_its_share_of_the_queue_stays_charged() {
+    assert_eq!(reject_from_queue("4", 2).await, None);
+}
+
+/// Sends requests until this number waits, and one more, which is rejected. Returns whether it counts as not sent.
+async fn reject_from_queue(queue: &str, waiting: usize) -> Option<String> {
     let (origin, gate) = gated_origin().await;
-    let gateway = with_one_connection(Settings::to(origin.address)).start();
-    let mut first = gateway.client().await;
-    first.send(get("/")).await;
+    let gateway = with_one_connection(Settings::to(origin.address)).set("queue", queue).start();
+    let mut clients = vec![gateway.client().await];
+    clients[0].send(get("/")).await;
     until(|| origin.requests().len() == 1).await;
-    let (mut second, mut third) = (gateway.waiter("/", 0).await, gateway.waiter("/", 1).await);
+    for others in 0..waiting {
+        clients.push(gateway.waiter("/", others).await);
+    }
     let refused = gateway.ask("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").await;
     assert_eq!((refused.status(), refused.field("retry-after").as_deref()), (503, Some("1")));
-    assert_eq!(refused.field("x-not-sent").as_deref(), Some("yes"));
     assert!(gateway.has_line(r#"tidegate_upstream_requests_total{upstream="api",outcome="queue_full"} 1"#));
-    gate.add_permits(3);
-    for client in [&mut first, &mut second, &mut third] {
+    gate.add_permits(clients.len());
+    for client in &mut clients {
         assert_eq!(client.response(false).await.status(), 200);
     }
+    refused.field("x-not-sent")
 }
 
 #[tokio::test]
