@@ -80,7 +80,7 @@ impl Redirect {
     /// literal or `{host}`, or an absolute path.
     pub fn has_safe_authority(to: &Template) -> bool {
         match to.parts() {
-            [Part::Variable(Variable::Path), ..] => true,
+            [Part::Variable(Variable::Path | Variable::Uri), ..] => true,
             [Part::Text(text), ..] if text.starts_with('/') => !text.starts_with("//") && !text.starts_with("/\\"),
             [Part::Text(text), rest @ ..] => {
                 let Some(authority) = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")) else {
@@ -104,7 +104,7 @@ fn is_authority(text: &str) -> bool {
 /// Returns `true` if no value can extend the authority before these parts.
 fn ends_authority(parts: &[Part]) -> bool {
     match parts {
-        [] | [Part::Variable(Variable::Path), ..] => true,
+        [] | [Part::Variable(Variable::Path | Variable::Uri), ..] => true,
         // A port follows `{host}`.
         [Part::Text(text), rest @ ..] => match text.find(['/', '?', '#']) {
             Some(0) => true,

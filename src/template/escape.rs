@@ -73,10 +73,11 @@ impl Escape {
         match (self, variable) {
             (Self::Field, _) if value.is_empty() || has_control(&value) => return None,
             (Self::Field | Self::Text, _) => text.push_str(&value),
-            (Self::Url, Variable::Path) => {
-                // Exactly one slash: after `//`, the path would name another authority.
-                text.push('/');
-                push_url(value.trim_start_matches(['/', '\\']), is_in_path, text);
+            (Self::Url, Variable::Path) => push_path(&value, text),
+            (Self::Url, Variable::Uri) => {
+                let (path, query) = value.split_at(value.find('?').unwrap_or(value.len()));
+                push_path(path, text);
+                push_url(query, is_in_query, text);
             }
             (Self::Url, Variable::Query) => push_url(&value, is_in_query, text),
             (Self::Url, Variable::Host) => push_url(&value, is_in_host, text),
@@ -113,6 +114,12 @@ fn is_in_path(byte: u8) -> bool {
 
 fn is_in_query(byte: u8) -> bool {
     is_in_path(byte) || byte == b'?'
+}
+
+/// Appends a path with exactly one slash at its start: after `//`, it would name another authority.
+fn push_path(path: &str, text: &mut String) {
+    text.push('/');
+    push_url(path.trim_start_matches(['/', '\\']), is_in_path, text);
 }
 
 /// Appends a value, and percent-encodes all bytes other than those for which `is_kept` returns `true`.

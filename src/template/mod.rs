@@ -46,6 +46,8 @@ pub enum Variable {
     Path,
     /// `{query}`: the query with its question mark, or nothing.
     Query,
+    /// `{uri}`: the path, and the query with its question mark.
+    Uri,
     /// `{host}`: the host, in lower case and without a port.
     Host,
     /// `{route}`: the name of the route.
@@ -200,8 +202,8 @@ fn name_at_start(text: &str) -> &str {
 
 impl Variable {
     /// The names of all variables other than values of identities.
-    pub const NAMES: [&'static str; 8] =
-        ["client_ip", "request_id", "path", "query", "host", "route", "retry_after", "limit"];
+    pub const NAMES: [&'static str; 9] =
+        ["client_ip", "request_id", "path", "query", "uri", "host", "route", "retry_after", "limit"];
 
     fn parse(name: &str) -> Option<Self> {
         Some(match name {
@@ -209,6 +211,7 @@ impl Variable {
             "request_id" => Self::RequestId,
             "path" => Self::Path,
             "query" => Self::Query,
+            "uri" => Self::Uri,
             "host" => Self::Host,
             "route" => Self::Route,
             "retry_after" => Self::RetryAfter,
@@ -225,6 +228,7 @@ impl fmt::Display for Variable {
             Self::RequestId => "request_id",
             Self::Path => "path",
             Self::Query => "query",
+            Self::Uri => "uri",
             Self::Host => "host",
             Self::Route => "route",
             Self::RetryAfter => "retry_after",

@@ -28,6 +28,10 @@ impl Values<'_> {
             Variable::RequestId => self.request_id.map(Cow::Borrowed),
             Variable::Path => self.facts.map(|facts| facts.path.normalized().into()),
             Variable::Query => Some(self.facts?.query.map_or(Cow::Borrowed(""), |query| format!("?{query}").into())),
+            Variable::Uri => self.facts.map(|facts| match facts.query {
+                Some(query) => format!("{}?{query}", facts.path.normalized()).into(),
+                None => facts.path.normalized().into(),
+            }),
             Variable::Host => Some(self.facts?.host.as_ref().into()).filter(|host: &Cow<'_, str>| !host.is_empty()),
             Variable::Route => Some(self.route.into()),
             Variable::RetryAfter => self.retry_after.map(|seconds| seconds.to_string().into()),

@@ -13,7 +13,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::route::{Action, FixedResponse, Redirect};
-use crate::template::Escape;
+use crate::template::{Escape, Variable};
 
 /// The largest body of a response.
 const MAX_BODY: usize = 64 << 10;
@@ -37,7 +37,9 @@ pub(super) fn action(
     }
     match present.first() {
         Some(("redirect", _)) => {
-            Ok(Action::Redirect(Box::new(redirect(written.redirect.required(problems)?, context, problems)?)))
+            let redirect = redirect(written.redirect.required(problems)?, context, problems)?;
+            warn_of_any_host(written, &redirect, problems);
+            Ok(Action::Redirect(Box::new(redirect)))
         }
         Some(("respond", _)) => Ok(Action::Respond(Box::new(respond(written.respond.required(problems)?, problems)?))),
         Some(_) => upstream(&written.upstream, file, problems).map(|name| Action::Forward(Some(name))),
@@ -66,6 +68,23 @@ fn upstream(written: &Located<String>, file: &File, problems: &mut Problems) -> 
     Err(written.report(format!("unknown upstream {}", quote(name)), help, problems))
 }
 
+/// Warns about a redirect to the host of the request, if the route matches all hosts: a link or a cache could send others
+/// to a host that is not a server of the operator.
+fn warn_of_any_host(route: &file::Route, redirect: &Redirect, problems: &mut Problems) {
+    let has_host = route.r#match.get().is_none_or(|conditions| conditions.host.is_present());
+    if let Some(written) = route.redirect.get()
+        && !has_host
+        && redirect.to.variables().any(|variable| *variable == Variable::Host)
+    {
+        let message = "a request can choose the server of this redirect: the route matches all hosts";
+        problems.warn(
+            written.to.location,
+            message,
+            "add `host` to `match`, or write the name of the server instead of `{host}`",
+        );
+    }
+}
+
 fn redirect(written: &file::Redirect, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Redirect> {
     let to = templates::template(&written.to, Escape::Url, Variables::request(context), problems);
     let to = to.and_then(|to| match (Redirect::has_safe_authority(&to), is_url(&to.to_string())) {
@@ -77,7 +96,7 @@ fn redirect(written: &file::Redirect, context: RouteContext<'_>, problems: &mut 
         (false, _) => {
             let message = format!("{} does not name a server that is fixed", quote(&to.to_string()));
             let help =
-                "start with `https://NAME`, `https://{host}`, `/` or `{path}`, and put `{path}` or `/` after the name";
+                "start with `https://NAME`, `https://{host}`, `/` or `{uri}`, and put `{uri}` or `/` after the name";
             Err(written.to.report(message, help, problems))
         }
     });

@@ -21,7 +21,7 @@ pub(super) struct Variables {
 impl Variables {
     /// The variables of texts that depend on the request.
     pub(super) fn request(context: RouteContext<'_>) -> Self {
-        Self { names: &Variable::NAMES[..6], has_identity: true, has_ids: has_ids(context) }
+        Self { names: &Variable::NAMES[..7], has_identity: true, has_ids: has_ids(context) }
     }
 
     /// The variables of the response to a rejected request.

@@ -7,9 +7,10 @@ use crate::config::located::Located;
 shape! {
     /// Sends clients to another URL.
     REDIRECT: Redirect = "`redirect`" {
-        /// The URL, with [variables](http.md#actions-of-routes): `https://example.com{path}{query}`, or a path. Its
-        /// server is literal or `{host}`, so that requests cannot choose it.
-        to: String = Text, Required("to: \"https://example.com{path}\"");
+        /// The URL, with [variables](http.md#actions-of-routes): `https://example.com{uri}`, where `{uri}` is the path
+        /// with the query, or a path. Its server is literal or `{host}`. With `{host}`, give `match` a `host`: otherwise
+        /// a request can choose the server.
+        to: String = Text, Required("to: \"https://example.com{uri}\"");
         /// The status, 301, 302, 303, 307 or 308.
         status: u64 = Whole(301, 308), Default("307");
     }

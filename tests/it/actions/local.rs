@@ -10,6 +10,7 @@ use crate::support::wire::soon;
 const ROUTES: &str = r#"
   - { name: old, match: { path: /old/** }, redirect: { to: "https://example.com{path}{query}", status: 308 } }
   - { name: tls, match: { path: /tls/** }, redirect: { to: "https://{host}{path}", status: 301 } }
+  - { name: uri, match: { path: /uri/** }, redirect: { to: "https://example.com{uri}" } }
   - { name: here, match: { path: /here/** }, redirect: { to: "/{path}" } }
   - name: robots
     match: { path: /robots.txt }
@@ -29,6 +30,9 @@ async fn redirects_name_the_original_path() {
         ("/old/../old//evil.example", 308, "https://example.com/old/evil.example"),
         ("/old/@evil.example", 308, "https://example.com/old/@evil.example"),
         ("/tls/x", 301, "https://test.example/tls/x"),
+        ("/uri/a%20b?x=1&y=%2F?", 307, "https://example.com/uri/a%20b?x=1&y=%2F?"),
+        ("//uri/a%3Fb", 307, "https://example.com/uri/a%3Fb"),
+        ("/uri/?", 307, "https://example.com/uri/?"),
         ("/here/x", 307, "/here/x"),
         ("//here/x", 307, "/here/x"),
     ] {
