@@ -103,13 +103,14 @@ mod tests {
 
     fn matcher() -> impl Strategy<Value = Matcher> {
         let host = prop::option::of(prop::sample::select(vec!["a.example", "*.example", "b"]));
-        let path = prop::option::of(prop::sample::select(vec!["/", "/a", "/{x}", "/a/**", "/**"]));
+        let path = prop::option::of(prop::sample::select(vec!["/", "/a", "/{x}", "/a/**", "/**", "/a*", "/**/*b"]));
         let methods = prop::sample::subsequence(vec![Method::GET, Method::POST], 0..=2);
         let headers = prop::sample::subsequence(vec!["1", "2"], 0..=2);
         (host, path, methods, headers).prop_map(|(host, path, methods, headers)| Matcher {
             hosts: host.into_iter().map(|host| HostPattern::parse(host).expect(host)).collect(),
             paths: path.into_iter().map(|path| PathPattern::parse(path).expect(path)).collect(),
             methods,
+            case: Default::default(),
             values: headers
                 .into_iter()
                 .map(|value| ValueCondition::header(HeaderName::from_static("x"), value))

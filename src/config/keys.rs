@@ -18,6 +18,8 @@ pub(crate) enum Kind {
     Secret,
     /// A name, which is used in keys and labels.
     Name,
+    /// A name that may have colons.
+    Prefix,
     /// One of these words.
     Word(&'static [Word]),
     /// `true` or `false`.
@@ -46,8 +48,9 @@ pub(crate) enum Kind {
     Named(&'static Kind),
     /// A map from names of header fields to values.
     Fields,
-    /// A map from names to conditions on values: a word such as `present`, a value or a list of values.
-    Conditions,
+    /// A map from names to conditions on values: a word such as `present`, a value of the first kind, or a list of the
+    /// second kind.
+    Conditions(&'static Kind, &'static Kind),
     /// A value of this kind, or a map with these keys.
     OrMap(&'static Kind, &'static Shape),
     /// No value: the key is not supported.
@@ -78,6 +81,7 @@ impl Kind {
         match self {
             Self::Map(shape) | Self::Short(_, shape) | Self::OrMap(_, shape) => Some(shape),
             Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::Named(kind) => kind.shape(),
+            Self::Conditions(kind, _) => kind.shape(),
             _ => None,
         }
     }

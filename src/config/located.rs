@@ -28,12 +28,12 @@ pub(crate) enum ValueOrMap<V, M> {
     Map(M),
 }
 
-/// A text, or a list of texts.
+/// A value, or a list of values.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub(crate) enum TextOrList {
-    Text(String),
-    List(Vec<Located<String>>),
+pub(crate) enum OneOrList<T> {
+    List(Vec<Located<T>>),
+    One(T),
 }
 
 // === impl Located ===

@@ -88,6 +88,7 @@ fn value(kind: &Kind) -> String {
         Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
         Kind::Statuses => "a status code, or a range such as `200-399`".to_owned(),
         Kind::Name => "a name".to_owned(),
+        Kind::Prefix => "a name, which may have `:`".to_owned(),
         Kind::Word(words) => {
             let words = words.iter().map(|word| format!("{}: {}", quote(word.name), clause(word.description)));
             words.collect::<Vec<_>>().join("; ")
@@ -109,7 +110,9 @@ fn value(kind: &Kind) -> String {
         Kind::OneOrMany(kind) => format!("{}; or a list of these", value(kind)),
         Kind::Named(kind) => format!("a map from names to {}", value(kind)),
         Kind::Fields => "a map from header fields to values".to_owned(),
-        Kind::Conditions => "a map from names to `present`, `absent`, a value, or a list of values".to_owned(),
+        Kind::Conditions(one, _) => {
+            format!("a map from names to `present`, `absent`, {}; or a list of these", value(one))
+        }
         Kind::OrMap(kind, shape) => format!("{}, or {}", value(kind), value(&Kind::Map(shape))),
         Kind::Unsupported => String::new(),
     }

@@ -18,6 +18,8 @@ const SIZE: &str = "^[0-9]+(B|KiB|MiB|GiB)$";
 
 const NAME: &str = "^[A-Za-z0-9._-]{1,64}$";
 
+const PREFIX: &str = "^[A-Za-z0-9._:-]{1,64}$";
+
 /// Returns the schema of the rule file.
 pub(crate) fn schema() -> Value {
     let [file, shapes @ ..] = &SHAPES;
@@ -84,6 +86,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Address => json!({ "type": ["string", "number"] }),
         Kind::Statuses => json!({ "type": ["string", "number"] }),
         Kind::Name => or_placeholder(&json!({ "type": "string", "pattern": NAME })),
+        Kind::Prefix => or_placeholder(&json!({ "type": "string", "pattern": PREFIX })),
         Kind::Word(words) => or_placeholder(&json!({ "enum": names(words) })),
         Kind::Flag => or_placeholder(&json!({ "type": "boolean" })),
         Kind::Whole(min, max) => or_placeholder(&json!({ "type": "integer", "minimum": min, "maximum": max })),
@@ -105,8 +108,8 @@ fn value(kind: &Kind) -> Value {
             json!({ "type": "object", "propertyNames": { "pattern": NAME }, "additionalProperties": value(kind) })
         }
         Kind::Fields => json!({ "type": "object", "additionalProperties": value(&Kind::Text) }),
-        Kind::Conditions => {
-            json!({ "type": "object", "additionalProperties": value(&Kind::OneOrMany(&Kind::Text)) })
+        Kind::Conditions(one, many) => {
+            json!({ "type": "object", "additionalProperties": { "anyOf": [value(one), value(many)] } })
         }
         Kind::OrMap(kind, shape) => json!({ "anyOf": [value(kind), reference(shape)] }),
         Kind::Unsupported => Value::Bool(false),

@@ -37,6 +37,7 @@ impl<'n> KeyValue<'n> {
             Kind::Address | Kind::Statuses => Ok(self.text_or_number(problems)?.into()),
             Kind::Secret => Ok(self.secret(problems)?.into()),
             Kind::Name => Ok(self.name(problems)?.into()),
+            Kind::Prefix => Ok(self.prefix(problems)?.into()),
             Kind::Word(words) => Ok(self.word(words, problems)?.into()),
             Kind::Flag => Ok(self.flag(problems)?.into()),
             Kind::Whole(min, max) => Ok(self.whole(*min, *max, problems)?.into()),
@@ -54,10 +55,10 @@ impl<'n> KeyValue<'n> {
             },
             Kind::Named(kind) => self.names(kind, problems),
             Kind::Fields => self.pairs("names of header fields", |_| &Kind::Text, problems),
-            Kind::Conditions => {
+            Kind::Conditions(one, many) => {
                 let kind = |entry: &Entry| match &entry.value.value {
-                    Value::List(_) => &Kind::Many(&Kind::Text),
-                    Value::Scalar(_) | Value::Map(_) => &Kind::Text,
+                    Value::List(_) => *many,
+                    Value::Scalar(_) | Value::Map(_) => *one,
                 };
                 self.pairs("names", kind, problems)
             }

@@ -61,14 +61,29 @@ impl<'n> KeyValue<'n> {
     }
 
     pub(super) fn name(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+        self.name_if(is_name, NAME_HELP, problems)
+    }
+
+    /// Returns the start of names, which may have colons.
+    pub(super) fn prefix(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+        let is_prefix = |text: &str| is_name(&text.replace(':', "_"));
+        self.name_if(is_prefix, "a prefix is 1 to 64 letters, digits, `.`, `_`, `-` or `:`", problems)
+    }
+
+    fn name_if(
+        self,
+        is_valid: impl Fn(&str) -> bool,
+        help: &'static str,
+        problems: &mut Problems,
+    ) -> Result<&'n str, Reported> {
         let text = self.text(problems)?;
         if self.node.is_secret() {
             let help = "write the name, or use a variable: `${NAME}`";
             return Err(self.report("must not come from a file: metrics and logs contain names", help, problems));
         }
-        match is_name(text) {
+        match is_valid(text) {
             true => Ok(text),
-            false => Err(self.report(&format!("must be a name, not {}", quote(text)), NAME_HELP, problems)),
+            false => Err(self.report(&format!("must be a name, not {}", quote(text)), help, problems)),
         }
     }
 

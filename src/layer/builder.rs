@@ -138,7 +138,11 @@ impl RateLimitLayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<RateLimitLayer, LayerError> {
-        self.from_config(&Config::load(path)?)
+        let config = Config::load(&path)?;
+        for warning in &config.warnings {
+            tracing::warn!("{}", warning.in_file(&path.as_ref().display()));
+        }
+        self.from_config(&config)
     }
 
     /// Builds the layer with the rules of a text.
@@ -146,7 +150,11 @@ impl RateLimitLayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_yaml(self, text: &str) -> Result<RateLimitLayer, LayerError> {
-        self.from_config(&Config::parse(text)?)
+        let config = Config::parse(text)?;
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        self.from_config(&config)
     }
 
     /// Builds the layer with the rules of `config`.

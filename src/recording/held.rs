@@ -152,7 +152,7 @@ impl Inputs {
             });
             let known = held.constants.get(&input.name).into_iter().flatten();
             let known: HashSet<_> = known.map(String::as_bytes).collect();
-            if constants.flatten().any(|constant| !known.contains(&**constant)) {
+            if constants.flatten().any(|constant| !known.contains(&*constant.to_bytes())) {
                 lacking.add(format!("values of conditions on `{}`", input.name), !held.more_constants);
             }
         }

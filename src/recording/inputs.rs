@@ -10,7 +10,7 @@ use crate::client::{AddressRules, ClientError, ClientSource, Duplicates, spellin
 use crate::cost::{Cost, CostError, HeaderCost};
 use crate::facts::Facts;
 use crate::limit::Mode;
-use crate::route::{Matcher, Met, ValueCondition, ValueSource, ValueTest};
+use crate::route::{Matcher, Met, ValueCondition, ValuePattern, ValueSource, ValueTest};
 use crate::rules::Rules;
 
 /// Everything that rules read from requests and a replay needs.
@@ -33,8 +33,10 @@ pub(super) struct Input {
     /// The source as text.
     pub(super) name: String,
     pub(super) conditions: Vec<ValueCondition>,
-    /// The constants of the conditions that stay readable in a recording.
+    /// The constants of the conditions that stay readable in a recording, and the texts of patterns.
     pub(super) readable: Vec<Box<[u8]>>,
+    /// The patterns whose parts stay readable.
+    pub(super) patterns: Vec<ValuePattern>,
     pub(super) costs: Vec<HeaderCost>,
     /// Whether a limit uses the first of several values.
     pub(super) reads_first: bool,
@@ -122,8 +124,11 @@ impl Inputs {
             if let ValueTest::OneOf(constants) = &value.test
                 && !is_credential(&source)
             {
-                let is_secret = |constant: &[u8]| str::from_utf8(constant).map_or(true, is_secret);
-                input.readable.extend(constants.iter().filter(|constant| !is_secret(constant)).cloned());
+                let constants = constants.iter().map(|constant| (constant, constant.to_bytes()));
+                for (constant, text) in constants.filter(|(_, text)| !str::from_utf8(text).map_or(true, is_secret)) {
+                    input.readable.push(text.into());
+                    input.patterns.push(constant.clone());
+                }
             }
         }
         for network in matcher.clients.iter().flat_map(|clients| clients.networks()) {
@@ -151,9 +156,9 @@ impl Inputs {
     fn input(&mut self, source: &ClientSource) -> &mut Input {
         let position = self.values.iter().position(|known| is_read_with(&known.source, source));
         let position = position.unwrap_or_else(|| {
-            let (conditions, readable, costs) = (Vec::new(), Vec::new(), Vec::new());
+            let (conditions, readable, patterns, costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let (source, name) = (source.clone(), source.to_string());
-            self.values.push(Input { source, name, conditions, readable, costs, reads_first: false });
+            self.values.push(Input { source, name, conditions, readable, patterns, costs, reads_first: false });
             self.values.len() - 1
         });
         &mut self.values[position]
@@ -188,6 +193,8 @@ impl Input {
 
     /// Returns `true` if a condition compares the value with this one, which is no secret.
     pub(super) fn is_readable(&self, value: &[u8]) -> bool {
-        self.readable.iter().any(|constant| **constant == *value)
+        let is_constant =
+            |pattern: &ValuePattern| matches!(pattern, ValuePattern::AnyCase(_)) && pattern.matches(value);
+        self.readable.iter().any(|constant| **constant == *value) || self.patterns.iter().any(is_constant)
     }
 }

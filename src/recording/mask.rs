@@ -37,12 +37,16 @@ impl Input {
         candidates.find(|parts| self.read_parts(parts) == expected)
     }
 
-    /// Returns the text for a value. Costs and readable constants of the rules stay.
+    /// Returns the text for a value. Costs and readable constants of the rules stay, also as parts of a value.
     fn replace(&self, value: &[u8], key: &Key) -> String {
         let is_cost = !self.costs.is_empty() && value.len() <= MAX_DIGITS && value.iter().all(u8::is_ascii_digit);
         match str::from_utf8(value) {
             Ok(text) if value.is_empty() || is_cost || self.is_readable(value) => text.to_owned(),
-            _ => key.text(&self.name, value),
+            _ => {
+                let (text, pattern) =
+                    (key.text(&self.name, value), self.patterns.iter().find(|one| one.matches(value)));
+                pattern.and_then(|pattern| pattern.example(&text)).unwrap_or(text)
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use http::{HeaderName, Method};
 
+use super::case::Case;
 use super::clients::ClientNetworks;
 use super::pattern::{HostPattern, PathPattern};
 use super::value::{Met, ValueCondition};
@@ -14,6 +15,8 @@ pub struct Matcher {
     pub hosts: Vec<HostPattern>,
     /// The paths in their normal form; an empty list matches all paths.
     pub paths: Vec<PathPattern>,
+    /// How paths and values are compared, as the patterns themselves know it.
+    pub case: Case,
     /// The methods; an empty list matches all methods.
     pub methods: Vec<Method>,
     /// The conditions on header fields, query parameters and cookies.
@@ -52,6 +55,11 @@ impl Matcher {
     pub fn met(&self, facts: &Facts<'_>) -> Met {
         let is_candidate = self.matches_path(facts) && self.matches_host(facts);
         if is_candidate { self.met_other(facts) } else { Met::No }
+    }
+
+    /// Returns `true` if the table finds requests by a path that the matcher still has to compare.
+    pub(super) fn has_patterns(&self) -> bool {
+        self.paths.iter().any(|path| !path.is_plain())
     }
 
     /// As [`met`](Self::met), for a request whose host and path are known to match.

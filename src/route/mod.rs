@@ -2,10 +2,12 @@
 
 mod action;
 mod authorize;
+mod case;
 mod clients;
 mod cors;
 mod coverage;
 mod fields;
+mod glob;
 mod matcher;
 mod pattern;
 mod preflight;
@@ -25,6 +27,7 @@ use http::header::CONTENT_LENGTH;
 pub use self::action::{Action, FixedResponse, Redirect, Rejection};
 pub use self::authorize::Authorize;
 pub(crate) use self::authorize::{OriginalRequest, OriginalRequestError};
+pub use self::case::Case;
 pub use self::clients::ClientNetworks;
 pub(crate) use self::cors::CorsRequest;
 pub use self::cors::{Cors, OriginPattern};
@@ -36,7 +39,7 @@ pub use self::pattern::{HostPattern, PathPattern, PatternError};
 use self::quotas::Quotas;
 pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
-pub use self::value::{Met, ValueCondition, ValueSource, ValueTest};
+pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, is_common};
 use crate::identity::{IdentityKinds, IdentityValue};
@@ -55,12 +58,21 @@ pub struct Routes {
     quotas: Quotas,
     /// Whether a route has `cors`.
     has_cors: bool,
-    /// Whether each route has further conditions. So most lookups need not read the route itself.
-    conditional: Vec<bool>,
+    /// The conditions of each route that a lookup has to check. So most lookups need not read the route itself.
+    unchecked: Vec<Unchecked>,
     /// The unregistered methods that routes name.
     methods: Vec<Method>,
     /// The single-valued header fields that routes match.
     fields: Vec<HeaderName>,
+}
+
+/// The conditions of a route that the table does not check.
+#[derive(Clone, Copy, Debug)]
+enum Unchecked {
+    None,
+    Others,
+    /// The path, which has patterns, and all others.
+    PathAndOthers,
 }
 
 /// One entry of `routes:`.
@@ -178,13 +190,13 @@ impl Routes {
     /// Creates the routes from a list in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
-        let conditional = list.iter().map(|route| route.matcher.has_other()).collect();
+        let unchecked = list.iter().map(|route| Unchecked::of(&route.matcher)).collect();
         let asked = || list.iter().map(|route| &route.matcher);
         let methods = unique(asked().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
         let fields = unique(asked().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
-        Self { list, has_cors, table, quotas, conditional, methods, fields }
+        Self { list, has_cors, table, quotas, unchecked, methods, fields }
     }
 
     /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
@@ -229,9 +241,11 @@ impl Routes {
         // The table tries no position above the last one that was met, so that is the result.
         let found = Cell::new(Met::Yes);
         let meets_other_conditions = |position: usize| {
-            let met = match (self.conditional.get(position), self.list.get(position)) {
-                (Some(false), _) => Met::Yes,
-                (_, Some(route)) => route.matcher.met_other(facts),
+            let met = match (self.unchecked.get(position), self.list.get(position)) {
+                (Some(Unchecked::None), _) => Met::Yes,
+                (Some(Unchecked::Others), Some(route)) => route.matcher.met_other(facts),
+                (_, Some(route)) if route.matcher.matches_path(facts) => route.matcher.met_other(facts),
+                (_, Some(_)) => Met::No,
                 (_, None) => Met::No,
             };
             if met != Met::No {
@@ -257,6 +271,16 @@ impl Routes {
     /// Iterates over all routes, to change their limits. Their conditions must stay.
     pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Route> {
         self.list.iter_mut()
+    }
+}
+
+impl Unchecked {
+    fn of(matcher: &Matcher) -> Self {
+        match () {
+            () if matcher.has_patterns() => Self::PathAndOthers,
+            () if matcher.has_other() => Self::Others,
+            () => Self::None,
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::case::Case;
+use super::glob;
 use crate::path::{self, EncodedSlash};
 
 /// `api.example.com`, or `*.example.com` for every host below it.
@@ -13,7 +15,8 @@ pub enum HostPattern {
     Suffix(String),
 }
 
-/// A path pattern: literal segments, `{name}` for any single segment, and `/**` at the end for all paths at or below.
+/// A path pattern: literal segments, `{name}` for any single segment, `*` for any characters of a segment, and one `/**`
+/// for any number of segments.
 ///
 /// A trailing slash makes no difference: `/login` also matches `/login/`, since most upstreams treat them equally.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub struct PathPattern {
     pub(super) segments: Vec<Segment>,
     /// Whether more segments may follow.
     pub(super) rest: bool,
+    /// The last segments of a path, after `**`. Empty without `**`.
+    pub(super) tail: Vec<Segment>,
+    case: Case,
 }
 
 /// A segment of a path pattern.
@@ -30,6 +36,8 @@ pub(super) enum Segment {
     Literal(String),
     /// Any text, under this name in the rule file.
     Any(String),
+    /// A text in which each `*` stands for any characters.
+    Glob(String),
 }
 
 /// The error of an invalid pattern.
@@ -41,13 +49,13 @@ pub enum PatternError {
     /// The path pattern is not in normal form, so it could never match.
     #[error("`{0}` is not a path in its normal form")]
     Path(String),
-    /// `**` is not at the end.
-    #[error("`**` can only be the last segment of `{0}`")]
+    /// There are two `**`.
+    #[error("`{0}` has more than one `**`")]
     Rest(String),
     /// A segment has parameters, which are not matched.
     #[error("`{0}` has the parameters of a segment")]
     Parameters(String),
-    /// A segment has braces but is not `{name}`.
+    /// A segment has braces but is not `{name}`, or is only `*`.
     #[error("`{0}` is neither a literal segment nor `{{name}}`")]
     Segment(String),
 }
@@ -67,11 +75,13 @@ impl HostPattern {
         };
         let is_label = |label: &str| {
             let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-            !label.is_empty() && label.len() <= 63 && label.bytes().all(inner)
+            label.len() <= 63 && label.bytes().all(inner) && label.bytes().any(|byte| byte.is_ascii_alphanumeric())
         };
-        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
-        let is_address = !any_label && address.is_some_and(|name| name.parse::<std::net::Ipv6Addr>().is_ok());
-        if name.len() > 253 || !(is_address || name.split('.').all(is_label)) {
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).filter(|_| !any_label);
+        if let Some(address) = address.and_then(|address| address.parse::<std::net::Ipv6Addr>().ok()) {
+            return Ok(Self::Exact(format!("[{address}]"))); // the form that clients send (RFC 5952)
+        }
+        if name.len() > 253 || !name.split('.').all(is_label) {
             return Err(PatternError::Host(text.to_owned()));
         }
         let name = name.to_ascii_lowercase();
@@ -114,82 +124,134 @@ impl fmt::Display for HostPattern {
 impl PathPattern {
     /// Returns the number of segments in front of `/**`, if the pattern ends with it.
     pub(crate) fn segments_before_rest(&self) -> Option<usize> {
-        self.rest.then_some(self.segments.len())
+        (self.rest && self.tail.is_empty()).then_some(self.segments.len())
     }
 
-    /// Parses a pattern such as `/login`, `/users/{id}/posts` or `/static/**`.
+    /// Parses a pattern such as `/login`, `/users/{id}/posts`, `/static/**`, `/v*/users` or `/**/*.css`.
     ///
     /// # Errors
     /// The pattern could never match.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let not_normal = || PatternError::Path(text.to_owned());
         let inner = text.strip_prefix('/').ok_or_else(not_normal)?;
-        let (inner, rest) = match inner.strip_suffix("**") {
-            Some(inner) if inner.is_empty() || inner.ends_with('/') => (inner, true),
-            _ => (inner, false),
-        };
         let inner = inner.strip_suffix('/').unwrap_or(inner);
-        let mut segments = Vec::new();
-        for segment in inner.split('/').filter(|_| !inner.is_empty()) {
-            segments.push(Segment::parse(segment, text)?);
-        }
-        Ok(Self { segments, rest })
+        let mut parts = inner.split('/').filter(|_| !inner.is_empty());
+        let mut rest = false;
+        let before_rest = parts.by_ref().take_while(|part| {
+            rest = *part == "**";
+            !rest
+        });
+        let segments = before_rest.map(|part| Segment::parse(part, text)).collect::<Result<_, _>>()?;
+        let tail = parts.map(|part| Segment::parse(part, text)).collect::<Result<_, _>>()?;
+        Ok(Self { segments, rest, tail, case: Case::Sensitive })
+    }
+
+    /// Returns the pattern that compares letters in this way.
+    #[must_use]
+    pub fn with_case(self, case: Case) -> Self {
+        Self { case, ..self }
+    }
+
+    /// Returns how the pattern compares letters.
+    pub(super) fn case(&self) -> Case {
+        self.case
+    }
+
+    /// Returns the pattern with its literal segments in lower case.
+    pub(super) fn to_lowercase(&self) -> Self {
+        let lower = |segment: &Segment| match segment {
+            Segment::Literal(text) => Segment::Literal(text.to_ascii_lowercase()),
+            other => other.clone(),
+        };
+        Self { segments: self.segments.iter().map(lower).collect(), ..self.clone() }
     }
 
     /// Returns `true` if the pattern matches a single path.
     pub(crate) fn is_literal(&self) -> bool {
-        !self.rest && self.segments.iter().all(|segment| matches!(segment, Segment::Literal(_)))
+        !self.rest && self.all_segments().all(|segment| matches!(segment, Segment::Literal(_)))
+    }
+
+    /// Returns `true` if the pattern consists of literal segments, `{name}` and `/**` at the end.
+    pub(super) fn is_plain(&self) -> bool {
+        self.tail.is_empty() && !self.segments.iter().any(|segment| matches!(segment, Segment::Glob(_)))
     }
 
     /// Returns `true` if the pattern has an encoded slash or backslash, which matches only with [`EncodedSlash::Keep`].
     pub(crate) fn has_encoded_slash(&self) -> bool {
-        let has = |text: &str| text.contains("%2F") || text.contains("%5C");
-        self.segments.iter().any(|segment| matches!(segment, Segment::Literal(text) if has(text)))
+        self.all_segments().any(|segment| match segment {
+            Segment::Literal(text) | Segment::Glob(text) => text.contains("%2F") || text.contains("%5C"),
+            Segment::Any(_) => false,
+        })
+    }
+
+    fn all_segments(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().chain(&self.tail)
     }
 
     /// Returns `true` if the pattern matches `path`, which must be in the form of `Path::matched`.
     pub fn matches(&self, path: &str) -> bool {
         let path = trim_slashes(path);
         let mut parts = path.split('/').filter(|_| !path.is_empty());
-        let literal = self.segments.iter().all(|segment| parts.next().is_some_and(|part| segment.matches(part)));
-        literal && (self.rest || parts.next().is_none())
+        let mut matches = |segment: &Segment| parts.next().is_some_and(|part| segment.matches(part, self.case));
+        if !self.segments.iter().all(&mut matches) {
+            return false;
+        }
+        match self.rest {
+            false => parts.next().is_none(),
+            true => {
+                let mut ends = self.tail.iter().rev();
+                ends.all(|segment| parts.next_back().is_some_and(|part| segment.matches(part, self.case)))
+            }
+        }
     }
 
     pub(super) fn covers(&self, other: &Self) -> bool {
-        let each = |(wide, narrow): (&Segment, &Segment)| matches!(wide, Segment::Any(_)) || wide == narrow;
-        let same = self.segments.iter().zip(&other.segments).all(each);
-        let length = match self.rest {
-            true => self.segments.len() <= other.segments.len(),
-            false => self.segments.len() == other.segments.len() && !other.rest,
-        };
-        same && length
+        let each = |(wide, narrow): (&Segment, &Segment)| wide.covers(self.case, narrow, other.case);
+        let (own, others) = (self.segments.len(), other.segments.len());
+        match (self.rest, other.rest) {
+            (false, false) => own == others && self.segments.iter().zip(&other.segments).all(each),
+            (false, true) => false,
+            (true, false) => {
+                own + self.tail.len() <= others
+                    && self.segments.iter().zip(&other.segments).all(each)
+                    && self.tail.iter().rev().zip(other.segments.iter().rev()).all(each)
+            }
+            (true, true) => {
+                own <= others
+                    && self.tail.len() <= other.tail.len()
+                    && self.segments.iter().zip(&other.segments).all(each)
+                    && self.tail.iter().rev().zip(other.tail.iter().rev()).all(each)
+            }
+        }
     }
 
     /// Returns `true` if a path may match both patterns.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let each = |(one, other): (&Segment, &Segment)| match (one, other) {
-            (Segment::Literal(one), Segment::Literal(other)) => one == other,
-            (Segment::Any(_), _) | (_, Segment::Any(_)) => true,
+        let case = self.case.wider(other.case);
+        let each = |(one, other): (&Segment, &Segment)| one.overlaps(other, case);
+        let fits = |rest: &Self, whole: &Self| {
+            rest.segments.len() + rest.tail.len() <= whole.segments.len()
+                && rest.tail.iter().rev().zip(whole.segments.iter().rev()).all(each)
         };
-        let (own, others) = (self.segments.len(), other.segments.len());
         self.segments.iter().zip(&other.segments).all(each)
-            && (own == others || (own < others && self.rest) || (others < own && other.rest))
+            && match (self.rest, other.rest) {
+                (false, false) => self.segments.len() == other.segments.len(),
+                (true, false) => fits(self, other),
+                (false, true) => fits(other, self),
+                (true, true) => self.tail.iter().rev().zip(other.tail.iter().rev()).all(each),
+            }
     }
 }
 
 impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for segment in &self.segments {
-            match segment {
-                Segment::Literal(text) => write!(f, "/{text}")?,
-                Segment::Any(name) => write!(f, "/{{{name}}}")?,
-            }
-        }
+        self.segments.iter().try_for_each(|segment| segment.fmt(f))?;
         match (self.rest, self.segments.is_empty()) {
-            (true, _) => f.write_str("/**"),
-            (false, true) => f.write_str("/"),
-            (false, false) => Ok(()),
+            (true, _) => f.write_str("/**")?,
+            (false, true) => f.write_str("/")?,
+            (false, false) => {}
         }
+        self.tail.iter().try_for_each(|segment| segment.fmt(f))
     }
 }
 
@@ -202,23 +264,55 @@ impl Segment {
             let valid = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             return if valid { Ok(Self::Any(name.to_owned())) } else { Err(PatternError::Segment(text.to_owned())) };
         }
-        if text.contains(['{', '}', '*']) {
+        if text.contains(['{', '}']) || text.contains("**") || text == "*" {
             return Err(PatternError::Segment(text.to_owned()));
         }
         if text.contains(';') {
             return Err(PatternError::Parameters(pattern.to_owned()));
         }
-        let path = format!("/{text}");
+        // A star stands for a letter here, so that the texts around it are in normal form.
+        let path = format!("/{}", text.replace('*', "x"));
         match path::normalize(&path, EncodedSlash::Keep) {
+            Ok(normal) if normal.matched() == path && text.contains('*') => Ok(Self::Glob(text.to_owned())),
             Ok(normal) if normal.matched() == path && !text.is_empty() => Ok(Self::Literal(text.to_owned())),
             _ => Err(PatternError::Path(pattern.to_owned())),
         }
     }
 
-    fn matches(&self, part: &str) -> bool {
+    fn matches(&self, part: &str, case: Case) -> bool {
         match self {
-            Self::Literal(text) => text == part,
+            Self::Literal(text) => case.is_equal(text.as_bytes(), part.as_bytes()),
             Self::Any(_) => true,
+            Self::Glob(pattern) => glob::matches(pattern, part, case),
+        }
+    }
+
+    /// Returns `true` if this segment certainly matches everything that `narrow` matches.
+    fn covers(&self, case: Case, narrow: &Self, narrow_case: Case) -> bool {
+        match (self, narrow) {
+            (Self::Any(_), _) => true,
+            (_, Self::Any(_)) | (Self::Literal(_), Self::Glob(_)) => false,
+            (_, Self::Literal(text)) => case.includes(narrow_case) && self.matches(text, case),
+            (Self::Glob(wide), Self::Glob(narrow)) => {
+                case.includes(narrow_case) && case.is_equal(wide.as_bytes(), narrow.as_bytes())
+            }
+        }
+    }
+
+    /// Returns `false` if certainly no text matches both segments.
+    fn overlaps(&self, other: &Self, case: Case) -> bool {
+        match (self, other) {
+            (Self::Any(_), _) | (_, Self::Any(_)) | (Self::Glob(_), Self::Glob(_)) => true,
+            (segment, Self::Literal(text)) | (Self::Literal(text), segment) => segment.matches(text, case),
+        }
+    }
+}
+
+impl fmt::Display for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Literal(text) | Self::Glob(text) => write!(f, "/{text}"),
+            Self::Any(name) => write!(f, "/{{{name}}}"),
         }
     }
 }
@@ -231,6 +325,8 @@ pub(super) fn trim_slashes(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn path(text: &str) -> PathPattern {
@@ -245,6 +341,11 @@ mod tests {
             ("/users/{id}/posts", &["/users/7/posts"], &["/users/posts", "/users/7/8/posts", "/users/7"]),
             ("/static/**", &["/static", "/static/", "/static/a/b"], &["/statics", "/"]),
             ("/**", &["/", "/a", "/a/b/"], &[]),
+            ("/v*/users", &["/v1/users", "/v/users/"], &["/w1/users", "/v1/x/users", "/v1/users/7"]),
+            ("/img-*.png", &["/img-.png", "/img-a.b.png/"], &["/img-png", "/img-a/b.png", "/IMG-a.png"]),
+            ("/**/*.css", &["/a.css", "/a/b/.css", "/a.css/"], &["/", "/a.css/b", "/acss"]),
+            ("/a/**/b/{id}", &["/a/b/7", "/a/x/y/b/7"], &["/a/7", "/b/7", "/a/b"]),
+            ("/a/**/a", &["/a/a", "/a/a/a"], &["/a", "/a/b"]),
         ] {
             let pattern = path(pattern);
             assert!(yes.iter().all(|path| pattern.matches(path)), "{pattern}");
@@ -252,16 +353,95 @@ mod tests {
         }
     }
 
+    /// Tries each number of segments for `**`, and each length for a `*`.
+    fn naive(pattern: &[&str], parts: &[&str]) -> bool {
+        let segment = |pattern: &str, part: &str| {
+            pattern.starts_with('{')
+                || regex::Regex::new(&format!("^{}$", pattern.replace('*', ".*")))
+                    .expect("an expression")
+                    .is_match(part)
+        };
+        match pattern {
+            [] => parts.is_empty(),
+            ["**", rest @ ..] => (0..=parts.len()).any(|count| naive(rest, &parts[count..])),
+            [first, rest @ ..] => parts.first().is_some_and(|part| segment(first, part)) && naive(rest, &parts[1..]),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn paths_match_like_a_naive_matcher(
+            mut pattern in prop::collection::vec(prop::sample::select(vec!["a", "ab", "a*", "*b", "a*b", "{x}"]), 0..5),
+            rest in prop::option::of(0_usize..5),
+            parts in prop::collection::vec(prop::sample::select(vec!["a", "b", "ab", "acb"]), 0..6),
+        ) {
+            if let Some(at) = rest {
+                pattern.insert(at.min(pattern.len()), "**");
+            }
+            let (written, sent) = (format!("/{}", pattern.join("/")), format!("/{}", parts.join("/")));
+            prop_assert_eq!(path(&written).matches(&sent), naive(&pattern, &parts), "{} {}", written, sent);
+        }
+
+        #[test]
+        fn any_text_is_a_pattern_or_an_error(text in "/?[/a*{}.;%2F:]{0,12}", sent in "(/[a.:%]{1,3}){0,4}/?") {
+            if let Ok(pattern) = PathPattern::parse(&text) {
+                let shown = pattern.to_string();
+                prop_assert_eq!(&path(&shown), &pattern, "{} is shown as {}", text, shown);
+                prop_assert_eq!(pattern.covers(&pattern) && pattern.overlaps(&pattern), true);
+                prop_assert!(!pattern.is_plain() || !shown.contains('*') || shown.ends_with("/**"));
+                _ = pattern.matches(&sent);
+            }
+        }
+    }
+
     #[test]
     fn patterns_that_cannot_match_are_errors() {
         for text in [
-            "/a;x", "/a%40b", "/a%2fb", "login", "", "/a//b", "/a/../b", "/%61", "/a/**/b", "/{}", "/a{b}", "/a*",
-            "/a?x=1", "/a b",
+            "/a;x",
+            "/a%40b",
+            "/a%2fb",
+            "login",
+            "",
+            "/a//b",
+            "/a/../b",
+            "/%61",
+            "/a/**/b/**",
+            "/{}",
+            "/a{b}",
+            "/a**",
+            "/*",
+            "/a/*/b",
+            "/a?x=1",
+            "/a b",
+            "/%*1",
+            "/a*/%61",
+            "*.css",
+            "/**.css",
+            "/a*{b}",
+            "/*;v",
         ] {
             assert!(PathPattern::parse(text).is_err(), "{text}");
         }
-        for text in ["", "a b", "http://a", "a:80", "*", "*a.example", "a..b", "a.*.b"] {
+        for text in ["", "a b", "http://a", "a:80", "*", "*a.example", "a..b", "a.*.b", "_", "*.-"] {
             assert!(HostPattern::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn patterns_without_case_match_ascii_letters_in_both_cases() {
+        let any = |text| path(text).with_case(Case::Insensitive);
+        assert!(any("/Login/*.PHP").matches("/login/A.php") && !path("/Login").matches("/login"));
+        assert!(any("/%C3%A4").matches("/%c3%a4") && !any("/%C3%A4").matches("/%C3%84"), "only ASCII letters");
+        assert!(any("/A").covers(&path("/a")) && any("/A").covers(&any("/a")) && !path("/a").covers(&any("/a")));
+        assert!(
+            any("/A").overlaps(&path("/a")) && path("/a").overlaps(&any("/A")) && !path("/A").overlaps(&path("/a"))
+        );
+    }
+
+    #[test]
+    fn displayed_pattern_is_parsed_to_the_same() {
+        for text in ["/", "/a", "/{id}/b", "/**", "/a/**", "/v*/users", "/**/*.css", "/a/**/{b}/c"] {
+            assert_eq!(path(text).to_string(), text);
         }
     }
 

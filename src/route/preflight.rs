@@ -63,9 +63,10 @@ impl Routes {
 }
 
 impl Matcher {
-    /// Returns whether the request that a preflight announces meets the conditions. Host and path are known to match.
+    /// Returns whether the request that a preflight announces meets the conditions. The host is known to match, and the
+    /// path unless it has patterns.
     fn met_by_announced(&self, facts: &Facts<'_>) -> Met {
-        if !self.matches_method(facts.method) {
+        if !self.matches_method(facts.method) || (self.has_patterns() && !self.matches_path(facts)) {
             return Met::No;
         }
         let values = self.values.iter().map(|value| value.met_by_announced(facts));

@@ -164,3 +164,60 @@ async fn conditions_apply_to_http2() {
         assert_eq!(client.status(stream).await, status, "{target}");
     }
 }
+
+/// Every spelling that the gateway forwards as a path of the pattern meets the condition.
+#[tokio::test]
+async fn no_spelling_bypasses_a_pattern_of_paths() {
+    let requests = [
+        ("/img-1.png", "", 200, true),
+        ("/img-.png/", "", 200, true),
+        ("/%69mg-%61.pn%67?x", "", 200, true),
+        ("//x/..//img-a.png;v=1", "", 200, true),
+        ("/img-a.png/x", "", 200, false),
+        ("/IMG-a.png", "", 200, false),
+        ("/img-a%2Fb.png", "", 400, false),
+        ("/img-a.png%2f..%2fx", "", 400, false),
+        ("/v1/users", "", 200, true),
+        ("/v1/x/users", "", 200, false),
+        ("/a/b/c.css", "", 200, true),
+        ("/c.css;x.html", "", 200, true),
+        ("/a/./%2e/c.css/", "", 200, true),
+        ("/c.css/d", "", 200, false),
+    ];
+    assert_routes("", "path: ['/img-*.png', '/v*/users', '/**/*.css']", &requests).await;
+    let kept = [("/img-a%2Fb.png", "", 200, true), ("/img-a%2fb.png", "", 200, true)];
+    assert_routes("requests: { encoded_slash: keep }", "path: '/img-*.png'", &kept).await;
+    let any_case =
+        [("/LOGIN/a.PHP", "", 200, true), ("/l%4Fgin/A.php", "", 200, true), ("/login/a.php5", "", 200, false)];
+    assert_routes("", "case: insensitive, path: '/Login/*.php'", &any_case).await;
+}
+
+#[tokio::test]
+async fn patterns_match_fields_parameters_and_cookies() {
+    let requests = [
+        ("/", "User-Agent: curl/8.5\r\n", 200, true),
+        ("/", "User-Agent: \t curl/8.5 \r\n", 200, true),
+        ("/", "User-Agent: Curl/8.5\r\n", 200, false),
+        ("/", "User-Agent: xcurl/8\r\n", 200, false),
+        ("/", "User-Agent: GoogleBot/2\r\n", 200, true),
+        ("/", "User-Agent: curl/8\r\nUser-Agent: x\r\n", 400, false),
+        ("/", "", 200, false),
+    ];
+    assert_routes("", "headers: { user-agent: [{ prefix: curl/ }, { regex: '(?i)bot/\\d+$$' }] }", &requests).await;
+    let requests = [
+        ("/?q=abc", "", 200, true),
+        ("/?q=%61b%63", "", 200, true),
+        ("/?q=ac", "", 200, true),
+        ("/?q=ab", "", 200, false),
+        ("/?q=a&q=c", "", 400, false),
+        ("/?Q=abc", "", 400, false),
+    ];
+    assert_routes("", "query: { q: { prefix: a, suffix: c } }", &requests).await;
+    let requests = [
+        ("/", "Cookie: x=1; sid=VIP-7\r\n", 200, true),
+        ("/", "Cookie: sid=vip\r\n", 200, true),
+        ("/", "Cookie: sid=%76ip\r\n", 400, false),
+        ("/", "Cookie: sid=other\r\n", 200, false),
+    ];
+    assert_routes("", "case: insensitive, cookies: { sid: { contains: vip } }", &requests).await;
+}

@@ -152,6 +152,7 @@ fn show_match(matcher: &Matcher) -> Value {
     json!({
         "host": one_or_many(&matcher.hosts),
         "path": one_or_many(&matcher.paths),
+        "case": matcher.case,
         "methods": matcher.methods.iter().map(http::Method::as_str).collect::<Vec<_>>(),
         "headers": values("header "),
         "query": values("query "),

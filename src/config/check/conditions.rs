@@ -3,21 +3,27 @@
 use http::HeaderValue;
 
 use super::names::header_name;
-use super::{Checked, parsed};
-use crate::config::file;
-use crate::config::located::{Located, TextOrList};
+use super::{Checked, parsed, spelling};
+use crate::config::file::{self, TextOrPattern};
+use crate::config::located::{Located, OneOrList, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
-use crate::route::{ValueCondition, ValueSource, ValueTest};
+use crate::route::{Case, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 
 const MAX_VALUES: usize = 100;
 
-type Written = Located<Vec<(String, Located<TextOrList>)>>;
+/// The longest text of a pattern, in bytes.
+const MAX_PART: usize = 1_000;
 
-pub(super) fn values(written: &file::Match, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
+type Condition = Located<OneOrList<TextOrPattern>>;
+
+/// Reads the name of a condition.
+type ReadSource = fn(&str, Location, &mut Problems) -> Checked<ValueSource>;
+
+pub(super) fn values(written: &file::Match, case: Case, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
     let mut all = Vec::new();
-    let mut add = |written: &Written, source: fn(&str, Location, &mut Problems) -> Checked<ValueSource>| {
+    let mut add = |written: &Located<file::Values>, source: ReadSource| {
         for (name, value) in written.get().into_iter().flatten() {
-            all.push(condition(name, value, source, problems).and_then(|condition| {
+            all.push(condition(name, value, source, case, problems).and_then(|condition| {
                 let is_same = |other: &Checked<ValueCondition>| {
                     other.as_ref().is_ok_and(|other| other.source == condition.source)
                 };
@@ -39,32 +45,94 @@ pub(super) fn values(written: &file::Match, problems: &mut Problems) -> Checked<
 
 fn condition(
     name: &str,
-    written: &Located<TextOrList>,
-    source: fn(&str, Location, &mut Problems) -> Checked<ValueSource>,
+    written: &Condition,
+    source: ReadSource,
+    case: Case,
     problems: &mut Problems,
 ) -> Checked<ValueCondition> {
     let source = source(name, written.key_location(), problems);
     let test = match written.required(problems)? {
-        TextOrList::Text(text) if text == "present" => ValueTest::Present,
-        TextOrList::Text(text) if text == "absent" => ValueTest::Absent,
-        TextOrList::Text(text) => {
-            if text == "*" {
-                let message = format!("{} matches only a literal `*`", quote(name));
-                problems.warn(written.location, &message, "to match any value, use `present`");
-            }
-            ValueTest::OneOf(vec![value(text, written.location, &source, problems)?])
-        }
-        TextOrList::List(list) if list.len() > MAX_VALUES => {
+        OneOrList::One(ValueOrMap::Value(text)) if text == "present" => ValueTest::Present,
+        OneOrList::One(ValueOrMap::Value(text)) if text == "absent" => ValueTest::Absent,
+        OneOrList::One(one) => ValueTest::OneOf(vec![pattern(one, written.location, &source, case, problems)?]),
+        OneOrList::List(list) if list.len() > MAX_VALUES => {
             let message = format!("{} has more than {MAX_VALUES} values", quote(name));
             return Err(written.report(message, "distribute the values over several routes", problems));
         }
-        TextOrList::List(list) => {
-            let values: Vec<_> =
-                list.iter().map(|item| value(item.required(problems)?, item.location, &source, problems)).collect();
+        OneOrList::List(list) => {
+            let mut item = |item: &Located<TextOrPattern>| {
+                let written = item.required(problems)?;
+                if let ValueOrMap::Value(text) = written
+                    && let Some(spelling) = spelling::of_item(text)
+                {
+                    spelling.warn(item.location, problems);
+                }
+                pattern(written, item.location, &source, case, problems)
+            };
+            let values: Vec<_> = list.iter().map(&mut item).collect();
             ValueTest::OneOf(values.into_iter().collect::<Checked<_>>()?)
         }
     };
     Ok(ValueCondition { source: source?, test })
+}
+
+fn pattern(
+    written: &TextOrPattern,
+    location: Location,
+    source: &Checked<ValueSource>,
+    case: Case,
+    problems: &mut Problems,
+) -> Checked<ValuePattern> {
+    match written {
+        ValueOrMap::Value(text) => {
+            if let Ok(source) = source
+                && let Some(spelling) = spelling::of_value(text, source)
+            {
+                spelling.warn(location, problems);
+            }
+            Ok(ValuePattern::whole(&value(text, location, source, problems)?, case))
+        }
+        ValueOrMap::Map(map) => Ok(ValuePattern::Parts(Box::new(parts(map, location, source, case, problems)?))),
+    }
+}
+
+fn parts(
+    written: &file::Pattern,
+    location: Location,
+    source: &Checked<ValueSource>,
+    case: Case,
+    problems: &mut Problems,
+) -> Checked<ValueParts> {
+    let texts = [&written.prefix, &written.suffix, &written.contains];
+    let [prefix, suffix, contains] = texts.map(|text| part(text, source, problems));
+    let regex = regex(&written.regex, case, problems);
+    if ![&written.prefix, &written.suffix, &written.contains, &written.regex].iter().any(|key| key.is_present()) {
+        let help = "add `prefix`, `suffix`, `contains` or `regex`";
+        return Err(problems.add(location, "a pattern needs at least one key", help));
+    }
+    Ok(ValueParts { prefix: prefix?, suffix: suffix?, contains: contains?, regex: regex?, case })
+}
+
+fn part(written: &Located<String>, source: &Checked<ValueSource>, problems: &mut Problems) -> Checked<Box<[u8]>> {
+    let Some(text) = written.optional(problems)? else { return Ok(Box::default()) };
+    if text.len() > MAX_PART {
+        let message = format!("the text has {} bytes, more than {MAX_PART}", text.len());
+        return Err(written.report(message, "use a shorter text", problems));
+    }
+    if let Some(spelling) = spelling::of_part(text) {
+        spelling.warn(written.location, problems);
+    }
+    // A part may start or end with a space.
+    value(text, written.location, source, problems).map(|_| text.as_bytes().into())
+}
+
+fn regex(written: &Located<String>, case: Case, problems: &mut Problems) -> Checked<Option<ValueRegex>> {
+    let Some(text) = written.optional(problems)? else { return Ok(None) };
+    ValueRegex::new(text, case).map(Some).map_err(|reason| {
+        let message = format!("{} is not a regular expression: {reason}", quote(text));
+        let help = "use the syntax of https://docs.rs/regex; for `\\` put the expression in single quotes";
+        written.report(message, help, problems)
+    })
 }
 
 fn value(text: &str, location: Location, source: &Checked<ValueSource>, problems: &mut Problems) -> Checked<Box<[u8]>> {
@@ -83,15 +151,15 @@ fn header(name: &str, location: Location, problems: &mut Problems) -> Checked<Va
 }
 
 fn query(name: &str, location: Location, problems: &mut Problems) -> Checked<ValueSource> {
-    if is_name(name, &['&', ';', '=', '#', '[', '%', '+']) {
+    if is_name(name, &['&', ';', '=', '#', '[', '%', '+', '?', '*']) {
         return Ok(ValueSource::Query(name.into()));
     }
     let message = format!("{} is not a parameter name", quote(name));
-    Err(problems.add(location, message, "write the decoded name, without `=` and `[]`"))
+    Err(problems.add(location, message, "write the decoded name, without `?`, `=`, `*` and `[]`"))
 }
 
 fn cookie(name: &str, location: Location, problems: &mut Problems) -> Checked<ValueSource> {
-    if is_name(name, &['=', ';', ',', '"', '%', '+']) {
+    if is_name(name, &['=', ';', ',', '"', '%', '+', '*']) {
         return Ok(ValueSource::Cookie(name.into()));
     }
     let message = format!("{} is not a cookie name", quote(name));

@@ -10,13 +10,19 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::route::{Cors, OriginPattern};
 
+/// All methods or fields, for a browser.
+const ANY: &str = "*";
+
 pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Option<Box<Cors>>> {
     let Some(written) = route.cors.optional(problems)? else { return Ok(None) };
     let origins = each(&written.origins, origin, problems);
-    let methods = each(&written.methods, method, problems);
+    let methods = each(&written.methods, allowed_method, problems);
     let headers = each(&written.headers, field, problems);
     let exposed = each(&written.expose, field, problems);
     let credentials = written.credentials.optional(problems);
+    if let Ok(Some(true)) = credentials {
+        [&written.methods, &written.headers, &written.expose].iter().for_each(|list| reject_any(list, problems));
+    }
     let max_age = written.max_age.optional(problems);
     written.origins.required(problems)?;
     let (origins, credentials) = (origins?, credentials?.copied().unwrap_or_default());
@@ -57,6 +63,23 @@ fn origin(written: &Located<String>, problems: &mut Problems) -> Checked<OriginP
     })
 }
 
+/// Reports a `*`, which browsers take for a literal name if requests may contain credentials (Fetch).
+fn reject_any(list: &Located<Vec<Located<String>>>, problems: &mut Problems) {
+    for any in list.items().iter().filter(|item| item.get().is_some_and(|text| text == ANY)) {
+        any.report("`*` matches nothing with `credentials`", "list the names, or leave the key out", problems);
+    }
+}
+
+fn allowed_method(written: &Located<String>, problems: &mut Problems) -> Checked<http::Method> {
+    match written.get().and_then(|text| http::Method::from_bytes(text.as_bytes()).ok()) {
+        Some(any) if any.as_str() == ANY => Ok(any),
+        _ => method(written, problems),
+    }
+}
+
 fn field(written: &Located<String>, problems: &mut Problems) -> Checked<http::HeaderName> {
+    if written.get().is_some_and(|text| text == ANY) {
+        return Ok(http::HeaderName::from_static(ANY));
+    }
     header_name(written.required(problems)?, written.location, problems)
 }

@@ -8,15 +8,16 @@ use super::matcher::MatchContext;
 use super::quota::quota;
 use super::request_value::request_value;
 use super::written_limits::limits_of;
-use super::{Checked, candidate, cost, matcher, rates, redisson, spread};
+use super::{Checked, candidate, cost, matcher, rates, redisson, spelling, spread};
 use crate::client::{ClientSource, TlsName};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
-use crate::identity::IdentityValue;
+use crate::identity::{IdentityKind, IdentityValue};
 use crate::limit::{AlgorithmName, BucketNames, Limiter, Mode};
+use crate::route::Case;
 use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
 use crate::rules::When;
 
@@ -117,7 +118,7 @@ fn conditions(
     problems: &mut Problems,
 ) -> Checked<Option<When>> {
     let Some(written) = written.when.optional(problems)? else { return Ok(None) };
-    let matcher = matcher::conditions(&written.matcher, context.matching, problems);
+    let matcher = matcher::conditions(&written.matcher, context.matching, Case::Sensitive, problems);
     let tiers = rates::tiers_of_condition(&written.tier, file, problems);
     Ok(Some(When { matcher: matcher?, tiers: tiers? }))
 }
@@ -152,7 +153,11 @@ fn wait_policy(written: &file::Limit, problems: &mut Problems) -> Checked<Option
 }
 
 /// Rejects clients, tiers and rates whose credentials are not configured.
-pub(super) fn check_identities(route: &file::Route, file: &File, problems: &mut Problems) -> Checked<()> {
+pub(super) fn check_identities(
+    route: &file::Route,
+    (file, purpose): (&File, Purpose),
+    problems: &mut Problems,
+) -> Checked<()> {
     let mut checked = Ok(());
     let of_slots = route.concurrency.get().into_iter().flat_map(|concurrency| concurrency.client.items());
     let of_limits = limits_of(file, route).flat_map(|limit| {
@@ -164,10 +169,37 @@ pub(super) fn check_identities(route: &file::Route, file: &File, problems: &mut 
     });
     for written in of_limits.chain(of_slots) {
         if let Some(value) = written.get().and_then(|text| IdentityValue::parse(text)) {
-            checked = check_configured(value.kinds(), file, written, problems).and(checked);
+            checked = check_configured(value.kinds(), (file, purpose), written, problems).and(checked);
+            if let IdentityValue::Claim(claim) = &value
+                && let Some(spelling) = spelling::of_claim(claim)
+            {
+                spelling.warn(written.location, problems);
+            }
         }
     }
+    for limit in limits_of(file, route).filter(|limit| !limit.tier.is_present()) {
+        let Some(tiers) = limit.when.get().map(|when| &when.tier).filter(|tiers| tiers.is_present()) else { continue };
+        checked = check_key_tier(tiers, route, (file, purpose), problems).and(checked);
+    }
     checked
+}
+
+/// Checks a condition on the tier of the API key: a request with only a token has none.
+fn check_key_tier<T>(
+    tiers: &Located<T>,
+    route: &file::Route,
+    (file, purpose): (&File, Purpose),
+    problems: &mut Problems,
+) -> Checked<()> {
+    check_configured(IdentityValue::KeyTier.kinds(), (file, purpose), tiers, problems)?;
+    let required = route.require.items();
+    if !required.is_empty() && required.iter().all(|kind| kind.get() == Some(&IdentityKind::Token)) {
+        let message = "requests with only a token have no tier: `tier` of `when` reads `key:tier`";
+        let help =
+            "to read it from the token, add `tier: { by: jwt:CLAIM, default: TIER }` to the limit instead of `rate`";
+        problems.warn(tiers.location, message, help);
+    }
+    Ok(())
 }
 
 /// Rejects `client: extension` in the gateway, where no code could set the key.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use http::Method;
 
 use super::conditions::values;
-use super::{Checked, network};
+use super::{Checked, network, spelling};
 use crate::client::AddressRules;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, Reported, quote};
-use crate::route::{ClientNetworks, HostPattern, Matcher, PathPattern, PatternError};
+use crate::route::{Case, ClientNetworks, HostPattern, Matcher, PathPattern, PatternError};
 use crate::rules::{EncodedSlash, Requests};
 
 /// The parts of the configuration that conditions depend on.
@@ -27,7 +27,7 @@ pub(super) fn matcher(
     context: MatchContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Matcher> {
-    let matcher = conditions(written.required(problems)?, context, problems)?;
+    let matcher = conditions(written.required(problems)?, context, Case::Sensitive, problems)?;
     if matcher.has_contradiction() || matcher.excludes_all() {
         let message = "no request can meet these conditions";
         return Err(written.report(message, "remove the conditions that exclude each other", problems));
@@ -35,21 +35,29 @@ pub(super) fn matcher(
     Ok(matcher)
 }
 
+/// Converts conditions. `outer` is the case of the conditions that contain them.
 pub(super) fn conditions(
     written: &file::Match,
     context: MatchContext<'_>,
+    outer: Case,
     problems: &mut Problems,
 ) -> Checked<Matcher> {
+    let own_case = written.case.optional(problems);
+    let case = own_case.ok().flatten().copied().unwrap_or(outer);
     let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
     let hosts = all(&written.host, |one| pattern(one, HostPattern::parse, problems));
     let paths = all(&written.path, |one| {
-        let path = pattern(one, PathPattern::parse, problems)?;
+        let path = pattern(one, PathPattern::parse, problems)?.with_case(case);
+        if let Some(spelling) = one.get().and_then(|text| spelling::of_path(text)) {
+            spelling.warn(one.location, problems);
+        }
         if kept || !path.has_encoded_slash() { Ok(path) } else { Err(unmatchable_slash(&path, one, problems)) }
     });
     let methods = all(&written.methods, |one| method(one, problems));
-    let values = values(written, problems);
+    let values = values(written, case, problems);
     let clients = all(&written.clients, |one| network(one, problems));
-    let not = all(&written.not, |one| conditions(one.required(problems)?, context, problems));
+    let not = all(&written.not, |one| conditions(one.required(problems)?, context, case, problems));
+    own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
     if hosts.len().saturating_mul(paths.len()) > Matcher::MAX_PAIRS {
         let message = format!("{} hosts and {} paths are too many pairs", hosts.len(), paths.len());
@@ -57,7 +65,7 @@ pub(super) fn conditions(
         return Err(written.path.report(message, help, problems));
     }
     let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
-    Ok(Matcher { hosts, paths, methods: methods?, values: values?, clients, not: not? })
+    Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, not: not? })
 }
 
 /// Checks all items of a list, so that each error is reported.
@@ -79,25 +87,19 @@ fn pattern<P>(
     let text = written.required(problems)?;
     parse(text).map_err(|error| {
         let (message, help) = match error {
-            PatternError::Host(_) => (
-                format!("{} is not a host", quote(text)),
-                "a host is `api.example.com`, or `*.example.com` for all hosts below it; no scheme, no port",
-            ),
-            PatternError::Path(_) => (
-                format!("{} is not a normalized path", quote(text)),
-                "a path starts with `/`, has no `//`, `.`, `..`, `?` or `#`, and has no needless percent-encoding",
-            ),
+            PatternError::Host(_) => (format!("{} is not a host", quote(text)), spelling::host_help(text)),
+            PatternError::Path(_) => (format!("{} is not a normalized path", quote(text)), spelling::path_help(text)),
             PatternError::Parameters(_) => (
                 format!("{} has path parameters", quote(text)),
-                "remove everything from `;` to the next `/`: paths match with any parameters",
+                "remove everything from `;` to the next `/`: paths match with any parameters".into(),
             ),
             PatternError::Rest(_) => (
-                format!("`**` is not the last segment of {}", quote(text)),
-                "`/a/**` matches everything below `/a`; `{name}` matches one segment",
+                format!("{} has more than one `**`", quote(text)),
+                "`/a/**` matches everything below `/a`; `{name}` matches one segment".into(),
             ),
             PatternError::Segment(segment) => (
                 format!("{} is neither a literal segment nor `{{name}}`", quote(&segment)),
-                "use braces for a whole segment, as in `/users/{id}/posts`, and `/**` for the rest of a path",
+                spelling::segment_help(&segment),
             ),
         };
         written.report(message, help, problems)
@@ -107,19 +109,11 @@ fn pattern<P>(
 /// Parses a method. Custom methods are allowed, but a method that resembles a standard one is probably a typo. Methods
 /// are case-sensitive.
 pub(super) fn method(written: &Located<String>, problems: &mut Problems) -> Checked<Method> {
-    const COMMON: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
     let text = written.required(problems)?.as_str();
-    let similar = COMMON.into_iter().find(|common| {
-        *common != text
-            && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
-    });
-    match (Method::from_bytes(text.as_bytes()), similar) {
+    match (Method::from_bytes(text.as_bytes()), spelling::method_help(text)) {
         (Ok(method), None) => Ok(method),
-        (_, similar) => {
-            let help = match similar {
-                Some(common) => format!("did you mean {}?", quote(common)),
-                None => "use a method such as `GET` or `POST`".to_owned(),
-            };
+        (_, help) => {
+            let help = help.unwrap_or_else(|| "use a method such as `GET` or `POST`".into());
             Err(written.report(format!("{} is not a method", quote(text)), help, problems))
         }
     }

@@ -39,6 +39,7 @@ mod route_limits;
 mod routes;
 mod sentinel;
 mod shared_limits;
+mod spelling;
 mod spread;
 mod store;
 mod templates;
@@ -209,6 +210,9 @@ fn network(written: &Located<String>, problems: &mut Problems) -> Checked<IpNet>
             quote(&one.to_string())
         );
         return Err(written.report(format!("{} has bits set after its prefix", quote(text)), help, problems));
+    }
+    if let Some(spelling) = spelling::of_address(text, &network) {
+        spelling.warn(written.location, problems);
     }
     match network {
         // The gateway converts mapped addresses of clients to IPv4 before it compares them.

@@ -30,8 +30,10 @@ pub(super) fn duplicates_at<'f>(names: impl Iterator<Item = (&'f str, Location)>
 
 /// Parses the name of a header field.
 pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
-    HeaderName::from_bytes(text.as_bytes()).map_err(|_| {
+    // Field names can contain these characters, but only patterns and lists have them.
+    let parsed = HeaderName::from_bytes(text.as_bytes()).ok().filter(|_| !text.contains(['*', '|', '^', '~', '!']));
+    parsed.ok_or_else(|| {
         let message = format!("{} is not a header field name", quote(text));
-        problems.add(location, message, "use letters, digits and `-`, without a colon")
+        problems.add(location, message, "use letters, digits and `-`, without a colon or pattern")
     })
 }

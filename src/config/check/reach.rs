@@ -57,14 +57,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::route::Case;
 
     fn matcher() -> impl Strategy<Value = Matcher> {
         let host = prop::sample::select(vec!["", "a.b", "c.b", "*.b", "*.a.b"]);
-        let path = prop::sample::select(vec!["", "/", "/**", "/x", "/x/**", "/{n}", "/{n}/y", "/x/y", "/x/{n}", "/y"]);
+        let path = prop::sample::select(vec![
+            "", "/", "/**", "/x", "/x/**", "/{n}", "/{n}/y", "/x/y", "/x/{n}", "/y", "/x*", "/**/y", "/x/**/*y", "/X",
+        ]);
         let method = prop::sample::select(vec![vec![], vec![Method::GET], vec![Method::GET, Method::PUT]]);
-        (host, path, method).prop_map(|(host, path, methods)| Matcher {
+        (host, path, method, prop::sample::select(Case::ALL.to_vec())).prop_map(|(host, path, methods, case)| Matcher {
             hosts: HostPattern::parse(host).into_iter().collect(),
-            paths: PathPattern::parse(path).into_iter().collect(),
+            paths: PathPattern::parse(path).into_iter().map(|path| path.with_case(case)).collect(),
             methods,
             ..Matcher::default()
         })

@@ -20,8 +20,12 @@ pub(super) fn request_value(
         // `host` also handles absolute targets and `:authority`.
         Some(("header", name)) if name.eq_ignore_ascii_case("host") => Some(ClientSource::Host),
         Some(("header", name)) => Some(ClientSource::Header(header_name(name, written.location, problems)?)),
-        Some(("cookie", name)) if is_valid(name, &['=', ';', ',', '"']) => Some(ClientSource::Cookie(name.to_owned())),
-        Some(("query", name)) if is_valid(name, &['=', '&', '#']) => Some(ClientSource::Query(name.to_owned())),
+        Some(("cookie", name)) if is_valid(name, &['=', ';', ',', '"', '*']) => {
+            Some(ClientSource::Cookie(name.to_owned()))
+        }
+        Some(("query", name)) if is_valid(name, &['=', '&', '#', '*', '?']) => {
+            Some(ClientSource::Query(name.to_owned()))
+        }
         _ => None,
     })
 }

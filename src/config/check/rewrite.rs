@@ -76,11 +76,12 @@ pub(super) fn rewrite(written: &Located<file::Rewrite>, problems: &mut Problems)
 fn prefix(written: &Located<String>, problems: &mut Problems) -> Checked<Option<Box<str>>> {
     let Some(text) = written.optional(problems)? else { return Ok(None) };
     let is_normal = path::normalize(text, EncodedSlash::Keep).is_ok_and(|path| path.matched() == text);
-    if is_normal && !text.ends_with('/') && !text.contains(['?', '#', '{', '}']) {
+    if is_normal && !text.ends_with('/') && !text.contains(['?', '#', '{', '}', '*']) {
         return Ok(Some(text.as_str().into()));
     }
     let message = format!("{} is not a prefix of a normalized path", quote(text));
-    let help = "a prefix starts with `/`, does not end with `/`, and has no `//`, `..`, `;` or `?`: for example `/v2`";
+    let help =
+        "a prefix starts with `/`, does not end with `/`, and has no `//`, `..`, `;`, `*` or `?`: for example `/v2`";
     Err(written.report(message, help, problems))
 }
 

@@ -45,9 +45,9 @@ pub(super) fn routes(
             matchers.push((matcher.clone(), name.as_str(), located.location));
         }
         let action = action::action(written, file, context, problems);
-        let require = identities::require(written, file, problems);
+        let require = identities::require(written, file, context.purpose, problems);
         let limits = route_limits::limits(written, (file, context), &shared, when, problems);
-        let limits = limits::check_identities(written, file, problems).and(limits);
+        let limits = limits::check_identities(written, (file, context.purpose), problems).and(limits);
         let limits = match context.purpose {
             Purpose::Layer => limits,
             Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
@@ -68,7 +68,7 @@ pub(super) fn routes(
             rewrite::check_prefix(written, route, problems);
         }
         for value in route.iter().flat_map(Route::template_values) {
-            _ = identities::check_configured(value.kinds(), file, &written.name, problems);
+            _ = identities::check_configured(value.kinds(), (file, context.purpose), &written.name, problems);
         }
         quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
         authorize::check_proxies(written, file, problems);

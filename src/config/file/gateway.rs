@@ -8,8 +8,8 @@ use super::{HOUR, SECOND};
 use crate::config::access_log::AccessLogFormat;
 use crate::config::dashboard::DashboardMode;
 use crate::config::keys::Kind::{
-    Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Secret, Share, Short, Size, Statuses,
-    Text, Whole, Word,
+    Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short, Size,
+    Statuses, Text, Whole, Word,
 };
 use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
@@ -20,7 +20,8 @@ use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol, RetryMode};
 const MAX_CONNECTIONS: u64 = 1_000_000;
 
 shape! {
-    /// A Tower layer uses only `store`, `clients`, `requests`, `identities`, `metrics` and `routes`.
+    /// A Tower layer uses only `store`, `metrics`, `clients`, `requests`, `identities`, `include`, `tiers`, `limits` and
+    /// `routes`.
     FILE: File = "the rule file" {
         /// The addresses that clients connect to. Required for the gateway.
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
@@ -231,8 +232,8 @@ shape! {
         password_file: String = Text, Optional;
         /// The longest time for one decision, including queueing, connecting and the reply. Not with `memory`.
         timeout: Millis = Duration(1, 60 * SECOND), Default("50ms");
-        /// A prefix of all keys. Not with `memory`.
-        prefix: String = Name, Optional;
+        /// A prefix of all keys, such as `billing:`. Not with `memory`.
+        prefix: String = Prefix, Optional;
         /// The connections for decisions that each worker keeps open. Not with `memory`.
         pool_size: u64 = Whole(1, 1024), Default("1");
         /// Whether `/readyz` fails while the store is unreachable, so that a load balancer uses gateways that can reach

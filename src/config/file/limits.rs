@@ -7,17 +7,18 @@ use super::concurrency::{CONCURRENCY, Concurrency};
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
 use crate::client::Duplicates;
 use crate::config::keys::Kind::{
-    Conditions, Duration, Flag, Interval as IntervalKind, List, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
+    self, Duration, Flag, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
     Whole, Word,
 };
 use crate::config::keys::{Key, Presence, Shape, shape};
-use crate::config::located::{Located, TextOrList, ValueOrMap};
+use crate::config::located::{Located, OneOrList, ValueOrMap};
 use crate::config::units::{Bytes, Interval, Millis};
 use crate::identity::IdentityKind;
 use crate::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use crate::limit::sliding_window::MAX_SEGMENTS;
 use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
 use crate::policy::RateLimitFields;
+use crate::route::Case;
 use crate::rule::{OnMissingClient, OnStoreFailure};
 use crate::rules::{EncodedSlash, Underscores};
 
@@ -120,26 +121,56 @@ shape! {
     }
 }
 
+/// The value of a condition, or a pattern of values.
+pub(crate) type TextOrPattern = ValueOrMap<String, Box<Pattern>>;
+
+/// The conditions on values, by name.
+pub(crate) type Values = Vec<(String, Located<OneOrList<TextOrPattern>>)>;
+
+/// The kind of conditions on values.
+const CONDITIONS: Kind = Kind::Conditions(&OrMap(&Text, &PATTERN), &Many(&OrMap(&Text, &PATTERN)));
+
 shape! {
     /// A request must meet all conditions. Without conditions, every request matches.
     MATCH: Match = "a `match`" {
         /// `api.example.com`, or `*.example.com` for all hosts below it.
         host: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`.
+        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`, `/a/v*` all
+        /// segments that start with `v`, and `/**/*.css` all paths whose last segment ends with `.css`.
         path: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// How `path`, `headers`, `query` and `cookies` compare letters, also in `not`. Names of cookies and methods have
+        /// one case; hosts and names of header fields have none.
+        case: Case = Word(Case::WORDS), Default("sensitive");
         /// The methods that match.
         methods: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// Header fields: each has exactly this value, has one of these values, or is `present` or `absent`. In a list,
-        /// these two words are values.
-        headers: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        /// Header fields: each has exactly this value, matches this pattern, has one of these values, or is `present` or
+        /// `absent`. In a list, these two words are values.
+        headers: Values = CONDITIONS, Optional;
         /// Query parameters, with the same conditions ([http.md](http.md#values-that-select-routes)).
-        query: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        query: Values = CONDITIONS, Optional;
         /// Cookies, with the same conditions.
-        cookies: Vec<(String, Located<TextOrList>)> = Conditions, Optional;
+        cookies: Values = CONDITIONS, Optional;
         /// Networks or addresses. One of them includes the client's address, which can come from a trusted proxy.
         clients: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// Excludes requests that meet all these conditions. A list excludes requests that match any of its items.
         not: Vec<Located<Match>> = OneOrMany(&Map(&NOT)), Optional;
+    }
+}
+
+shape! {
+    /// A pattern of a value, at least one key. A value must match all of them. For example
+    /// `user-agent: [{ prefix: curl/ }, { regex: "bot|crawler" }]`.
+    PATTERN: Pattern = "a pattern" {
+        /// The start of the value.
+        prefix: String = Text, Optional;
+        /// The end of the value.
+        suffix: String = Text, Optional;
+        /// A text at any place in the value.
+        contains: String = Text, Optional;
+        /// A [regular expression](https://docs.rs/regex/latest/regex/#syntax) that matches at any place: `^` is the start,
+        /// and `$$` the end, since the rule file needs two dollar signs for one. The classes are ASCII, and matching takes
+        /// linear time. At most 1,000 bytes.
+        regex: String = Text, Optional;
     }
 }
 
@@ -148,7 +179,7 @@ pub(crate) static NOT: Shape = Shape {
     title: "a `not`",
     description: "Conditions of requests that a `match` excludes.",
     keys: &[],
-    shared_keys: Some((&MATCH, &["host", "path", "methods", "headers", "query", "cookies", "clients"])),
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients"])),
 };
 
 shape! {
@@ -276,7 +307,7 @@ pub(crate) static WHEN: Shape = Shape {
         presence: Presence::Optional,
         description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
     }],
-    shared_keys: Some((&MATCH, &["host", "path", "methods", "headers", "query", "cookies", "clients", "not"])),
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "not"])),
 };
 
 shape! {

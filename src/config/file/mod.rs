@@ -26,8 +26,8 @@ pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT};
 #[cfg(feature = "gateway")]
 pub(crate) use self::identities::{IdentityKeys, Jwt};
 pub(crate) use self::limits::{
-    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PERMITS, RATE_SOURCE, REQUESTS, ROUTE,
-    RateSource, Requests, Route, TIER, TIER_SOURCE, Tier, UPGRADES, WHEN,
+    CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
+    REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN,
 };
 use super::keys::Shape;
 
@@ -35,7 +35,7 @@ const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
-pub(crate) static SHAPES: [&Shape; 46] = [
+pub(crate) static SHAPES: [&Shape; 47] = [
     &FILE,
     &ADMIN,
     &TOKENS,
@@ -72,6 +72,7 @@ pub(crate) static SHAPES: [&Shape; 46] = [
     &CORS,
     &AUTHORIZE,
     &MATCH,
+    &PATTERN,
     &NOT,
     &CONCURRENCY,
     &LIMIT,

@@ -28,6 +28,10 @@ fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
         Kind::List(kind) | Kind::Many(kind) | Kind::OneOrMany(kind) => {
             node.items().iter().for_each(|node| add_keys(node, kind, keys));
         }
+        Kind::Conditions(kind, _) => {
+            let values = node.entries().iter().flat_map(|entry| entry.value.items());
+            values.for_each(|value| add_keys(value, kind, keys));
+        }
         Kind::Named(kind) => node.entries().iter().for_each(|entry| add_keys(&entry.value, kind, keys)),
         _ => {}
     }

@@ -7,6 +7,7 @@ mod every_key;
 mod fields;
 mod locations;
 mod misspelt;
+mod patterns;
 mod redisson;
 
 use http::{HeaderName, Method};

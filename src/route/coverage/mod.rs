@@ -1,5 +1,6 @@
 //! Compares matchers: which conditions cover others, and which conditions contradict each other.
 
+use super::case::Case;
 use super::pattern::{HostPattern, PathPattern, Segment};
 use super::{Matcher, ValueCondition};
 
@@ -58,16 +59,17 @@ fn contradict(some: &[ValueCondition], others: &[ValueCondition]) -> bool {
     some.iter().any(|one| others.iter().any(|other| one.contradicts(other)))
 }
 
-/// Returns the exact host and the literal first segment, if there are any. A pair with one of them covers only pairs
+/// Returns the exact host and the literal first segment, if there are any and case matters. A pair with one of them covers only pairs
 /// with the same value.
 pub(crate) fn lookup_key<'m>(host: Option<&'m HostPattern>, path: Option<&'m PathPattern>) -> LookupKey<'m> {
     let host = match host {
         Some(HostPattern::Exact(host)) => Some(host.as_str()),
         Some(HostPattern::Suffix(_)) | None => None,
     };
-    let segment = match path.and_then(|path| path.segments.first()) {
+    let sensitive = path.filter(|path| path.case() == Case::Sensitive);
+    let segment = match sensitive.and_then(|path| path.segments.first()) {
         Some(Segment::Literal(segment)) => Some(segment.as_str()),
-        Some(Segment::Any(_)) | None => None,
+        Some(Segment::Any(_) | Segment::Glob(_)) | None => None,
     };
     (host, segment)
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::client::AddressRules;
 use crate::facts::Facts;
-use crate::route::{ClientNetworks, Met, ValueSource, ValueTest};
+use crate::route::{ClientNetworks, Met, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 
 const FIELD: HeaderName = HeaderName::from_static("x");
 
@@ -20,11 +20,31 @@ fn value() -> impl Strategy<Value = ValueCondition> {
         ValueSource::Query("q".into()),
         ValueSource::Cookie("c".into()),
     ]);
-    let values = prop::sample::subsequence(vec!["1", "2", "1,2"], 1..=2);
-    let one_of =
-        values.prop_map(|values| ValueTest::OneOf(values.iter().map(|value| value.as_bytes().into()).collect()));
+    let values = prop::sample::subsequence(patterns(), 1..=2);
+    let one_of = values.prop_map(ValueTest::OneOf);
     let test = prop_oneof![Just(ValueTest::Present), Just(ValueTest::Absent), one_of];
     (source, test).prop_map(|(source, test)| ValueCondition { source, test })
+}
+
+fn patterns() -> Vec<ValuePattern> {
+    let parts = |parts| ValuePattern::Parts(Box::new(parts));
+    let text = |text: &str| text.as_bytes().into();
+    let exact = ["1", "2", "1,2", "a"].map(|value| ValuePattern::whole(value.as_bytes(), Case::Sensitive));
+    let any_case = ["1", "A"].map(|value| ValuePattern::whole(value.as_bytes(), Case::Insensitive));
+    let regex = |regex, case| ValueParts { regex: ValueRegex::new(regex, case).ok(), case, ..ValueParts::default() };
+    let mut patterns: Vec<_> = exact.into_iter().chain(any_case).collect();
+    for case in [Case::Sensitive, Case::Insensitive] {
+        patterns.extend([
+            parts(ValueParts { prefix: text("1"), case, ..ValueParts::default() }),
+            parts(ValueParts { prefix: text("1,"), case, ..ValueParts::default() }),
+            parts(ValueParts { suffix: text("2"), case, ..ValueParts::default() }),
+            parts(ValueParts { contains: text("A"), case, ..ValueParts::default() }),
+            parts(ValueParts { prefix: text("1"), suffix: text("2"), case, ..ValueParts::default() }),
+            parts(regex("^[^2A]+$", case)),
+            parts(ValueParts { prefix: text("1"), ..regex("^[^2A]+$", case) }),
+        ]);
+    }
+    patterns
 }
 
 fn networks() -> impl Strategy<Value = ClientNetworks> {
@@ -39,14 +59,19 @@ fn networks() -> impl Strategy<Value = ClientNetworks> {
 
 fn positive() -> impl Strategy<Value = Matcher> {
     let hosts = prop::sample::subsequence(vec!["a.b", "c.b", "*.b"], 0..=2);
-    let paths = prop::sample::subsequence(vec!["/", "/x", "/{n}", "/x/**", "/{n}/y"], 0..=2);
+    let paths = prop::sample::subsequence(
+        vec!["/", "/x", "/X", "/{n}", "/x/**", "/{n}/y", "/x*", "/**/y", "/x/**/*y", "/**/{n}"],
+        0..=2,
+    );
     let methods = prop::sample::subsequence(vec![Method::GET, Method::PUT], 0..=2);
     let values = prop::collection::vec(value(), 0..=2);
-    (hosts, paths, methods, values, prop::option::of(networks())).prop_map(
-        |(hosts, paths, methods, values, clients)| Matcher {
+    let conditions = (hosts, paths, methods, values, prop::option::of(networks()));
+    (conditions, prop::sample::select(Case::ALL.to_vec())).prop_map(
+        |((hosts, paths, methods, values, clients), case)| Matcher {
             hosts: hosts.iter().map(|host| HostPattern::parse(host).expect(host)).collect(),
-            paths: paths.iter().map(|path| PathPattern::parse(path).expect(path)).collect(),
+            paths: paths.iter().map(|path| PathPattern::parse(path).expect(path).with_case(case)).collect(),
             methods,
+            case,
             values,
             clients,
             not: Vec::new(),
@@ -63,14 +88,17 @@ type Request =
     (&'static str, &'static str, Method, Option<&'static str>, Vec<(HeaderName, &'static str)>, Option<IpAddr>);
 
 fn request() -> impl Strategy<Value = Request> {
-    let query = prop::sample::select(vec!["q=1", "q=2", "q=1&q=2", "q", "Q=1", "q=1,2", "x;q=1", "%"]);
+    let query = prop::sample::select(vec![
+        "q=1", "q=2", "q=1&q=2", "q", "Q=1", "q=1,2", "x;q=1", "%", "q=a", "q=A12", "q=x&q=2",
+    ]);
     let field =
         prop::sample::select(vec![FIELD, header::ACCEPT, header::COOKIE, HeaderName::from_static("x-forwarded-for")]);
-    let sent = prop::sample::select(vec!["1", "2", "1,2", "", "c=1", "c=1; c=2", "c=%31", "10.1.0.1"]);
+    let sent =
+        prop::sample::select(vec!["1", "2", "1,2", "", "c=1", "c=1; c=2", "c=%31", "10.1.0.1", "a", "1A2", "c=A"]);
     let peer = prop::sample::select(vec!["10.0.0.9", "10.1.2.3", "192.0.2.1", "::1"]);
     (
         prop::sample::select(vec!["a.b", "c.b", "d.b", "b"]),
-        prop::sample::select(vec!["/", "/x", "/y", "/x/y", "/y/y", "/x/y/z"]),
+        prop::sample::select(vec!["/", "/x", "/y", "/x/y", "/y/y", "/x/y/z", "/X", "/xy", "/x/z/Y"]),
         prop::sample::select(vec![Method::GET, Method::PUT, Method::POST]),
         prop::option::of(query),
         prop::collection::vec((field, sent), 0..=3),
@@ -113,6 +141,7 @@ proptest! {
             values: if shares[2] { [wide.values.clone(), narrow.values].concat() } else { narrow.values },
             clients: if shares[3] { wide.clients.clone() } else { narrow.clients },
             not: if shares[4] { [wide.not.clone(), narrow.not].concat() } else { narrow.not },
+            case: narrow.case,
             methods: narrow.methods,
         };
         let covers = wide.covers(&narrow);

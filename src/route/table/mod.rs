@@ -5,6 +5,9 @@
 //! path. The caller checks all other conditions, and the lowest position that meets them is the result. So the order of
 //! the rule file decides, as if the routes were tried one after the other.
 //!
+//! In a tree, a segment with `*` is any segment, and a pattern ends at its `**`: the caller checks these patterns like
+//! other conditions. So exact paths and prefixes do not pay for them.
+//!
 //! A lookup visits no node twice, and skips nodes whose routes all come after a route already found. So a lookup never
 //! costs more than trying all routes, for any client input.
 
@@ -15,12 +18,22 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use self::tree::{BestMatch, Root, Trees};
+use super::case::Case;
 use super::matcher::Matcher;
-use super::pattern::{HostPattern, trim_slashes};
+use super::pattern::{HostPattern, PathPattern, trim_slashes};
 
 /// The positions of routes, by host and path.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
+    /// For paths that are compared in the case that clients send.
+    sensitive: Hosts,
+    /// For paths in lower case, if a route ignores the case.
+    insensitive: Option<Box<Hosts>>,
+}
+
+/// The positions of routes, by host and path in one way of comparing letters.
+#[derive(Clone, Debug, Default)]
+struct Hosts {
     trees: Trees,
     /// By host.
     hosts: HashMap<Name, Root>,
@@ -41,22 +54,43 @@ impl Table {
         let mut table = Self::default();
         for (position, matcher) in matchers.enumerate() {
             for (host, path) in matcher.pairs() {
-                let root = table.root(host);
-                table.trees.insert(root, path, position);
+                match path.filter(|path| path.case() == Case::Insensitive) {
+                    None => table.sensitive.insert(host, path, position),
+                    Some(path) => {
+                        table.insensitive.get_or_insert_default().insert(host, Some(&path.to_lowercase()), position);
+                    }
+                }
             }
         }
         table
     }
 
     /// Returns the lowest position of a route that matches this host, in lower case, and this path, in its normal form,
-    /// and that meets its other conditions.
+    /// and that meets its other conditions. These include the path if the pattern is not
+    /// [plain](PathPattern::is_plain).
     pub(super) fn find(&self, host: &str, path: &str, meets_other_conditions: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best = BestMatch::new(meets_other_conditions);
-        let path = Some(trim_slashes(path)).filter(|path| !path.is_empty());
-        for root in self.roots(host) {
-            self.trees.find(root, path, &mut best);
+        self.sensitive.find(host, path, &mut best);
+        if let Some(insensitive) = &self.insensitive {
+            insensitive.find(host, &path.to_ascii_lowercase(), &mut best);
         }
         best.position()
+    }
+}
+
+// === impl Hosts ===
+
+impl Hosts {
+    fn insert(&mut self, host: Option<&HostPattern>, path: Option<&PathPattern>, position: usize) {
+        let root = self.root(host);
+        self.trees.insert(root, path, position);
+    }
+
+    fn find<M: Fn(usize) -> bool>(&self, host: &str, path: &str, best: &mut BestMatch<M>) {
+        let path = Some(trim_slashes(path)).filter(|path| !path.is_empty());
+        for root in self.roots(host) {
+            self.trees.find(root, path, best);
+        }
     }
 
     /// Iterates over the trees of all matching host patterns.

@@ -63,7 +63,8 @@ impl Trees {
         root
     }
 
-    /// Adds a route, whose position must not be lower than any earlier one. Without a path it matches all paths.
+    /// Adds a route, whose position must not be lower than any earlier one. Without a path it matches all paths. A pattern
+    /// that is not [plain](PathPattern::is_plain) gets the place of a plain pattern that also matches its paths.
     pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
         let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
         let node = &mut self.0[root.0 as usize];
@@ -78,7 +79,7 @@ impl Trees {
         let parent = &mut self.0[node as usize];
         let child = match segment {
             Segment::Literal(text) => parent.literals.get_or_insert(text, new),
-            Segment::Any(_) => *parent.any.get_or_insert(new),
+            Segment::Any(_) | Segment::Glob(_) => *parent.any.get_or_insert(new),
         };
         if child == new {
             self.0.push(Node::with_lowest(position));

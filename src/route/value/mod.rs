@@ -5,12 +5,14 @@
 
 mod cookie;
 mod header;
+mod pattern;
 mod query;
 #[cfg(test)]
 mod tests;
 
 use http::{HeaderName, header as names};
 
+pub use self::pattern::{ValueParts, ValuePattern, ValueRegex};
 use crate::facts::Facts;
 
 /// A condition on one value.
@@ -40,8 +42,8 @@ pub enum ValueTest {
     Present,
     /// The request does not contain the value.
     Absent,
-    /// The value equals one of these.
-    OneOf(Vec<Box<[u8]>>),
+    /// One of these patterns matches the value.
+    OneOf(Vec<ValuePattern>),
 }
 
 /// Whether a request meets a condition.
@@ -108,7 +110,11 @@ impl ValueCondition {
     pub(super) fn covers(&self, other: &Self) -> bool {
         self.source == other.source
             && match (&self.test, &other.test) {
-                (ValueTest::OneOf(wide), ValueTest::OneOf(narrow)) => narrow.iter().all(|value| wide.contains(value)),
+                (ValueTest::OneOf(wide), ValueTest::OneOf(narrow)) => {
+                    let may_join = |patterns: &[ValuePattern]| patterns.iter().any(ValuePattern::may_join);
+                    narrow.iter().all(|narrow| wide.iter().any(|wide| wide.covers(narrow)))
+                        && (may_join(wide) || !may_join(narrow))
+                }
                 (ValueTest::Present, ValueTest::Present | ValueTest::OneOf(_)) => true,
                 (wide, narrow) => wide == narrow,
             }
@@ -121,7 +127,7 @@ impl ValueCondition {
                 // Each line of a list field is a value.
                 (ValueTest::OneOf(some), ValueTest::OneOf(others)) => {
                     !matches!(&self.source, ValueSource::Header(name) if header::is_list(name))
-                        && !some.iter().any(|value| others.contains(value))
+                        && !some.iter().any(|pattern| others.iter().any(|other| pattern.overlaps(other)))
                 }
                 (ValueTest::Absent, test) | (test, ValueTest::Absent) => *test != ValueTest::Absent,
                 (ValueTest::Present, _) | (_, ValueTest::Present) => false,
@@ -155,8 +161,8 @@ impl Readings<'_> {
             (ValueTest::Present | ValueTest::Absent, Some([])) => self.add_unknown(),
             (ValueTest::Present, value) => self.add_result(value.is_some()),
             (ValueTest::Absent, value) => self.add_result(value.is_none()),
-            (ValueTest::OneOf(values), value) => {
-                self.add_result(value.is_some_and(|sent| values.iter().any(|value| **value == *sent)));
+            (ValueTest::OneOf(patterns), value) => {
+                self.add_result(value.is_some_and(|value| patterns.iter().any(|pattern| pattern.matches(value))));
             }
         }
     }
@@ -185,9 +191,9 @@ impl Readings<'_> {
         if self.count == 0 {
             self.add(None);
         }
-        if let ValueTest::OneOf(values) = self.test
+        if let ValueTest::OneOf(patterns) = self.test
             && self.count > 1
-            && (self.passed || values.iter().any(|value| value.contains(&b',')))
+            && (self.passed || patterns.iter().any(ValuePattern::may_join))
         {
             self.add_unknown();
         }

@@ -67,6 +67,35 @@ fn query_parameters_are_read_in_all_ways() {
     assert_eq!(results(&source, &facts(None, &headers)), [NO, OK, NO, NO]);
 }
 
+/// Each part of a repeated value may be in another of its values: the joined text that some origins read can match.
+#[test]
+fn patterns_match_values_in_all_readings() {
+    let (source, headers) = (ValueSource::Query("v".into()), HeaderMap::new());
+    let parts = |prefix: &str, suffix: &str, regex: Option<&str>| {
+        let regex = regex.and_then(|regex| ValueRegex::new(regex, Default::default()).ok());
+        let (prefix, suffix) = (prefix.as_bytes().into(), suffix.as_bytes().into());
+        ValuePattern::Parts(Box::new(ValueParts { prefix, suffix, regex, ..ValueParts::default() }))
+    };
+    let tests =
+        [parts("2", "", None), parts("2", "3", None), parts("", "", Some("^2.*3$")), parts("", "", Some("^2+$"))];
+    for (query, expected) in [
+        ("v=2", [OK, NO, NO, OK]),
+        ("v=2x3", [OK, OK, OK, NO]),
+        ("v=4", [NO, NO, NO, NO]),
+        ("v=%32", [OK, NO, NO, OK]),
+        ("v=2&v=3", [OR, OR, OR, OR]),
+        ("v=4&v=5", [NO, OR, OR, OR]),
+        ("v=2;x=3", [OK, OR, OR, OR]),
+        ("V=2", [OR, NO, NO, OR]),
+    ] {
+        let met = |pattern: &ValuePattern| {
+            let test = ValueTest::OneOf(vec![pattern.clone()]);
+            ValueCondition { source: source.clone(), test }.met(&facts(Some(query), &headers))
+        };
+        assert_eq!(tests.each_ref().map(met), expected, "{query}");
+    }
+}
+
 fn lines(name: &HeaderName, values: &[&[u8]]) -> HeaderMap {
     values.iter().map(|value| (name.clone(), HeaderValue::from_bytes(value).expect("a header value"))).collect()
 }

@@ -5,6 +5,7 @@ mod verifiers;
 
 use super::request_value::request_value;
 use crate::client::ClientSource;
+use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::Located;
 use crate::config::problem::{Checked, Problems, quote};
@@ -17,6 +18,7 @@ pub(super) use self::verifiers::{check_tiers, verifiers};
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
 
 const JWT_EXAMPLE: &str = "{ jwks: https://id.example.com/jwks.json, issuer: https://id.example.com/, audience: api }";
+const LAYER_JWT_EXAMPLE: &str = "{ jwks: jwks.json, issuer: https://id.example.com/, audience: api }";
 const KEYS_EXAMPLE: &str = "{ header: X-Api-Key, file: keys.yaml }";
 
 /// Converts where requests contain credentials.
@@ -60,30 +62,43 @@ fn read_source(text: &str, written: &Located<String>, problems: &mut Problems) -
 }
 
 /// Converts `require`.
-pub(super) fn require(route: &file::Route, file: &File, problems: &mut Problems) -> Checked<IdentityKinds> {
+pub(super) fn require(
+    route: &file::Route,
+    file: &File,
+    purpose: Purpose,
+    problems: &mut Problems,
+) -> Checked<IdentityKinds> {
     let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
     let kinds: Vec<_> = kinds.iter().map(|kind| kind.required(problems).copied()).collect();
     let kinds: IdentityKinds = kinds.into_iter().collect::<Checked<Vec<IdentityKind>>>()?.into_iter().collect();
-    check_configured(kinds, file, &route.require, problems)?;
+    check_configured(kinds, (file, purpose), &route.require, problems)?;
     Ok(kinds)
 }
 
 /// Reports an error if these kinds of credentials are not configured.
 pub(super) fn check_configured<T>(
     kinds: IdentityKinds,
-    file: &File,
+    (file, purpose): (&File, Purpose),
     written: &Located<T>,
     problems: &mut Problems,
 ) -> Checked<()> {
     let identities = file.identities.optional(problems)?;
+    let jwt = match purpose {
+        Purpose::Gateway => JWT_EXAMPLE,
+        Purpose::Layer => LAYER_JWT_EXAMPLE, // a layer fetches no key sets
+    };
     let mut result = Ok(());
     for (is_needed, is_present, key, example) in [
-        (kinds.token, identities.is_some_and(|identities| identities.jwt.is_present()), "jwt", JWT_EXAMPLE),
+        (kinds.token, identities.is_some_and(|identities| identities.jwt.is_present()), "jwt", jwt),
         (kinds.key, identities.is_some_and(|identities| identities.keys.is_present()), "keys", KEYS_EXAMPLE),
     ] {
         if is_needed && !is_present {
             let message = format!("this needs `identities.{key}`, which is not configured");
             let help = match identities {
+                // Without the gateway, there is nothing that verifies credentials.
+                _ if cfg!(not(feature = "gateway")) => {
+                    format!("build with the feature `gateway`, and add `identities: {{ {key}: {example} }}`")
+                }
                 Some(_) => format!("add it to `identities`: `{key}: {example}`"),
                 None => format!("add it at the top level: `identities: {{ {key}: {example} }}`"),
             };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::file::{self, File};
 use crate::config::key_file;
+use crate::config::located::Located;
 use crate::config::problem::{Checked, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::config::{Purpose, Source};
@@ -71,10 +72,16 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
     let jwks = key_set(written, source, problems);
     let ca = authorities(written, source, problems);
     let audiences = written.audience.required(problems)?.iter();
-    let audiences = audiences.map(|audience| audience.required(problems).cloned()).collect::<Checked<Vec<_>>>();
-    let issuer = written.issuer.required(problems)?.clone();
+    let audiences = audiences.map(|text| audience(text, problems)).collect::<Vec<_>>();
+    let issuer = issuer(&written.issuer, problems)?;
     let max_token = written.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
-    let verifier = TokenVerifier::new(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences?, max_token });
+    let verifier = TokenVerifier::new(TokenSettings {
+        jwks: jwks?,
+        ca: ca?,
+        issuer,
+        audiences: audiences.into_iter().collect::<Checked<_>>()?,
+        max_token,
+    });
     let Some(path) = verifier.path().filter(|_| source.files.are_checked()) else { return Ok(verifier) };
     let help = "write a JSON Web Key Set: `{\"keys\": [...]}`";
     let loaded = match read_bounded(path) {
@@ -86,6 +93,43 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
         return Err(written.jwks.report(message, help, problems));
     }
     Ok(verifier)
+}
+
+/// Checks a value of `aud`, which is compared as a whole.
+fn audience(written: &Located<String>, problems: &mut Problems) -> Checked<String> {
+    let text = written.required(problems)?;
+    if text.contains('*') {
+        let message = format!("{} is not an audience: a `*` has no meaning", quote(text));
+        return Err(written.report(message, "list the values of `aud` that your issuer writes for this API", problems));
+    }
+    if text.contains([',', '|', ' ']) {
+        let parts: Vec<_> = text.split([',', '|', ' ']).filter(|part| !part.is_empty()).collect();
+        let message = format!("{} is one audience", quote(text));
+        problems.warn(written.location, &message, format!("for several, write `[{}]`", parts.join(", ")));
+    }
+    Ok(text.clone())
+}
+
+/// Checks `iss`, which is compared as a whole.
+fn issuer(written: &Located<String>, problems: &mut Problems) -> Checked<String> {
+    let text = written.required(problems)?;
+    if text.contains('*') {
+        let message = format!("{} is not an issuer: a `*` has no meaning", quote(text));
+        return Err(written.report(message, "write the `iss` of your tokens, letter by letter", problems));
+    }
+    if let Some((issuer, _)) = text.split_once(".well-known/") {
+        let message = format!("{} is the address of a document, not the `iss` of tokens", quote(text));
+        problems.warn(
+            written.location,
+            &message,
+            format!("write `issuer` of that document, probably {}", quote(issuer)),
+        );
+    }
+    if text.ends_with(".auth0.com") {
+        let message = format!("{} is not the `iss` of Auth0, which ends with a slash", quote(text));
+        problems.warn(written.location, &message, format!("write {}", quote(&format!("{text}/"))));
+    }
+    Ok(text.clone())
 }
 
 /// Checks and returns the file of the authorities that sign the certificate of the key set's server.
