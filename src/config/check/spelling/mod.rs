@@ -42,8 +42,15 @@ pub(super) fn method_help(text: &str) -> Option<Cow<'static, str>> {
         return Some(format!("to exclude a method, write `not: {{ methods: {excluded} }}`").into());
     }
     let parts: Vec<_> = text.split(['|', ',', ' ']).map(str::trim).filter(|part| !part.is_empty()).collect();
-    if parts.len() > 1 {
+    if parts.len() > 1 && parts.iter().all(|part| part.len() > 2) {
         return Some(format!("write a list: `[{}]`", parts.join(", ")).into());
+    }
+    let similar = COMMON.into_iter().find(|common| {
+        *common != text
+            && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
+    });
+    if let Some(common) = similar {
+        return Some(format!("did you mean {}?", quote(common)).into());
     }
     if text.contains(|letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '-' | '_')) {
         return Some(
@@ -51,11 +58,7 @@ pub(super) fn method_help(text: &str) -> Option<Cow<'static, str>> {
                 .into(),
         );
     }
-    let similar = COMMON.into_iter().find(|common| {
-        *common != text
-            && (common.eq_ignore_ascii_case(text) || (text.len() > 2 && strsim::osa_distance(common, text) == 1))
-    });
-    similar.map(|common| format!("did you mean {}?", quote(common)).into())
+    None
 }
 
 /// Returns the right spelling of a single address that is probably a network.
