@@ -104,7 +104,7 @@ pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl Fn
 pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAddr>>> {
     Some(match header::parse(bytes).ok()? {
         header::Parsed::More(more) => Ok(more),
-        header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client)),
+        header::Parsed::Complete(header::ProxySource::Client(client)) => Err(Some(client.address)),
         header::Parsed::Complete(header::ProxySource::Proxy) => Err(None),
     })
 }

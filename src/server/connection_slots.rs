@@ -70,6 +70,7 @@ pub(crate) struct ConnectionSlot {
 #[derive(Debug)]
 struct ProxiedClient {
     peer: SocketAddr,
+    over_tls: bool,
     client: Option<IpNet>,
 }
 
@@ -228,7 +229,11 @@ impl ConnectionSlot {
 
     /// Returns the peer address that requests on the connection carry.
     pub(super) fn connection_peer(&self) -> ConnectionPeer {
-        ConnectionPeer { address: self.peer(), is_client: self.has_no_client.load(Ordering::Relaxed) }
+        ConnectionPeer {
+            address: self.peer(),
+            is_client: self.has_no_client.load(Ordering::Relaxed),
+            over_tls: self.proxied_client.get().is_some_and(|proxied| proxied.over_tls),
+        }
     }
 
     /// Records that the PROXY protocol header names no client, so the proxy itself counts as the client.
@@ -253,11 +258,11 @@ impl ConnectionSlot {
 
     /// Counts the connection for the client that a PROXY protocol header named, if that client has not reached its
     /// cap.
-    pub(super) fn assign_client(&self, peer: SocketAddr) -> Result<(), ConnectionCap> {
+    pub(super) fn assign_client(&self, peer: SocketAddr, over_tls: bool) -> Result<(), ConnectionCap> {
         let client_connections = &self.shared.client_connections;
         let client = client_connections.add(peer.ip(), &self.shared.gateway.0.addresses.load());
         let client = client.map_err(|ClientLimitReached| ConnectionCap::Client)?;
-        let counted_before = match self.proxied_client.set(Box::new(ProxiedClient { peer, client })) {
+        let counted_before = match self.proxied_client.set(Box::new(ProxiedClient { peer, over_tls, client })) {
             // A reload during the acceptance of the connection can change whether its peer is a trusted proxy.
             Ok(()) => self.peer_client(),
             Err(second) => second.client,

@@ -54,6 +54,19 @@ fn v2_from(address: Ipv4Addr) -> Vec<u8> {
     v2(1, 0x11, &[&address.octets()[..], &[10, 0, 0, 1, 0x9C, 0x40, 0, 80], b"\x04\0\x03abc"].concat())
 }
 
+#[tokio::test]
+async fn tls_of_the_client_sets_the_forwarded_scheme() {
+    let gateway = start("");
+    let address = |last: u8| [&[192, 0, 2, last, 10, 0, 0, 1][..], &[0x9C, 0x40, 1, 0xBB]].concat();
+    for (last, extension, scheme) in
+        [(1, &[0x20, 0, 5, 1, 0, 0, 0, 0][..], "https"), (2, &[0x20, 0, 5, 0, 0, 0, 0, 0], "http"), (3, &[], "http")]
+    {
+        let header = v2(1, 0x11, &[&address(last), extension].concat());
+        let echo = proxy(&gateway).await.ask([header.as_slice(), GET.as_bytes()].concat()).await.text();
+        assert!(echo.contains(&format!(r#""x-forwarded-proto": "{scheme}""#)), "{scheme}: {echo}");
+    }
+}
+
 /// Returns `true` if the connection ends without a response.
 async fn is_refused(mut client: Raw) -> bool {
     client.try_message(false, true).await.is_err()

@@ -98,7 +98,7 @@ impl<S: HttpService> Http1<S> {
     pub(super) fn new(stream: MeteredSocket, service: S, peer: ConnectionPeer, context: Arc<ServerContext>) -> Self {
         Self {
             activity: Arc::clone(stream.activity()),
-            tls: stream.socket().tls_peer().cloned(),
+            tls: peer.tls(stream.socket().tls_peer()),
             reader: Arc::new(Mutex::new(RequestReader::new(stream))),
             service,
             peer,

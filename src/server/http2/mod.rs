@@ -105,7 +105,7 @@ impl<S: HttpService> Http2<S> {
         context: Arc<ServerContext>,
     ) -> Self {
         let activity = Arc::clone(stream.activity());
-        let tls = stream.socket().tls_peer().cloned();
+        let tls = peer.tls(stream.socket().tls_peer());
         let counters = Arc::new(SharedCounters::default());
         stream.set_meter(FrameLimiter::new(Arc::clone(&counters)));
         let handshake = builder(&context.limits).handshake(stream);

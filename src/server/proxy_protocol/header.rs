@@ -19,8 +19,11 @@ const V1_MAX_LENGTH: usize = 107;
 /// The length of the fixed part of version 2.
 const V2_FIXED_LENGTH: usize = 16;
 /// The maximum accepted length of version 2. The format allows 64 KiB. Addresses take at most 216 bytes; the rest are
-/// extensions that the gateway ignores.
+/// extensions. The gateway reads only `PP2_TYPE_SSL`.
 const V2_MAX_LENGTH: usize = 4096;
+/// The type of the extension about TLS, and the bit of its first byte that is set if the client used TLS.
+const SSL_EXTENSION: u8 = 0x20;
+const CLIENT_USED_TLS: u8 = 1;
 
 /// The result of parsing the bytes read so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +37,17 @@ pub(crate) enum Parsed {
 /// The source of a proxied connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxySource {
-    Client(SocketAddr),
+    Client(ProxiedClient),
     /// The proxy itself, for example for a health check, or a client without an address.
     Proxy,
+}
+
+/// The client of a proxied connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProxiedClient {
+    pub(crate) address: SocketAddr,
+    /// Whether the client's connection to the proxy used TLS. Only version 2 reports that.
+    pub(crate) over_tls: bool,
 }
 
 /// The header is malformed or not accepted.
@@ -88,7 +99,7 @@ fn parse_v1_line(line: &str) -> Result<ProxySource, Malformed> {
     if words.next().is_some() {
         return Err(Malformed);
     }
-    client_source(source, port)
+    client_source(source, port, false)
 }
 
 /// Parses two addresses of one family, and returns the first.
@@ -121,14 +132,14 @@ fn parse_v2(bytes: &[u8]) -> Result<Parsed, Malformed> {
     if rest.len() < length {
         return Ok(Parsed::More(length - rest.len()));
     }
-    // Extensions follow the addresses, and are ignored.
+    let over_tls = uses_tls(&rest[needed..]);
     let source = match (version, family, rest) {
         (0x21, 0x11, &[a, b, c, d, _, _, _, _, high, low, ..]) => {
-            client_source(Ipv4Addr::new(a, b, c, d).into(), u16::from_be_bytes([high, low]))?
+            client_source(Ipv4Addr::new(a, b, c, d).into(), u16::from_be_bytes([high, low]), over_tls)?
         }
         (0x21, 0x21, _) => {
             let source: [u8; 16] = rest[..16].try_into().map_err(|_| Malformed)?;
-            client_source(Ipv6Addr::from(source).into(), u16::from_be_bytes([rest[32], rest[33]]))?
+            client_source(Ipv6Addr::from(source).into(), u16::from_be_bytes([rest[32], rest[33]]), over_tls)?
         }
         _ => ProxySource::Proxy,
     };
@@ -137,10 +148,24 @@ fn parse_v2(bytes: &[u8]) -> Result<Parsed, Malformed> {
 
 /// Returns the client in canonical form. Rejects unspecified, multicast and broadcast addresses, which no host can
 /// connect from.
-fn client_source(address: IpAddr, port: u16) -> Result<ProxySource, Malformed> {
+fn client_source(address: IpAddr, port: u16, over_tls: bool) -> Result<ProxySource, Malformed> {
     let address = address.to_canonical();
     let is_no_host = address.is_unspecified() || address.is_multicast() || address == IpAddr::V4(Ipv4Addr::BROADCAST);
-    if is_no_host { Err(Malformed) } else { Ok(ProxySource::Client(SocketAddr::new(address, port))) }
+    let client = ProxiedClient { address: SocketAddr::new(address, port), over_tls };
+    if is_no_host { Err(Malformed) } else { Ok(ProxySource::Client(client)) }
+}
+
+/// Returns `true` if the first extension about TLS says that the client used TLS. Extensions follow the addresses; the rest
+/// is ignored if it is malformed.
+fn uses_tls(mut extensions: &[u8]) -> bool {
+    while let Some((&[kind, high, low], rest)) = extensions.split_first_chunk() {
+        let Some((value, after)) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low]))) else { break };
+        if kind == SSL_EXTENSION {
+            return value.first().is_some_and(|client| client & CLIENT_USED_TLS != 0);
+        }
+        extensions = after;
+    }
+    false
 }
 
 #[cfg(test)]
@@ -171,7 +196,35 @@ mod tests {
     }
 
     fn client(address: &str) -> Result<ProxySource, Malformed> {
-        Ok(ProxySource::Client(address.parse().unwrap()))
+        Ok(ProxySource::Client(ProxiedClient { address: address.parse().unwrap(), over_tls: false }))
+    }
+
+    #[test]
+    fn tls_extension_reports_the_connection_of_the_client() {
+        // TLS with a verified certificate, the version and the cipher as nested extensions.
+        let ssl = [0x20, 0, 12, 1, 0, 0, 0, 0, 0x21, 0, 4, b'T', b'L', b'S', b'1'];
+        let other = [4, 0, 3, 0x20, 0, 1];
+        let plaintext = [0x20, 0, 5, 0, 0, 0, 0, 0];
+        for (extensions, over_tls) in [
+            (ssl.to_vec(), true),
+            ([&other[..], &ssl].concat(), true),
+            ([&plaintext[..], &ssl].concat(), false),
+            (other.to_vec(), false),
+            (ssl[..3].to_vec(), false),
+            (ssl[..8].to_vec(), false),
+            (vec![0x20, 0, 0], false),
+            (vec![0x20, 0xFF, 0xFF, 1], false),
+        ] {
+            let six = [&[0x20; 36][..], &extensions].concat();
+            for header in [v2(0x21, 0x11, &[IPV4_ADDRESSES, &extensions].concat()), v2(0x21, 0x21, &six)] {
+                let Some((Ok(ProxySource::Client(client)), _)) = parse_incrementally(&header) else {
+                    panic!("{header:?}")
+                };
+                assert_eq!(client.over_tls, over_tls, "{extensions:?}");
+            }
+        }
+        let local = v2(0x20, 0x11, &[IPV4_ADDRESSES, &ssl].concat());
+        assert_eq!(parse_incrementally(&local).map(|(source, _)| source), Some(Ok(ProxySource::Proxy)));
     }
 
     const IPV4_ADDRESSES: &[u8] = &[192, 0, 2, 7, 10, 0, 0, 1, 0xC0, 0, 0x1F, 0x90];

@@ -58,7 +58,7 @@ pub(super) async fn read_header(
 /// up the forwarded fields. The proxy then counts as the client, unless the rule file trusts these fields.
 fn assign_source(slot: &ConnectionSlot, source: ProxySource, trust_unknown: bool) -> Result<(), ConnectionCap> {
     match source {
-        ProxySource::Client(client) => return slot.assign_client(client),
+        ProxySource::Client(client) => return slot.assign_client(client.address, client.over_tls),
         ProxySource::Proxy if trust_unknown => {}
         ProxySource::Proxy => slot.set_no_client(),
     }

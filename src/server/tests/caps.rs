@@ -52,7 +52,7 @@ fn proxied_connection_is_counted_only_for_its_client() {
     assert_eq!(counts(), [1, 0]);
     gateway
         .update(9, AddressRules { trusted_proxies: vec!["10.0.0.1/32".parse().unwrap()], ..AddressRules::default() });
-    slot.assign_client(client).unwrap();
+    slot.assign_client(client, false).unwrap();
     assert_eq!(counts(), [0, 1]);
     slot.release();
     assert_eq!(counts(), [0, 0]);
