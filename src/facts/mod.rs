@@ -13,7 +13,7 @@ use http::{HeaderMap, Method, Uri, Version};
 
 pub(crate) use self::method::is_common;
 use crate::identity::{Identity, IdentityFault, IdentityValue};
-use crate::path::{self, EncodedSlash, Path};
+use crate::path::{self, EncodedSlash, Path, Slashes};
 use crate::sanitize::BadField;
 
 /// The facts of a request: of a real one, or of one described in a log line or on the command line.
@@ -65,11 +65,13 @@ pub enum HostRequirement {
     Optional,
 }
 
-/// Settings for reading requests: `encoded_slash` and `request_id` of `requests` in the rule file.
+/// Settings for reading requests: `encoded_slash`, `slashes` and `request_id` of `requests` in the rule file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// The treatment of an encoded slash in a path. By default, the request is rejected with 400.
     pub encoded_slash: EncodedSlash,
+    /// The treatment of empty segments of a path.
+    pub slashes: Slashes,
     /// Whether each request has an `X-Request-Id`: the gateway adds one to requests without it.
     pub request_id: bool,
 }
@@ -127,7 +129,7 @@ impl<'a> Facts<'a> {
         }
         let path = match uri.path() {
             ASTERISK if *method == Method::OPTIONS => Path::from(ASTERISK),
-            path => path::normalize(path, requests.encoded_slash)?,
+            path => path::normalize_with(path, requests.encoded_slash, requests.slashes)?,
         };
         Ok(Self::new(method, (host, path, uri.query()), headers, peer.into()))
     }

@@ -18,6 +18,7 @@ mod deadline;
 mod fields;
 mod head;
 mod max_forwards;
+mod responses;
 mod upgrade;
 mod websocket;
 
@@ -27,6 +28,7 @@ mod tests;
 use self::deadline::Deadline;
 use self::head::ForwardInput;
 pub(crate) use self::head::response as rewrite_response;
+use self::responses::ResponseRewrite;
 use self::upgrade::ExtendedConnect;
 use crate::boxed::boxed;
 use crate::layer::{ForwardContext, NotSent};
@@ -69,6 +71,8 @@ pub(crate) struct PreparedRequest {
     accepts_trailers: bool,
     /// Boxed, because few requests are an extended CONNECT.
     connect: Option<Box<ExtendedConnect>>,
+    /// Boxed, because few routes have one.
+    response_rewrite: Option<Box<ResponseRewrite>>,
     /// The record for the access log, if it is enabled.
     trace: Option<Trace>,
 }
@@ -121,9 +125,10 @@ impl Forward {
             ForwardInput { peer, kinds, field_filter: field_filter.as_deref(), default_host: upstream.default_host() },
         )
         .map_err(|response| local_response(response, call))?;
-        if let Some(rewrite) = rewrite {
+        let response_rewrite = rewrite.and_then(|rewrite| {
             head::rewrite_host(request, &rewrite.host, upstream.default_host());
-        }
+            ResponseRewrite::new(rewrite, request.headers())
+        });
         if let Some(fields) = fields {
             let (changes, rendered) = *fields;
             changes.apply(request.headers_mut(), rendered);
@@ -132,7 +137,7 @@ impl Forward {
         request.body_mut().limit(max_body).map_err(|TooLong| local_response(LocalResponse::BodyTooLong, call))?;
         let connect = upgrade.and_then(|upgrade| upgrade::offer(request, *upgrade, is_connect));
         let deadline = Deadline::new(request, received, total, call);
-        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, trace })
+        Ok(PreparedRequest { upstream, client, call, deadline, accepts_trailers, connect, response_rewrite, trace })
     }
 }
 
@@ -149,11 +154,19 @@ impl Service<Request<RequestBody>> for Forward {
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
         // Inline: another async function would store the request a second time in its future.
         boxed(|| async move {
-            let PreparedRequest { upstream, client, call, mut deadline, accepts_trailers, connect, trace } =
-                match Self::prepare(&mut request) {
-                    Ok(prepared) => prepared,
-                    Err(response) => return Ok(*response),
-                };
+            let PreparedRequest {
+                upstream,
+                client,
+                call,
+                mut deadline,
+                accepts_trailers,
+                connect,
+                response_rewrite,
+                trace,
+            } = match Self::prepare(&mut request) {
+                Ok(prepared) => prepared,
+                Err(response) => return Ok(*response),
+            };
             // A request that has waited too long for its permits is not sent.
             let result = match deadline.has_passed() {
                 false => deadline.run_until(pin!(upstream.send(&mut request, &client, trace.as_ref()))).await,
@@ -173,6 +186,9 @@ impl Service<Request<RequestBody>> for Forward {
                     }
                 }
             };
+            if let Some(rewrite) = response_rewrite.filter(|_| is_forwarded) {
+                rewrite.apply(response.headers_mut(), &upstream);
+            }
             if is_forwarded && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 deadline.limit_body(&mut response, call, accepts_trailers);
             }

@@ -38,6 +38,16 @@ words! {
     }
 }
 
+words! {
+    /// How to treat empty segments of a path: `//`.
+    pub enum Slashes, default Merge {
+        /// The upstream receives one slash.
+        Merge = "merge",
+        /// The upstream receives all slashes. Routes and client keys still ignore empty segments.
+        Keep = "keep",
+    }
+}
+
 /// Why a path has no normal form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
@@ -57,6 +67,9 @@ pub enum PathError {
     /// `..` above the root, next to an encoded slash, with parameters, or encoded twice.
     #[error("leaves its root")]
     Escape,
+    /// `..` after an empty segment that is kept: some servers remove that segment, others the one before.
+    #[error("dot segment after an empty segment")]
+    Empty,
     /// Parameters of a segment without a name, in the middle of a path.
     #[error("parameters of an empty segment")]
     Nameless,
@@ -73,6 +86,14 @@ pub enum PathError {
 /// # Errors
 /// See [`PathError`].
 pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, PathError> {
+    normalize_with(path, slash, Slashes::Merge)
+}
+
+/// Returns the normal form of `path`, in which empty segments can be kept.
+///
+/// # Errors
+/// See [`PathError`].
+pub(crate) fn normalize_with(path: &str, slash: EncodedSlash, slashes: Slashes) -> Result<Path<'_>, PathError> {
     if !path.starts_with('/') {
         return Err(PathError::Relative);
     }
@@ -80,9 +101,11 @@ pub(crate) fn normalize(path: &str, slash: EncodedSlash) -> Result<Path<'_>, Pat
         return Ok(Path::from(path));
     }
     let decoded = encoding::decode(path, slash)?;
-    let segments = segment::resolve(&decoded, slash)?;
+    let segments = segment::resolve(&decoded, slash, slashes)?;
     let whole = segment::join(segments.iter().map(|segment| segment.whole));
-    let matched = encoding::encode_canonically(&segment::join(segments.iter().map(|segment| segment.name)));
+    let named =
+        segments.iter().enumerate().filter(|(at, segment)| at + 1 == segments.len() || !segment.whole.is_empty());
+    let matched = encoding::encode_canonically(&segment::join(named.map(|(_, segment)| segment.name)));
     let matched = Some(matched).filter(|matched| *matched != whole);
     Ok(Path { normalized: Cow::Owned(whole), matched })
 }

@@ -3,7 +3,7 @@
 //! Servlet containers remove parameters before they resolve dot segments, so they treat `..;` and `..;x=1` as `..`.
 //! Other servers treat them as names. An encoded semicolon also starts parameters, since a proxy may decode it.
 
-use super::{EncodedSlash, PathError};
+use super::{EncodedSlash, PathError, Slashes};
 
 /// A segment of a path.
 #[derive(Clone, Copy, Debug)]
@@ -14,16 +14,20 @@ pub(super) struct Segment<'p> {
     pub(super) name: &'p str,
 }
 
-/// Resolves dot segments and removes empty segments of a decoded path. An empty last segment represents a trailing
-/// slash.
-pub(super) fn resolve(path: &str, slash: EncodedSlash) -> Result<Vec<Segment<'_>>, PathError> {
+/// Resolves dot segments of a decoded path, and removes empty segments unless they are kept. An empty last segment
+/// represents a trailing slash.
+pub(super) fn resolve(path: &str, slash: EncodedSlash, slashes: Slashes) -> Result<Vec<Segment<'_>>, PathError> {
     let mut segments: Vec<Segment<'_>> = Vec::new();
     let mut parts = path.split('/').skip(1).peekable();
     while let Some(whole) = parts.next() {
         let (name, is_last) = (name(whole), parts.peek().is_none());
         match whole {
-            ".." => _ = segments.pop().ok_or(PathError::Escape)?,
-            "" | "." => {}
+            ".." if segments.pop().ok_or(PathError::Escape)?.whole.is_empty() => return Err(PathError::Empty),
+            "" if slashes == Slashes::Keep && !is_last => {
+                segments.push(Segment { whole: "", name: "" });
+                continue;
+            }
+            "" | "." | ".." => {}
             _ if name.is_empty() && !is_last => return Err(PathError::Nameless),
             _ => {
                 check(whole, slash)?;

@@ -36,6 +36,35 @@ fn equal_paths_have_one_normal_form() {
 }
 
 #[test]
+fn kept_slashes_are_forwarded_and_not_matched() {
+    for (path, expected) in [
+        ("//login", forms("//login", "/login")),
+        ("/a//b///", forms("/a//b///", "/a/b/")),
+        ("/a/.//b", forms("/a//b", "/a/b")),
+        ("/a//x/../b", forms("/a//b", "/a/b")),
+        ("/a;v=1//%62", forms("/a;v=1//b", "/a/b")),
+        ("/", forms("/", "/")),
+        ("/a//../b", Err(PathError::Empty)),
+        ("//..", Err(PathError::Empty)),
+        ("/../a//b", Err(PathError::Escape)),
+    ] {
+        let path_of = normalize_with(path, EncodedSlash::Decode, Slashes::Keep);
+        let found = path_of.map(|path| (path.normalized().to_owned(), path.matched().to_owned()));
+        assert_eq!(found, expected, "{path}");
+    }
+}
+
+proptest! {
+    /// So that a rule applies to a path whatever `slashes` is.
+    #[test]
+    fn kept_slashes_do_not_change_the_matched_path(path in "/[/.ab;%2F]{0,16}") {
+        let matched = |slashes| normalize_with(&path, EncodedSlash::Keep, slashes).map(|path| path.matched().to_owned());
+        let kept = matched(Slashes::Keep);
+        prop_assert!(kept == Err(PathError::Empty) || kept == matched(Slashes::Merge), "{:?}", kept);
+    }
+}
+
+#[test]
 fn parameters_are_forwarded_and_not_matched() {
     for (path, whole, matched) in [
         ("/login;x=1", "/login;x=1", "/login"),

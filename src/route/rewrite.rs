@@ -1,4 +1,4 @@
-//! `rewrite`: changes the path and the host of the request that the upstream receives.
+//! `rewrite`: changes the path and the host of the request that the upstream receives, and paths in its responses.
 
 use http::HeaderValue;
 
@@ -13,6 +13,8 @@ pub struct Rewrite {
     pub add_prefix: Option<Box<str>>,
     /// The host.
     pub host: HostRewrite,
+    /// Whether responses are changed too. `None` changes only a `Location` that names the upstream.
+    pub responses: Option<bool>,
 }
 
 /// The `Host` that the upstream receives.
@@ -41,6 +43,21 @@ impl Rewrite {
     }
 }
 
+impl Rewrite {
+    /// Returns `true` if all paths in responses are changed.
+    pub(crate) fn maps_all_responses(&self) -> bool {
+        self.responses == Some(true)
+    }
+
+    /// Returns the path that a client requests for a path of the upstream. Returns `None` if no request leads there.
+    pub(crate) fn response_path(&self, path: &str) -> Option<String> {
+        let added = self.add_prefix.as_deref().unwrap_or_default();
+        let rest = path.strip_prefix(added).filter(|rest| rest.is_empty() || rest.starts_with('/'))?;
+        let path = [self.strip_prefix.as_deref().unwrap_or_default(), rest].concat();
+        Some(if path.is_empty() { "/".to_owned() } else { path })
+    }
+}
+
 /// Returns the path after the prefix: empty, or with a slash at its start. Returns the whole path if the prefix is not
 /// followed by the end of a segment. Parameters of segments (`;v=1`) do not matter, as for routes.
 fn without_prefix<'p>(path: &'p Path<'_>, prefix: &str) -> &'p str {
@@ -50,21 +67,23 @@ fn without_prefix<'p>(path: &'p Path<'_>, prefix: &str) -> &'p str {
     if path.matched() == whole {
         return rest;
     }
-    // Both forms of the path have the same number of segments.
-    let is_slash = |byte: u8| byte == b'/';
-    let segments = prefix.bytes().filter(|byte| is_slash(*byte)).count();
-    let mut slashes = whole.bytes().enumerate().filter(|(_, byte)| is_slash(*byte));
-    slashes.nth(segments).map_or("", |(start, _)| &whole[start..])
+    // Both forms of the path have the same segments, except that this one can have empty ones.
+    let mut rest = whole;
+    for _ in prefix.bytes().filter(|byte| *byte == b'/') {
+        let segment = rest.trim_start_matches('/');
+        rest = segment.find('/').map_or("", |end| &segment[end..]);
+    }
+    rest
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{EncodedSlash, normalize};
+    use crate::path::{EncodedSlash, Slashes, normalize, normalize_with};
 
     fn rewritten(strip: &str, add: &str, path: &str) -> String {
         let prefix = |text: &str| (!text.is_empty()).then(|| text.into());
-        let rewrite = Rewrite { strip_prefix: prefix(strip), add_prefix: prefix(add), host: HostRewrite::Keep };
+        let rewrite = Rewrite { strip_prefix: prefix(strip), add_prefix: prefix(add), ..Rewrite::default() };
         let path = normalize(path, EncodedSlash::Keep).expect("a path");
         rewrite.path(&path).unwrap_or_else(|| path.normalized().to_owned())
     }
@@ -85,6 +104,23 @@ mod tests {
         }
         assert_eq!(rewritten("/a/b", "", "/a/b/c"), "/c");
         assert_eq!(rewritten("/a/b", "", "/a/c"), "/a/c");
+    }
+
+    #[test]
+    fn path_of_a_response_leads_back() {
+        for (strip, add, path, expected) in [
+            ("/orders", "", "/5", Some("/orders/5")),
+            ("/orders", "/v2", "/v2/5", Some("/orders/5")),
+            ("/orders", "/v2", "/v2", Some("/orders")),
+            ("/orders", "/v2", "/v22", None),
+            ("/orders", "/v2", "/", None),
+            ("", "/v2", "/v2", Some("/")),
+            ("", "", "/a", Some("/a")),
+        ] {
+            let prefix = |text: &str| (!text.is_empty()).then(|| text.into());
+            let rewrite = Rewrite { strip_prefix: prefix(strip), add_prefix: prefix(add), ..Rewrite::default() };
+            assert_eq!(rewrite.response_path(path).as_deref(), expected, "{strip} {add} {path}");
+        }
     }
 
     #[test]
@@ -109,6 +145,9 @@ mod tests {
         ] {
             assert_eq!(rewritten("/orders", "/v2", path), expected, "{path}");
         }
+        let kept = normalize_with("//orders;v=1///5//", EncodedSlash::Keep, Slashes::Keep).expect("a path");
+        let rewrite = Rewrite { strip_prefix: Some("/orders".into()), ..Rewrite::default() };
+        assert_eq!(rewrite.path(&kept).as_deref(), Some("///5//"));
         assert!(normalize("/orders/../../x", EncodedSlash::Keep).is_err());
     }
 }

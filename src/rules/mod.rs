@@ -24,7 +24,7 @@ use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
 use crate::identity::IdentityValue;
 use crate::limit::{Charge, ChargeKind, ClientId, Mode, Turn};
-pub use crate::path::EncodedSlash;
+pub use crate::path::{EncodedSlash, Slashes};
 use crate::route::{Route, Routes};
 use crate::rule::{Limit, OnMissingClient};
 use crate::sanitize::FieldFilter;

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::HeaderValue;
+use http::uri::Authority;
 use tokio::time::Instant;
 
 mod address;
@@ -99,6 +100,8 @@ pub struct Upstream {
     eject: Option<Eject>,
     /// The `Host` for requests without one: the authority of the first target.
     default_host: HeaderValue,
+    /// The hosts and ports of the targets.
+    authorities: Vec<(Box<str>, u16)>,
     timeouts: Timeouts,
     retry: Option<RetrySettings>,
     retry_budget: Arc<RetryBudget>,
@@ -284,6 +287,11 @@ impl Upstream {
             Target::Unix(_) => Some(HeaderValue::from_static("localhost")),
             target => target.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok()),
         });
+        let authorities = settings.targets.iter().filter_map(|target| {
+            let (authority, default) = (target.authority()?, if target.uses_tls() { 443 } else { 80 });
+            Some((authority.host().into(), authority.port_u16().unwrap_or(default)))
+        });
+        let authorities = authorities.collect();
         let (timeouts, can_upgrade) = (settings.timeouts, settings.protocol != Protocol::Http2);
         let (retry, retry_budget) = (settings.retry.clone(), targets.retry_budget(&settings.name));
         let (upstream_metrics, checks) = (metrics.upstream(&settings.name), CheckSettings::new(&settings));
@@ -291,6 +299,7 @@ impl Upstream {
         let factory = EntryFactory::new(settings, metrics, tls_configs, targets, resolver);
         Self {
             default_host: authority.unwrap_or(HeaderValue::from_static("")),
+            authorities,
             entries: ArcSwap::from_pointee(factory.all()),
             factory,
             balancer,
@@ -354,6 +363,13 @@ impl Upstream {
             usable[entry.position] |= entry.state.condition(now) == TargetCondition::Usable;
         }
         entries.iter().for_each(|entry| entry.state.set_usable(usable[entry.position]));
+    }
+
+    /// Returns `true` if the authority is the one of a target.
+    pub(crate) fn has_authority(&self, authority: &Authority, default_port: u16) -> bool {
+        let port = authority.port_u16().unwrap_or(default_port);
+        let mut targets = self.authorities.iter();
+        targets.any(|(host, other)| *other == port && host.eq_ignore_ascii_case(authority.host()))
     }
 
     /// Returns the `Host` for requests without one. Empty if the upstream has no authority (RFC 9112 section 3.2).

@@ -80,6 +80,15 @@ async fn encoded_slash_is_forwarded_as_it_was_matched() {
 }
 
 #[tokio::test]
+async fn kept_slashes_are_forwarded_and_not_matched() {
+    let paths = ["//api///login", "/api//login//", "/api//x//y", "/api//../login"];
+    let kept = ["login //api///login", "login /api//login//", "rest /api//x//y", "400"];
+    assert_eq!(outcomes("requests: { slashes: keep }", &paths).await, kept);
+    let merged = ["login /api/login", "login /api/login/", "rest /api/x/y", "rest /login"];
+    assert_eq!(outcomes("", &paths).await, merged);
+}
+
+#[tokio::test]
 async fn no_spelling_of_a_method_bypasses_its_route() {
     let origin = Origin::with_response(OK).await;
     let rules = rules(&origin, "", LOGIN).replace("path: /api/login }", "path: /api/login, methods: [POST, SWEEP] }");

@@ -29,7 +29,7 @@ pub(super) fn show(route: &Route) -> Value {
             HostRewrite::Upstream => Some("upstream".to_owned()),
             HostRewrite::Fixed(host) => Some(text(host.as_bytes())),
         };
-        json!({ "strip_prefix": rewrite.strip_prefix, "add_prefix": rewrite.add_prefix, "host": host })
+        json!({ "strip_prefix": rewrite.strip_prefix, "add_prefix": rewrite.add_prefix, "host": host, "responses": rewrite.responses })
     });
     let reject = route.reject.as_ref().map(|reject| {
         json!({

@@ -50,6 +50,7 @@ pub(super) fn show(config: &Config, store: &Store) -> Value {
 fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, .. }: &Rules) -> Value {
     json!({
         "encoded_slash": requests.encoded_slash,
+        "slashes": requests.slashes,
         "request_id": requests.request_id,
         "underscores": underscores,
         "strip": strip.patterns().collect::<Vec<_>>(),

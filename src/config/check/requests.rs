@@ -8,6 +8,8 @@ use crate::rules::Requests;
 pub(super) fn requests(file: &File, problems: &mut Problems) -> Checked<Requests> {
     let Some(written) = file.requests.optional(problems)? else { return Ok(Requests::default()) };
     let encoded_slash = written.encoded_slash.optional(problems);
+    let slashes = written.slashes.optional(problems);
     let request_id = written.request_id.optional(problems)?.copied().unwrap_or_default();
-    Ok(Requests { encoded_slash: encoded_slash?.copied().unwrap_or_default(), request_id })
+    let encoded_slash = encoded_slash?.copied().unwrap_or_default();
+    Ok(Requests { encoded_slash, slashes: slashes?.copied().unwrap_or_default(), request_id })
 }

@@ -69,7 +69,8 @@ pub(super) fn rewrite(written: &Located<file::Rewrite>, problems: &mut Problems)
             }
         },
     };
-    Ok(Some(Rewrite { strip_prefix: strip?, add_prefix: add?, host: host? }))
+    let responses = written.responses.optional(problems)?.copied();
+    Ok(Some(Rewrite { strip_prefix: strip?, add_prefix: add?, host: host?, responses }))
 }
 
 /// Parses whole segments of a path, in the form that routes match.

@@ -1,6 +1,6 @@
 //! The keys of a route's action, and of its changes of requests and responses.
 
-use crate::config::keys::Kind::{self, List, Text, Whole};
+use crate::config::keys::Kind::{self, Flag, List, Text, Whole};
 use crate::config::keys::shape;
 use crate::config::located::Located;
 
@@ -39,6 +39,9 @@ shape! {
         add_prefix: String = Text, Optional;
         /// The `Host`: a name, or `upstream` for the name of the target. By default the client's.
         host: String = Text, Optional;
+        /// Maps paths in responses back: `Location`, `Content-Location`, and the `Path` of cookies. By default only a
+        /// `Location` that names a target; `false` maps none.
+        responses: bool = Flag, Optional;
     }
 }
 

@@ -20,7 +20,7 @@ use crate::limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
 use crate::policy::RateLimitFields;
 use crate::route::Case;
 use crate::rule::{OnMissingClient, OnStoreFailure};
-use crate::rules::{EncodedSlash, Underscores};
+use crate::rules::{EncodedSlash, Slashes, Underscores};
 
 const MAX_PERMITS: u64 = MAX_RATE as u64;
 const MAX_QUEUE: u64 = 100_000;
@@ -44,6 +44,8 @@ shape! {
     REQUESTS: Requests = "`requests`" {
         /// How to interpret an encoded slash in a path.
         encoded_slash: EncodedSlash = Word(EncodedSlash::WORDS), Default("reject");
+        /// How to treat empty segments of a path: `//`.
+        slashes: Slashes = Word(Slashes::WORDS), Default("merge");
         /// How to handle fields whose names contain other characters than letters, digits and hyphens.
         underscores: Underscores = Word(Underscores::WORDS), Default("drop");
         /// Fields to remove unless a trusted proxy sent them. `default` stands for the list in

@@ -5,6 +5,7 @@ mod layer;
 mod local;
 mod rejects;
 mod requests;
+mod responses;
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::upstream::Origin;
