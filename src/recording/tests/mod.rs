@@ -33,7 +33,7 @@ routes:
       - { name: pair, mode: PER_CLIENT, client: ['query:key', ip, path], shadow: true, rate: 1, interval: 1m }
       - { name: cost, mode: OVERALL, permits: { header: x-cost, default: 1, max: 50 }, rate: 100, interval: 1m }
       - { name: some, mode: OVERALL, rate: 100, interval: 1m, when: { cookies: { tier: [gold, 'x y'] } } }
-      - { name: parts, mode: OVERALL, rate: 100, interval: 1m, when: { case: insensitive, headers: { x-key: { prefix: K } } } }
+      - { name: parts, mode: OVERALL, rate: 100, interval: 1m, when: { case: insensitive, headers: { x-plan: { prefix: G } } } }
       - { name: end, mode: OVERALL, rate: 100, interval: 1m, when: { query: { key: [{ suffix: old, contains: g }] } } }
       - { name: not, mode: OVERALL, rate: 100, interval: 1m, when: { not: [{ query: { key: absent } }] } }
 ";
