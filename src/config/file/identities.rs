@@ -46,7 +46,7 @@ shape! {
         /// Where requests contain the token: `header:NAME`, `cookie:NAME` or `query:NAME`. In `Authorization`, it follows
         /// `Bearer`.
         from: String = Text, Default("header:Authorization");
-        /// The longest token.
+        /// The longest token. One near 16KiB gets a 431 unless the `max_field_bytes` of the listener is raised.
         max_token: Bytes = Size(256, 16 << 10), Default("8KiB");
     }
 }
