@@ -53,8 +53,9 @@ impl LayerState {
         #[cfg(feature = "gateway")]
         if let Some(needs) = compiled.identity {
             let (place, asked) = ((active, store), (&original.method, &facts));
-            let rejection = self.reject_before_verification(place, (route, compiled), asked, record).await;
-            if let Some(rejection) = rejection {
+            if needs.reads.token
+                && let Some(rejection) = self.reject_before_verification(place, (route, compiled), asked, record).await
+            {
                 return Err(rejection);
             }
             if verify(rules, needs, &mut facts) {

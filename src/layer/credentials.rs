@@ -26,9 +26,6 @@ impl LayerState {
         (method, facts): (&Method, &Facts<'_>),
         record: &mut RequestRecord<'r>,
     ) -> Option<LocalResponse> {
-        if !compiled.identity.is_some_and(|needs| needs.reads.token) {
-            return None;
-        }
         let charges = active.charges_without_identity(store, route, facts);
         let charges = match charges.inspect_err(|cause| record.record_ban(cause, &self.metrics)) {
             Ok(charges) if charges.is_empty() || !store.may_refuse(charges.as_slice()) => return None,

@@ -125,9 +125,12 @@ impl LayerState {
             #[cfg(feature = "gateway")]
             if let Some(needs) = compiled.identity {
                 let (place, asked) = ((active, store), (request.method(), &facts));
-                let rejection = self.reject_before_verification(place, (route, compiled), asked, record).await;
-                if let Some(rejection) = rejection {
-                    return Err(rejection); // 403, 429
+                if needs.reads.token {
+                    // Boxed, so that other requests do not pay for its memory.
+                    let rejection = Box::pin(self.reject_before_verification(place, (route, compiled), asked, record));
+                    if let Some(rejection) = rejection.await {
+                        return Err(rejection); // 403, 429
+                    }
                 }
                 if verify(rules, needs, &mut facts) {
                     // Boxed, so that other requests do not pay for its memory.
