@@ -258,7 +258,7 @@ impl<'r> SlotWait<'r> {
             Err(Some(JoinError::Full)) => Err(busy(full, status)),
             // Other requests of the client wait for the route with all its permits.
             Err(Some(JoinError::Claimed(claim))) if claim.index < charges.len() => {
-                Err(self.limited(&charges.at(claim.index), status))
+                Err(limited(&charges.at(claim.index), status))
             }
             // They wait with all slots that the client could take.
             Err(_) => {
@@ -286,16 +286,16 @@ impl<'r> SlotWait<'r> {
         permits.chain(slot).collect()
     }
 
-    /// Returns the rejection of a request whose client has claimed all permits of a limit.
-    fn limited(&self, one: &LimitCharge<'_>, mut status: LimitStatus) -> Denial {
-        let reset = status.decision(one.index).map_or(0, |decision| decision.reset);
-        status.refuse(one.index, 0, reset);
-        Denial::Limited { wait: status.wait, status }
-    }
-
     fn bucket(&self, client: Option<&ClientId>) -> BucketId {
         (self.new.concurrency.name.to_string(), client.cloned())
     }
+}
+
+/// Returns the rejection of a request whose client has claimed all permits of a limit.
+fn limited(one: &LimitCharge<'_>, mut status: LimitStatus) -> Denial {
+    let reset = status.decision(one.index).map_or(0, |decision| decision.reset);
+    status.refuse(one.index, 0, reset);
+    Denial::Limited { wait: status.wait, status }
 }
 
 fn busy(full: Full, status: LimitStatus) -> Denial {

@@ -62,11 +62,13 @@ fn message(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use super::*;
 
+    type Run = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
     #[test]
     fn failed_thread_is_reported_with_its_cause() {
         let error = || Err(io::Error::other("no descriptors"));
         let panic = || if std::hint::black_box(true) { panic!("no {}", "workers") } else { Ok(()) };
-        let runs: [(Box<dyn FnOnce() -> io::Result<()> + Send>, _); 3] = [
+        let runs: [(Run, _); 3] = [
             (Box::new(error), Some("worker-3 has ended: no descriptors")),
             (Box::new(panic), Some("worker-3 has ended: panicked: no workers")),
             (Box::new(|| Ok(())), None),

@@ -72,7 +72,8 @@ impl TextMapping {
                 "the format has no time: add `$time_local`, `$time_iso8601`, `$msec`, or `$date` and `$time`".into()
             );
         }
-        if !has(&Part::Request) && !(has(&Part::Method) && has(&Part::Path)) {
+        let has_request = has(&Part::Request) || (has(&Part::Method) && has(&Part::Path));
+        if !has_request {
             return Err("the format has no request: add `$request`, or `$request_method` and `$request_uri`".into());
         }
         let has_comments = !start.starts_with('#');
