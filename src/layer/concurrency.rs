@@ -26,23 +26,30 @@ impl LayerState {
     ) -> Result<Admitted, Denial> {
         let Some(metrics) = compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
         let client = rules.client_in_flight(concurrency, facts);
+        let client = client.as_ref();
         #[cfg(feature = "gateway")]
         let deadline = record.deadline((route, compiled), facts);
         #[cfg(not(feature = "gateway"))]
         let (deadline, _) = (None, route); // a layer has no timeouts
-        let (queues, client, waits) = (&self.queues, client.as_ref(), waits.map(|waits| *waits));
+        let (queues, waits) = (&self.queues, waits.map(|waits| *waits));
         let request = NewRequest { store, queues, charges, waits, concurrency, client, metrics, deadline };
         let admitted = request.admit().await;
-        let remaining = match &admitted {
-            Ok((_, slot)) => Some(slot.remaining()),
-            Err(Denial::Busy { full, .. }) => full.client.then_some(0),
-            Err(_) => return admitted.map(|(admitted, _)| admitted),
-        };
-        let quota = concurrency.per_client.filter(|_| client.is_some()).zip(remaining);
+        let quota = concurrency.per_client.zip(client).and_then(|(per_client, client)| {
+            let remaining = match &admitted {
+                Ok((_, slot)) => slot.remaining(),
+                Err(Denial::Busy { full, .. }) => full.client.then_some(0)?,
+                // Not decided by the slots, which only this gateway has counted then.
+                Err(_) => per_client.saturating_sub(store.slots(&concurrency.name).of_client(client)),
+            };
+            Some((per_client, remaining))
+        });
         let (admitted, slot) = match admitted {
             Ok((admitted, slot)) => (Ok(admitted), Some(Box::new(slot))),
             Err(denial) => (Err(denial), None),
         };
+        if let Err(Denial::Busy { .. }) = admitted {
+            record.record_busy();
+        }
         record.record_slot(ClientInFlight { slot, quota });
         admitted
     }

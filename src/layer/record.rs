@@ -255,12 +255,14 @@ impl<'r> RequestRecord<'r> {
         self.stopwatch.elapsed()
     }
 
-    /// Records the slot of the request, or its rejection for lack of a slot.
+    /// Records that the request is rejected for lack of a slot.
+    pub(super) fn record_busy(&mut self) {
+        self.outcome = RequestOutcome::Limited;
+        self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
+    }
+
+    /// Records the slot of the request, and what its client may have in flight.
     pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) {
-        if in_flight.slot.is_none() {
-            self.outcome = RequestOutcome::Limited;
-            self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
-        }
         self.extra.get_or_insert_default().in_flight = Some(in_flight);
     }
 
