@@ -354,7 +354,9 @@ impl<'w> Waiting<'w> {
     /// permit returns. If the store fails, the request continues instead, and is decided without the store.
     async fn reject_from_queue(&self, index: usize) -> Result<(), Denial> {
         let one = self.limit(index);
-        let status = match self.queues.last_decision(&one.charge.bucket_id()) {
+        let last_decision = self.queues.last_decision(&one.charge.bucket_id());
+        // In an outage, `on_store_failure` decides instead.
+        let status = match last_decision.filter(|_| self.store.outage().is_none()) {
             Some((remaining, wait)) => {
                 let mut status = LimitStatus::default();
                 status.refuse(one.index, remaining, wait);
