@@ -33,14 +33,14 @@ async fn request_that_its_client_keeps_from_being_sent_stays_charged() {
         ("Max-Forwards", "OPTIONS / HTTP/1.1\r\nHost: a\r\nMax-Forwards: 0\r\n\r\n".to_owned()),
         ("TRACE", "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
         ("no chunk", "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".to_owned()),
-        ("half a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf".to_owned()),
+        ("half a body", "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf".to_owned()),
         (
             "a long body",
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n123456789\r\n0\r\n\r\n".to_owned(),
         ),
         (
             "no body after Expect",
-            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n".to_owned(),
+            "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\nExpect: 100-continue\r\n\r\n".to_owned(),
         ),
     ] {
         let gateway = gateway("builtin:echo", "max_body: 8B,");
