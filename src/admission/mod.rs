@@ -15,8 +15,11 @@ mod waiting;
 
 use self::concurrency::SlotAsk;
 pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
+#[cfg(feature = "gateway")]
 pub(crate) use self::order::narrowest_first;
-pub(crate) use self::queue::{MAX_LATENESS, WaitQueues};
+#[cfg(feature = "gateway")]
+pub(crate) use self::queue::MAX_LATENESS;
+pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;
 pub(crate) use self::status::LimitStatus;
 pub(crate) use self::waiting::RouteWaits;

@@ -4,11 +4,15 @@
 #[cfg(feature = "gateway")]
 use http::Method;
 
+use super::LayerState;
+#[cfg(feature = "gateway")]
+use super::action;
 use super::active::Active;
 use super::decide::{local_response, not_identified};
 use super::record::RequestRecord;
-use super::{LayerState, action};
-use crate::admission::{Admitted, Denial, Receipt, admit};
+#[cfg(feature = "gateway")]
+use crate::admission::Denial;
+use crate::admission::{Admitted, Receipt, admit};
 use crate::facts::Facts;
 use crate::local_response::LocalResponse;
 use crate::route::Route;

@@ -3,11 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
+use tidegate::internals::clock::Stopwatch;
 use tidegate::{Config, NotSent, Peer, RateLimitLayer, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
@@ -179,7 +180,7 @@ async fn failed_logins_exceed_the_rate_once_by_the_connections() {
                  charge_on: 401 }}"
             );
             let service = Arc::new(Service::start(store.clone(), &limit));
-            let (failed, start) = (Arc::new(AtomicU32::new(0)), Instant::now());
+            let (failed, start) = (Arc::new(AtomicU32::new(0)), Stopwatch::start());
             let repeat = |_| {
                 let (service, failed) = (Arc::clone(&service), Arc::clone(&failed));
                 tokio::spawn(async move {

@@ -15,7 +15,7 @@ const ALL: &str = "on >secret resetkeys ~* +@all";
 
 /// Changes the permissions of the user `gate`.
 fn permit(redis: &mut Connection, rules: &str) {
-    cmd("ACL").arg("SETUSER").arg("gate").arg(&rules.split(' ').collect::<Vec<_>>()).exec(redis).expect("an ACL");
+    cmd("ACL").arg("SETUSER").arg("gate").arg(rules.split(' ').collect::<Vec<_>>()).exec(redis).expect("an ACL");
 }
 
 fn set_memory(redis: &mut Connection, bytes: &str) {

@@ -80,7 +80,6 @@ async fn gateways_share_permits_in_the_order_of_arrival() {
         ended.store(true, Ordering::Relaxed);
         let after = counts.each_ref().map(|counts| counts.get()[0]);
         let (near, far) = (after[0] - before[0], after[1] - before[1]);
-        println!("{algorithm}: {near} near, {far} far");
         assert!(near + far >= 80, "{near} and {far} of 120: permits are not used");
         assert!(near.max(far) * 10 <= most * near.min(far), "{near} against {far}");
     }
@@ -125,7 +124,6 @@ async fn waiting_and_rejected_requests_ask_redis_rarely() {
     sleep(Duration::from_secs(2)).await;
     let (calls, after) = (redis.decision_calls() - calls, counts.get());
     let [admitted, rejected] = [after[0] - before[0], after[1] - before[1]];
-    println!("{calls} calls for {admitted} admitted and {rejected} rejected requests");
     assert!(rejected > 100, "{rejected}");
     assert!(calls <= 3 * admitted + 20, "{calls} calls for {admitted} admitted requests");
 }
@@ -172,8 +170,8 @@ fn tickets_are_decided_like_the_model() {
             let is_before = |(of, since, ..): &&Ticket| *of != own && (*since, *of) < (waits_since, own);
             let before: u32 = tickets.iter().filter(is_before).map(|(_, _, permits, _)| permits).sum();
             let checks = Charge { permits: permits + before, kind: ChargeKind::Check, ..charge.clone() };
-            let is_granted =
-                permits == 0 || permits + before <= 3 && memory.take(&[checks.clone()]).expect("a decision").granted();
+            let is_granted = permits == 0
+                || permits + before <= 3 && memory.take(std::slice::from_ref(&checks)).expect("a decision").granted();
             let turn = queue.map_or(Turn::Last, |queue| Turn::First { queue, millis: now - since[index] });
             let asked = Charge { turn, permits, ..charge.clone() };
             let outcome = runtime.block_on(redis.take_at(&[asked], Timestamp::from_millis(now))).expect("a decision");

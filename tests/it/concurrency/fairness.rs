@@ -46,7 +46,6 @@ async fn waiting_requests_of_two_gateways_share_released_slots() {
     sleep(Duration::from_millis(200)).await; // the first gateway has all slots
     let second = tokio::spawn(send(other, 12, for_, in_flight));
     let (first, second) = (first.await.expect("responses"), second.await.expect("responses"));
-    println!("{first} and {second}");
     assert!(first > 0 && second * 2 > first && first * 2 > second, "{first} and {second}");
 }
 
@@ -64,7 +63,6 @@ async fn waiting_requests_share_calls() {
     let (before, began) = (script_calls(&redis), Instant::now());
     sleep(Duration::from_secs(1)).await;
     let (calls, took) = (script_calls(&redis) - before, began.elapsed());
-    println!("{calls} calls in {took:?}");
     assert!(u128::from(calls) <= took.as_millis() / 10 + 5, "{calls} calls in {took:?}");
     drop(held);
     for waiting in waiting {

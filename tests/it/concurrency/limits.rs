@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use futures_util::future::join_all;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::support::redis::RedisServer;
@@ -82,7 +83,7 @@ async fn request_that_waits_for_permits_holds_no_slot() {
             assert!(waiting.iter().any(|waiting| !waiting.is_finished()), "{waits}");
             let honest = soon(join_all([service.ask("b"), service.ask("c")])).await;
             assert_eq!(statuses(&honest), [200, 200], "{waits}");
-            waiting.iter().for_each(|waiting| waiting.abort());
+            waiting.iter().for_each(JoinHandle::abort);
         }
     }
 }
@@ -132,7 +133,7 @@ async fn client_does_not_fill_the_queue_of_the_route() {
             drop(held);
             drop(soon(greedy.remove(0)).await.expect("a response"));
             assert_eq!(soon(honest).await.expect("a response").status(), 200, "{keys}");
-            greedy.iter().for_each(|greedy| greedy.abort());
+            greedy.iter().for_each(JoinHandle::abort);
         }
     }
 }
@@ -165,7 +166,7 @@ async fn aborted_request_releases_its_slot() {
         cmd("CLIENT").arg("PAUSE").arg(60).exec(&mut redis.connection()).expect("a pause");
         let asking: Vec<_> = (0..3).map(|_| service.spawn("a")).collect();
         sleep(Duration::from_millis(20)).await; // their call is in flight
-        asking.iter().for_each(|asking| asking.abort());
+        asking.iter().for_each(JoinHandle::abort);
         let taken = soon(async {
             let mut taken = Vec::new();
             while taken.len() < 3 {
