@@ -1,6 +1,6 @@
 //! Validates a tree against the [`keys`](super::keys) of the rule file: the maps and lists, and their keys.
 //!
-//! Valid values are returned with their [locations](Located) for serde, which deserializes them into
+//! Valid values are returned with their [locations](super::located::Located) for serde, which deserializes them into
 //! [`file`](super::file). Invalid values are reported and become null, so that later steps neither fail on them nor
 //! report them again.
 

@@ -15,7 +15,7 @@
 //! of an old rule count as ending with the present one. A longer interval does not restore counters that have been
 //! dropped.
 //!
-//! **Debt.** Permits that were charged beyond the rate are owed, and [paid](super::debt) as segments return.
+//! **Debt.** Permits that were charged beyond the rate are owed, and paid as segments return.
 //!
 //! **Clock jumps.** If the clock went back, counters can end after the present segment. Their permits are moved into
 //! the present segment, and return one interval after its end.

@@ -8,7 +8,7 @@
 //! millisecond share an entry. Above a rate of [`MAX_ENTRIES`], grants within one merge step share an entry, dated at
 //! the latest grant. So permits may return up to one merge step late, and never early.
 //!
-//! **Debt.** Permits that were charged beyond the rate are owed, and [paid](super::debt) as permits return.
+//! **Debt.** Permits that were charged beyond the rate are owed, and paid as permits return.
 //!
 //! **Clock jumps.** If the clock went back, grants can be dated in the future. They are redated to now, so they stay in
 //! use for one more interval.
