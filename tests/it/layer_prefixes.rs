@@ -1,4 +1,4 @@
-//! The names of a layer's buckets are those of the store that it uses, not of the `store` in its rule file.
+//! The names of a layer's buckets come from the store that it uses, not from the `store` in its rule file.
 
 use std::convert::Infallible;
 use std::future::ready;

@@ -1,5 +1,5 @@
-//! A request that waits for, or is rejected by, a bound or limit of its own client delays requests of other clients by no
-//! more than the permits and slots that it was granted: for random rules, in memory and in Redis, with two gateways.
+//! While its client has reached a bound or a limit, a request delays other clients by no more than the permits and slots
+//! that it was granted. Property test with random rules, in memory and in Redis, with two gateways.
 
 use std::sync::Arc;
 use std::time::Duration;
