@@ -123,11 +123,6 @@ impl RuleFile {
         })
     }
 
-    /// Returns `false` for standard input, pipes and devices, which can be read only once.
-    pub(crate) fn is_regular(&self) -> bool {
-        matches!(self, Self::Path(path) if path.is_file())
-    }
-
     /// Reads all files of the rules without checking them. Does not read standard input or pipes.
     pub(crate) fn read_sources(&self) -> SourceFiles {
         let mut sources = SourceFiles::default();
@@ -195,3 +190,19 @@ impl std::fmt::Display for ConfigLoadError {
 }
 
 impl std::error::Error for ConfigLoadError {}
+
+#[cfg(all(test, feature = "gateway"))]
+mod tests {
+    use super::*;
+
+    /// Regression test: a file that was removed right after it was read counted as a pipe, and was not watched.
+    #[test]
+    fn kind_of_the_file_is_that_when_it_was_read() {
+        let path = std::env::temp_dir().join(format!("tidegate-regular-{}.yaml", std::process::id()));
+        std::fs::write(&path, "{}").expect("a temporary file");
+        let sources = RuleFile::Path(path.clone()).load_with_sources().sources;
+        std::fs::remove_file(&path).expect("the temporary file");
+        assert!(sources.can_be_read_again());
+        assert!(!RuleFile::Path("/dev/null".into()).load_with_sources().sources.can_be_read_again());
+    }
+}

@@ -70,6 +70,11 @@ impl SourceFiles {
         self.seen.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
     }
 
+    /// Returns `false` if the rule file was standard input, a pipe or a device, which can be read only once.
+    pub(crate) fn can_be_read_again(&self) -> bool {
+        matches!(&*self.seen, [(_, Some(_)), ..])
+    }
+
     /// Returns the paths of the files and folders.
     pub(crate) fn into_paths(self) -> Vec<PathBuf> {
         self.seen.into_iter().map(|(path, _)| path).collect()

@@ -190,7 +190,7 @@ impl Gateway {
     }
 
     /// Returns a reloader of the rule file, or `None` if the gateway drains. `loaded` is what was read at the start. If
-    /// `is_watched`, the gateway reloads the rule file when one of its files changes.
+    /// `is_watched`, the gateway reloads the rule file when one of its files changes, unless it was a pipe.
     pub(crate) fn file_reloader(&self, file: RuleFile, loaded: SourceFiles, is_watched: bool) -> Option<FileReloader> {
         let (admin, metrics) = {
             let running = self.reloader.0.lock();
@@ -198,10 +198,11 @@ impl Gateway {
             (running.admin.clone(), Arc::clone(&running.metrics))
         };
         loaded.hash().inspect(|hash| _ = admin.record_config(hash, false));
+        let is_watched = is_watched && loaded.can_be_read_again();
         let reloader = FileReloader::new(file, loaded, self.reloader.clone(), admin.clone(), metrics);
         admin.enable_reload(reloader.hook());
-        if let Some(watcher) = reloader.watcher().filter(|_| is_watched) {
-            self.control.tasks().watch_rules(watcher);
+        if is_watched {
+            self.control.tasks().watch_rules(reloader.watcher());
         }
         Some(reloader)
     }

@@ -95,10 +95,9 @@ impl FileReloader {
         })
     }
 
-    /// Creates a watcher. Returns `None` if the rules came from standard input or a pipe.
-    pub(super) fn watcher(&self) -> Option<RuleFileWatcher> {
-        let watcher = || RuleFileWatcher { files: StableFiles::new(self.sources().to_vec()), reloader: self.clone() };
-        self.0.file.is_regular().then(watcher)
+    /// Creates a watcher of the files that were read last.
+    pub(super) fn watcher(&self) -> RuleFileWatcher {
+        RuleFileWatcher { files: StableFiles::new(self.sources().to_vec()), reloader: self.clone() }
     }
 
     fn is_stdin(&self) -> bool {

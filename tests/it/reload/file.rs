@@ -237,17 +237,20 @@ fn make_pipe(path: &Path) {
 async fn pipe_in_place_of_the_rule_file_is_an_error() {
     let mut watched = Watched::with_file("pipe");
     let has_error = |config: &serde_json::Value| config["errors"][0].is_object();
+    // A rename: a missing file would be another error.
+    let replace_by_pipe = |watched: &Watched| {
+        make_pipe(&watched.path("pipe"));
+        fs::rename(watched.path("pipe"), watched.path("rules.yaml")).expect("renamed");
+    };
     for rate in [2, 3] {
-        fs::remove_file(watched.path("rules.yaml")).expect("removed");
-        make_pipe(&watched.path("rules.yaml"));
+        replace_by_pipe(&watched);
         let config = watched.until("errors", has_error).await;
         assert_eq!(config["errors"][0]["message"], "cannot be read: it is not a regular file");
         fs::remove_file(watched.path("rules.yaml")).expect("removed");
         watched.write(&rules(rate));
         watched.until_rate(rate).await;
     }
-    fs::remove_file(watched.path("rules.yaml")).expect("removed");
-    make_pipe(&watched.path("rules.yaml"));
+    replace_by_pipe(&watched);
     watched.until("errors", has_error).await;
     watched.program.signal("HUP");
     watched.program.signal("TERM");

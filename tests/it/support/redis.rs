@@ -283,7 +283,7 @@ fn random_start() -> AtomicU16 {
 }
 
 /// Returns `true` for Redis 7 and later and for Valkey. An older Redis does not start if a setting names FCALL.
-fn supports_functions() -> bool {
+pub fn supports_functions() -> bool {
     let version = Command::new("redis-server").arg("--version").output();
     !version.is_ok_and(|version| String::from_utf8_lossy(&version.stdout).contains(" v=6."))
 }
