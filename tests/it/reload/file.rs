@@ -225,10 +225,12 @@ async fn missing_file_is_an_error_until_it_is_back() {
     watched.until("no errors", |config| config["errors"] == serde_json::json!([])).await;
 }
 
-/// Creates a pipe.
+/// Creates a pipe, in place of the file at this path if there is one: a missing file would be another error.
 fn make_pipe(path: &Path) {
-    let made = std::process::Command::new("mkfifo").arg(path).status().expect("mkfifo");
+    let pipe = path.with_extension("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
     assert!(made.success(), "{made}");
+    fs::rename(pipe, path).expect("renamed");
 }
 
 /// Regression test: the watcher opened the pipe and waited forever. No reload was possible, and SIGTERM did not end the
@@ -237,20 +239,15 @@ fn make_pipe(path: &Path) {
 async fn pipe_in_place_of_the_rule_file_is_an_error() {
     let mut watched = Watched::with_file("pipe");
     let has_error = |config: &serde_json::Value| config["errors"][0].is_object();
-    // A rename: a missing file would be another error.
-    let replace_by_pipe = |watched: &Watched| {
-        make_pipe(&watched.path("pipe"));
-        fs::rename(watched.path("pipe"), watched.path("rules.yaml")).expect("renamed");
-    };
     for rate in [2, 3] {
-        replace_by_pipe(&watched);
+        make_pipe(&watched.path("rules.yaml"));
         let config = watched.until("errors", has_error).await;
         assert_eq!(config["errors"][0]["message"], "cannot be read: it is not a regular file");
         fs::remove_file(watched.path("rules.yaml")).expect("removed");
         watched.write(&rules(rate));
         watched.until_rate(rate).await;
     }
-    replace_by_pipe(&watched);
+    make_pipe(&watched.path("rules.yaml"));
     watched.until("errors", has_error).await;
     watched.program.signal("HUP");
     watched.program.signal("TERM");

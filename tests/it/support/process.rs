@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 pub use super::listening::address;
+use super::redis::wait_a_little;
 
 /// A running `tidegate`. Dropping it kills the process.
 pub struct Program {
@@ -118,9 +119,17 @@ impl Program {
         assert!(kill.expect("kill runs").success());
     }
 
-    /// Waits until the process exits. Returns its status and the rest of its output.
+    /// Waits until the process exits, for at most two minutes. Returns its status and the rest of its output.
+    #[track_caller]
     pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
-        let status = self.child.wait().expect("an exit status");
+        let deadline = Instant::now() + Duration::from_secs(120);
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a status") {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "the process has not exited");
+            wait_a_little();
+        };
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
         self.stderr.read_to_string(&mut rest).expect("text");
