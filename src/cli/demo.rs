@@ -70,19 +70,21 @@ fn print_instructions(gateway: &Gateway) -> std::io::Result<()> {
     let addresses = gateway.addresses();
     let Some(address) = addresses.first() else { return Ok(()) };
     let mut out = std::io::stdout().lock();
-    writeln!(out, "try    http://{address}/hello")?;
-    writeln!(out, "       ten requests pass in ten seconds; then a 429 response says when to retry")?;
+    writeln!(out, "gateway    http://{address}/hello")?;
     if let Some(admin) = gateway.admin_address() {
-        writeln!(out, "admin  http://{admin}/metrics")?;
+        writeln!(out, "dashboard  http://{admin}/")?;
+        writeln!(out, "metrics    http://{admin}/metrics")?;
     }
-    writeln!(out)?;
-    writeln!(out, "  curl -i http://{address}/hello")?;
-    writeln!(out, "  for i in $(seq 12); do curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/hello; done")?;
-    writeln!(out, "  curl -i -H 'x-api-key: alice' http://{address}/keys/hello")?;
-    writeln!(out)?;
+    writeln!(out, "\nten requests pass in ten seconds; the eleventh is rejected with 429:")?;
+    writeln!(out, "  for i in $(seq 11); do curl -s -o /dev/null -w '%{{http_code}}\\n' http://{address}/hello; done")?;
+    writeln!(out, "a rejection says when to retry:\n  curl -i http://{address}/hello")?;
+    writeln!(
+        out,
+        "the route `keys` counts by API key:\n  curl -i -H 'x-api-key: alice' http://{address}/keys/hello\n"
+    )?;
     if cfg!(debug_assertions) {
         writeln!(out, "this is a debug build, which is slow; build with `--release` for full speed")?;
     }
-    writeln!(out, "the rules are in config/demo.yaml; press ctrl-c to stop")?;
+    writeln!(out, "the rules are in config/demo.yaml; press ctrl-c to stop; each request is a line below\n")?;
     out.flush()
 }

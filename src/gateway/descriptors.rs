@@ -50,7 +50,7 @@ pub(super) fn reserve(config: &Config, workers: usize) -> usize {
             "file descriptor limit is too low for `max_connections`: raise it (`ulimit -n`, `LimitNOFILE`) or lower \
              `max_connections`"
         ),
-        false => tracing::info!(
+        false => tracing::debug!(
             limit,
             needed,
             max_connections,
