@@ -15,7 +15,7 @@ use super::queue::{Claim, JoinError, Place, WaitQueues};
 use super::{
     Admitted, Decided, Denial, LimitStatus, Receipt, SlotAsk, decide_as, denying, is_decided_locally, known_refusal,
 };
-use crate::limit::{BucketId, Charge, Turn, Wait};
+use crate::limit::{BucketId, Charge, Decision, Turn, Wait};
 use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
@@ -351,12 +351,12 @@ impl<'w> Waiting<'w> {
     }
 
     /// Rejects a request that may not wait for this limit, without charging it. The wait is the time until the next
-    /// permit returns. If the store fails, the request continues instead, and is decided without the store.
+    /// permit returns, as last decided while the store is connected. If the store fails, the request continues instead, and
+    /// is decided without the store.
     async fn reject_from_queue(&self, index: usize) -> Result<(), Denial> {
         let one = self.limit(index);
-        let last_decision = self.queues.last_decision(&one.charge.bucket_id());
-        // In an outage, `on_store_failure` decides instead.
-        let status = match last_decision.filter(|_| self.store.outage().is_none()) {
+        let bucket = one.charge.bucket_id();
+        let status = match self.queues.last_decision(&bucket).filter(|_| self.store.is_connected()) {
             Some((remaining, wait)) => {
                 let mut status = LimitStatus::default();
                 status.refuse(one.index, remaining, wait);
@@ -365,8 +365,9 @@ impl<'w> Waiting<'w> {
             None => {
                 let Ok(outcome) = self.store.take(&self.charges.reads()).await else { return Ok(()) };
                 let mut status = LimitStatus::new(self.charges, outcome);
-                let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
-                status.refuse(one.index, remaining, reset);
+                let decision = status.decision(one.index).copied().unwrap_or(Decision::new(0, Wait::Now, 0));
+                self.queues.record(&bucket, &decision);
+                status.refuse(one.index, decision.remaining, decision.reset);
                 status
             }
         };

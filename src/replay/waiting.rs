@@ -276,7 +276,7 @@ impl<'r> Waiting<'r> {
     }
 
     /// Returns the refusal of a request that may not wait for a limit.
-    fn refusal(&self, request: &WaitingRequest<'r>, index: Option<usize>, decider: &Decider) -> LimitStatus {
+    fn refusal(&mut self, request: &WaitingRequest<'r>, index: Option<usize>, decider: &Decider) -> LimitStatus {
         let Some(one) = index.map(|index| request.limit(index)) else { return LimitStatus::default() };
         if let Some((remaining, wait)) = self.last_decision(&one, decider.now()) {
             let mut status = LimitStatus::default();
@@ -285,6 +285,7 @@ impl<'r> Waiting<'r> {
         }
         let mut status = decider.read(&request.charges);
         let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
+        self.record(&one.charge.bucket_id(), remaining, decider.now() + reset);
         status.refuse(one.index, remaining, reset);
         status
     }

@@ -306,6 +306,14 @@ impl Store {
         }
     }
 
+    /// Returns `true` if all connections of this worker are open and no outage is known.
+    pub(crate) fn is_connected(&self) -> bool {
+        match &self.0 {
+            Backend::Memory(_) => true,
+            Backend::Redis(redis) => redis.store().is_connected(),
+        }
+    }
+
     /// Returns the last known address of the master, if the store uses sentinels.
     #[cfg(feature = "gateway")]
     pub(crate) fn master(&self) -> Option<String> {

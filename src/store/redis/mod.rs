@@ -186,6 +186,11 @@ impl Redis {
         self.topology.outage()
     }
 
+    /// Returns `true` if all connections of this worker are open and no outage is known.
+    pub(crate) fn is_connected(&self) -> bool {
+        self.dispatchers.are_connected() && self.outage().is_none()
+    }
+
     /// Opens connections before the first decision needs them, on the current Tokio runtime.
     pub fn connect(&self) {
         let (topology, dispatchers) = (Arc::clone(&self.topology), Arc::clone(&self.dispatchers));

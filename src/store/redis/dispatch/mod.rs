@@ -70,6 +70,13 @@ impl Dispatchers {
         self.departures.load(Ordering::Relaxed)
     }
 
+    /// Returns `true` if the connections of all started dispatchers are open.
+    pub(super) fn are_connected(&self) -> bool {
+        let started = self.started.lock();
+        let mut dispatchers = started.by_node.iter().flat_map(|node| &node.dispatchers);
+        dispatchers.all(|dispatcher| dispatcher.connection().is_open())
+    }
+
     /// Returns the next dispatcher of a node, round robin.
     pub(super) fn dispatcher_for(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let map = self.topology.map();

@@ -55,6 +55,11 @@ impl ConnectionManager {
         self.shared.status.subscribe()
     }
 
+    /// Returns `true` if the connection is open.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(&*self.shared.status.borrow(), ConnectionStatus::Up(connection) if connection.is_open())
+    }
+
     /// Returns the connection. Waits only for the first attempt to open it after the start or a break.
     async fn connection(&self) -> Result<NodeConnection, StoreError> {
         let mut status = self.shared.status.subscribe();

@@ -10,6 +10,7 @@ mod refusals;
 mod self_test;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
@@ -81,9 +82,17 @@ pub(super) struct NodeConnection {
     /// Counts the calls on this connection.
     pub(super) metrics: NodeMetrics,
     /// The host and port of the server.
-    address: String,
-    /// Notified when the connection has ended. Unique for each connection.
-    ended: Arc<Notify>,
+    address: Arc<str>,
+    /// Unique for each connection.
+    end: Arc<ConnectionEnd>,
+}
+
+/// The end of a connection.
+#[derive(Default)]
+struct ConnectionEnd {
+    has_ended: AtomicBool,
+    /// Notified when the connection has ended.
+    ended: Notify,
 }
 
 /// The status of a managed connection.
@@ -205,16 +214,16 @@ impl Node {
     /// Opens a connection, and makes the checks that precede its use.
     async fn connect_to(&self, address: &Address, breaker: Option<&Mutex<Breaker>>) -> Result<NodeConnection, String> {
         let connect = async {
-            let ended = Arc::new(Notify::new());
-            let mut redis = address.open(notify_on_end(Arc::clone(&ended))).await?;
+            let end = Arc::new(ConnectionEnd::default());
+            let mut redis = address.open(notify_on_end(Arc::clone(&end))).await?;
             self.locator.verify(&mut redis).await?;
             self.fetch_secret(address, &mut redis).await?;
             #[cfg(feature = "gateway")]
             self.secret.known().map(|secret| self.membership.fallback().share_secret(secret));
             let secret = Arc::clone(&self.secret);
             let script = Invoker::new(redis.clone(), self.refusals.calls()).await?;
-            let (metrics, address) = (self.metrics.clone(), address.host_and_port());
-            Ok(NodeConnection { redis, script, secret, metrics, address, ended })
+            let (metrics, address) = (self.metrics.clone(), address.host_and_port().into());
+            Ok(NodeConnection { redis, script, secret, metrics, address, end })
         };
         let time_limit = breaker.map_or(CONNECT_TIMEOUT, |breaker| breaker.lock().probe_timeout());
         let mut connection = match timeout(time_limit, connect).await {
@@ -363,7 +372,7 @@ impl Node {
         let mut seen = status.subscribe();
         tokio::select! {
             biased; // The end of a connection is no outage, although calls on it fail.
-            () = connection.ended.notified() => {}
+            () = connection.end.ended.notified() => {}
             () = self.locator.wait_until_moved(&connection.address) => {}
             _ = seen.wait_for(|status| !matches!(status, ConnectionStatus::Up(_))) => return,
             () = self.run_heartbeat(connection.clone()) => {}
@@ -402,7 +411,12 @@ impl NodeConnection {
     }
 
     pub(super) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.ended, &other.ended)
+        Arc::ptr_eq(&self.end, &other.end)
+    }
+
+    /// Returns `true` until the connection has ended.
+    fn is_open(&self) -> bool {
+        !self.end.has_ended.load(Ordering::Relaxed)
     }
 }
 
@@ -412,11 +426,12 @@ impl std::fmt::Debug for NodeConnection {
     }
 }
 
-/// Returns a callback that notifies `ended` when the connection ends.
-fn notify_on_end(ended: Arc<Notify>) -> impl Fn(&PushInfo) + Send + Sync {
+/// Returns a callback that records the end of the connection.
+fn notify_on_end(end: Arc<ConnectionEnd>) -> impl Fn(&PushInfo) + Send + Sync {
     move |push| {
         if push.kind == PushKind::Disconnection {
-            ended.notify_one();
+            end.has_ended.store(true, Ordering::Relaxed);
+            end.ended.notify_one();
         }
     }
 }
