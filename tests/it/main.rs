@@ -107,6 +107,7 @@ mod sentinel;
 mod shared_limits;
 mod slots;
 mod spellings;
+mod stalls;
 mod starvation;
 mod stress;
 mod support;

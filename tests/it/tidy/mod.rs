@@ -90,6 +90,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("tests/it/tidy/", "contains the word that it searches for"),
     ("tests/it/upstream_restarts.rs", "keeps restarting upstreams down for a moment"),
     ("tests/it/waiting.rs", "sleeps in virtual time"),
+    ("tests/it/stalls.rs", "stalls Redis for a little longer than its timeout"),
     ("tests/it/waiting_redis.rs", "lets clients of several gateways compete for a while"),
 ];
 

@@ -1,7 +1,8 @@
 //! Debts: permits that were granted locally during an outage of the store and are still in use.
 //!
-//! They are charged to the store before its next decision, so that its windows include local grants. Outcomes
-//! (`charge_on`) are owed, too, and are settled: permits that a bucket lacks are its debt. Grants in one
+//! They are charged to the store before its next decision, so that its windows include local grants. They are settled, as
+//! outcomes (`charge_on`), which are owed, too: permits that a bucket lacks are its debt. So outages that follow each other do
+//! not exceed the rate again and again. Only local grants of calendar windows leave no debt to the next window. Grants in one
 //! time step are merged and dated at the latest of them, so that no permit returns too early.
 
 #[cfg(feature = "gateway")]
@@ -53,7 +54,7 @@ pub(crate) struct Payment {
 pub(crate) struct Debt {
     pub(crate) limiter: Arc<Limiter>,
     pub(crate) client: Option<ClientId>,
-    /// Whether the permits were granted (`Take`) or are settled.
+    /// Whether the permits are settled, or only charged (`Take`).
     pub(crate) kind: ChargeKind,
     /// The time and the number of permits of each grant, oldest first.
     pub(crate) grants: Vec<(Timestamp, u32)>,
@@ -63,13 +64,14 @@ impl Debts {
     /// Records permits that were granted locally.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
         for one in granted.iter().filter(|one| !one.charge.shadow) {
-            let bucket = (one.charge.bucket_id(), one.charge.kind);
+            let kind = kind_of(&one.charge);
+            let bucket = (one.charge.bucket_id(), kind);
             if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
                 self.uncharged += u64::from(one.charge.permits);
                 continue;
             }
-            let Charge { limiter, client, kind, .. } = &one.charge;
-            let (limiter, kind) = (Arc::clone(limiter), *kind);
+            let Charge { limiter, client, .. } = &one.charge;
+            let limiter = Arc::clone(limiter);
             let empty = || Debt { limiter: Arc::clone(&limiter), client: client.clone(), kind, grants: Vec::new() };
             let debt = self.by_bucket.entry(bucket).or_insert_with(empty);
             debt.limiter = Arc::clone(&limiter);
@@ -83,7 +85,7 @@ impl Debts {
     /// Removes refunded permits.
     pub(crate) fn remove_refunded(&mut self, granted: &[Granted]) {
         for one in granted {
-            let bucket = (one.charge.bucket_id(), one.charge.kind);
+            let bucket = (one.charge.bucket_id(), kind_of(&one.charge));
             let Some(debt) = self.by_bucket.get_mut(&bucket) else { continue };
             debt.remove_refunded(one.at, one.charge.permits);
             if debt.grants.is_empty() {
@@ -282,6 +284,12 @@ impl Debt {
         self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
         !self.grants.is_empty()
     }
+}
+
+/// Returns how a debt for this charge is charged.
+fn kind_of(charge: &Charge) -> ChargeKind {
+    let is_calendar = charge.limiter.quota.algorithm().calendar().is_some();
+    if is_calendar { charge.kind } else { ChargeKind::Settle }
 }
 
 /// Returns a random id for a gateway.

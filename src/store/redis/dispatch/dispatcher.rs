@@ -5,7 +5,8 @@
 //! to Redis, more calls are in flight, so that requests do not wait too long for the next call.
 //!
 //! A request has one deadline for waiting in the queue, for the connection and for the reply. The task fails it then. A
-//! call that may have run is never sent again.
+//! call that may have run is never sent again. If its reply still comes, the permits that it granted to failed requests
+//! are given back, since these requests were decided without it.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -23,13 +24,14 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::super::node::{ConnectionManager, ConnectionStatus, Node, NodeConnection};
-use super::super::script::batch::{Batch, DecisionTime, PendingDecision, WaitingRequests};
+use super::super::script::batch::{Batch, DecisionTime, PendingDecision, Unsent, WaitingRequests};
 use super::super::script::reply::{Outcomes, Reply};
 use super::super::script::slots::LeaseRequest;
+use super::super::undo;
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, departures};
 use crate::clock::{Clock, Timestamp};
-use crate::limit::{Charge, Outcome};
+use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 use crate::store::StoreError;
 use crate::timer::Timer;
@@ -43,6 +45,9 @@ const MAX_DEPTH: usize = 16;
 /// The longest time that a call about shared limiters waits for the calls of other workers. Bounded, so that a slow
 /// network path to Redis does not serialize the calls.
 const MAX_LOCK_WAIT: Duration = Duration::from_millis(1);
+
+/// How long after its last deadline the reply to a call is waited for, to give back what it has granted.
+const MAX_LATENESS: Duration = Duration::from_secs(1);
 
 /// Decides requests on a node. Dropping it ends its task.
 #[derive(Debug)]
@@ -281,31 +286,54 @@ impl Drop for DispatcherTask {
 // === a call ===
 
 /// Sends a batch and completes its requests.
-async fn call(mut batch: Batch, mut connection: NodeConnection, core: Arc<DispatcherCore>) -> EndedCall {
-    let mut _lock = None;
+async fn call(mut batch: Batch, connection: NodeConnection, core: Arc<DispatcherCore>) -> EndedCall {
+    let mut lock = None;
     if batch.is_shared() {
-        _lock = core.context.lock_shared_calls().await;
+        lock = core.context.lock_shared_calls().await;
         core.queue.lock().fill(&mut batch);
     }
-    let sent = Instant::now();
+    let (sent, token) = (Instant::now(), batch.take_token());
     let mut requests = batch.take_requests();
     requests.expire(sent);
     if requests.deadline().is_none() {
         return EndedCall::default(); // unsent, and so not charged
     }
-    let outcomes = until_expired(&mut requests, decide(&batch, &mut connection, &core.context)).await;
+    let mut used = connection.clone();
+    let mut decided = pin!(decide(&batch, &mut used, &core.context));
+    let outcomes = until_expired(&mut requests, decided.as_mut()).await;
     let took = sent.elapsed();
-    match outcomes.unwrap_or(Err(StoreError::Timeout)) {
-        Ok(outcomes) => {
+    match outcomes {
+        Some(Ok(outcomes)) => {
             batch.succeeded();
             core.connection.record_reply(&connection, took);
-            EndedCall { took: Some(took), retries: requests.send_outcomes(&batch, &outcomes) }
+            let Unsent { retries, late } = requests.send_outcomes(&batch, &outcomes);
+            give_back(late, connection, &core.context);
+            EndedCall { took: Some(took), retries }
         }
-        Err(error) => {
+        Some(Err(error)) => {
             core.connection.record_error(&connection, &error, took);
             requests.fail(&error);
             EndedCall::default()
         }
+        None => {
+            core.connection.record_error(&connection, &StoreError::Timeout, took);
+            // Other calls do not wait for this one.
+            drop((token, lock));
+            batch.give_up_releases();
+            if let Ok(Ok(outcomes)) = timeout(MAX_LATENESS, decided).await {
+                give_back(requests.send_outcomes(&batch, &outcomes).late, connection, &core.context);
+            }
+            EndedCall::default()
+        }
+    }
+}
+
+/// Gives back permits that Redis granted to requests that had failed. Sent once: permits that are given back twice would be
+/// granted twice.
+fn give_back(late: Vec<Granted>, mut connection: NodeConnection, context: &DispatcherContext) {
+    if !late.is_empty() {
+        let now = context.manual_now();
+        tokio::spawn(async move { timeout(MAX_LATENESS, undo(&mut connection, &late, now)).await });
     }
 }
 
@@ -326,7 +354,7 @@ pub(crate) async fn decide_one(
         let request = batch.take_requests();
         let outcomes = decide(&batch, connection, context).await?;
         batch.succeeded();
-        if request.send_outcomes(&batch, &outcomes).is_empty() {
+        if request.send_outcomes(&batch, &outcomes).retries.is_empty() {
             return decision.now_or_never().and_then(Result::ok).unwrap_or(Err(StoreError::UnexpectedReply));
         }
     }

@@ -14,7 +14,7 @@ use super::buckets::{Buckets, RequestedCharge};
 use super::reply::{Outcomes, Reply};
 use super::slots::{LeaseRequest, SlotBuckets};
 use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Charge, ChargeKind, Outcome, Turn, Wait};
+use crate::limit::{Algorithm, Charge, ChargeKind, Granted, Outcome, Turn, Wait};
 use crate::store::StoreError;
 use crate::store::settings::KeySecret;
 
@@ -50,12 +50,21 @@ pub(crate) struct Batch {
     limits: Vec<RequestedCharge>,
     work: usize,
     is_shared: bool,
-    _token: InFlightToken,
+    token: Option<InFlightToken>,
 }
 
 /// The requests of a call that wait for its reply.
 #[derive(Debug, Default)]
 pub(crate) struct WaitingRequests(Vec<PendingDecision>);
+
+/// The consequences of a reply other than its outcomes.
+#[derive(Debug, Default)]
+pub(crate) struct Unsent {
+    /// The requests that must be sent again.
+    pub(crate) retries: Vec<PendingDecision>,
+    /// Permits that were granted to requests that had failed before.
+    pub(crate) late: Vec<Granted>,
+}
 
 /// A token of calls that are sent together. They count as one call in flight until the last of them has ended.
 #[derive(Clone, Debug)]
@@ -150,7 +159,7 @@ impl Batch {
     /// Creates an empty batch.
     pub(crate) fn new(token: InFlightToken) -> Self {
         let (requests, buckets, slots, runs, limits) = Default::default();
-        Self { requests, len: 0, buckets, slots, runs, limits, work: 0, is_shared: false, _token: token }
+        Self { requests, len: 0, buckets, slots, runs, limits, work: 0, is_shared: false, token: Some(token) }
     }
 
     /// Creates an empty batch for requests with shared limiters.
@@ -249,6 +258,11 @@ impl Batch {
         self.len == 0
     }
 
+    /// Takes the token. The call counts as in flight until it is dropped.
+    pub(crate) fn take_token(&mut self) -> Option<InFlightToken> {
+        self.token.take()
+    }
+
     /// Takes the requests, which wait while the call runs. The call releases ended leases of their worker.
     pub(crate) fn take_requests(&mut self) -> WaitingRequests {
         let leases = || self.requests.0.iter().filter_map(|request| request.lease.as_ref());
@@ -260,8 +274,13 @@ impl Batch {
     }
 
     /// Records that the call has succeeded.
-    pub(crate) fn succeeded(&mut self) {
+    pub(crate) fn succeeded(&self) {
         self.slots.done();
+    }
+
+    /// Lets another call release the ended leases of this call, which may not succeed.
+    pub(crate) fn give_up_releases(&self) {
+        self.slots.give_up_releases();
     }
 
     /// Adds the keys and arguments of the script.
@@ -342,17 +361,21 @@ impl WaitingRequests {
         self.0.iter_mut().for_each(|request| _ = request.expire(now));
     }
 
-    /// Sends the outcomes of `batch` to the callers. Returns the requests that must be sent again.
-    pub(crate) fn send_outcomes(self, batch: &Batch, outcomes: &Outcomes) -> Vec<PendingDecision> {
-        let mut retries = Vec::new();
+    /// Sends the outcomes of `batch` to the callers.
+    pub(crate) fn send_outcomes(self, batch: &Batch, outcomes: &Outcomes) -> Unsent {
+        let mut unsent = Unsent::default();
         for (mut request, outcome) in self.0.into_iter().zip(outcomes.iter(&batch.limits)) {
-            if must_retry(&outcome) {
-                retries.push(request);
+            if request.decided.is_none() {
+                let granted = outcome.granted_charges(request.charges).into_iter();
+                // Settled permits are for something that has happened.
+                unsent.late.extend(granted.filter(|one| one.charge.kind == ChargeKind::Take));
+            } else if must_retry(&outcome) {
+                unsent.retries.push(request);
             } else {
                 request.send(Ok(outcome));
             }
         }
-        retries
+        unsent
     }
 
     pub(crate) fn fail(self, error: &StoreError) {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::algorithms::ScriptArgs;
@@ -35,7 +36,7 @@ pub(crate) struct LeaseRequest {
 pub(super) struct SlotBuckets {
     bounds: Vec<SlotBound>,
     /// Ended leases, which the call releases first.
-    released: Option<KeptLeases>,
+    released: Mutex<Option<KeptLeases>>,
     /// The start of the names of leases. All requests of a dispatcher have one.
     prefix: Option<Arc<str>>,
 }
@@ -113,18 +114,23 @@ impl SlotBuckets {
         routes.dedup();
         let released = lease.take_released(routes.into_iter());
         self.prefix = Some(Arc::clone(&released.prefix));
-        self.released = Some(released);
+        *self.released.get_mut() = Some(released);
     }
 
     /// Records that the call has succeeded.
-    pub(super) fn done(&mut self) {
-        self.released.iter_mut().for_each(KeptLeases::done);
+    pub(super) fn done(&self) {
+        self.released.lock().iter_mut().for_each(KeptLeases::done);
+    }
+
+    /// Lets another call release the ended leases.
+    pub(super) fn give_up_releases(&self) {
+        *self.released.lock() = None;
     }
 
     /// Returns the names of the ended leases, by key.
     fn released(&self, secret: &KeySecret) -> BTreeMap<String, [Vec<String>; 2]> {
         let key = |route: &str, client: Option<&ClientId>| in_flight_key(route, client, secret);
-        self.released.as_ref().map(|released| released.by_key(key)).unwrap_or_default()
+        self.released.lock().as_ref().map(|released| released.by_key(key)).unwrap_or_default()
     }
 
     /// Returns the keys and arguments of the script, and the number of buckets before the requests' buckets.
