@@ -40,7 +40,8 @@ pub(super) struct RequestRecord<'r> {
     pub(super) outcome: RequestOutcome,
     pub(super) at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
-    legacy: Option<headers::LegacyFields>,
+    /// Boxed, since few rule files enable these fields.
+    legacy: Option<Box<headers::LegacyFields>>,
     /// The policy of the client, if it differs from the policy of the route. Boxed, since that is rare.
     changed_policy: Option<Box<HeaderValue>>,
     /// Whether to record the client and the limit, which only the report needs.
@@ -49,7 +50,8 @@ pub(super) struct RequestRecord<'r> {
     #[cfg(feature = "gateway")]
     pub(super) is_decided: bool,
     client: Option<IpAddr>,
-    client_key: Option<u128>,
+    /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
+    client_key: Option<[u8; 16]>,
     limit: Option<Arc<str>>,
     pub(super) reason: Option<&'static str>,
     pub(super) stopwatch: Stopwatch,
@@ -148,7 +150,8 @@ impl<'r> RequestGuard<'r> {
             }
         }
         if let Some(ReportHandle(slot)) = &self.report {
-            let RequestRecord { route, outcome, at, client, client_key, reason, .. } = self.record;
+            let RequestRecord { route, outcome, at, client, reason, .. } = self.record;
+            let client_key = self.record.client_key.map(u128::from_ne_bytes);
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let route = route.map(|(route, _)| Arc::clone(&route.name));
             let (limit, request_id) = (self.record.limit.take(), self.record.request_id().cloned());
@@ -277,7 +280,8 @@ impl<'r> RequestRecord<'r> {
     /// Records the hash of the client. The store may know the hash only after the decision.
     pub(super) fn record_client_key(&mut self, charges: &Charges<'_>, store: &Store) {
         if self.is_reported && self.client_key.is_none() {
-            self.client_key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
+            let key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
+            self.client_key = key.map(u128::to_ne_bytes);
         }
     }
 
@@ -348,7 +352,7 @@ impl<'r> RequestRecord<'r> {
         self.rate_limit = compiled.members.rate_limit(status);
         let changed = charges.changed_limits();
         let limits = changed.as_deref().unwrap_or(&route.limits);
-        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten();
+        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten().map(Box::new);
         let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
         self.changed_policy = policy.map(|policy| Box::new(policy.at(status.now)));
     }
