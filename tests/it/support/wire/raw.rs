@@ -80,6 +80,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
         self.response(bodiless).await
     }
 
+    /// Reads this number of responses with bodies.
+    pub async fn responses(&mut self, count: usize) {
+        for _ in 0..count {
+            self.response(false).await;
+        }
+    }
+
     /// Reads a response, and discards informational responses except 100 and 101.
     pub async fn response(&mut self, bodiless: bool) -> Message {
         loop {
