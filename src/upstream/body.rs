@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 
 use super::informational::InformationalSender;
 use super::replay::ReplayBuffer;
+use super::replay_budget::{KeptBytes, ReplayBudget};
 use super::target_error::TargetError;
 use super::trace::Trace;
 use super::upload_progress::UploadProgress;
@@ -50,6 +51,8 @@ struct Sending {
     progress: Option<Arc<UploadProgress>>,
     /// The start of the body, to send it again. `None` before the first attempt.
     replay: Option<ReplayBuffer>,
+    /// Bounds what the client's connection keeps. `None` if it has one request at a time.
+    replay_budget: Option<Arc<ReplayBudget>>,
     /// Moves the body if the upstream has a plaintext socket.
     relay: Option<Relay>,
 }
@@ -92,6 +95,12 @@ impl RequestBody {
         Self { informational_sender: Some(sender), ..self }
     }
 
+    /// Sets the bound of the bytes that the client's connection keeps to send requests again.
+    pub(crate) fn with_replay_budget(mut self, budget: &Arc<ReplayBudget>) -> Self {
+        self.sending.get_or_insert_default().replay_budget = Some(Arc::clone(budget));
+        self
+    }
+
     /// Sets the relay that can move the body from the client's connection.
     pub(crate) fn with_relay(self, relay: Option<Relay>) -> Self {
         let sending = relay.map(|relay| Box::new(Sending { relay: Some(relay), ..Sending::default() }));
@@ -119,6 +128,13 @@ impl RequestBody {
             sender.forward(response);
         }
         Ok(())
+    }
+
+    /// Returns `Ready` when the client's connection has room for a long head of a response.
+    pub(super) fn poll_head_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let room = self.informational_sender.as_ref().map_or(Poll::Ready(()), |sender| sender.poll_head_room(cx));
+        self.progress().into_iter().for_each(|progress| progress.set_waits_for_reader(room.is_pending()));
+        room
     }
 
     /// Returns `true` if the upstream has sent an informational response in this attempt.
@@ -167,7 +183,8 @@ impl RequestBody {
         sending.replay.get_or_insert_with(|| {
             // The bytes that a relay moves are never in memory, so a body that is kept has none.
             sending.relay.take_if(|_| is_kept);
-            ReplayBuffer::new(if is_kept { self.max_replay as usize } else { 0 })
+            let kept = KeptBytes::new(sending.replay_budget.take());
+            ReplayBuffer::new(if is_kept { self.max_replay as usize } else { 0 }, kept)
         });
         sending.progress = Some(Arc::new(UploadProgress::new(is_held)));
         sending.progress.clone()

@@ -32,6 +32,9 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// is idle for longer is not under load, so the system call does not matter.
 const JUST_USED: Duration = Duration::from_millis(10);
 
+/// A head is long if it does not fit into the first read.
+const LONG_HEAD: usize = 3 * 1024;
+
 /// An HTTP/1.1 connection. Closes on drop.
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -94,25 +97,31 @@ impl Connection {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
-    /// Reads the head of a response. Its fields replace the content of `fields` as soon as the head is complete.
-    pub(super) fn poll_head(
-        &mut self,
-        fields: &mut HeaderMap,
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<ParsedResponse>> {
-        loop {
-            if !self.unread.is_empty()
-                && let Some(response) = read_response(&self.unread, fields, self.limits.fields).map_err(invalid)?
-            {
-                _ = self.unread.split_to(response.length);
-                return Poll::Ready(Ok(response));
-            }
-            if self.unread.len() >= self.limits.bytes {
-                return Poll::Ready(Err(invalid(BadResponse::TooLarge)));
-            }
-            if ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? == 0 {
-                return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
-            }
+    /// Takes the head of a response from the bytes that were read, once it is complete. Its fields replace the content of
+    /// `fields`.
+    pub(super) fn take_head(&mut self, fields: &mut HeaderMap) -> io::Result<Option<ParsedResponse>> {
+        if !self.unread.is_empty()
+            && let Some(response) = read_response(&self.unread, fields, self.limits.fields).map_err(invalid)?
+        {
+            _ = self.unread.split_to(response.length);
+            return Ok(Some(response));
+        }
+        if self.unread.len() >= self.limits.bytes {
+            return Err(invalid(BadResponse::TooLarge));
+        }
+        Ok(None)
+    }
+
+    /// Returns `true` if the bytes that were read are the start of a long head.
+    pub(super) fn has_long_head(&self) -> bool {
+        self.unread.len() >= LONG_HEAD
+    }
+
+    /// Reads more of a head.
+    pub(super) fn poll_head_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match ready!(poll_head_bytes(&mut self.stream, &mut self.unread, cx))? {
+            0 => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            _ => Poll::Ready(Ok(())),
         }
     }
 

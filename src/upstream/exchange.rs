@@ -37,7 +37,7 @@ pub(super) async fn exchange(
     let is_held = !request.body().is_end_stream() && expects_continue(request.headers());
     let progress = request.body_mut().start_attempt(is_held);
     let mut upload = Some(Upload::start(connection, request).map_err(AttemptError::Failed)?);
-    let mut pending = PendingResponse { request, upload: &mut upload, has_begun: false };
+    let mut pending = PendingResponse { request, upload: &mut upload, has_begun: false, waits_for_reader: false };
     let response = match &progress {
         Some(progress) => {
             let response = poll_fn(|cx| pending.poll(connection, cx));
@@ -47,8 +47,12 @@ pub(super) async fn exchange(
                 .unwrap_or_else(|error| Err(AttemptError::Failed(error)))
         }
         None => {
-            let deadline = now + limit;
+            let mut deadline = now + limit;
             poll_fn(|cx| match pending.poll(connection, cx) {
+                Poll::Pending if pending.waits_for_reader => {
+                    deadline = Instant::now() + limit;
+                    Poll::Pending
+                }
                 Poll::Pending => connection.timer.poll(deadline, cx).map(|()| Err(TIMED_OUT)),
                 ready => ready,
             })
@@ -137,6 +141,8 @@ struct PendingResponse<'a> {
     /// Whether the head of a response was complete. The request's fields are gone then: its header map holds the fields
     /// of the response.
     has_begun: bool,
+    /// Whether the rest of a long head waits until the client's connection has room for it.
+    waits_for_reader: bool,
 }
 
 impl PendingResponse<'_> {
@@ -179,8 +185,12 @@ impl PendingResponse<'_> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<ParsedResponse, AttemptError>> {
         loop {
-            let response = match ready!(connection.poll_head(self.request.headers_mut(), cx)) {
-                Ok(response) => response,
+            let response = match connection.take_head(self.request.headers_mut()) {
+                Ok(Some(response)) => response,
+                Ok(None) => match ready!(self.poll_head_bytes(connection, cx)) {
+                    Ok(()) => continue,
+                    Err(error) => return Poll::Ready(Err(self.headless(connection, &error))),
+                },
                 Err(error) => return Poll::Ready(Err(self.headless(connection, &error))),
             };
             self.has_begun = true; // from here on, the request is not sent again
@@ -195,6 +205,16 @@ impl PendingResponse<'_> {
             let informational = response.line.into_response(fields, Extensions::new(), ());
             self.request.body_mut().on_informational(informational, is_valid)?;
         }
+    }
+
+    /// Reads more of a head. Leaves the rest of a long one with the upstream until the client's connection has room.
+    fn poll_head_bytes(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if connection.has_long_head() {
+            let room = self.request.body().poll_head_room(cx);
+            self.waits_for_reader = room.is_pending();
+            ready!(room);
+        }
+        connection.poll_head_bytes(cx)
     }
 
     /// Returns the error of a connection without the head of a final response. If it ended before a complete head, an

@@ -1,6 +1,7 @@
-//! Forwards informational responses (1xx) to the client.
+//! Forwards informational responses (1xx) to the client, and asks whether it has room for the final response.
 
 use std::sync::Weak;
+use std::task::{Context, Poll};
 
 use http::{HeaderMap, Response, StatusCode, header};
 
@@ -10,10 +11,16 @@ use crate::sanitize::{FieldKinds, hop_by_hop};
 /// would stay in memory if the client does not read them.
 const MAX_FIELD_BYTES: usize = 32 * 1024;
 
-/// A client connection that takes informational responses.
+/// A client connection that takes responses.
 pub(crate) trait InformationalSink: Send + Sync {
     /// Sends an informational response, unless the final response has begun.
     fn send_informational(&self, response: Response<()>);
+
+    /// Returns `Ready` when the connection has room for a long head of the final response. By default, it always has:
+    /// it has one response at a time.
+    fn poll_head_room(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 }
 
 /// Sends informational responses to a client. Does not keep the client's connection alive.
@@ -27,6 +34,11 @@ pub(crate) struct InformationalSender {
 impl InformationalSender {
     pub(crate) fn new(sink: Weak<dyn InformationalSink>) -> Self {
         Self { sink, remaining: MAX_FIELD_BYTES }
+    }
+
+    /// Returns `Ready` when the client's connection has room for a long head, or is closed.
+    pub(super) fn poll_head_room(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.sink.upgrade().map_or(Poll::Ready(()), |sink| sink.poll_head_room(cx))
     }
 
     /// Forwards an informational response of the upstream. Does not forward 100: it is about the connection to the

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Frame;
 
+use super::replay_budget::KeptBytes;
+
 /// The minimum length of data that is shared, not copied. Shared data keeps its whole read buffer of 64 KiB in memory,
 /// which is too much for each of many short frames.
 const MIN_SHARED: usize = 16 * 1024;
@@ -15,6 +17,8 @@ pub(crate) struct ReplayBuffer {
     /// The number of recorded bytes, including those that were not kept.
     bytes: usize,
     max_bytes: usize,
+    /// The kept bytes, which count in the budget of the client's connection.
+    kept: KeptBytes,
     /// The number of frames that this attempt has read.
     position: usize,
     /// The bytes of the frames that this attempt has not read yet.
@@ -36,8 +40,8 @@ enum KeptFrame {
 
 impl ReplayBuffer {
     /// Creates a buffer for a body of at most `max_bytes` bytes.
-    pub(crate) fn new(max_bytes: usize) -> Self {
-        Self { max_bytes, ..Self::default() }
+    pub(super) fn new(max_bytes: usize, kept: KeptBytes) -> Self {
+        Self { max_bytes, kept, ..Self::default() }
     }
 
     /// Returns the next kept frame of this attempt. Returns `None` if the next frame is not buffered.
@@ -52,11 +56,12 @@ impl ReplayBuffer {
         Some(frame)
     }
 
-    /// Keeps a frame of the client's stream, unless the body is too long.
+    /// Keeps a frame of the client's stream, unless the body is too long, or the client's connection keeps too much.
     pub(crate) fn record(&mut self, frame: &Frame<Bytes>) {
         self.has_ended |= frame.is_trailers();
-        self.bytes = self.bytes.saturating_add(frame.data_ref().map_or(0, Bytes::len));
-        if self.bytes > self.max_bytes {
+        let length = frame.data_ref().map_or(0, Bytes::len);
+        self.bytes = self.bytes.saturating_add(length);
+        if self.bytes > self.max_bytes || !self.is_incomplete && !self.kept.try_add(length) {
             self.stop();
         }
         if self.is_incomplete {
@@ -81,6 +86,7 @@ impl ReplayBuffer {
     pub(crate) fn stop(&mut self) {
         self.frames.drain(..self.position);
         (self.position, self.is_incomplete) = (0, true);
+        self.kept.shrink(usize::try_from(self.unread).unwrap_or(usize::MAX));
     }
 
     /// Starts again with the first frame. Returns `false` if a part of the body was not kept.
@@ -110,6 +116,9 @@ impl ReplayBuffer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::replay_budget::ReplayBudget;
     use super::*;
 
     fn record(buffer: &mut ReplayBuffer, data: &'static str) {
@@ -126,7 +135,7 @@ mod tests {
 
     #[test]
     fn body_is_replayed_for_each_attempt() {
-        let mut buffer = ReplayBuffer::new(8);
+        let mut buffer = ReplayBuffer::new(8, KeptBytes::default());
         record(&mut buffer, "abc");
         assert!(buffer.next().is_none() && buffer.is_read());
         assert!(buffer.rewind());
@@ -139,7 +148,7 @@ mod tests {
 
     #[test]
     fn body_with_one_byte_too_many_is_not_kept() {
-        let mut buffer = ReplayBuffer::new(8);
+        let mut buffer = ReplayBuffer::new(8, KeptBytes::default());
         record(&mut buffer, "abcdefgh");
         assert!(buffer.rewind());
         assert_eq!(read(&mut buffer), "abcdefgh");
@@ -150,7 +159,7 @@ mod tests {
 
     #[test]
     fn frames_that_were_not_read_stay_after_the_last_attempt() {
-        let mut buffer = ReplayBuffer::new(4 * MIN_SHARED);
+        let mut buffer = ReplayBuffer::new(4 * MIN_SHARED, KeptBytes::default());
         for text in ["a", "b"] {
             buffer.record(&Frame::data(text.repeat(MIN_SHARED).into()));
         }
@@ -163,7 +172,7 @@ mod tests {
 
     #[test]
     fn short_frames_are_joined() {
-        let mut buffer = ReplayBuffer::new(2 * MIN_SHARED);
+        let mut buffer = ReplayBuffer::new(2 * MIN_SHARED, KeptBytes::default());
         for _ in 0..1_000 {
             record(&mut buffer, "x");
         }
@@ -175,8 +184,29 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_a_connection_share_a_budget() {
+        let budget = Arc::<ReplayBudget>::default();
+        let buffer = || ReplayBuffer::new(usize::MAX, KeptBytes::new(Some(Arc::clone(&budget))));
+        let data = Bytes::from(vec![b'x'; 200 << 10]);
+        let mut buffers: Vec<_> = (0..3).map(|_| buffer()).collect();
+        buffers.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone())));
+        assert_eq!(buffers.iter_mut().map(ReplayBuffer::rewind).collect::<Vec<_>>(), [true, true, false]);
+        assert!(buffers[2].frames.is_empty());
+        // The first buffer still has to be read; the second one is not needed any more.
+        buffers[0].stop();
+        buffers.truncate(1);
+        let mut others = [buffer(), buffer()];
+        others.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone())));
+        assert_eq!(others.each_mut().map(ReplayBuffer::rewind), [true, false]);
+        drop((buffers, others));
+        let mut single = buffer();
+        (0..5).for_each(|_| single.record(&Frame::data(data.clone())));
+        assert!(single.rewind(), "the only request may keep more");
+    }
+
+    #[test]
     fn trailers_are_replayed_and_end_the_body() {
-        let mut buffer = ReplayBuffer::new(0);
+        let mut buffer = ReplayBuffer::new(0, KeptBytes::default());
         buffer.record(&Frame::trailers(HeaderMap::from_iter([(http::header::ETAG, "a".parse().unwrap())])));
         assert!(buffer.rewind() && buffer.has_ended());
         assert_eq!(buffer.next().unwrap().trailers_ref().unwrap()["etag"], "a");

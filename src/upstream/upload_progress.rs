@@ -31,6 +31,8 @@ pub(crate) struct UploadProgress {
     last_progress: AtomicU64,
     /// Whether the upload waits for bytes of the client.
     waits_for_client: AtomicBool,
+    /// Whether the rest of the response waits for the client's connection.
+    waits_for_reader: AtomicBool,
     /// Whether any of the body was requested from the client.
     was_requested: AtomicBool,
     /// Whether the body is held back.
@@ -46,6 +48,7 @@ impl UploadProgress {
             start: Instant::now(),
             last_progress: AtomicU64::new(0),
             waits_for_client: AtomicBool::new(false),
+            waits_for_reader: AtomicBool::new(false),
             was_requested: AtomicBool::new(false),
             is_held: AtomicBool::new(is_held),
             waker: Mutex::new(None),
@@ -73,6 +76,7 @@ impl UploadProgress {
         loop {
             let left = (self.last_progress() + limit).saturating_duration_since(Instant::now());
             match left.is_zero() {
+                true if self.waits_for_reader.load(Relaxed) => self.restart_response_time(),
                 true if self.waits_for_client.load(Relaxed) => return UpstreamError::ClientStalled,
                 true => return UpstreamError::TimedOut,
                 false => sleep(left).await,
@@ -101,6 +105,13 @@ impl UploadProgress {
     pub(crate) fn set_waits_for_client(&self) {
         self.was_requested.store(true, Relaxed);
         self.waits_for_client.store(true, Relaxed);
+    }
+
+    /// Records whether the rest of the response waits for the client's connection. The time of the wait does not count.
+    pub(super) fn set_waits_for_reader(&self, waits: bool) {
+        if self.waits_for_reader.swap(waits, Relaxed) && !waits {
+            self.restart_response_time();
+        }
     }
 
     /// Returns `true` if any of the body was requested from the client.

@@ -43,6 +43,7 @@ mod handover_outage;
 mod handover_signals;
 mod http2;
 mod http2_large;
+mod http2_memory;
 mod http2_shutdown;
 mod http2_slow;
 mod http2_trailers;

@@ -2,13 +2,15 @@
 //!
 //! The crate `h2` implements frames, HPACK and flow control. Each request runs in its own task ([`stream`]). The other
 //! modules limit resets ([`shared_counters`]), frames without content ([`frame_limiter`]), bodies that wait for their
-//! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), uploads that wait ([`windows`]), and
-//! clients that no longer respond ([`ping`]). [`sent_resets`] finds the requests that `h2` rejects.
+//! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), requests, uploads and long responses
+//! that wait ([`request_heads`], [`windows`], [`head_room`]), and clients that no longer respond ([`ping`]). [`sent_resets`] finds the requests that `h2` rejects.
 
 mod deadline;
 mod frame_limiter;
+mod head_room;
 mod informational;
 mod ping;
+mod request_heads;
 mod send_queue;
 mod sent_resets;
 mod shared_counters;
@@ -20,6 +22,7 @@ mod tunnel;
 mod upload;
 mod windows;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{self, Future};
 use std::mem::take;
@@ -36,6 +39,7 @@ use http_body::Body;
 use self::frame_limiter::FrameLimiter;
 use self::informational::PendingInformational;
 use self::ping::KeepAlive;
+use self::request_heads::{CountedHead, RequestHeads};
 use self::send_queue::QueuedData;
 use self::shared_counters::{MAX_RESETS, SharedCounters};
 use self::shutdown::{Shutdown, announced_ahead};
@@ -84,8 +88,12 @@ pub(crate) struct Http2<S: HttpService> {
     windows: Windows,
 }
 
-/// A request, and the handle to send its response.
-type Accepted = Result<(Request<RecvStream>, SendResponse<QueuedData>), h2::Error>;
+/// A request that `h2` has passed on.
+struct Accepted {
+    request: Request<RecvStream>,
+    respond: SendResponse<QueuedData>,
+    head: CountedHead,
+}
 
 enum Stage {
     Handshake(Pin<Box<h2::server::Handshake<MeteredSocket, QueuedData>>>),
@@ -95,6 +103,12 @@ enum Stage {
 struct Serving {
     connection: h2::server::Connection<MeteredSocket, QueuedData>,
     keep_alive: KeepAlive,
+    heads: Arc<RequestHeads>,
+    /// Requests that wait until the send queue is not full.
+    waiting: VecDeque<Accepted>,
+    max_waiting: usize,
+    /// The end of the connection, until the waiting requests are served.
+    ended: Option<Result<(), h2::Error>>,
 }
 
 impl<S: HttpService> Http2<S> {
@@ -125,8 +139,8 @@ impl<S: HttpService> Http2<S> {
     }
 
     /// Serves a request in its own task.
-    fn begin_request(&mut self, mut request: Request<RecvStream>, mut respond: SendResponse<QueuedData>) {
-        self.counters.set_accepted(respond.stream_id());
+    fn begin_request(&mut self, accepted: Accepted) {
+        let Accepted { mut request, mut respond, head } = accepted;
         if self.is_finished() {
             // The request was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
@@ -143,7 +157,8 @@ impl<S: HttpService> Http2<S> {
             counters: Arc::clone(&self.counters),
             context: Arc::clone(&self.context),
             tunnel: TunnelState::from_request(&mut request),
-            informational: Arc::default(),
+            head: Some(head),
+            informational: PendingInformational::new(&self.counters),
         };
         if request.headers().values().any(has_outer_whitespace) {
             (self.context.on_rejection)(&Rejection::request(&LocalResponse::Malformed, &request, self.peer.address));
@@ -164,7 +179,8 @@ impl<S: HttpService> Http2<S> {
         let mut request = request.map(|body| {
             let body = match expected {
                 Some((unread, length, expects)) => {
-                    RequestBody::new(Upload::new(body, unread, length, expects, &stream))
+                    let upload = Upload::new(body, unread, length, expects, &stream);
+                    RequestBody::new(upload).with_replay_budget(self.counters.replay_budget())
                 }
                 None => RequestBody::none(),
             };
@@ -216,13 +232,13 @@ impl<S: HttpService> Http2<S> {
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
             self.windows.adapt(&mut serving.connection, &self.counters);
             ready!(self.service.poll_ready(cx));
-            let accepted = serving.poll_accept(&self.counters, cx);
+            let accepted = serving.poll_accept(&self.counters, &self.context, cx);
             if !matches!(accepted, Poll::Ready(Some(Ok(_)))) {
                 self.count_malformed_heads();
             }
             match accepted {
-                Poll::Ready(Some(Ok((request, respond)))) => {
-                    self.begin_request(request, respond);
+                Poll::Ready(Some(Ok(accepted))) => {
+                    self.begin_request(accepted);
                     self.announce_last_request();
                 }
                 Poll::Ready(Some(Err(error))) => {
@@ -273,21 +289,59 @@ impl<S: HttpService> Http2<S> {
 }
 
 impl Serving {
+    fn new(mut connection: h2::server::Connection<MeteredSocket, QueuedData>, limits: &ConnectionLimits) -> Self {
+        let keep_alive = KeepAlive::new(connection.ping_pong(), limits.body.timeout);
+        let heads = RequestHeads::new(limits.max_streams);
+        let (waiting, max_waiting) = (VecDeque::new(), limits.max_streams as usize);
+        Self { connection, keep_alive, heads, waiting, max_waiting, ended: None }
+    }
+
     /// Reads and writes frames. Returns the next request while the send queue is not full.
-    fn poll_accept(&mut self, counters: &SharedCounters, cx: &mut Context<'_>) -> Poll<Option<Accepted>> {
-        let queue = counters.queue();
-        loop {
-            let (is_ready, heads) = (queue.poll_ready(cx).is_ready(), queue.heads());
-            let polled = match is_ready {
-                true => self.connection.poll_accept(cx),
-                false => self.connection.poll_closed(cx).map(|closed| closed.err().map(Err)),
-            };
-            queue.remove_heads(heads);
-            // The bytes just written may have made room for the next request.
-            if is_ready || polled.is_ready() || queue.poll_ready(cx).is_pending() {
-                return polled;
+    fn poll_accept(
+        &mut self,
+        counters: &SharedCounters,
+        context: &ServerContext,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Accepted, h2::Error>>> {
+        let (queue, heads) = (counters.queue(), counters.queue().heads());
+        if self.ended.is_none()
+            && let Poll::Ready(end) = self.poll_requests(counters, context, cx)
+        {
+            self.ended = Some(end);
+        }
+        queue.remove_heads(heads);
+        // The bytes just written may have made room for the next request.
+        if queue.poll_ready(cx).is_ready()
+            && let Some(accepted) = self.waiting.pop_front()
+        {
+            return Poll::Ready(Some(Ok(accepted)));
+        }
+        self.ended.take().map_or(Poll::Pending, |end| Poll::Ready(end.err().map(Err)))
+    }
+
+    /// Takes all requests from `h2`. Refuses those for whose heads the connection has no room: they were not processed,
+    /// so the client can send them again (RFC 9113 section 8.7). Returns `Ready` at the end of the connection.
+    fn poll_requests(
+        &mut self,
+        counters: &SharedCounters,
+        context: &ServerContext,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), h2::Error>> {
+        while let Some(accepted) = ready!(self.connection.poll_accept(cx)) {
+            let (mut request, mut respond) = accepted?;
+            counters.set_accepted(respond.stream_id());
+            // A client can reset waiting requests, and send others in their places.
+            let has_room = self.waiting.len() < self.max_waiting;
+            match self.heads.count(&mut request).filter(|_| has_room) {
+                Some(head) => self.waiting.push_back(Accepted { request, respond, head }),
+                None => {
+                    context.metrics.rejected("waiting_heads");
+                    counters.count_reset();
+                    respond.send_reset(Reason::REFUSED_STREAM);
+                }
             }
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -300,8 +354,7 @@ impl<S: HttpService> Future for Http2<S> {
             if self.shutdown.is_announced() {
                 connection.graceful_shutdown();
             }
-            let keep_alive = KeepAlive::new(connection.ping_pong(), self.context.limits.body.timeout);
-            self.stage = Stage::Serving(Box::new(Serving { connection, keep_alive }));
+            self.stage = Stage::Serving(Box::new(Serving::new(connection, &self.context.limits)));
         }
         self.poll_serve(cx)
     }

@@ -57,8 +57,7 @@ impl SendQueue {
     /// Counts a HEADERS frame. `h2` does not report when it drops one, so these frames count until
     /// [`remove_heads`](Self::remove_heads).
     pub(super) fn add_head(&self, fields: &HeaderMap) {
-        let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD_OVERHEAD;
-        let size = fields.iter().map(field).sum::<usize>() + FRAME_OVERHEAD;
+        let size = size_of_fields(fields);
         self.heads.fetch_add(size, SeqCst);
         self.add(size);
     }
@@ -93,14 +92,19 @@ impl SendQueue {
         self.written.load(Relaxed)
     }
 
+    /// Returns `true` while the queue is full.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full.load(SeqCst)
+    }
+
     /// Returns `Ready` while the queue is not full.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
-        if !self.is_full.load(SeqCst) {
+        if !self.is_full() {
             return Poll::Ready(());
         }
         let mut waiting = self.waiting.lock();
         // The queue can reopen before the lock is taken, but not between this check and the registration.
-        if !self.is_full.load(SeqCst) {
+        if !self.is_full() {
             return Poll::Ready(());
         }
         if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
@@ -134,6 +138,12 @@ impl SendQueue {
         };
         waiting.into_iter().for_each(Waker::wake);
     }
+}
+
+/// Returns the memory of a HEADERS frame with these fields, in bytes.
+pub(super) fn size_of_fields(fields: &HeaderMap) -> usize {
+    let field = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD_OVERHEAD;
+    fields.iter().map(field).sum::<usize>() + FRAME_OVERHEAD
 }
 
 impl Buf for QueuedData {

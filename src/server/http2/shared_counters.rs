@@ -8,8 +8,10 @@ use std::task::{Context, Waker};
 use h2::{Reason, StreamId};
 use parking_lot::Mutex;
 
+use super::head_room::LongHeads;
 use super::send_queue::SendQueue;
 use crate::http2::MalformedStreams;
+use crate::upstream::ReplayBudget;
 
 /// The maximum number of resets minus responses of a connection. A client that resets every second request never
 /// reaches it. A client that resets all requests is disconnected.
@@ -45,6 +47,8 @@ pub(super) struct SharedCounters {
     uploads: AtomicU32,
     /// Frames that were given to `h2` and are not written yet.
     queue: Arc<SendQueue>,
+    long_heads: LongHeads,
+    replay_budget: Arc<ReplayBudget>,
     /// The task that serves the connection.
     waker: Mutex<Option<Waker>>,
 }
@@ -99,6 +103,16 @@ impl SharedCounters {
     /// Returns the frames that were given to `h2` and are not written yet.
     pub(super) fn queue(&self) -> &Arc<SendQueue> {
         &self.queue
+    }
+
+    /// Returns the long response heads that are read.
+    pub(super) fn long_heads(&self) -> &LongHeads {
+        &self.long_heads
+    }
+
+    /// Returns the bound of the bytes that requests keep to be sent again.
+    pub(super) fn replay_budget(&self) -> &Arc<ReplayBudget> {
+        &self.replay_budget
     }
 
     /// Records that `h2` has passed on the request of this stream.

@@ -14,6 +14,7 @@ use http_body::{Body, Frame};
 
 use super::deadline::StreamDeadline;
 use super::informational::PendingInformational;
+use super::request_heads::CountedHead;
 use super::send_queue::{QueuedData, SendQueue};
 use super::shared_counters::SharedCounters;
 use super::tunnel::TunnelState;
@@ -43,7 +44,9 @@ pub(super) struct Stream {
     pub(super) context: Arc<ServerContext>,
     /// Set if the request asks for a tunnel.
     pub(super) tunnel: Option<TunnelState>,
-    /// Informational responses that are not sent yet.
+    /// The head of the request, until the response begins.
+    pub(super) head: Option<CountedHead>,
+    /// Informational responses that are not sent yet, and the room for the final one.
     pub(super) informational: Arc<PendingInformational>,
 }
 
@@ -68,6 +71,7 @@ impl Stream {
         B: Body<Data = Bytes> + Unpin,
     {
         // The service is polled first: a request is decided and charged even if the client reset it at once.
+        let mut deadline = None;
         let handled = poll_fn(|cx| {
             let polled = handling.as_mut().poll(cx);
             for informational in self.informational.take() {
@@ -79,12 +83,17 @@ impl Stream {
             }
             match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
+                Poll::Pending if self.poll_unread_timeout(&mut deadline, cx).is_ready() => {
+                    Poll::Ready(Err(StreamError::Stalled))
+                }
                 Poll::Pending => self.respond.poll_reset(cx).map(|_| Err(StreamError::Reset)),
             }
         });
         // This value is part of every request's task while the body is sent, so it must be small: it excludes the
         // head.
-        let mut response = handled.await.and_then(|response| self.begin_response(response));
+        let response = handled.await;
+        drop(deadline);
+        let mut response = response.and_then(|response| self.begin_response(response));
         let sent = match &mut response {
             Ok(Some((body, to))) => self.send_body(body, to).await,
             Ok(None) => Ok(()),
@@ -122,6 +131,22 @@ impl Stream {
         self.respond.send_reset(Reason::PROTOCOL_ERROR);
     }
 
+    /// Returns `Ready` if the rest of the response head has waited too long for a client that reads nothing.
+    fn poll_unread_timeout(&self, deadline: &mut Option<Box<StreamDeadline>>, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.informational.needs_room() {
+            return Poll::Pending;
+        }
+        let activity = self.in_flight.activity();
+        let deadline = deadline
+            .get_or_insert_with(|| Box::new(StreamDeadline::new(self.context.limits.body, Arc::clone(activity))));
+        let queue = self.counters.queue();
+        if queue.poll_ready(cx).is_ready() {
+            deadline.end_wait();
+            return Poll::Pending;
+        }
+        deadline.poll_queue_timeout(queue.written(), cx)
+    }
+
     /// Opens the tunnel if the upstream has switched protocols. HTTP/2 reports that with status 200.
     fn open_tunnel(&mut self, head: &mut Response<()>) {
         if let Some(tunnel) = &self.tunnel
@@ -148,6 +173,8 @@ impl Stream {
         complete_fields(head.headers_mut(), &body);
         let bodiless = self.head_only || body.is_end_stream();
         self.counters.queue().add_head(head.headers());
+        self.informational.release_room();
+        self.head = None;
         let to = self.respond.send_response(head, bodiless).map_err(|_| StreamError::Reset)?;
         Ok((!bodiless).then_some((body, to)))
     }

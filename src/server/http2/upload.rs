@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -40,6 +41,9 @@ pub(super) struct Upload {
     open: Option<OpenUpload>,
     unread: Unread,
     has_data: bool,
+    /// The length of the last data. It stays in the client's window until the upstream has taken it, and the next data is
+    /// read.
+    unreleased: usize,
     /// The bytes that are still missing, if the length is known.
     remaining: Option<u64>,
     /// Set for a tunnel, which has no body until it is open, and may then be silent.
@@ -83,6 +87,7 @@ impl Upload {
             open: Some(stream.counters.begin_upload()),
             unread,
             has_data: true,
+            unreleased: 0,
             remaining: length,
             tunnel: stream.tunnel.clone(),
             continue_sender: expects_continue.then(|| Arc::clone(&stream.informational)),
@@ -95,6 +100,17 @@ impl Upload {
 
     fn is_closed_tunnel(&self) -> bool {
         self.tunnel.as_ref().is_some_and(|tunnel| !tunnel.is_open())
+    }
+
+    /// Opens the client's window for the last data.
+    fn release_window(&mut self) {
+        let count = take(&mut self.unreleased);
+        if count > 0
+            && let Some(stream) = &mut self.stream
+        {
+            // This fails only if the stream is closed, and the next poll reports that.
+            _ = stream.flow_control().release_capacity(count);
+        }
     }
 
     fn take_data(&mut self, data: Bytes) -> Frame<Bytes> {
@@ -127,15 +143,17 @@ impl Body for Upload {
         if let Some(sender) = self.continue_sender.take() {
             sender.queue_continue();
         }
+        self.release_window();
         while self.has_data {
             let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
             match stream.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) if data.is_empty() && !stream.is_end_stream() => {}
                 Poll::Ready(Some(Ok(data))) => {
-                    // This fails only if the stream is closed, and the next poll reports that.
-                    _ = stream.flow_control().release_capacity(data.len());
-                    if stream.is_end_stream() {
+                    let is_last = stream.is_end_stream();
+                    self.unreleased = data.len();
+                    if is_last {
                         self.open = None;
+                        self.release_window(); // nothing is read after the last data
                     }
                     return Poll::Ready(Some(Ok(self.take_data(data))));
                 }
@@ -172,6 +190,7 @@ impl Body for Upload {
 /// On drop, the rest of the body goes to [`Unread`].
 impl Drop for Upload {
     fn drop(&mut self) {
+        self.release_window();
         let (stream, open) = (self.stream.take(), self.open.take());
         let unread = stream.filter(|stream| !stream.is_end_stream());
         *self.unread.0.lock() = unread.map(|stream| UnreadBody { stream, _open: open });
