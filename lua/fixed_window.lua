@@ -44,14 +44,30 @@ function fixed_window.give_back(limiter, key, permits, at)
   log.remove_permits(bucket, permits - paid, ends, ends)
 end
 
+-- Charges permits in any case. If there is debt then, all entries of the window become one, so that the newest entry has all
+-- permits of its window.
+function fixed_window.settle(bucket, permits)
+  local limiter, list, held = bucket.limiter, log.entries(bucket), 0
+  if bucket.used + permits > limiter.rate then
+    while #list > 0 and list[#list].date > limiter.starts do held = held + table.remove(list).permits end
+    bucket.first = #list
+    if held > 0 then list[#list + 1] = { permits = held, date = limiter.present } end
+    log.replace(bucket, list)
+  end
+  log.settle(bucket, permits)
+end
+
 -- Pays debt: first with permits that a raised rate has added to the newest window, then with the permits of all later
--- windows.
+-- windows. If the newest window is the present one, it can contain entries of another unit.
 function fixed_window.pay(bucket)
   local limiter = bucket.limiter
-  local list = log.entries(bucket)
-  local passed = limiter.starts - bucket.date
-  local paid = math.min(bucket.debt, math.max(0, limiter.rate - list[#list].permits))
-  list[#list].permits, bucket.debt = list[#list].permits + paid, bucket.debt - paid
+  local list, used = log.entries(bucket), 0
+  local newest, passed = list[#list], limiter.starts - bucket.date
+  for _, one in ipairs(list) do
+    if one == newest or one.date > limiter.starts then used = used + one.permits end
+  end
+  local paid = math.min(bucket.debt, math.max(0, limiter.rate - used))
+  newest.permits, bucket.debt = newest.permits + paid, bucket.debt - paid
   if passed >= 0 and bucket.debt > 0 then
     bucket.debt = math.max(0, bucket.debt - math.floor((passed + limiter.mean / 2) / limiter.mean) * limiter.rate)
     paid = math.min(bucket.debt, limiter.rate)

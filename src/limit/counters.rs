@@ -59,23 +59,29 @@ impl Counters {
     /// Merges counters that end after `present` into the counter that ends then.
     pub(super) fn redate(&mut self, present: Timestamp) {
         if self.newest_end().is_some_and(|newest| newest > present) {
-            self.merge(0, present);
+            self.merge(0, self.log.partition_point(|counter| counter.ends < present), present);
         }
+    }
+
+    /// Merges counters that end after `horizon` into the counter that ends at `present`.
+    pub(super) fn merge_after(&mut self, horizon: Timestamp, present: Timestamp) {
+        self.merge(0, self.log.partition_point(|counter| counter.ends <= horizon), present);
     }
 
     /// Adds `permits` to the counter that ends at `present`, and merges later counters into it.
     pub(super) fn add(&mut self, permits: u64, present: Timestamp) {
         match self.log.back_mut() {
             Some(newest) if newest.ends == present => newest.permits += permits,
-            Some(newest) if newest.ends > present => self.merge(permits, present),
+            Some(newest) if newest.ends > present => {
+                self.merge(permits, self.log.partition_point(|counter| counter.ends < present), present);
+            }
             _ => self.log.push_back(Counter { ends: present, permits }),
         }
     }
 
-    /// Adds `permits` to the counter that ends at `present`, with all later counters.
+    /// Replaces all but the first `earlier` counters by one that ends at `present`, with additional `permits`.
     #[cold]
-    fn merge(&mut self, permits: u64, present: Timestamp) {
-        let earlier = self.log.partition_point(|counter| counter.ends < present);
+    fn merge(&mut self, permits: u64, earlier: usize, present: Timestamp) {
         let folded: u64 = self.log.split_off(earlier).map(|counter| counter.permits).sum();
         self.log.push_back(Counter { ends: present, permits: folded + permits });
     }

@@ -10,7 +10,8 @@
 //! after the start of the present window counts fully in the present window, and expires with it. No counted permit is
 //! forgiven, but the counter of an hour does not include earlier grants of the month.
 //!
-//! **Debt.** Permits that were charged beyond the rate are owed, and each later window pays up to its rate. The number of
+//! **Debt.** Permits that were charged beyond the rate are owed, and each later window pays up to its rate. All counters
+//! of the window in which the debt arose become one, so that the newest counter has all permits of its window. The number of
 //! windows between two boundaries is their distance divided by the mean length of a window, rounded to the nearest.
 //!
 //! **Clock jumps.** If the clock went back, counters can end after the present window. Their permits are moved into the
@@ -81,6 +82,9 @@ impl State {
             self.pay(&window, quota);
             let unused = u64::from(quota.rate()).saturating_sub(self.0.used_after(window.start));
             self.0.forget(window.previous);
+            if u64::from(permits) > unused {
+                self.0.merge_after(window.start, window.end);
+            }
             self.0.settle(permits.into(), unused.min(permits.into()), window.end);
         }
         self.check(quota, 0, now)
@@ -90,9 +94,9 @@ impl State {
     fn pay(&mut self, window: &Window, quota: &Quota) {
         let Some(newest) = self.0.newest_end().filter(|_| self.0.debt > 0) else { return };
         let rate = u64::from(quota.rate());
-        // Permits that a raised rate has added pay in the newest window.
-        let used: u64 =
-            self.0.ending_after(Timestamp::from_millis(newest.as_millis() - 1)).map(|one| one.permits).sum();
+        // Permits that a raised rate has added pay in the newest window. If it is the present window, it can contain
+        // counters of another unit.
+        let used = self.0.used_after(window.start.min(Timestamp::from_millis(newest.as_millis() - 1)));
         self.pay_in(newest, rate.saturating_sub(used));
         if newest <= window.start && self.0.debt > 0 {
             let (length, passed) = (quota.mean_window(), window.start.millis_since(newest));

@@ -244,15 +244,26 @@ fn clock_set_back_frees_nothing_in_a_sliding_window() {
 #[test]
 fn calendar_windows_are_equal_on_both_stores() {
     let stores = Stores::start();
-    let outcome = config(96).run(&life(fixed_quotas()), |mut life| {
-        // Known difference: `reset` of a bucket with debt after its unit has changed.
-        let changes_unit = life.steps.iter().any(|step| step.quota != 0);
-        for step in life.steps.iter_mut().filter(|step| changes_unit && step.kind == ChargeKind::Settle) {
-            (step.kind, step.permits) = (ChargeKind::Take, vec![0]);
-        }
-        decide_alike(&stores, &life)
-    });
+    let outcome = config(96).run(&life(fixed_quotas()), |life| decide_alike(&stores, &life));
     outcome.unwrap_or_else(|error| panic!("{error}"));
+}
+
+/// Permits that were granted in minutes of the present hour pay no debt of this hour.
+#[test]
+fn debt_is_exact_after_a_change_of_the_unit() {
+    // Half past an hour, one second before the end of a minute.
+    const NOW: u64 = 1_759_591_799_000;
+    const HOUR: u64 = 3_600_000;
+    Stores::start().each(|name, take| {
+        let (minutes, hours) = (fixed(12, Unit::Minute, "UTC"), fixed(12, Unit::Hour, "UTC"));
+        assert!(take(&[charge(name, minutes, None, 11)], NOW).granted());
+        let settled = Charge { kind: ChargeKind::Settle, ..charge(name, hours, None, 13) };
+        assert_eq!(take(&[settled], NOW).decisions[0].reset, 1_801_000 + HOUR);
+        let ask = |at: u64| take(&[charge(name, hours, None, 0)], at).decisions[0];
+        assert_eq!((ask(NOW + HOUR).remaining, ask(NOW + HOUR).reset), (0, 1_801_000));
+        assert_eq!(ask(NOW + 1_800_999 + HOUR).remaining, 0);
+        assert_eq!(ask(NOW + 1_801_000 + HOUR).remaining, 12);
+    });
 }
 
 #[test]
