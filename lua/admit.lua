@@ -7,8 +7,9 @@
 --       (waiting.lua), its algorithm, the algorithm's arguments, and the number of its buckets; the requests, packed little-endian, with consecutive equal requests as one run:
 --       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
 --       (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is only checked, plus 4 if all tickets come first, or 8 if the
---       request is the first of a queue, plus 16 if the permits are settled), the requested permits (u32), and with flag 8 its queue (8 bytes) and how long it has
---       waited (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
+--       request is the first of a queue, plus 16 if the permits are settled, plus 32 if a late time slot is refused), the
+--       requested permits (u32), with flag 8 its queue (8 bytes) and how long it has waited (u48, ms), and with flag 32 the
+--       longest delay (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
 --       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
 --       (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless it was granted
@@ -62,8 +63,8 @@ local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- tickets come first, false if none does), since when it waits, and the permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, before = {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
-local CHECKS_ONLY, ORDERED, FIRST, SETTLES = 2, 4, 8, 16
-local settles = {}
+local CHECKS_ONLY, ORDERED, FIRST, SETTLES, WITHIN = 2, 4, 8, 16, 32
+local settles, longest_delay = {}, {}
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -75,7 +76,10 @@ end
 -- Reads the turn of the i-th limit of a request from its flags and the bytes that follow. Returns the next position.
 local function read_turn(i, requests, at)
   local flag = flags[i]
-  queues[i], since[i], before[i] = false, math.huge, 0
+  queues[i], since[i], before[i], longest_delay[i] = false, math.huge, 0, math.huge
+  if flag >= WITHIN then
+    flag, longest_delay[i], at = flag - WITHIN, from_bytes('<I6', requests, at)
+  end
   settles[i] = flag >= SETTLES
   if settles[i] then flag = flag - SETTLES end
   if flag >= FIRST then
@@ -123,6 +127,7 @@ local function check(i)
   before[i], ends = permits_before(i)
   local is_granted, wait, delay = algorithm.check(bucket, permits + before[i])
   if not is_granted and before[i] > 0 then wait = waiting.wait(algorithm, bucket, permits, before[i], ends) end
+  if delay and delay > longest_delay[i] then is_granted, wait, delay = false, delay - longest_delay[i], nil end
   if settles[i] then is_granted, delay = true, nil end
   granted[i], waits[i] = is_granted, delay or not is_granted and wait
   return is_granted or flags[i] % 2 == 1

@@ -191,9 +191,11 @@ async fn admit_in_order(
 ) -> Result<Admitted, Denial> {
     loop {
         waiting.wait_until_first().await?;
-        let decided = match waiting.refusal_without_decision().await? {
+        let timely = waiting.timely_charges();
+        let charges = timely.as_deref().unwrap_or(charges);
+        let decided = match waiting.refusal_without_decision(charges).await? {
             Some(refused) => Decided { limits: Ok(refused), slot: None },
-            None => waiting.take(ask).await,
+            None => waiting.take(charges, ask).await,
         };
         match to_admission(store, decided, charges) {
             Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,

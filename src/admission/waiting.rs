@@ -120,13 +120,16 @@ impl<'w> Waiting<'w> {
 
     /// Returns the refusal of a request that must not ask for permits now: it is refused by a known decision and may not
     /// wait, or others wait for one of its limits. The request then reads its other limits.
-    pub(super) async fn refusal_without_decision(&mut self) -> Result<Option<LimitStatus>, Denial> {
+    pub(super) async fn refusal_without_decision(
+        &mut self,
+        charges: &Charges<'_>,
+    ) -> Result<Option<LimitStatus>, Denial> {
         // A first request is ahead of those that the known decisions are about.
         let is_final = |one: &LimitCharge<'_>, status: &LimitStatus| match self.joined {
             Some(_) => one.limit.wait_policy.is_none(),
             None => !self.may_wait(one, status),
         };
-        if let Some(status) = known_refusal(self.store, self.charges, is_final) {
+        if let Some(status) = known_refusal(self.store, charges, is_final) {
             return Ok(Some(status));
         }
         let Some(behind) = self.queue_ahead() else { return Ok(None) };
@@ -151,20 +154,33 @@ impl<'w> Waiting<'w> {
         Ok(Some(status))
     }
 
+    /// Returns the charges that refuse time slots beyond the deadline, if the deadline is the earlier bound.
+    pub(super) fn timely_charges(&self) -> Option<Box<Charges<'w>>> {
+        let left = self.deadline?.saturating_duration_since(Instant::now()).as_millis();
+        let left = u64::try_from(left).unwrap_or(u64::MAX);
+        let is_late = |one: &LimitCharge<'_>| !one.limit.shadow && one.charge.patience() > left;
+        if !self.charges.iter().any(|one| is_late(&one)) {
+            return None;
+        }
+        let mut charges = Box::new(self.charges.clone());
+        charges.set_turns(|one| if is_late(one) { Turn::Within { millis: left } } else { one.charge.turn });
+        Some(charges)
+    }
+
     /// Asks the store for permits. In Redis, the first request of a queue asks for its ticket, too.
-    pub(super) async fn take(&mut self, ask: Option<&SlotAsk<'_>>) -> Decided {
-        let mut charges = Cow::Borrowed(self.charges.as_slice());
+    pub(super) async fn take(&mut self, charges: &Charges<'_>, ask: Option<&SlotAsk<'_>>) -> Decided {
+        let mut asked = Cow::Borrowed(charges.as_slice());
         if let Some(position) = self.joined.map(|joined| self.order[joined])
             && self.has_ticket(position)
         {
             let millis = u64::try_from(self.place.age().as_millis()).unwrap_or(u64::MAX);
-            let charge = &mut charges.to_mut()[position];
+            let charge = &mut asked.to_mut()[position];
             charge.turn = Turn::First { queue: self.queues.id(), millis };
             let charge = Some(Charge { permits: 0, ..charge.clone() });
             self.ticket.get_or_insert(StoredTicket { store: self.store, queues: self.queues, charge: None }).charge =
                 charge;
         }
-        let decided = decide_as(self.store, self.charges, &charges, ask).await;
+        let decided = decide_as(self.store, charges, &asked, ask).await;
         let Ok(status) = &decided.limits else { return decided };
         let joined = self.joined.map(|joined| self.limit(joined).index);
         let is_held = {
@@ -206,7 +222,7 @@ impl<'w> Waiting<'w> {
         }
     }
 
-    /// Delays a request until its time slot.
+    /// Delays a request until its time slot, which begins before the deadline.
     pub(super) async fn wait_for_time_slot(&mut self, admitted: Admitted) -> Result<Admitted, Denial> {
         self.leave(&admitted.status);
         let delay = admitted.status.delay(self.charges);
@@ -214,11 +230,6 @@ impl<'w> Waiting<'w> {
             return Ok(admitted);
         }
         let charged = Charged::new(self.store, Receipt::new(self.charges.clone(), admitted.status.clone()));
-        if !self.ends_in_time(Duration::from_millis(delay)) {
-            // Before the response, so that the next request finds the slot free.
-            charged.give_back().await;
-            return Err(Denial::Limited { status: admitted.status, wait: Wait::Millis(delay) });
-        }
         self.record.begin();
         tokio::select! {
             biased;

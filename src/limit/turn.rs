@@ -1,6 +1,7 @@
-//! The turn of a charge: whether it comes before or after requests that wait for its bucket, in any gateway.
+//! The turn of a charge: whether it comes before or after requests that wait for its bucket, in any gateway, and how late
+//! its time slot may be.
 
-use super::{Algorithm, Limiter};
+use super::{Algorithm, Charge, Decision, Limiter, Wait};
 
 /// The turn of a charge among the requests of all gateways that wait for its bucket in Redis. In a store in this process,
 /// the caller keeps the order.
@@ -19,13 +20,45 @@ pub enum Turn {
         /// How long the request has waited, in milliseconds.
         millis: u64,
     },
+    /// Without an order; a time slot that begins later than this is refused.
+    Within {
+        /// The longest delay, in milliseconds.
+        millis: u64,
+    },
 }
 
 impl Turn {
+    /// Returns `true` if the bucket has an order.
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(self, Self::Last | Self::First { .. })
+    }
+
+    /// Returns the decision about a charge with this turn: refuses a time slot that is too late.
+    #[inline]
+    pub(crate) fn limit_delay(self, decision: Decision) -> Decision {
+        match self {
+            Self::Within { millis } if decision.delay > millis => {
+                Decision { granted: false, wait: Wait::Millis(decision.delay - millis), delay: 0, ..decision }
+            }
+            _ => decision,
+        }
+    }
+
     /// Returns the turn of a new request, if requests can wait for the limiter. Buckets in shards and those shared with
     /// Redisson have no order.
     pub(crate) fn new(limiter: &Limiter, can_wait: bool) -> Self {
         let is_shared = matches!(limiter.quota.algorithm(), Algorithm::Redisson(_));
         if can_wait && !is_shared && limiter.shards().is_empty() { Self::Last } else { Self::Any }
+    }
+}
+
+impl Charge {
+    /// Returns the longest delay until a time slot that the charge accepts, in milliseconds; 0 without time slots.
+    pub(crate) fn patience(&self) -> u64 {
+        match (self.turn, self.limiter.quota.algorithm()) {
+            (Turn::Within { millis }, _) => millis,
+            (_, Algorithm::LeakyBucket(queue)) => queue.max_wait,
+            _ => 0,
+        }
     }
 }

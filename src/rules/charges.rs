@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 #[cfg(feature = "gateway")]
 use crate::limit::Limiter;
-use crate::limit::{Charge, ChargeKind};
+use crate::limit::{Charge, ChargeKind, Turn};
 use crate::rule::Limit;
 
 /// Positions of limits in their route, or of charges in their request. Up to four need no allocation.
@@ -110,6 +110,13 @@ impl<'r> Charges<'r> {
             if let Some(limiter) = change(&self.limits[*index], &charge.limiter) {
                 charge.limiter = limiter;
             }
+        }
+    }
+
+    /// Sets the turn of each charge.
+    pub(crate) fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
+        for (index, charge) in self.positions.iter().zip(&mut self.charges) {
+            charge.turn = turn(&LimitCharge { index: *index, limit: &self.limits[*index], charge });
         }
     }
 

@@ -48,10 +48,11 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         for lookup in &*self.lookups {
             let shard = shard(self.locked, lookup);
             let overflow = overflow_of(lookup, shard, &mut self.overflow);
-            decisions.push(match overflow {
+            let decision = match overflow {
                 Some((overflow, limit_capacity)) => overflow.check(limit_capacity, lookup, now),
                 None => shard.check(lookup, now),
-            });
+            };
+            decisions.push(lookup.charge.turn.limit_delay(decision));
         }
         decisions
     }

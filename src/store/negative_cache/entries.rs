@@ -67,6 +67,8 @@ pub(super) struct Refused<'d> {
     pub(super) sent_at: Instant,
     pub(super) received_at: Instant,
     pub(super) permits: u32,
+    /// The longest delay that the request would have accepted, in milliseconds.
+    pub(super) patience: u64,
     pub(super) decision: &'d Decision,
 }
 
@@ -75,6 +77,7 @@ pub(super) struct Refused<'d> {
 struct Entry {
     key: Key,
     permits: u32,
+    patience: u64,
     remaining: u32,
     /// Milliseconds; `None` if waiting cannot help.
     wait: Option<u64>,
@@ -123,7 +126,7 @@ impl Entries {
         let (key, now) = (self.keys.key_of(charge), Instant::now());
         let hash = self.keys.hash_of(&key);
         let shard = self.shard(hash).lock();
-        shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge.permits, now))
+        shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge, now))
     }
 
     /// Returns the cached refusal of a charge, if there is one. For a limit in shards, all shards must refuse, and the
@@ -155,14 +158,14 @@ impl Entries {
         let hash = self.keys.hash_of(&key);
         let mut shard = self.shard(hash).lock();
         let Some(entry) = shard.entries.find_mut(hash, |entry| entry.key == key) else { return Ok(None) };
-        if !entry.refuses(charge.permits, now) {
+        if !entry.refuses(charge, now) {
             return Ok(None);
         }
         if entry.recheck_at <= now {
             entry.recheck_at = now + RECHECK_EVERY;
             return Err(());
         }
-        Ok(Some(entry.at(now)))
+        Ok(Some(entry.at(now, charge)))
     }
 
     /// Returns the number of refunds so far. To be read before the store is asked.
@@ -176,7 +179,8 @@ impl Entries {
         let key = self.keys.key_of(charge);
         let hash = self.keys.hash_of(&key);
         let mut shard = self.shard(hash).lock();
-        let known = shard.entries.find(hash, |entry| entry.key == key).map(|entry| (entry.permits, entry.valid_until));
+        let known = shard.entries.find(hash, |entry| entry.key == key);
+        let known = known.map(|entry| entry.valid_until <= refused.received_at || entry.is_within(refused));
         let is_obsolete = shard.refunds.is_newer(&key, hash, generation.0);
         if is_obsolete || !self.has_capacity(&mut shard.entries, known, refused) {
             return;
@@ -188,10 +192,10 @@ impl Entries {
         place.insert(Entry::new(key, refused, ttl));
     }
 
-    /// Returns `true` if this refusal may be added. A refusal of fewer permits is kept, since it covers more requests.
-    fn has_capacity(&self, shard: &mut HashTable<Entry>, known: Option<(u32, Instant)>, refused: &Refused<'_>) -> bool {
-        if let Some((least, valid_until)) = known {
-            return least >= refused.permits || valid_until <= refused.received_at;
+    /// Returns `true` if this refusal may be added. `known` states whether it may replace the refusal of its bucket.
+    fn has_capacity(&self, shard: &mut HashTable<Entry>, known: Option<bool>, refused: &Refused<'_>) -> bool {
+        if let Some(may_replace) = known {
+            return may_replace;
         }
         if shard.len() >= MAX_PER_SHARD {
             let before = shard.len();
@@ -212,7 +216,7 @@ impl Entries {
             let key = self.keys.key_of(charge);
             let hash = self.keys.hash_of(&key);
             let mut shard = self.shard(hash).lock();
-            self.remove_if(&mut shard, &key, hash, |entry| entry.permits <= charge.permits && entry.sent_at <= sent_at);
+            self.remove_if(&mut shard, &key, hash, |entry| entry.covers(charge) && entry.sent_at <= sent_at);
         }
     }
 
@@ -288,25 +292,48 @@ fn cache_ttl(limiter: &Limiter, decision: &Decision) -> Option<Duration> {
 
 impl Entry {
     fn new(key: Key, refused: &Refused<'_>, ttl: Duration) -> Self {
-        let Refused { decided_at, sent_at, received_at, permits, decision } = *refused;
+        let Refused { decided_at, sent_at, received_at, permits, patience, decision } = *refused;
         let wait = match decision.wait {
             Wait::Millis(wait) => Some(wait),
             Wait::Now | Wait::Never => None,
         };
         let (valid_until, recheck_at) = (sent_at + ttl, sent_at + RECHECK_EVERY);
         let Decision { remaining, reset, .. } = *decision;
-        Self { key, permits, remaining, wait, reset, decided_at, sent_at, received_at, valid_until, recheck_at }
+        Self {
+            key,
+            permits,
+            patience,
+            remaining,
+            wait,
+            reset,
+            decided_at,
+            sent_at,
+            received_at,
+            valid_until,
+            recheck_at,
+        }
     }
 
-    fn refuses(&self, permits: u32, now: Instant) -> bool {
-        permits >= self.permits && now < self.valid_until
+    fn refuses(&self, charge: &Charge, now: Instant) -> bool {
+        self.covers(charge) && now < self.valid_until
     }
 
-    /// Returns the least possible time of the store's clock, and the refusal at that time. Counts from the arrival of
-    /// the reply, so that a client that waits as long as reported is not too early.
-    fn at(&self, now: Instant) -> (Timestamp, Decision) {
+    /// Returns `true` if a charge is refused while the entry is valid: it needs at least as many permits, at least as early.
+    fn covers(&self, charge: &Charge) -> bool {
+        charge.permits >= self.permits && charge.patience() <= self.patience
+    }
+
+    /// Returns `true` if a refusal covers all charges that this entry covers.
+    fn is_within(&self, refused: &Refused<'_>) -> bool {
+        self.permits >= refused.permits && self.patience <= refused.patience
+    }
+
+    /// Returns the least possible time of the store's clock, and the refusal of a charge at that time. Counts from the
+    /// arrival of the reply, so that a client that waits as long as reported is not too early.
+    fn at(&self, now: Instant, charge: &Charge) -> (Timestamp, Decision) {
         let passed = u64::try_from(now.saturating_duration_since(self.received_at).as_millis()).unwrap_or(u64::MAX);
-        let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1)));
+        let earlier = self.patience - charge.patience().min(self.patience);
+        let wait = self.wait.map_or(Wait::Never, |wait| Wait::Millis(wait.saturating_sub(passed).max(1) + earlier));
         let decision = Decision::new(self.remaining, wait, self.reset.saturating_sub(passed));
         (self.decided_at.plus_millis(passed), decision)
     }

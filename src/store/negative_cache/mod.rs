@@ -158,8 +158,8 @@ impl<S: Remote> NegativeCache<S> {
             self.known.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
-                let refused =
-                    Refused { decided_at: outcome.now, sent_at, received_at, permits: charge.permits, decision };
+                let (decided_at, permits, patience) = (outcome.now, charge.permits, charge.patience());
+                let refused = Refused { decided_at, sent_at, received_at, permits, patience, decision };
                 self.known.entries.insert(charge, &refused, generation);
             }
         }

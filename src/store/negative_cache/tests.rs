@@ -9,8 +9,9 @@ use super::clock_watch::MAX_READING_AGE;
 use super::entries::MAX_BYTES;
 use super::*;
 use crate::clock::ManualClock;
+use crate::limit::leaky_bucket::Queue;
 use crate::limit::redisson::Sharing;
-use crate::limit::{Algorithm, ClientId, Decision, Limiter, Mode, Quota, Wait};
+use crate::limit::{Algorithm, ClientId, Decision, Limiter, Mode, Quota, Turn, Wait};
 use crate::store::Memory;
 
 fn limiter(algorithm: Algorithm) -> Arc<Limiter> {
@@ -29,7 +30,8 @@ fn refusal(wait: Wait) -> Decision {
 fn insert(entries: &Entries, charge: &Charge, wait: Wait, generation: entries::Generation) {
     let (decision, now) = (refusal(wait), Instant::now());
     let decided_at = Timestamp::from_millis(1_000);
-    let refused = Refused { decided_at, sent_at: now, received_at: now, permits: charge.permits, decision: &decision };
+    let (permits, patience) = (charge.permits, charge.patience());
+    let refused = Refused { decided_at, sent_at: now, received_at: now, permits, patience, decision: &decision };
     entries.insert(charge, &refused, generation);
 }
 
@@ -73,6 +75,25 @@ async fn refusal_holds_until_a_millisecond_before_its_wait_ends() {
     assert!(cached(&entries, &limiter, 3).is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn refused_time_slot_is_too_late_for_earlier_deadlines() {
+    let entries = Entries::default();
+    let limiter = limiter(Algorithm::LeakyBucket(Queue { length: 9, max_wait: 10_000 }));
+    let within = |millis| Charge { turn: Turn::Within { millis }, ..charge(&limiter, 1) };
+    let wait = |charge: Charge| {
+        let known = entries.find(&[charge], Instant::now())?;
+        Some(known.decisions[0]?.wait)
+    };
+    insert(&entries, &within(500), Wait::Millis(700), entries.generation());
+    assert_eq!(wait(within(500)), Some(Wait::Millis(700)));
+    assert_eq!(wait(within(200)), Some(Wait::Millis(1_000)));
+    assert_eq!((wait(within(501)), wait(charge(&limiter, 1))), (None, None));
+    refuse(&entries, &limiter, 1, Wait::Millis(100));
+    assert_eq!(wait(within(501)), Some(Wait::Millis(9_599)));
+    insert(&entries, &within(500), Wait::Millis(9_600), entries.generation());
+    assert_eq!(wait(charge(&limiter, 1)), Some(Wait::Millis(100)), "a refusal of fewer charges replaced it");
+}
+
 /// A client that waits as reported must not be too early; a client that asks earlier may be refused without a call.
 #[tokio::test(start_paused = true)]
 async fn slow_reply_shortens_the_entry_but_not_the_wait() {
@@ -80,7 +101,8 @@ async fn slow_reply_shortens_the_entry_but_not_the_wait() {
     let (decision, sent_at) = (refusal(Wait::Millis(700)), Instant::now());
     pass(100).await;
     let decided_at = Timestamp::from_millis(1_000);
-    let refused = Refused { decided_at, sent_at, received_at: Instant::now(), permits: 1, decision: &decision };
+    let received_at = Instant::now();
+    let refused = Refused { decided_at, sent_at, received_at, permits: 1, patience: 0, decision: &decision };
     entries.insert(&charge(&limiter, 1), &refused, entries.generation());
     let (now, decision) = cached(&entries, &limiter, 1).expect("a refusal");
     assert_eq!((now, decision.wait), (1_000, Wait::Millis(700)));

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Quota, Wait};
+use tidegate::internals::limit::{Algorithm, Charge, Quota, Turn, Wait};
 
 use super::{START, Stores, Subject};
 use crate::support::charge_of;
@@ -32,27 +32,33 @@ fn time_slots_are_evenly_spaced_and_the_queue_is_bounded() {
     let stores = Stores::start();
     for store in &stores.all {
         let lives = (1..=50_u64, 5_000..=60_000_u64, 0..=20_u32, 0..=30_000_u64);
-        let lives = (lives, prop::collection::vec((0..=4_000_u64, 1..=3_u32), 1..60));
+        let lives = (lives, prop::collection::vec((0..=4_000_u64, 1..=3_u32, prop::option::of(0..=10_000_u64)), 1..60));
         let outcome = super::config(48).run(&lives, |((rate, interval, length, max_wait), requests)| {
             let quota =
                 Quota::new(rate, interval, Algorithm::LeakyBucket(Queue { length, max_wait })).expect("a quota");
             let (name, mut now) = (fresh_name(), START);
             // The time of the next free time slot, in parts; `rate` parts make a millisecond.
             let mut free = u128::from(START) * u128::from(rate);
-            for (passes, permits) in requests {
+            for (passes, permits, within) in requests {
                 now += passes;
                 if u64::from(permits) > rate {
                     continue;
                 }
                 let here = u128::from(now) * u128::from(rate);
                 let ahead = free.saturating_sub(here);
-                let decision = stores.take(store, &[charge_of(&name, None, quota, permits)], now).decisions[0];
+                let turn = within.map_or(Turn::Any, |millis| Turn::Within { millis });
+                let charge = Charge { turn, ..charge_of(&name, None, quota, permits) };
+                let decision = stores.take(store, &[charge], now).decisions[0];
                 let delay = ahead.div_ceil(rate.into());
                 // Without a queue the request passes immediately; otherwise all permits but one wait, including its
                 // own.
                 let in_line = ahead.div_ceil(interval.into()) + u128::from(permits) - 1;
                 let fits = ahead == 0 || (in_line <= length.into() && delay <= max_wait.into());
-                prop_assert_eq!(decision.granted, fits, "{} parts ahead of {:?}", ahead, quota);
+                let late = within.map_or(0, |within| delay.saturating_sub(within.into()));
+                prop_assert_eq!(decision.granted, fits && late == 0, "{} parts ahead of {:?}", ahead, quota);
+                if fits && late > 0 {
+                    prop_assert_eq!(decision.wait, Wait::Millis(u64::try_from(late).expect("milliseconds")));
+                }
                 if decision.granted {
                     prop_assert_eq!((decision.wait, u128::from(decision.delay)), (Wait::Now, delay));
                     free = free.max(here) + u128::from(permits) * u128::from(interval);

@@ -328,12 +328,17 @@ impl Batch {
                     Turn::Any => 0,
                     Turn::Last => 4,
                     Turn::First { .. } => 8,
+                    Turn::Within { .. } => 32,
                 };
                 bytes.push(one.flags() | turn);
                 bytes.extend(one.permits.to_le_bytes());
-                if let Turn::First { queue, millis } = one.turn {
-                    bytes.extend(queue.to_le_bytes());
-                    bytes.extend(&millis.to_le_bytes()[..6]);
+                match one.turn {
+                    Turn::First { queue, millis } => {
+                        bytes.extend(queue.to_le_bytes());
+                        bytes.extend(&millis.to_le_bytes()[..6]);
+                    }
+                    Turn::Within { millis } => bytes.extend(&millis.to_le_bytes()[..6]),
+                    Turn::Any | Turn::Last => {}
                 }
             }
         }

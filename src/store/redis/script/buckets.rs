@@ -56,7 +56,7 @@ impl Buckets {
     pub(crate) fn index(&mut self, charge: &Charge) -> BucketIndex {
         let limiter = self.limiter(&charge.limiter);
         let entry = &mut self.limiters[limiter];
-        entry.is_ordered |= charge.turn != Turn::Any;
+        entry.is_ordered |= charge.turn.is_ordered();
         // Fast path for an OVERALL limit, or consecutive charges of one client.
         let next = entry.clients.len();
         let bucket = match entry.clients.last() {
