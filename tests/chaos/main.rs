@@ -1,6 +1,6 @@
 //! Injects faults into the store of three gateways under load: a single Redis with and without TLS, a master with
 //! Sentinel, and a cluster. Afterwards an independent checker checks every grant, by the clients' view and by the time
-//! at which Redis decided.
+//! at which Redis decided. Without `--store`, it first checks that a client over its limit does not delay others.
 //!
 //! ```text
 //! tests/chaos/run                             # 130 seconds
@@ -30,6 +30,7 @@ mod far;
 mod faults;
 mod gateway;
 mod journal;
+mod law;
 #[path = "../it/support/listening.rs"]
 mod listening;
 mod load;
@@ -104,6 +105,11 @@ fn main() -> ExitCode {
     let seed = arguments.seed.unwrap_or_else(random_seed);
     println!("CHAOS_SEED={seed}");
     let mut failures = Vec::new();
+    if arguments.store.is_none() {
+        let Some(report) = law::measure(arguments.deadline) else { return ExitCode::FAILURE };
+        println!("{report}");
+        failures.extend(report.failures());
+    }
     for (kind, duration) in arguments.durations() {
         let (deadline, rate) = (Duration::from_millis(arguments.deadline), arguments.rate);
         let run = Run { kind, only: arguments.only, duration, seed, rate, deadline };

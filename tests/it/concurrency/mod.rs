@@ -2,6 +2,7 @@
 
 mod cluster;
 mod fairness;
+mod flood;
 mod gateways;
 mod handover;
 mod http2;
