@@ -23,10 +23,10 @@ impl fmt::Display for Explanation<'_> {
         self.address(f)?;
         if let Some(route) = self.route() {
             self.identity(route, f)?;
+            limits(self, route, f)?;
             if let (Some(concurrency), None) = (&route.concurrency, &self.proxy) {
                 describe_concurrency(concurrency, f)?;
             }
-            limits(self, route, f)?;
         }
         self.result(f)
     }

@@ -29,6 +29,12 @@ fn explain_shows_route_client_and_limits() {
     snapshot("limits", FILE, &arguments);
 }
 
+/// A request takes its slot with its permits, or after its time slot.
+#[test]
+fn explain_shows_limits_before_requests_in_flight() {
+    snapshot("concurrency", "tests/fixtures/explain_concurrency.yaml", &["GET", "http://a/"]);
+}
+
 #[test]
 fn explain_shows_that_parameters_are_not_matched() {
     snapshot("parameters", FILE, &["GET", "http://a/x/..//free;v=1"]);
