@@ -4,9 +4,10 @@
 use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -88,7 +89,7 @@ async fn run_clients(gateways: impl Iterator<Item = SocketAddr>) -> LawReport {
     clients.join_all().await;
     // Its last requests would wait for long.
     limited.abort_all();
-    let [greedy, honest] = [greedy, honest].map(|responses| std::mem::take(&mut *responses.lock().expect("responses")));
+    let [greedy, honest] = [greedy, honest].map(|responses| std::mem::take(&mut *responses.lock()));
     LawReport { greedy, honest }
 }
 
@@ -101,7 +102,7 @@ async fn run_client(gateway: SocketAddr, key: impl Fn(usize) -> String, response
             return;
         }
         let (status, _) = get(&mut stream, gateway, "/", &format!("k: {}\r\n", key(number))).await.expect("a response");
-        responses.lock().expect("responses").add(status, began.elapsed());
+        responses.lock().add(status, began.elapsed());
         if status != 200 {
             sleep(PAUSE).await;
         }

@@ -92,7 +92,7 @@ async fn run_in_redis(gateways: &[RateLimitLayer; 2], arrivals: &[Arrival]) -> (
     });
     let greedy = async {
         join_all(greedy).await;
-        pending().await
+        pending::<()>().await;
     };
     let others = join_all(others.map(|(number, arrival)| send(gateway(number), began, *arrival)));
     let admitted = tokio::select! {
