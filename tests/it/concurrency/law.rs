@@ -2,6 +2,7 @@
 //! that it was granted. Property test with random rules, in memory and in Redis, with two gateways.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -22,6 +23,8 @@ struct Case {
     queue: usize,
     /// The permits of each client in 59 minutes, and whether requests wait for them.
     limit: Option<(usize, bool)>,
+    /// Whether it is a shared limit.
+    is_shared: bool,
     /// The requests of the greedy client.
     requests: usize,
     in_redis: bool,
@@ -33,12 +36,14 @@ fn cases() -> impl Strategy<Value = Case> {
         (1..3_usize, any::<bool>()).prop_map(|limit| (None, Some(limit))),
         (1..3_usize, (1..3_usize, any::<bool>())).prop_map(|(bound, limit)| (Some(bound), Some(limit))),
     ];
-    (3..6_usize, bounds, prop_oneof![Just(0), Just(4)], 1..24_usize, any::<bool>()).prop_map(
-        |(max, (per_client, limit), queue, requests, in_redis)| Case {
+    let kinds = (any::<bool>(), any::<bool>());
+    (3..6_usize, bounds, prop_oneof![Just(0), Just(4)], 1..24_usize, kinds).prop_map(
+        |(max, (per_client, limit), queue, requests, (in_redis, is_shared))| Case {
             max,
             per_client,
             queue,
             limit,
+            is_shared,
             requests,
             in_redis,
         },
@@ -46,16 +51,23 @@ fn cases() -> impl Strategy<Value = Case> {
 }
 
 impl Case {
+    /// Returns the keys of the route, and a line with its shared limit, if there is one.
     fn keys(&self) -> String {
+        static NAMES: AtomicU32 = AtomicU32::new(0);
         let per_client = self.per_client.map(|most| format!(", per_client: {most}, client: 'header:x-key'"));
         let per_client = per_client.unwrap_or_default();
         let queue = if self.queue > 0 { format!(", queue: {}, max_wait: 1h", self.queue) } else { String::new() };
         let max = self.max;
         let limit = self.limit.map_or_else(String::new, |(permits, waits)| {
             let wait = if waits { ", max_wait: 1h, queue: 30" } else { "" };
-            format!(
-                ", limits: [{{ name: l, mode: PER_CLIENT, client: 'header:x-key', rate: {permits}, interval: 59m{wait} }}]"
-            )
+            let keys = format!("mode: PER_CLIENT, client: 'header:x-key', rate: {permits}, interval: 59m{wait}");
+            match self.is_shared {
+                true => {
+                    let name = format!("law-{}", NAMES.fetch_add(1, Ordering::Relaxed));
+                    format!(", limits: [{name}]\nlimits: {{ {name}: {{ {keys} }} }}")
+                }
+                false => format!(", limits: [{{ name: l, {keys} }}]"),
+            }
         });
         format!("concurrency: {{ max: {max}{per_client}{queue} }}{limit}")
     }
@@ -86,9 +98,9 @@ async fn settle(asked: Vec<JoinHandle<Held>>, least: usize) -> (Vec<Held>, Vec<J
 }
 
 async fn check(case: &Case, url: Option<String>) {
-    let one = Arc::new(Service::start(url.clone(), &case.keys()));
-    let gateways =
-        [Arc::clone(&one), url.clone().map_or(one.clone(), |_| Arc::new(one.start_again(url, &case.keys())))];
+    let keys = case.keys();
+    let one = Arc::new(Service::start(url.clone(), &keys));
+    let gateways = [Arc::clone(&one), url.clone().map_or(one.clone(), |_| Arc::new(one.start_again(url, &keys)))];
     let gateway = |number: usize| &gateways[number % 2];
     let greedy = (0..case.requests).map(|number| gateway(number).spawn("greedy")).collect();
     let bounds = [Some(case.max), case.per_client, case.limit.map(|(permits, _)| permits), Some(case.requests)];

@@ -38,8 +38,10 @@ struct Service {
     route: u32,
 }
 
+/// Returns rules with one route. Lines after the keys of the route are keys of the file.
 fn config(route: u32, keys: &str) -> Config {
-    let rules = format!("routes: [{{ name: r{route}, match: {{}}, {keys} }}]");
+    let (keys, others) = keys.split_once('\n').unwrap_or((keys, ""));
+    let rules = format!("{others}\nroutes: [{{ name: r{route}, match: {{}}, {keys} }}]");
     Config::parse(&rules).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
