@@ -1,8 +1,9 @@
 //! The memory of HTTP/2 connections whose clients send large heads and bodies, and read nothing.
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use tidegate::internals::clock::Stopwatch;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -67,11 +68,11 @@ routes:
 
     /// Waits until the gateway has processed all that it has received, and returns its memory.
     async fn idle_memory(&self) -> usize {
-        let (mut used, mut since) = (self.program.cpu_time(), Instant::now());
+        let (mut used, mut since) = (self.program.cpu_time(), Stopwatch::start());
         let is_idle = || {
             let now = self.program.cpu_time();
             if now != used {
-                (used, since) = (now, Instant::now());
+                (used, since) = (now, Stopwatch::start());
             }
             since.elapsed() > SECOND / 4
         };

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use tidegate::internals::clock::Stopwatch;
 
 pub use super::listening::address;
 use super::redis::wait_a_little;
@@ -122,12 +123,12 @@ impl Program {
     /// Waits until the process exits, for at most two minutes. Returns its status and the rest of its output.
     #[track_caller]
     pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
-        let deadline = Instant::now() + Duration::from_secs(120);
+        let waited = Stopwatch::start();
         let status = loop {
             if let Some(status) = self.child.try_wait().expect("a status") {
                 break status;
             }
-            assert!(Instant::now() < deadline, "the process has not exited");
+            assert!(waited.elapsed() < Duration::from_secs(120), "the process has not exited");
             wait_a_little();
         };
         let mut rest = String::new();
