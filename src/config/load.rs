@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "gateway")]
-use std::time::Duration;
+use std::{panic::resume_unwind, thread::Builder, time::Duration};
 
 use super::problem::Problems;
 use super::referenced_files::ReferencedFiles;
@@ -89,6 +89,16 @@ fn parse(
         .map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
+/// Reads files on a separate thread, whose end returns the memory of the parser. The allocator would keep it for a thread
+/// that lives on.
+#[cfg(feature = "gateway")]
+fn on_own_thread<T: Send>(read: impl Fn() -> T + Sync) -> T {
+    std::thread::scope(|scope| match Builder::new().name("read".into()).spawn_scoped(scope, &read) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+        Err(_) => read(),
+    })
+}
+
 // === impl RuleFile ===
 
 #[cfg(feature = "gateway")]
@@ -125,6 +135,10 @@ impl RuleFile {
 
     /// Reads all files of the rules without checking them. Does not read standard input or pipes.
     pub(crate) fn read_sources(&self) -> SourceFiles {
+        on_own_thread(|| self.read_sources_here())
+    }
+
+    fn read_sources_here(&self) -> SourceFiles {
         let mut sources = SourceFiles::default();
         if let Self::Path(path) = self
             && let Ok(bytes) = sources.read(path, MAX_READ, true)

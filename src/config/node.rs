@@ -96,6 +96,15 @@ impl Node {
         }
     }
 
+    /// Removes and returns all items but the first of the list with this key, if there is one.
+    pub(super) fn split_items(&mut self, key: &str) -> Vec<Node> {
+        let Value::Map(entries) = &mut self.value else { return Vec::new() };
+        match entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.value.value) {
+            Some(Value::List(items)) if !items.is_empty() => items.split_off(1),
+            _ => Vec::new(),
+        }
+    }
+
     /// Measures this node.
     pub(crate) fn measure(&self) -> Size {
         let empty = Size { values: 1, bytes: 0, depth: 1 };

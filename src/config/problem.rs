@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,13 +45,13 @@ struct Notes {
     secrets: Secrets,
 }
 
-/// A position in the file. Lines and columns start at 1.
+/// A position in the file. Lines and columns start at 1. Small, because a large rule file has hundreds of thousands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub(crate) struct Location {
     /// The number of the file: 0 for the rule file, and more for an included file.
     pub(crate) file: u16,
-    pub(crate) line: usize,
-    pub(crate) column: usize,
+    line: NonZeroU32,
+    column: u32,
 }
 
 /// Proof that an error was reported, in place of the value. Only [`Problems`] creates it.
@@ -72,9 +73,23 @@ impl Location {
     /// The location of errors that concern the whole file.
     pub(crate) const START: Location = Location::start_of(0);
 
+    /// Returns a location in the file with this number.
+    pub(crate) fn new(file: u16, line: usize, column: usize) -> Self {
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { file, line: NonZeroU32::new(number(line)).unwrap_or(NonZeroU32::MIN), column: number(column) }
+    }
+
     /// Returns the location of errors that concern a whole file.
     pub(crate) const fn start_of(file: u16) -> Self {
-        Self { file, line: 1, column: 1 }
+        Self { file, line: NonZeroU32::MIN, column: 1 }
+    }
+
+    pub(crate) fn line(self) -> usize {
+        self.line.get() as usize
+    }
+
+    pub(crate) fn column(self) -> usize {
+        self.column as usize
     }
 }
 
@@ -83,12 +98,12 @@ impl Location {
 impl Problem {
     /// Returns the line, starting at 1.
     pub fn line(&self) -> usize {
-        self.location.line
+        self.location.line()
     }
 
     /// Returns the column in characters, starting at 1.
     pub fn column(&self) -> usize {
-        self.location.column
+        self.location.column()
     }
 
     /// Returns the included file with the problem, or `None` for the rule file.
@@ -159,8 +174,8 @@ impl Problems {
     /// Describes a location for a message about another location.
     pub(super) fn place(&self, location: Location, other: Location) -> String {
         match location.file == other.file {
-            true => format!("on line {}", location.line),
-            false => format!("on line {} of {}", location.line, quote(&self.file_of(location))),
+            true => format!("on line {}", location.line()),
+            false => format!("on line {} of {}", location.line(), quote(&self.file_of(location))),
         }
     }
 
@@ -264,7 +279,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { location, file, message, help } = self;
         file.as_ref().map_or(Ok(()), |file| write!(f, "{file}:"))?;
-        write!(f, "{}:{}: {message}\n  help: {help}", location.line, location.column)
+        write!(f, "{}:{}: {message}\n  help: {help}", location.line(), location.column())
     }
 }
 
@@ -343,7 +358,7 @@ mod tests {
     #[test]
     fn errors_are_sorted_by_location_without_duplicates() {
         let mut problems = Problems::default();
-        let location = |line, column| Location { file: 0, line, column };
+        let location = |line, column| Location::new(0, line, column);
         problems.add(location(10, 1), "third", "c");
         problems.add(location(9, 20), "second", "b");
         problems.add(location(9, 3), "first", "a");

@@ -19,6 +19,16 @@ pub(crate) fn validate<'n>(node: &'n Node, shape: &'static Shape, problems: &mut
     KeyValue { node, key: shape.title }.map(shape, problems)
 }
 
+/// Validates an item of the list with this key. Returns its valid parts with their location.
+pub(super) fn validate_item<'n>(
+    node: &'n Node,
+    key: &'n str,
+    kind: &'static Kind,
+    problems: &mut Problems,
+) -> Valid<'n> {
+    item(node, KeyValue { node, key }.validate(kind, problems).ok())
+}
+
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
@@ -151,10 +161,7 @@ impl<'n> KeyValue<'n> {
     }
 
     fn items(self, kind: &'static Kind, problems: &mut Problems) -> Valid<'n> {
-        let validate = |node| {
-            let value = KeyValue { node, key: self.key }.validate(kind, problems).ok();
-            item(node, value)
-        };
+        let validate = |node| validate_item(node, self.key, kind, problems);
         Valid::List(self.node.items().iter().map(validate).collect())
     }
 

@@ -21,7 +21,7 @@ pub(super) fn decode(bytes: Vec<u8>, file: u16, problems: &mut Problems) -> Chec
         let line = before.matches('\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
         let byte = error.as_bytes().get(valid).copied().unwrap_or_default();
-        let location = Location { file, line, column };
+        let location = Location::new(file, line, column);
         problems.add(location, format!("byte 0x{byte:02x} is not UTF-8"), "save the file as UTF-8")
     })
 }

@@ -114,7 +114,7 @@ fn syntax_help(error: &str) -> &'static str {
 }
 
 fn location(marker: Marker, file: u16) -> Location {
-    Location { file, line: marker.line().max(1), column: marker.col() + 1 }
+    Location::new(file, marker.line(), marker.col() + 1)
 }
 
 // === impl Builder ===
@@ -152,7 +152,7 @@ impl Builder<'_, '_> {
 
     fn scalar(&mut self, text: String, style: ScalarStyle, anchor: usize, location: Location) -> Result<(), Reported> {
         if let Some(Open { value: OpenValue::Map { seen, key: key @ None, .. }, .. }) = self.open.last_mut() {
-            let first = seen.insert(text.clone(), location.line);
+            let first = seen.insert(text.clone(), location.line());
             if text == MERGE_KEY && style == ScalarStyle::Plain {
                 let help = "write the keys out; an alias may stand for a whole value";
                 self.problems.add(location, "the merge key `<<` is not supported", help);

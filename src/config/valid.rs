@@ -113,9 +113,10 @@ impl<'de> Deserializer<'de> for Valid<'de> {
                 let fields = [("location", Self::Location(location)), ("key", key), ("value", value)];
                 visitor.visit_map(MapDeserializer::new(fields.into_iter()))
             }
-            Self::Location(Location { file, line, column }) => {
+            Self::Location(location) => {
                 let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-                let fields = [("file", u64::from(file)), ("line", number(line)), ("column", number(column))];
+                let (line, column) = (number(location.line()), number(location.column()));
+                let fields = [("file", u64::from(location.file)), ("line", line), ("column", column)];
                 visitor.visit_map(MapDeserializer::new(fields.into_iter()))
             }
         }

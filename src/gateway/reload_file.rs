@@ -54,8 +54,8 @@ pub(crate) enum ReloadTrigger {
 /// Reloads the rule file when it changes.
 #[derive(Debug)]
 pub(super) struct RuleFileWatcher {
-    /// The hash of the texts decides whether they are complete. `None` if the file cannot be read.
-    files: StableFiles<Option<Hash>>,
+    /// The hash of the texts decides whether they are complete.
+    files: StableFiles<Hash>,
     reloader: FileReloader,
 }
 
@@ -241,8 +241,9 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
 impl RuleFileWatcher {
     /// Polls the files, and reloads them if one has changed. Returns `Break` if the gateway drains.
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
-        self.files.set_paths(&self.reloader.sources());
-        if !self.files.poll(|| self.reloader.0.file.read_sources().hash()) {
+        let paths = self.reloader.sources();
+        self.files.set_paths(&paths);
+        if !self.files.poll(|| SourceFiles::hash_texts(&paths)) {
             return ControlFlow::Continue(());
         }
         match self.reloader.reload(ReloadTrigger::FileChange) {

@@ -6,8 +6,8 @@ use std::io::BufRead;
 use crate::support::process::{Program, RuleFile};
 
 /// The bounds for each route with two limits, in bytes: at the start, and at a reload. A reload compares the previous rules
-/// with the new ones, so it has both, and the allocator keeps some of the memory of the start.
-const MAX_PER_ROUTE: [usize; 2] = [20 << 10, 64 << 10];
+/// with the new ones, so it has both, and the allocator keeps freed memory for a while: 21 KiB of the reload are in use.
+const MAX_PER_ROUTE: [usize; 2] = [16 << 10, 32 << 10];
 
 fn rules(routes: usize, rate: usize) -> String {
     let mut text = "listen: 127.0.0.1:0

@@ -43,7 +43,7 @@ pub(super) fn candidate<'f>(
     let limiter = Limiter::new(format!("{}.candidate", live.limiter.name), live.mode(), quota);
     let limiter = spread.apply(limiter);
     check_capacity(&live.permits, &limiter, &written.candidate, problems)?;
-    let location = LimitLocation { line: written.candidate.location.line, ..live.location.clone() };
+    let location = LimitLocation { line: written.candidate.location.line(), ..live.location.clone() };
     Ok(Some(Limit { name, limiter: Arc::new(limiter), rates: None, shadow: true, location, ..live.clone() }))
 }
 

@@ -106,7 +106,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
         shadow: shadow?.copied().unwrap_or_default(),
         sets_partitions: written.partitions.get().is_some(),
         shared,
-        location: LimitLocation { file: problems.file_of(location), line: location.line },
+        location: LimitLocation { file: problems.file_of(location), line: location.line() },
     })
 }
 

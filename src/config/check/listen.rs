@@ -112,7 +112,7 @@ pub(super) fn overlaps(
                 problems.add(*first, message, "choose another port, or set `admin`");
             }
             Some((other, first)) => {
-                let message = format!("`{address}` is already used by `{other}` on line {}", first.line);
+                let message = format!("`{address}` is already used by `{other}` on line {}", first.line());
                 let help = if address.tcp().is_some() { "use different ports" } else { "use different paths" };
                 problems.add(location, message, help);
             }

@@ -57,8 +57,9 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::matcher::MatchContext;
-use super::file::File;
+use super::file::{File, ROUTE};
 use super::include::include;
+use super::keys::Kind;
 use super::located::Located;
 use super::node::Node;
 use super::placeholders::Placeholders;
@@ -93,6 +94,9 @@ pub(super) fn read_sources(bytes: Vec<u8>, source: Source<'_>, sources: &mut Sou
     _ = read_tree(bytes, source, sources, &mut Problems::default());
 }
 
+/// The kind of the items of `routes`.
+static ROUTE_KIND: Kind = Kind::Map(&ROUTE);
+
 fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
     let text = decode(bytes, 0, problems)?;
     let mut placeholders = Placeholders::new(source.files, sources);
@@ -108,11 +112,18 @@ fn run_steps(
     sources: &mut SourceFiles,
     problems: &mut Problems,
 ) -> Checked<Config> {
-    let root = read_tree(bytes, source, sources, problems)?;
+    let mut root = read_tree(bytes, source, sources, problems)?;
+    let routes = root.split_items("routes");
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
-    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    let mut file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
     drop(root); // the values of the file have copies of its texts
+    // Most files are mostly routes. One after the other, they need less memory.
+    file.routes.reserve(routes.len());
+    for route in routes {
+        let valid = shape::validate_item(&route, "routes", &ROUTE_KIND, problems);
+        file.routes.push(valid.into_struct().ok_or_else(|| problems.reported(route.location))?);
+    }
     config(&file, source, problems)
 }
 

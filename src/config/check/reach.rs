@@ -76,7 +76,7 @@ mod tests {
     proptest! {
         #[test]
         fn lookup_keys_find_the_same_as_all_pairs(matchers in prop::collection::vec(matcher(), 0..12)) {
-            let name = |(index, matcher)| (matcher, "route", Location { file: 0, line: index + 1, column: 1 });
+            let name = |(index, matcher)| (matcher, "route", Location::new(0, index + 1, 1));
             let routes: Vec<_> = matchers.into_iter().enumerate().map(name).collect();
             let mut problems = Problems::default();
             check(&routes, &mut problems);

@@ -81,7 +81,7 @@ fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::Limit>, prob
         let Some(key) = limit.key.get() else { continue };
         if let Some(first) = seen.insert(key, limit.key.location) {
             let message =
-                format!("the key {} is already used by a limit of this route, on line {}", quote(key), first.line);
+                format!("the key {} is already used by a limit of this route, on line {}", quote(key), first.line());
             limit.key.report(message, "use each limiter once in a route; raise `permits` to take more", problems);
         }
     }
