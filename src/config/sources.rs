@@ -1,13 +1,14 @@
 //! The files that a configuration is read from: the rule file, included files, and files with values.
 
 use std::fmt::Display;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
+#[cfg(feature = "gateway")]
 use super::text::MAX_READ;
 use crate::tls::{FileReadError, read_regular};
 use crate::watch::Stamp;
@@ -28,7 +29,7 @@ impl SourceFiles {
     pub(crate) fn hash_texts(paths: &[PathBuf]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         for path in paths {
-            let text = match fs::read_dir(path) {
+            let text = match std::fs::read_dir(path) {
                 Ok(folder) => {
                     let mut names: Vec<_> = folder.filter_map(|entry| Some(entry.ok()?.path())).collect();
                     names.sort();
