@@ -8,7 +8,8 @@
 --       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
 --       (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is only checked, plus 4 if all tickets come first, or 8 if the
 --       request is the first of a queue, plus 16 if the permits are settled, plus 32 if a late time slot is refused), the
---       requested permits (u32), with flag 8 its queue (8 bytes) and how long it has waited (u48, ms), and with flag 32 the
+--       requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of
+--       requests in the queue (u8), and for each how much later it joined the queue (u32, ms), and with flag 32 the
 --       longest delay (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
 --       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
@@ -60,8 +61,9 @@ end
 local algorithm_of, limiters, keys, buckets, call_time = {}, {}, {}, {}, nil
 local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- The tickets of each bucket and their key; for each limit of the current request the queue of its ticket ('' if all
--- tickets come first, false if none does), since when it waits, and the permits of the tickets before it.
-local tickets_of, ticket_keys, queues, since, before = {}, {}, {}, {}, {}
+-- tickets come first, false if none does), since when it waits, how much later each request of its queue joined it, and the
+-- permits of the tickets before it.
+local tickets_of, ticket_keys, queues, since, ages, before = {}, {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
 local CHECKS_ONLY, ORDERED, FIRST, SETTLES, WITHIN = 2, 4, 8, 16, 32
 local settles, longest_delay = {}, {}
@@ -83,9 +85,9 @@ local function read_turn(i, requests, at)
   settles[i] = flag >= SETTLES
   if settles[i] then flag = flag - SETTLES end
   if flag >= FIRST then
-    local age
-    flag, queues[i], age, at = flag - FIRST, from_bytes('<c8I6', requests, at)
-    since[i] = call_time - age
+    local age, count
+    flag, queues[i], age, count, at = flag - FIRST, from_bytes('<c8I6B', requests, at)
+    since[i], ages[i], at = call_time - age, string.sub(requests, at, at + 4 * count - 1), at + 4 * count
   elseif flag >= ORDERED then
     flag, queues[i] = flag - ORDERED, ''
   end
@@ -144,14 +146,14 @@ local function grant(i, permits)
   return remaining, reset
 end
 
--- Writes the ticket of a request that only this limit refuses; otherwise removes it.
+-- Writes the ticket of a request that only this limit refuses; otherwise removes the request from it.
 local function update_ticket(i, is_held)
   local queue = queues[i]
   if not queue or queue == '' then return end
   if is_held then
-    waiting.put(tickets(numbers[i]), queue, since[i], requested[i], waits[i])
+    waiting.put(tickets(numbers[i]), queue, since[i], requested[i], ages[i], waits[i])
   else
-    waiting.remove(tickets(numbers[i]), queue)
+    waiting.advance(tickets(numbers[i]), queue, since[i], requested[i], ages[i])
   end
 end
 

@@ -20,6 +20,9 @@ use crate::random::random;
 /// rejects, until the first request has a new one.
 pub(crate) const MAX_LATENESS: Duration = Duration::from_secs(1);
 
+/// The most requests of a queue for which a ticket keeps permits.
+const MAX_IN_TICKET: usize = 32;
+
 /// The wait queues of one gateway.
 #[derive(Debug)]
 pub(crate) struct WaitQueues {
@@ -67,9 +70,15 @@ struct Queues {
     queues: HashMap<BucketId, Queue>,
 }
 
+#[derive(Debug)]
+struct WaitingRequest {
+    notify: Arc<Notify>,
+    joined_at: Instant,
+}
+
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: BTreeMap<u64, Arc<Notify>>,
+    waiting: BTreeMap<u64, WaitingRequest>,
     /// The permits claimed by requests that wait for wider buckets.
     claimed: u64,
     /// The remaining permits of the bucket at its last decision, and when the next one returns.
@@ -118,7 +127,7 @@ impl WaitQueues {
     pub(crate) fn wake(&self, bucket: &BucketId) {
         let state = self.state.lock();
         let first = state.queues.get(bucket).and_then(|queue| queue.waiting.first_key_value());
-        first.iter().for_each(|(_, first)| first.notify_one());
+        first.iter().for_each(|(_, first)| first.notify.notify_one());
     }
 
     /// Returns `true` if a request waits in this queue.
@@ -182,19 +191,29 @@ impl Place<'_> {
         }
         self.leave_queues(&mut state);
         state.next_number += 1;
-        let number = state.next_number;
-        state.queues.entry(bucket.clone()).or_default().waiting.insert(number, Arc::clone(&self.notify));
+        let (number, joined_at) = (state.next_number, Instant::now());
+        let waiting = WaitingRequest { notify: Arc::clone(&self.notify), joined_at };
+        state.queues.entry(bucket.clone()).or_default().waiting.insert(number, waiting);
         for claim in &claims {
             state.queues.entry(claim.bucket.clone()).or_default().claimed += u64::from(claim.permits);
         }
         self.queues.len.store(state.queues.len(), Ordering::Relaxed);
-        (self.joined, self.joined_at, self.claims) = (Some((bucket, number)), Instant::now(), claims);
+        (self.joined, self.joined_at, self.claims) = (Some((bucket, number)), joined_at, claims);
         Ok(())
     }
 
     /// Returns how long the request has been in its queue.
     pub(crate) fn age(&self) -> Duration {
         self.joined_at.elapsed()
+    }
+
+    /// Returns for this request and the next ones of the queue how much later than this one they joined it, in milliseconds.
+    pub(crate) fn ages(&self) -> Vec<u32> {
+        let Some((bucket, number)) = &self.joined else { return Vec::new() };
+        let state = self.queues.state.lock();
+        let later = |one: &WaitingRequest| one.joined_at.saturating_duration_since(self.joined_at).as_millis();
+        let waiting = state.queues.get(bucket).into_iter().flat_map(|queue| queue.waiting.range(number..));
+        waiting.take(MAX_IN_TICKET).map(|(_, one)| u32::try_from(later(one)).unwrap_or(u32::MAX)).collect()
     }
 
     /// Leaves the queue, and gives up the claims.
@@ -255,7 +274,7 @@ impl Queues {
         let Some(queue) = self.queues.get_mut(bucket) else { return };
         change(queue);
         match queue.waiting.first_key_value() {
-            Some((_, first)) => first.notify_one(),
+            Some((_, first)) => first.notify.notify_one(),
             None if queue.claimed == 0 => _ = self.queues.remove(bucket),
             None => {}
         }

@@ -15,7 +15,7 @@ use super::queue::{Claim, JoinError, Place, WaitQueues};
 use super::{
     Admitted, Decided, Denial, LimitStatus, Receipt, SlotAsk, decide_as, denying, is_decided_locally, known_refusal,
 };
-use crate::limit::{BucketId, Charge, Decision, Turn, Wait};
+use crate::limit::{BucketId, Charge, Decision, QueueStart, Turn, Wait};
 use crate::metrics::{WaitMetrics, WaitRecord};
 use crate::rules::{Charges, LimitCharge, Positions};
 use crate::store::Store;
@@ -60,7 +60,7 @@ enum Hold {
     Claims(Option<Duration>),
 }
 
-/// A ticket that the store may have for the first request of a queue. It is withdrawn on drop, unless a decision has removed
+/// A ticket that the store may have for the first requests of a queue. It is withdrawn on drop, unless a decision has removed
 /// it.
 struct StoredTicket<'s> {
     store: &'s Store,
@@ -163,19 +163,20 @@ impl<'w> Waiting<'w> {
             return None;
         }
         let mut charges = Box::new(self.charges.clone());
-        charges.set_turns(|one| if is_late(one) { Turn::Within { millis: left } } else { one.charge.turn });
+        charges.set_turns(|one| if is_late(one) { Turn::Within { millis: left } } else { one.charge.turn.clone() });
         Some(charges)
     }
 
-    /// Asks the store for permits. In Redis, the first request of a queue asks for its ticket, too.
+    /// Asks the store for permits. In Redis, the first request of a queue also asks for the ticket of its queue.
     pub(super) async fn take(&mut self, charges: &Charges<'_>, ask: Option<&SlotAsk<'_>>) -> Decided {
         let mut asked = Cow::Borrowed(charges.as_slice());
         if let Some(position) = self.joined.map(|joined| self.order[joined])
             && self.has_ticket(position)
         {
             let millis = u64::try_from(self.place.age().as_millis()).unwrap_or(u64::MAX);
+            let start = QueueStart { queue: self.queues.id(), millis, ages: self.place.ages() };
             let charge = &mut asked.to_mut()[position];
-            charge.turn = Turn::First { queue: self.queues.id(), millis };
+            charge.turn = Turn::First(Box::new(start));
             let charge = Some(Charge { permits: 0, ..charge.clone() });
             self.ticket.get_or_insert(StoredTicket { store: self.store, queues: self.queues, charge: None }).charge =
                 charge;
@@ -188,7 +189,7 @@ impl<'w> Waiting<'w> {
             refusing.next() == joined && refusing.next().is_none()
         };
         if let Some(ticket) = self.ticket.as_mut().filter(|_| !is_held) {
-            ticket.charge = None; // the decision has removed it
+            ticket.charge = None; // the decision has removed this request from it
         }
         decided
     }

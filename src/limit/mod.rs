@@ -41,7 +41,7 @@ pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
 pub use self::state::BucketState;
-pub use self::turn::Turn;
+pub use self::turn::{QueueStart, Turn};
 use crate::clock::Timestamp;
 use crate::words::words;
 

@@ -5,7 +5,7 @@ use super::{Algorithm, Charge, Decision, Limiter, Wait};
 
 /// The turn of a charge among the requests of all gateways that wait for its bucket in Redis. In a store in this process,
 /// the caller keeps the order.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Turn {
     /// The bucket has no order.
     #[default]
@@ -13,13 +13,8 @@ pub enum Turn {
     /// After all requests that wait.
     Last,
     /// As the first request of a queue: after the requests that wait longer. While the charge is refused and all others of
-    /// the request are granted, it has a ticket in Redis.
-    First {
-        /// The random number of the queues of the gateway.
-        queue: u64,
-        /// How long the request has waited, in milliseconds.
-        millis: u64,
-    },
+    /// the request are granted, its queue has a ticket in Redis.
+    First(Box<QueueStart>),
     /// Without an order; a time slot that begins later than this is refused.
     Within {
         /// The longest delay, in milliseconds.
@@ -27,16 +22,28 @@ pub enum Turn {
     },
 }
 
+/// The first requests of a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueStart {
+    /// The random number of the queues of the gateway.
+    pub queue: u64,
+    /// How long the first request has waited, in milliseconds.
+    pub millis: u64,
+    /// How much later each request joined the queue than the first, in milliseconds, with 0 for the first. At most 255
+    /// requests. They are assumed to need as many permits as the first.
+    pub ages: Vec<u32>,
+}
+
 impl Turn {
     /// Returns `true` if the bucket has an order.
-    pub(crate) fn is_ordered(self) -> bool {
-        matches!(self, Self::Last | Self::First { .. })
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self, Self::Last | Self::First(_))
     }
 
     /// Returns the decision about a charge with this turn: refuses a time slot that is too late.
     #[inline]
-    pub(crate) fn limit_delay(self, decision: Decision) -> Decision {
-        match self {
+    pub(crate) fn limit_delay(&self, decision: Decision) -> Decision {
+        match *self {
             Self::Within { millis } if decision.delay > millis => {
                 Decision { granted: false, wait: Wait::Millis(decision.delay - millis), delay: 0, ..decision }
             }
@@ -55,8 +62,8 @@ impl Turn {
 impl Charge {
     /// Returns the longest delay until a time slot that the charge accepts, in milliseconds; 0 without time slots.
     pub(crate) fn patience(&self) -> u64 {
-        match (self.turn, self.limiter.quota.algorithm()) {
-            (Turn::Within { millis }, _) => millis,
+        match (&self.turn, self.limiter.quota.algorithm()) {
+            (Turn::Within { millis }, _) => *millis,
             (_, Algorithm::LeakyBucket(queue)) => queue.max_wait,
             _ => 0,
         }

@@ -51,7 +51,7 @@ async fn is_idle(program: &Program) -> bool {
 
 #[test]
 fn log_line_about_few_descriptors_names_the_remedy() {
-    for (max_connections, level) in [(15, " INFO "), (100, " WARN ")] {
+    for (max_connections, level) in [(15, " DEBUG "), (100, " WARN ")] {
         let name = format!("descriptors-for-{max_connections}");
         let file = RuleFile::new(&name, &format!("max_connections: {max_connections}\n{RULES}"));
         let (_program, log, ..) = Program::run_with_descriptors(256, &file);
@@ -87,7 +87,7 @@ async fn few_descriptors_lower_the_connection_limit() {
 fn slightly_low_descriptor_limit_is_no_warning() {
     let file = RuleFile::new("enough-descriptors", &format!("max_connections: 1000\n{RULES}"));
     let (_program, log, ..) = Program::run_with_descriptors(2228, &file);
-    assert!(log.contains(" INFO ") && log.contains("limit=2228"), "{log}");
+    assert!(log.contains(" DEBUG ") && log.contains("limit=2228"), "{log}");
     assert!(log.contains("max_connections=1000 served=9"), "{log}");
 }
 

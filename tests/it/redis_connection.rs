@@ -132,7 +132,8 @@ async fn late_reply_reaches_no_other_request() {
         result = take(&store, "other", 1_000).await;
     }
     assert!(result.as_ref().is_ok_and(|remaining| *remaining > 10), "the decision of another bucket: {result:?}");
-    assert_eq!(take(&store, "bucket", 10).await, Ok(8), "the request that timed out was charged");
+    // Its permit is given back, unless the reply came more than a second late.
+    assert!(matches!(take(&store, "bucket", 10).await, Ok(8 | 9)), "the request that timed out was charged once");
 }
 
 /// Redis hangs while two calls are in flight and one request waits. The worker is blocked until all three have timed

@@ -10,7 +10,6 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use tidegate::internals::clock::Stopwatch;
 
 pub use super::listening::address;
-use super::redis::wait_a_little;
 
 /// A running `tidegate`. Dropping it kills the process.
 pub struct Program {
@@ -79,7 +78,9 @@ impl Program {
     #[track_caller]
     pub fn run_with_descriptors(limit: u64, file: &RuleFile) -> (Self, String, SocketAddr, SocketAddr) {
         let mut shell = Command::new("sh");
-        let limited = format!("ulimit -n {limit} && exec \"$0\" run --workers 2 -c \"$1\"");
+        let limited = format!(
+            "ulimit -n {limit} && exec \"$0\" run --log info,tidegate::gateway::descriptors=debug --workers 2 -c \"$1\""
+        );
         let mut program = Self::start(shell.args(["-c", &limited, env!("CARGO_BIN_EXE_tidegate"), file.path()]));
         let mut first_line = String::new();
         program.stderr.read_line(&mut first_line).expect("text");
@@ -122,6 +123,7 @@ impl Program {
 
     /// Waits until the process exits, for at most two minutes. Returns its status and the rest of its output.
     #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "another process can only be polled")]
     pub fn wait_for_exit(mut self) -> (ExitStatus, String) {
         let waited = Stopwatch::start();
         let status = loop {
@@ -129,7 +131,7 @@ impl Program {
                 break status;
             }
             assert!(waited.elapsed() < Duration::from_secs(120), "the process has not exited");
-            wait_a_little();
+            std::thread::sleep(Duration::from_millis(10));
         };
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");

@@ -224,7 +224,8 @@ impl Batch {
             let known = self.buckets.len();
             let bucket = self.buckets.index(charge);
             self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
-            let Charge { shadow, kind, permits, turn, .. } = *charge;
+            let Charge { shadow, kind, permits, ref turn, .. } = *charge;
+            let turn = turn.clone();
             self.limits.push(RequestedCharge { bucket, is_slot: false, shadow, kind, permits, turn });
         }
         if let Some(lease) = &request.lease {
@@ -324,18 +325,21 @@ impl Batch {
             for one in charges {
                 let number = one.bucket.number(if one.is_slot { &first_of_slots } else { &first_numbers });
                 bytes.extend(u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes());
-                let turn = match one.turn {
+                let turn = match &one.turn {
                     Turn::Any => 0,
                     Turn::Last => 4,
-                    Turn::First { .. } => 8,
+                    Turn::First(_) => 8,
                     Turn::Within { .. } => 32,
                 };
                 bytes.push(one.flags() | turn);
                 bytes.extend(one.permits.to_le_bytes());
-                match one.turn {
-                    Turn::First { queue, millis } => {
-                        bytes.extend(queue.to_le_bytes());
-                        bytes.extend(&millis.to_le_bytes()[..6]);
+                match &one.turn {
+                    Turn::First(start) => {
+                        let ages = &start.ages[..start.ages.len().min(usize::from(u8::MAX))];
+                        bytes.extend(start.queue.to_le_bytes());
+                        bytes.extend(&start.millis.to_le_bytes()[..6]);
+                        bytes.push(u8::try_from(ages.len()).unwrap_or(u8::MAX));
+                        ages.iter().for_each(|age| bytes.extend(age.to_le_bytes()));
                     }
                     Turn::Within { millis } => bytes.extend(&millis.to_le_bytes()[..6]),
                     Turn::Any | Turn::Last => {}

@@ -26,7 +26,7 @@ pub(crate) struct BucketIndex {
 }
 
 /// A charge of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestedCharge {
     pub(crate) bucket: BucketIndex,
     /// Whether the bucket is a set of leases. Then `permits` is the number of the lease.
