@@ -3,7 +3,8 @@
 //! The crate `h2` implements frames, HPACK and flow control. Each request runs in its own task ([`stream`]). The other
 //! modules limit resets ([`shared_counters`]), frames without content ([`frame_limiter`]), bodies that wait for their
 //! client ([`deadline`]), frames that wait for the socket ([`send_queue`]), requests, uploads and long responses
-//! that wait ([`request_heads`], [`windows`], [`head_room`]), and clients that no longer respond ([`ping`]). [`sent_resets`] finds the requests that `h2` rejects.
+//! that wait ([`request_heads`], [`windows`], [`head_room`]), and clients that no longer respond ([`ping`]).
+//! [`sent_resets`] finds the requests that `h2` rejects.
 
 mod deadline;
 mod frame_limiter;
