@@ -37,7 +37,7 @@ use crate::upstream::{Received, Upstream, Upstreams, has_grpc_timeout};
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
 pub(crate) struct RuleSet {
-    pub(crate) rules: Rules,
+    pub(crate) rules: Arc<Rules>,
     /// Verifies the credentials of requests.
     verifiers: Verifiers,
     field_filter: Arc<FieldFilter>,
@@ -126,7 +126,7 @@ static GET: Method = Method::GET;
 // === impl RuleSet ===
 
 impl RuleSet {
-    pub(crate) fn new(rules: Rules, verifiers: Verifiers, metrics: &Metrics) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, verifiers: Verifiers, metrics: &Metrics) -> Self {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
         Self {

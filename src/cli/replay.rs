@@ -59,7 +59,7 @@ pub(super) fn replay_logs(args: &ReplayArgs, out: &mut impl Write, errors: &mut 
             Some(other) => Some((file.to_string(), other)),
         },
     };
-    let against = against.as_ref().map(|(file, other)| (file.clone(), &other.rules));
+    let against = against.as_ref().map(|(file, other)| (file.clone(), &*other.rules));
     // The progress bar ends with this statement, before any output.
     let replayed = replay(&rules.rules, against, &args.logs.files());
     let report = match replayed {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "gateway")]
-use std::{panic::resume_unwind, thread::Builder, time::Duration};
+use std::time::Duration;
 
 use super::problem::Problems;
 use super::referenced_files::ReferencedFiles;
@@ -89,16 +89,6 @@ fn parse(
         .map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
-/// Reads files on a separate thread, whose end returns the memory of the parser. The allocator would keep it for a thread
-/// that lives on.
-#[cfg(feature = "gateway")]
-fn on_own_thread<T: Send>(read: impl Fn() -> T + Sync) -> T {
-    std::thread::scope(|scope| match Builder::new().name("read".into()).spawn_scoped(scope, &read) {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
-        Err(_) => read(),
-    })
-}
-
 // === impl RuleFile ===
 
 #[cfg(feature = "gateway")]
@@ -131,22 +121,6 @@ impl RuleFile {
             let path = PathBuf::from(self.to_string());
             Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
         })
-    }
-
-    /// Reads all files of the rules without checking them. Does not read standard input or pipes.
-    pub(crate) fn read_sources(&self) -> SourceFiles {
-        on_own_thread(|| self.read_sources_here())
-    }
-
-    fn read_sources_here(&self) -> SourceFiles {
-        let mut sources = SourceFiles::default();
-        if let Self::Path(path) = self
-            && let Ok(bytes) = sources.read(path, MAX_READ, true)
-        {
-            let files = ReferencedFiles::relative_to(path);
-            check::read_sources(bytes, Source { purpose: Purpose::Gateway, files, name: path }, &mut sources);
-        }
-        sources
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.

@@ -90,16 +90,6 @@ impl<T> Located<Vec<Located<T>>> {
     pub(crate) fn items(&self) -> &[Located<T>] {
         self.get().map(Vec::as_slice).unwrap_or_default()
     }
-
-    /// Makes room for this number of further items.
-    pub(super) fn reserve(&mut self, count: usize) {
-        self.value.get_or_insert_default().reserve_exact(count);
-    }
-
-    /// Adds an item to a valid list.
-    pub(super) fn push(&mut self, item: Located<T>) {
-        self.value.get_or_insert_default().push(item);
-    }
 }
 
 impl Located<u64> {

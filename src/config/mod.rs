@@ -108,8 +108,8 @@ pub struct Config {
     pub(crate) included: Vec<String>,
     /// The verifiers of credentials, with their keys.
     pub(crate) verifiers: Verifiers,
-    /// Routes with their limits, and the rules for clients and requests.
-    pub(crate) rules: Rules,
+    /// Routes with their limits, and the rules for clients and requests. Shared with the layer: they can be large.
+    pub(crate) rules: Arc<Rules>,
     /// The texts that come from files, which are masked wherever the configuration is shown.
     pub(crate) secrets: Secrets,
     /// Valid values that are probably not intended.

@@ -27,8 +27,8 @@ pub(crate) enum ScalarKind {
     Null,
     /// `true` or `false`.
     Bool,
-    /// A whole number. Numbers out of range become the nearest `i128`.
-    Int(i128),
+    /// A whole number. Numbers out of range become the nearest `i64`.
+    Int(i64),
     /// Any other number.
     Float,
     /// Any other scalar, and any scalar in quotes.
@@ -90,16 +90,16 @@ impl Scalar {
     }
 }
 
-fn int(word: &str) -> Option<i128> {
+fn int(word: &str) -> Option<i64> {
     for (prefix, radix) in [("0o", 8), ("0x", 16)] {
         if let Some(digits) = word.strip_prefix(prefix) {
             let valid = !digits.is_empty() && digits.chars().all(|digit| digit.is_digit(radix));
-            return valid.then(|| i128::from_str_radix(digits, radix).unwrap_or(i128::MAX));
+            return valid.then(|| i64::from_str_radix(digits, radix).unwrap_or(i64::MAX));
         }
     }
     let digits = word.strip_prefix(['-', '+']).unwrap_or(word);
     let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let nearest = if word.starts_with('-') { i128::MIN } else { i128::MAX };
+    let nearest = if word.starts_with('-') { i64::MIN } else { i64::MAX };
     valid.then(|| word.parse().unwrap_or(nearest))
 }
 
@@ -143,6 +143,6 @@ mod tests {
             assert_eq!(Scalar::plain(word.into()).kind, Text, "{word}");
         }
         assert_eq!(Scalar::quoted("12".into()).kind, Text);
-        assert_eq!(Scalar::plain("9".repeat(100)).kind, Int(i128::MAX));
+        assert_eq!(Scalar::plain("9".repeat(100)).kind, Int(i64::MAX));
     }
 }

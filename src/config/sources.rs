@@ -105,6 +105,16 @@ impl SourceFiles {
         self.seen.into_iter().map(|(path, _)| path).collect()
     }
 
+    /// Returns what [`hash_texts`](Self::hash_texts) returns for the texts that were read. Returns `None` if this is not
+    /// known: if there are several files.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn watched_hash(&self) -> Option<Hash> {
+        match (&*self.seen, &*self.hashes) {
+            ([_], [text]) => Some(blake3::hash(text.as_bytes())),
+            _ => None,
+        }
+    }
+
     /// Returns the hash of everything that was read. Returns `None` if nothing was.
     pub(crate) fn hash(&self) -> Option<Hash> {
         match &*self.hashes {

@@ -133,7 +133,8 @@ impl Builder<'_, '_> {
             Event::Scalar(text, style, anchor, tag) => {
                 self.reject_tag(tag.is_some(), location)?;
                 self.count(1, location)?;
-                self.scalar(text.into_owned(), style, anchor, location)?;
+                // The parser's texts have large capacities.
+                self.scalar(text.as_ref().to_owned(), style, anchor, location)?;
             }
             Event::Alias(anchor) => self.alias(anchor, location)?,
             Event::SequenceStart(anchor, tag) => {
@@ -182,9 +183,16 @@ impl Builder<'_, '_> {
 
     fn close(&mut self) -> Result<(), Reported> {
         let Some(Open { location, anchor, value }) = self.open.pop() else { return Ok(()) };
+        // The tree of a large file takes most of its memory.
         let value = match value {
-            OpenValue::List(items) => Value::List(items),
-            OpenValue::Map { entries, .. } => Value::Map(entries),
+            OpenValue::List(mut items) => {
+                items.shrink_to_fit();
+                Value::List(items)
+            }
+            OpenValue::Map { mut entries, .. } => {
+                entries.shrink_to_fit();
+                Value::Map(entries)
+            }
         };
         self.finish(Node { location, value }, anchor)
     }

@@ -117,7 +117,7 @@ impl<'n> KeyValue<'n> {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
                 match u64::try_from(*number).ok().filter(|number| (min..=max).contains(number)) {
                     Some(number) => return Ok(number),
-                    None if *number > i128::from(max) => Cow::Owned(format!("the largest is {max}")),
+                    None if i128::from(*number) > i128::from(max) => Cow::Owned(format!("the largest is {max}")),
                     None => format!("the smallest is {min}").into(),
                 }
             }

@@ -24,11 +24,19 @@ struct ReloadContext {
     reloader: Reloader,
     admin: Admin,
     metrics: Arc<Metrics>,
-    /// The hash of the texts that were read last. `None` if the file could not be read. Held during a reload, so that
-    /// reloads do not overlap.
-    last_read: Mutex<Option<Hash>>,
+    /// Held during a reload, so that reloads do not overlap.
+    last_read: Mutex<LastRead>,
     /// The files that were read last.
     sources: Mutex<Arc<[PathBuf]>>,
+}
+
+/// The texts that were read last.
+#[derive(Debug)]
+struct LastRead {
+    /// Their hash. `None` if the file could not be read.
+    hash: Option<Hash>,
+    /// The hash by which the watcher of the files recognizes them. `None` if it is not known.
+    watched: Option<Hash>,
 }
 
 /// A failed reload. The previous rules stay in use.
@@ -73,7 +81,7 @@ impl FileReloader {
         admin: Admin,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let last_read = Mutex::new(loaded.hash());
+        let last_read = Mutex::new(LastRead { hash: loaded.hash(), watched: loaded.watched_hash() });
         let sources = Mutex::new(loaded.into_paths().into());
         Self(Arc::new(ReloadContext { file, reloader, admin, metrics, last_read, sources }))
     }
@@ -85,7 +93,8 @@ impl FileReloader {
             let Some(reloader) = reloader.upgrade().map(Self) else {
                 return Err(ReloadFailure::Invalid(Vec::new())); // the gateway has ended
             };
-            let report = reloader.reload_if(ReloadTrigger::Operator, is_expected).ok_or(ReloadFailure::Precondition)?;
+            let report =
+                reloader.reload_if(ReloadTrigger::Operator, None, is_expected).ok_or(ReloadFailure::Precondition)?;
             let report = report.map_err(|failed| ReloadFailure::Invalid(failed.problems))?;
             Ok(json!({
                 "changes": report.changes(),
@@ -115,21 +124,22 @@ impl FileReloader {
     /// The file cannot be read or applied. The previous rules stay in use.
     pub(crate) fn reload(&self, trigger: ReloadTrigger) -> Result<ReloadReport, FailedReload> {
         // The condition always holds.
-        self.reload_if(trigger, &|| true).unwrap_or_else(|| Ok(ReloadReport::default()))
+        self.reload_if(trigger, None, &|| true).unwrap_or_else(|| Ok(ReloadReport::default()))
     }
 
-    /// Like [`reload`](Self::reload), if `is_expected` returns `true`. No other reload runs in the meantime. Returns
-    /// `None` if it returns `false`.
+    /// Like [`reload`](Self::reload), if `is_expected` returns `true`, and if the watched texts are not those that were
+    /// read last. No other reload runs in the meantime. Returns `None` without a reload.
     fn reload_if(
         &self,
         trigger: ReloadTrigger,
+        watched: Option<Hash>,
         is_expected: &dyn Fn() -> bool,
     ) -> Option<Result<ReloadReport, FailedReload>> {
         let mut last_read = self.0.last_read.lock();
-        if !is_expected() {
+        if !is_expected() || (watched.is_some() && last_read.watched == watched) {
             return None;
         }
-        let result = self.read_and_apply(trigger, &mut last_read);
+        let result = self.read_and_apply(trigger, watched, &mut last_read);
         match &result {
             // The files have the texts that were read before.
             Ok(None) => {}
@@ -144,20 +154,22 @@ impl FileReloader {
     fn read_and_apply(
         &self,
         trigger: ReloadTrigger,
-        last_read: &mut Option<Hash>,
+        watched: Option<Hash>,
+        last_read: &mut LastRead,
     ) -> Result<Option<(ReloadReport, Hash)>, FailedReload> {
         let ReloadContext { file, reloader, .. } = &*self.0;
         if self.is_stdin() {
             return Err(FailedReload::new(file, &ReloadError::NoFile));
         }
-        // Before the check, which also loads files such as API keys.
-        if trigger == ReloadTrigger::FileChange && last_read.is_some() && file.read_sources().hash() == *last_read {
-            return Ok(None);
-        }
         let Loaded { config, sources } = file.reload();
         let hash = sources.hash();
-        *last_read = hash;
+        last_read.watched = sources.watched_hash().or(watched);
+        let has_same_texts = hash.is_some() && hash == last_read.hash;
+        last_read.hash = hash;
         *self.0.sources.lock() = sources.into_paths().into();
+        if trigger == ReloadTrigger::FileChange && has_same_texts {
+            return Ok(None);
+        }
         // The errors of a rule file have no secrets.
         let config = config.map_err(|error| FailedReload::new(file, &error.into()))?;
         for warning in &config.warnings {
@@ -243,11 +255,11 @@ impl RuleFileWatcher {
     pub(super) fn poll(&mut self) -> ControlFlow<()> {
         let paths = self.reloader.sources();
         self.files.set_paths(&paths);
-        if !self.files.poll(|| SourceFiles::hash_texts(&paths)) {
+        let Some(watched) = self.files.poll(|| SourceFiles::hash_texts(&paths)) else {
             return ControlFlow::Continue(());
-        }
-        match self.reloader.reload(ReloadTrigger::FileChange) {
-            Err(failed) if failed.is_draining => ControlFlow::Break(()),
+        };
+        match self.reloader.reload_if(ReloadTrigger::FileChange, Some(watched), &|| true) {
+            Some(Err(failed)) if failed.is_draining => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }

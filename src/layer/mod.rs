@@ -401,8 +401,11 @@ impl LayerState {
 
 /// Compiles the rules of a rule file for this store, which may differ from the `store` of the file.
 fn compile(config: &Config, store: &Store, metrics: &Metrics) -> RuleSet {
-    let mut rules = config.rules.clone();
-    rules.rename_buckets(&config.store.bucket_names(), &store.bucket_names());
+    let mut rules = Arc::clone(&config.rules);
+    let (names, other_names) = (config.store.bucket_names(), store.bucket_names());
+    if names != other_names {
+        Arc::make_mut(&mut rules).rename_buckets(&names, &other_names);
+    }
     let rules = RuleSet::new(rules, config.verifiers.clone(), metrics);
     #[cfg(feature = "gateway")]
     let rules = {

@@ -1,7 +1,8 @@
 //! Histograms of durations and of sizes.
 
-use std::sync::Arc;
+use std::iter::repeat;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
@@ -20,10 +21,10 @@ pub(super) struct Histogram {
     data: Arc<Data>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Data {
-    /// One for each bound, and one for larger values.
-    counts: Box<[AtomicU64]>,
+    /// One for each bound, and one for larger values. Created for the first value: most routes never have most statuses.
+    counts: OnceLock<Box<[AtomicU64]>>,
     /// The sum of all values, in millionths.
     sum: AtomicU64,
 }
@@ -33,9 +34,7 @@ struct Data {
 impl Histogram {
     /// Creates a histogram with these upper bounds, in ascending order. A last bucket has no bound.
     pub(super) fn new(bounds: impl Into<Arc<[f64]>>) -> Self {
-        let bounds = bounds.into();
-        let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Self { bounds, data: Arc::new(Data { counts, sum: AtomicU64::new(0) }) }
+        Self { bounds: bounds.into(), data: Arc::default() }
     }
 
     /// Creates a histogram of durations with these upper bounds, in ascending order. Without bounds, it has the default
@@ -60,14 +59,19 @@ impl Histogram {
     /// Returns the number of values, and their sum in millionths.
     #[cfg(feature = "gateway")]
     pub(super) fn count_and_sum(&self) -> (u64, u64) {
-        let counts = self.data.counts.iter().map(|count| count.load(Ordering::Relaxed));
-        (counts.sum(), self.data.sum.load(Ordering::Relaxed))
+        (self.counts().sum(), self.data.sum.load(Ordering::Relaxed))
     }
 
     fn count(&self, value: f64, millionths: u64) {
         let bucket = self.bounds.iter().position(|bound| value <= *bound).unwrap_or(self.bounds.len());
-        self.data.counts[bucket].fetch_add(1, Ordering::Relaxed);
+        let counts = self.data.counts.get_or_init(|| (0..=self.bounds.len()).map(|_| AtomicU64::new(0)).collect());
+        counts[bucket].fetch_add(1, Ordering::Relaxed);
         self.data.sum.fetch_add(millionths, Ordering::Relaxed);
+    }
+
+    /// Returns the counts of all buckets; none before the first value.
+    fn counts(&self) -> impl Iterator<Item = u64> {
+        self.data.counts.get().into_iter().flatten().map(|count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -79,9 +83,8 @@ impl Default for Histogram {
 
 impl EncodeMetric for Histogram {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> std::fmt::Result {
-        let counts = self.data.counts.iter().map(|count| count.load(Ordering::Relaxed));
         let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-        let buckets: Vec<(f64, u64)> = bounds.zip(counts).collect();
+        let buckets: Vec<(f64, u64)> = bounds.zip(self.counts().chain(repeat(0))).collect();
         let sum = Duration::from_micros(self.data.sum.load(Ordering::Relaxed)).as_secs_f64();
         let count = buckets.iter().map(|(_, count)| count).sum();
         encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
@@ -94,7 +97,7 @@ impl EncodeMetric for Histogram {
 
 impl Series for Histogram {
     fn is_untouched(&self) -> bool {
-        self.data.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+        self.data.counts.get().is_none()
     }
 
     fn empty(&self) -> Self {

@@ -12,9 +12,6 @@ const DEFAULT_PARTITIONS: u32 = 64;
 impl Rules {
     /// Renames the buckets for another store than the one of the rule file.
     pub(crate) fn rename_buckets(&mut self, from: &BucketNames, to: &BucketNames) {
-        if from == to {
-            return;
-        }
         self.map_limits(|limit, _| limit.clone().with_limiters(|limiter| renamed(limiter, limit, from, to)));
         for concurrency in self.routes.iter_mut().filter_map(|route| route.concurrency.as_mut()) {
             if let Some(name) = from.name_in(to, &concurrency.name) {

@@ -83,7 +83,7 @@ impl FileWatch {
 }
 
 #[cfg(feature = "gateway")]
-impl<T: PartialEq> StableFiles<T> {
+impl<T: Clone + PartialEq> StableFiles<T> {
     /// Watches files that have just been read.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {
         Self { watch: FileWatch::new(paths), last_read: None }
@@ -94,19 +94,19 @@ impl<T: PartialEq> StableFiles<T> {
         self.watch.set_paths(paths);
     }
 
-    /// Polls the metadata, and reads files that may have changed. Returns `true` if their contents must be used now.
-    pub(crate) fn poll(&mut self, read: impl FnOnce() -> T) -> bool {
+    /// Polls the metadata, and reads files that may have changed. Returns their contents if they must be used now.
+    pub(crate) fn poll(&mut self, read: impl FnOnce() -> T) -> Option<T> {
         let must_read = self.watch.poll();
         if !must_read && self.watch.state != State::Changing {
-            return false;
+            return None;
         }
         let contents = Some(read());
         let is_equal = contents == self.last_read;
-        self.last_read = contents;
+        self.last_read.clone_from(&contents);
         if !is_equal {
             self.watch.state = State::Changing; // the next poll reads again
         }
-        must_read && is_equal
+        contents.filter(|_| must_read && is_equal)
     }
 }
 
@@ -218,17 +218,18 @@ mod tests {
         let path = folder.write("rules", "old");
         let read = || fs::read_to_string(&path).unwrap();
         let mut files = StableFiles::new(vec![path.clone()]);
-        let settled = [(); 5].map(|()| files.poll(read));
+        let settled = [(); 5].map(|()| files.poll(read).is_some());
         assert_eq!(settled, [false, true, true, false, false]);
         for piece in ["first", "first, second", "first, second and last"] {
             fs::write(&path, piece).unwrap();
-            assert!(!files.poll(read), "{piece}");
+            assert_eq!(files.poll(read), None, "{piece}");
         }
-        assert!(files.poll(read));
+        assert_eq!(files.poll(read).as_deref(), Some("first, second and last"));
         // A change that does not show in the metadata.
         let mut versions = ["one", "two", "two", "two"].into_iter();
-        assert_eq!([(); 4].map(|()| files.poll(|| versions.next().unwrap().to_owned())), [false, false, true, true]);
-        assert!(!files.poll(|| "three".to_owned()));
+        let polls = [(); 4].map(|()| files.poll(|| versions.next().unwrap().to_owned()).is_some());
+        assert_eq!(polls, [false, false, true, true]);
+        assert_eq!(files.poll(|| "three".to_owned()), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::Checked;
 use super::names::header_name;
-use super::written_limits::all_limits;
+use super::written_limits::own_limits;
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::{Located, ValueOrMap};
@@ -66,6 +66,7 @@ fn pattern(text: &str, location: Location, problems: &mut Problems) -> Checked<P
 }
 
 /// Finds rules that read header fields which are always removed.
+#[derive(Clone, Copy)]
 pub(super) struct FieldCheck<'f> {
     pub(super) fields: &'f FieldRules,
     pub(super) has_trusted_proxies: bool,
@@ -73,26 +74,16 @@ pub(super) struct FieldCheck<'f> {
 }
 
 impl FieldCheck<'_> {
-    /// Reports each field that a rule reads although it is always removed before.
-    pub(super) fn check(&self, file: &File, problems: &mut Problems) {
-        for route in file.routes.items().iter().filter_map(Located::get) {
-            if let Some(written) = route.r#match.get() {
-                self.check_match(written, problems);
-            }
+    /// Reports each field that a route or its own limits read although it is always removed before.
+    pub(super) fn check_route(&self, route: &file::Route, problems: &mut Problems) {
+        if let Some(written) = route.r#match.get() {
+            self.check_match(written, problems);
         }
-        for limit in all_limits(file) {
-            self.check_limit(limit, problems);
-        }
+        own_limits(route).for_each(|limit| self.check_limit(limit, problems));
     }
 
-    fn check_match(&self, written: &file::Match, problems: &mut Problems) {
-        for (name, value) in written.headers.get().into_iter().flatten() {
-            self.check_name(name, value.key_location(), problems);
-        }
-        written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
-    }
-
-    fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
+    /// Reports each field that a limit reads although it is always removed before.
+    pub(super) fn check_limit(&self, limit: &file::Limit, problems: &mut Problems) {
         if let Some(when) = limit.when.get() {
             self.check_match(&when.matcher, problems);
         }
@@ -113,6 +104,13 @@ impl FieldCheck<'_> {
         {
             self.check_name(name, permits.header.location, problems);
         }
+    }
+
+    fn check_match(&self, written: &file::Match, problems: &mut Problems) {
+        for (name, value) in written.headers.get().into_iter().flatten() {
+            self.check_name(name, value.key_location(), problems);
+        }
+        written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
     }
 
     /// Checks a value that is accepted only from trusted proxies, if it is a field.

@@ -32,6 +32,8 @@ pub(super) struct RouteContext<'f> {
     pub(super) purpose: Purpose,
     pub(super) names: &'f BucketNames,
     pub(super) matching: MatchContext<'f>,
+    /// Whether buckets are stored in this process.
+    pub(super) in_memory: bool,
 }
 
 /// A limit in the rule file, and the start of its limiter's name.
@@ -65,6 +67,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
     let conditions = conditions(written, file, context, problems);
     let permits = cost::cost(written, problems);
     let client = client(written, problems);
+    redisson::check_store(written, context.in_memory, problems);
     let sharing = redisson::sharing(written, problems);
     let rate_keys = rates::default_keys(written, file, problems);
     let quota = sharing.and_then(|sharing| quota(written, rate_keys?, sharing, location, problems));

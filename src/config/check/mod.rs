@@ -57,9 +57,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::matcher::MatchContext;
-use super::file::{File, ROUTE};
+use super::file::File;
 use super::include::include;
-use super::keys::Kind;
 use super::located::Located;
 use super::node::Node;
 use super::placeholders::Placeholders;
@@ -88,15 +87,6 @@ pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFile
     }
 }
 
-/// Reads the included files and the files with values, without checking anything.
-#[cfg(feature = "gateway")]
-pub(super) fn read_sources(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) {
-    _ = read_tree(bytes, source, sources, &mut Problems::default());
-}
-
-/// The kind of the items of `routes`.
-static ROUTE_KIND: Kind = Kind::Map(&ROUTE);
-
 fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
     let text = decode(bytes, 0, problems)?;
     let mut placeholders = Placeholders::new(source.files, sources);
@@ -116,18 +106,13 @@ fn run_steps(
     let routes = root.split_items("routes");
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
-    let mut file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
     drop(root); // the values of the file have copies of its texts
-    // Most files are mostly routes. One after the other, they need less memory.
-    file.routes.reserve(routes.len());
-    for route in routes {
-        let valid = shape::validate_item(&route, "routes", &ROUTE_KIND, problems);
-        file.routes.push(valid.into_struct().ok_or_else(|| problems.reported(route.location))?);
-    }
-    config(&file, source, problems)
+    config(&file, routes, source, problems)
 }
 
-fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+/// Converts the file and its other routes.
+fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
     let Source { purpose, files, name: _ } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
@@ -151,18 +136,21 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
     let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
-    let context = limits::RouteContext { purpose, names: &names, matching };
+    let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
+    let context = limits::RouteContext { purpose, names: &names, matching, in_memory };
+    let fields = fields::fields(file, problems);
+    let field_check = match (&fields, &addresses) {
+        (Ok(fields), Ok(addresses)) => {
+            let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
+            Some(fields::FieldCheck { fields, has_trusted_proxies, purpose })
+        }
+        _ => None,
+    };
     let mut when = Vec::new();
-    let routes = routes::routes(file, context, &mut when, problems);
+    let routes = routes::routes(file, other_routes, context, field_check, &mut when, problems);
     #[cfg(feature = "gateway")]
     if let (Ok(verifiers), Ok(routes)) = (&verifiers, &routes) {
         identities::check_tiers(file, verifiers, routes, problems);
-    }
-    redisson::check(file, &store, problems);
-    let fields = fields::fields(file, problems);
-    if let (Ok(fields), Ok(addresses)) = (&fields, &addresses) {
-        let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
-        fields::FieldCheck { fields, has_trusted_proxies, purpose }.check(file, problems);
     }
     let is_included = file.include.optional(problems).map(drop);
     let listen = listen?;
@@ -189,7 +177,7 @@ fn config(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<C
         upstreams: upstreams?,
         verifiers: verifiers?,
         included: is_included.map(|()| problems.included())?,
-        rules,
+        rules: Arc::new(rules),
         secrets: Secrets::default(),
         warnings: Vec::new(),
     })

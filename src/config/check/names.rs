@@ -5,17 +5,10 @@ use std::collections::HashMap;
 use http::HeaderName;
 
 use super::Checked;
-use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
 
-/// Reports names that occur more than once.
-pub(super) fn duplicates<'f>(names: impl Iterator<Item = &'f Located<String>>, what: &str, problems: &mut Problems) {
-    let names = names.filter_map(|written| Some((written.get()?.as_str(), written.location)));
-    duplicates_at(names, what, problems);
-}
-
-/// Reports names at these locations that occur more than once.
-pub(super) fn duplicates_at<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
+/// Reports names that occur more than once, at their locations.
+pub(super) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
     let mut seen: HashMap<&str, Location> = HashMap::new();
     for (name, location) in names {
         match seen.get(name) {

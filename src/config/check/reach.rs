@@ -6,7 +6,7 @@ use crate::config::problem::{Location, Problems, quote, quote_all};
 use crate::route::{HostPattern, LookupKey, Matcher, PathPattern, lookup_key};
 
 /// The matcher of a route with its name and location.
-pub(super) type NamedMatcher<'f> = (Matcher, &'f str, Location);
+pub(super) type NamedMatcher<'f> = (&'f Matcher, &'f str, Location);
 
 /// Reports each route whose requests all match earlier routes.
 ///
@@ -77,7 +77,7 @@ mod tests {
         #[test]
         fn lookup_keys_find_the_same_as_all_pairs(matchers in prop::collection::vec(matcher(), 0..12)) {
             let name = |(index, matcher)| (matcher, "route", Location::new(0, index + 1, 1));
-            let routes: Vec<_> = matchers.into_iter().enumerate().map(name).collect();
+            let routes: Vec<_> = matchers.iter().enumerate().map(name).collect();
             let mut problems = Problems::default();
             check(&routes, &mut problems);
             let found: Vec<_> = problems.iter().map(|problem| (problem.line(), problem.message().to_owned())).collect();

@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::written_limits::{all_limits, limits_of};
 use super::{Checked, windows, written_rate};
-use crate::config::file::{self, File};
+use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, quote};
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};
-use crate::store::settings::StoreSettings;
 
 /// Returns how a limit is shared. Returns `None` if it is not shared.
 pub(super) fn sharing(written: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
@@ -61,13 +59,9 @@ pub(super) fn quota(
     super::parsed(quota, "choose numbers in these ranges", location, problems)
 }
 
-/// Reports limits that cannot be shared: duplicate keys in a route, and `adopt` without Redis.
-pub(super) fn check(file: &File, store: &Checked<StoreSettings>, problems: &mut Problems) {
-    let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
-    for route in file.routes.items().iter().filter_map(Located::get) {
-        reject_duplicate_keys(limits_of(file, route), problems);
-    }
-    for limit in all_limits(file).filter(|limit| in_memory && limit.adopt.get() == Some(&true)) {
+/// Reports `adopt` of a limit whose store is this process.
+pub(super) fn check_store(limit: &file::Limit, in_memory: bool, problems: &mut Problems) {
+    if in_memory && limit.adopt.get() == Some(&true) {
         let help = "use the Redis of the Java services: `store: redis://...`";
         limit.adopt.report("`adopt` needs a Redis store, not `memory`", help, problems);
     }
@@ -75,7 +69,7 @@ pub(super) fn check(file: &File, store: &Checked<StoreSettings>, problems: &mut 
 
 /// Reports keys that two limits of a route use. All limits of a request are checked before any is charged, so two
 /// charges of one bucket could exceed it.
-fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::Limit>, problems: &mut Problems) {
+pub(super) fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::Limit>, problems: &mut Problems) {
     let mut seen = HashMap::new();
     for limit in limits {
         let Some(key) = limit.key.get() else { continue };

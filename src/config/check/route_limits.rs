@@ -2,7 +2,7 @@
 
 use super::Checked;
 use super::limits::{RouteContext, WrittenLimit, with_candidate};
-use super::names::duplicates_at;
+use super::names::duplicates;
 use super::shared_limits::SharedLimits;
 use crate::config::file::{self, File};
 use crate::config::located::ValueOrMap;
@@ -15,7 +15,7 @@ use crate::rules::When;
 pub(super) fn limits(
     route: &file::Route,
     (file, context): (&File, RouteContext<'_>),
-    shared: &SharedLimits<'_>,
+    shared: &mut SharedLimits<'_>,
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Vec<Limit>> {
@@ -24,7 +24,7 @@ pub(super) fn limits(
         ValueOrMap::Value(name) => Some((name.as_str(), limit.location)),
         ValueOrMap::Map(keys) => Some((keys.name.get()?.as_str(), keys.name.location)),
     });
-    duplicates_at(names.clone(), "limit", problems);
+    duplicates(names.clone(), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
     let group = context.names.tag(route.name.get().map(String::as_str).unwrap_or_default());
     let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(written.len());

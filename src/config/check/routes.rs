@@ -3,81 +3,163 @@
 use std::sync::Arc;
 
 use super::field_changes::{Message, field_changes};
+use super::fields::FieldCheck;
 use super::limits::RouteContext;
 use super::matcher::matcher;
 use super::names::duplicates;
+use super::quota_path::QuotaMatcher;
 use super::shared_limits::SharedLimits;
 use super::templates::Variables;
-use super::written_limits::own_limits;
+use super::written_limits::{limits_of, own_limits};
 use super::{
-    Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, rewrite, route_limits,
-    upgrades,
+    Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
+    route_limits, upgrades,
 };
-use crate::config::Purpose;
-use crate::config::file::{self, File};
-use crate::config::problem::Problems;
+use crate::config::file::{self, File, ROUTE};
+use crate::config::keys::Kind;
+use crate::config::located::Located;
+use crate::config::node::Node;
+use crate::config::problem::{Location, Problems};
 use crate::config::units::Millis;
+use crate::config::{Purpose, shape};
 use crate::identity::IdentityKinds;
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Action, Matcher, Route, Routes};
 use crate::rules::When;
 use crate::upstream::settings::Protocol;
 
+/// Converts the routes one after the other: a route of the file needs more memory than its result.
+struct RouteReader<'f> {
+    file: &'f File,
+    context: RouteContext<'f>,
+    field_check: Option<FieldCheck<'f>>,
+    shared: SharedLimits<'f>,
+    routes: Vec<Checked<Route>>,
+    named: Vec<NamedRoute>,
+    quotas: Vec<QuotaMatcher>,
+}
+
+/// A route of the file whose name is valid.
+struct NamedRoute {
+    index: usize,
+    name: Arc<str>,
+    name_location: Location,
+    location: Location,
+    /// The conditions of a route that has an error elsewhere. They make other routes unreachable as well.
+    matcher: Option<Matcher>,
+}
+
+/// The kind of the items of `routes`.
+static ROUTE_KIND: Kind = Kind::Map(&ROUTE);
+
+/// Converts the routes of `file`, and then `others`. Adds their conditions to `when`.
 pub(super) fn routes(
     file: &File,
+    others: Vec<Node>,
     context: RouteContext<'_>,
+    field_check: Option<FieldCheck<'_>>,
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Routes> {
-    let all = file.routes.required(problems)?;
+    let first = file.routes.required(problems)?;
     let shared = SharedLimits::new(file, context, when, problems);
-    duplicates(all.iter().filter_map(|route| Some(&route.get()?.name)), "route", problems);
-    let mut routes = Vec::with_capacity(all.len());
-    let mut matchers = Vec::with_capacity(all.len());
-    let mut quotas = Vec::new();
-    for located in all {
-        let Ok(written) = located.required(problems) else {
-            routes.push(Err(problems.reported(located.location)));
-            continue;
+    let (routes, named, quotas) = (Vec::with_capacity(first.len() + others.len()), Vec::new(), Vec::new());
+    let mut reader = RouteReader { file, context, field_check, shared, routes, named, quotas };
+    for written in first {
+        reader.read(written, when, problems);
+    }
+    for node in others {
+        let valid = shape::validate_item(&node, "routes", &ROUTE_KIND, problems);
+        // Validated values fit the fields, so an error here is a bug.
+        let written = valid.into_struct().ok_or_else(|| problems.reported(node.location))?;
+        reader.read(&written, when, problems);
+    }
+    reader.finish(problems)
+}
+
+// === impl RouteReader ===
+
+impl RouteReader<'_> {
+    fn read(&mut self, located: &Located<file::Route>, when: &mut Vec<When>, problems: &mut Problems) {
+        let route = match located.required(problems) {
+            Ok(written) => self.convert(written, located.location, when, problems),
+            Err(reported) => Err(reported),
         };
+        self.routes.push(route);
+    }
+
+    fn convert(
+        &mut self,
+        written: &file::Route,
+        location: Location,
+        when: &mut Vec<When>,
+        problems: &mut Problems,
+    ) -> Checked<Route> {
+        let Self { file, context, .. } = *self;
         let matcher = matcher(&written.r#match, context.matching, problems);
-        if let (Ok(matcher), Some(name)) = (&matcher, written.name.get()) {
-            matchers.push((matcher.clone(), name.as_str(), located.location));
-        }
+        let conditions = matcher.clone().ok();
         let action = action::action(written, file, context, problems);
         let require = identities::require(written, file, context.purpose, problems);
-        let limits = route_limits::limits(written, (file, context), &shared, when, problems);
-        let limits = limits::check_identities(written, (file, context.purpose), problems).and(limits);
-        let limits = match context.purpose {
-            Purpose::Layer => limits,
-            Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
-        };
+        let limits = self.limits(written, when, problems);
         let concurrency = concurrency::concurrency(written, context.names, problems);
-        let mut route = route(written, context, (matcher, action, limits, require), problems);
-        match (concurrency, &mut route) {
-            (Ok(concurrency), Ok(route)) => route.concurrency = concurrency,
-            (Err(reported), route) => *route = Err(reported),
-            (Ok(_), Err(_)) => {}
-        }
-        if let Ok(route) = &mut route
-            && !carries_upgrades(file, route)
-        {
-            route.upgrades.protocols.clear();
-        }
-        if let Ok(route) = &route {
-            rewrite::check_prefix(written, route, problems);
-        }
+        let route = route(written, context, (matcher, action, limits, require), problems);
+        let route = route.and_then(|route| Ok(Route { concurrency: concurrency?, ..route }));
+        let route = route.map(|mut route| {
+            if !carries_upgrades(file, &route) {
+                route.upgrades.protocols.clear();
+            }
+            rewrite::check_prefix(written, &route, problems);
+            route
+        });
         for value in route.iter().flat_map(Route::template_values) {
             _ = identities::check_configured(value.kinds(), (file, context.purpose), &written.name, problems);
         }
-        quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
+        self.quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
         authorize::check_proxies(written, file, problems);
-        routes.push(route);
+        if let Some(name) = written.name.get() {
+            let matcher = conditions.filter(|_| route.is_err());
+            let (index, name, name_location) = (self.routes.len(), name.as_str().into(), written.name.location);
+            self.named.push(NamedRoute { index, name, name_location, location, matcher });
+        }
+        route
     }
-    // A request for a quota is answered before the routes are tried.
-    let quotas = quotas.iter().map(|(matcher, name, location)| (matcher.clone(), name.as_str(), *location));
-    reach::check(&quotas.chain(matchers).collect::<Vec<_>>(), problems);
-    Ok(Routes::new(routes.into_iter().collect::<Checked<_>>()?))
+
+    fn limits(
+        &mut self,
+        written: &file::Route,
+        when: &mut Vec<When>,
+        problems: &mut Problems,
+    ) -> Checked<Vec<crate::rule::Limit>> {
+        let Self { file, context, field_check, .. } = *self;
+        let limits = route_limits::limits(written, (file, context), &mut self.shared, when, problems);
+        let limits = limits::check_identities(written, (file, context.purpose), problems).and(limits);
+        redisson::reject_duplicate_keys(limits_of(file, written), problems);
+        if let Some(check) = field_check {
+            check.check_route(written, problems);
+        }
+        match context.purpose {
+            Purpose::Layer => limits,
+            Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
+        }
+    }
+
+    /// Checks what concerns several routes.
+    fn finish(self, problems: &mut Problems) -> Checked<Routes> {
+        let Self { file, field_check, shared, routes, named, quotas, .. } = self;
+        duplicates(named.iter().map(|route| (&*route.name, route.name_location)), "route", problems);
+        shared.warn_of_unused(file, problems);
+        for limit in file.limits.get().into_iter().flatten().filter_map(|(_, limit)| limit.get()) {
+            field_check.into_iter().for_each(|check| check.check_limit(limit, problems));
+        }
+        // A request for a quota is answered before the routes are tried.
+        let quotas = quotas.iter().map(|(matcher, name, location)| (matcher, name.as_str(), *location));
+        let named = named.iter().filter_map(|NamedRoute { index, name, location, matcher, .. }| {
+            let of_route = || routes.get(*index)?.as_ref().ok().map(|route| &route.matcher);
+            Some((matcher.as_ref().or_else(of_route)?, &**name, *location))
+        });
+        reach::check(&quotas.chain(named).collect::<Vec<_>>(), problems);
+        Ok(Routes::new(routes.into_iter().collect::<Checked<_>>()?))
+    }
 }
 
 fn route(

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::Checked;
 use super::limits::{RouteContext, WrittenLimit, reject_extension, with_candidate};
-use super::written_limits::shared_names;
 use crate::config::Purpose;
 use crate::config::file::File;
 use crate::config::located::Located;
@@ -14,7 +13,11 @@ use crate::rule::{Limit, SHARED_ROUTE};
 use crate::rules::When;
 
 /// The shared limits by name, each followed by its candidate.
-pub(super) struct SharedLimits<'f>(BTreeMap<&'f str, Checked<Vec<Limit>>>);
+pub(super) struct SharedLimits<'f> {
+    by_name: BTreeMap<&'f str, Checked<Vec<Limit>>>,
+    /// The names that routes use.
+    used: HashSet<&'f str>,
+}
 
 impl<'f> SharedLimits<'f> {
     /// Converts the shared limits.
@@ -25,7 +28,6 @@ impl<'f> SharedLimits<'f> {
         problems: &mut Problems,
     ) -> Self {
         let RouteContext { purpose, names, .. } = context;
-        let used: HashSet<&str> = file.routes.items().iter().filter_map(Located::get).flat_map(shared_names).collect();
         let mut by_name = BTreeMap::new();
         for (name, located) in file.limits.get().into_iter().flatten() {
             let Ok(keys) = located.required(problems) else {
@@ -45,21 +47,28 @@ impl<'f> SharedLimits<'f> {
                 Purpose::Layer => limits,
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
             };
-            if !used.contains(name.as_str()) {
-                let message = format!("no route uses the shared limit {}", quote(name));
-                problems.warn(location, &message, format!("add {} to the `limits` of a route", quote(name)));
-            }
             by_name.insert(name.as_str(), limits);
         }
-        Self(by_name)
+        Self { by_name, used: HashSet::new() }
+    }
+
+    /// Warns of each limit that no route has used.
+    pub(super) fn warn_of_unused(&self, file: &File, problems: &mut Problems) {
+        let valid = file.limits.get().into_iter().flatten().filter(|(_, limit)| limit.get().is_some());
+        for (name, limit) in valid.filter(|(name, _)| !self.used.contains(name.as_str())) {
+            let message = format!("no route uses the shared limit {}", quote(name));
+            let help = format!("add {} to the `limits` of a route", quote(name));
+            problems.warn(limit.key_location(), &message, help);
+        }
     }
 
     /// Returns the limit that an item of a route names, and its candidate.
-    pub(super) fn get<T>(&self, name: &str, item: &Located<T>, problems: &mut Problems) -> Checked<Vec<Limit>> {
-        if let Some(limits) = self.0.get(name) {
+    pub(super) fn get<T>(&mut self, name: &str, item: &Located<T>, problems: &mut Problems) -> Checked<Vec<Limit>> {
+        if let Some((name, limits)) = self.by_name.get_key_value(name) {
+            self.used.insert(name);
             return limits.clone();
         }
-        let names = || self.0.keys().copied();
+        let names = || self.by_name.keys().copied();
         let help = match (nearest(name, names()), names().next()) {
             (Some(near), _) => format!("did you mean {}?", quote(near)),
             (None, Some(_)) => format!("the shared limits are {}", quote_all(names().take(10))),

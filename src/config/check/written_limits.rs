@@ -1,7 +1,7 @@
 //! The limits as the rule file contains them.
 
 use crate::config::file::{self, File};
-use crate::config::located::{Located, ValueOrMap};
+use crate::config::located::ValueOrMap;
 
 /// Returns the names of the shared limits that a route uses.
 pub(super) fn shared_names(route: &file::Route) -> impl Iterator<Item = &str> {
@@ -23,10 +23,4 @@ pub(super) fn own_limits(route: &file::Route) -> impl Iterator<Item = &file::Lim
 pub(super) fn limits_of<'f>(file: &'f File, route: &'f file::Route) -> impl Iterator<Item = &'f file::Limit> {
     let shared = shared_names(route).filter_map(|name| file.limits.get()?.get(name)?.get());
     own_limits(route).chain(shared)
-}
-
-/// Returns each limit of the file once.
-pub(super) fn all_limits(file: &File) -> impl Iterator<Item = &file::Limit> {
-    let shared = file.limits.get().into_iter().flatten().filter_map(|(_, limit)| limit.get());
-    shared.chain(file.routes.items().iter().filter_map(Located::get).flat_map(own_limits))
 }

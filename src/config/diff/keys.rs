@@ -168,7 +168,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         secrets => "",
         warnings => "",
     });
-    let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &old.rules;
+    let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &*old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");
     }

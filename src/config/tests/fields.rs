@@ -5,7 +5,7 @@ use crate::rules::{FieldRules, Strip, Underscores};
 
 #[test]
 fn strip_and_keep_decide_which_fields_are_removed() {
-    let fields = |requests: &str| parse(&format!("{FULL}\nrequests: {requests}")).rules.fields;
+    let fields = |requests: &str| parse(&format!("{FULL}\nrequests: {requests}")).rules.fields.clone();
     assert_eq!(parse(FULL).rules.fields, FieldRules::default());
     assert_eq!(fields("{ underscores: keep }").underscores, Underscores::Keep);
     assert_eq!(fields("{ underscores: reject, strip: [default] }").strip, Strip::default());

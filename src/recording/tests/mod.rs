@@ -41,7 +41,7 @@ routes:
 /// A constant of a condition, read from a file.
 const SECRET: &str = "s3cret";
 
-static PARSED: LazyLock<Rules> =
+static PARSED: LazyLock<Arc<Rules>> =
     LazyLock::new(|| Config::parse(RULES).unwrap_or_else(|problems| panic!("{problems}")).rules);
 static INPUTS: LazyLock<Arc<Inputs>> = LazyLock::new(|| Arc::new(Inputs::new(&PARSED, &|text| text == SECRET)));
 
