@@ -13,7 +13,7 @@ use super::serve::serve;
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
 use crate::config::{Config, ConfigLoadError, ListenAddress, Loaded};
-use crate::gateway::{Gateway, InheritedSockets, StateFile};
+use crate::gateway::{FileReloader, Gateway, InheritedSockets, StateFile};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
@@ -62,10 +62,12 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Ok(installed) => installed,
         Err(error) => return report_failure(&error),
     };
-    let result = match start(args, config, inherited, &runtime, &mut signals) {
-        Ok(Some((gateway, session))) => {
-            gateway.set_access_log_switch(logs.access_log_switch());
-            let rules = gateway.file_reloader(file.clone(), sources, !args.no_watch);
+    let prepare_reloads = |gateway: &Gateway| {
+        gateway.set_access_log_switch(logs.access_log_switch());
+        gateway.file_reloader(file.clone(), sources, !args.no_watch)
+    };
+    let result = match start(args, config, inherited, &runtime, &mut signals, prepare_reloads) {
+        Ok(Some((gateway, session, rules))) => {
             runtime.block_on(serve(gateway, args, signals, session, (&logs, rules))).map_err(Into::into)
         }
         Ok(None) => Ok(()),
@@ -78,14 +80,16 @@ pub(super) fn run(args: &RunArgs) -> u8 {
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Starts a gateway, and takes over from its predecessor. Returns `None` if a signal arrives first.
+/// Starts a gateway, and takes over from its predecessor. Returns `None` if a signal arrives first. Reloads are possible
+/// before the gateway is announced as ready.
 fn start(
     args: &RunArgs,
     config: Config,
     inherited: InheritedSockets,
     runtime: &Runtime,
     signals: &mut Signals,
-) -> Result<Option<(Gateway, HandoverSession)>, Failure> {
+    prepare_reloads: impl FnOnce(&Gateway) -> Option<FileReloader>,
+) -> Result<Option<(Gateway, HandoverSession, Option<FileReloader>)>, Failure> {
     let session = runtime.block_on(async {
         tokio::select! {
             biased;
@@ -108,6 +112,7 @@ fn start(
     gateway.use_state_file(args.state.as_deref().map(StateFile::read));
     let taken = runtime.block_on(session.take_over(&gateway));
     taken.map_err(|error| handover_failure(args.handover.as_deref(), &error))?;
+    let reloader = prepare_reloads(&gateway);
     gateway.serve();
     for (address, scheme) in gateway.addresses().iter().zip(schemes) {
         tracing::info!("listening on {}", url(scheme, address));
@@ -116,7 +121,7 @@ fn start(
         tracing::info!("admin on {}", url("http", address));
     }
     notify("READY=1");
-    Ok(Some((gateway, session)))
+    Ok(Some((gateway, session, reloader)))
 }
 
 fn log_early_end<T>() -> Option<T> {
