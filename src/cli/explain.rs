@@ -9,17 +9,16 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri, Version};
 use serde_json::{Map, Value, json};
 
-use super::ConfigArg;
 use super::operate::{ApiArgs, write_error};
+use super::run::DEFAULT_FILE;
 use crate::clock::{Clock, SystemClock, Timestamp};
+use crate::config::RuleFile;
 use crate::explain::{self, ExplainedRequest};
 use crate::facts::TlsPeer;
 
 /// The request to explain, and the rule file.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
-    #[command(flatten)]
-    rules: ConfigArg,
     /// Method of the request
     #[arg(value_parser = explain::method)]
     method: Method,
@@ -42,7 +41,7 @@ pub(super) struct ExplainArgs {
     #[arg(long = "http1.0")]
     http1_0: bool,
     /// Use the rules of a running gateway, and show the remaining permits; charges nothing
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long)]
     live: bool,
     #[command(flatten)]
     api: ApiArgs,
@@ -66,7 +65,8 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, errors: &mut imp
 }
 
 fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
-    let config = match args.rules.config.load() {
+    let file = args.api.config().cloned().unwrap_or_else(|| RuleFile::Path(DEFAULT_FILE.into()));
+    let config = match file.load() {
         Ok(config) => config,
         Err(error) => {
             writeln!(errors, "{error}")?;

@@ -93,7 +93,7 @@ impl ExplainedRequest {
         let filtered = rules.field_filter().apply(&mut headers, context).map_err(BadRequest::from);
         let mut facts = match filtered.and_then(|_| rules.read(method, url, *version, &headers, *peer)) {
             Ok(facts) => facts,
-            Err(error) => return read(Err(&answer(request::status(&error), error.to_string()))),
+            Err(error) => return read(Err(&answer(request::status(&error), request::reason(&error)))),
         };
         facts.tls = Some(tls);
         facts.peer_is_trusted = trusted;

@@ -34,6 +34,14 @@ pub(super) fn exceeded_max_target(target: &Uri, config: &Config) -> Option<usize
     (length > max).then_some(max)
 }
 
+/// Returns the reason why a request is invalid.
+pub(super) fn reason(error: &BadRequest) -> String {
+    match error {
+        BadRequest::NoHost => format!("{error}: write the target as http://host/path, or add the field `host`"),
+        error => error.to_string(),
+    }
+}
+
 /// Returns the status of the response to an invalid request.
 pub(super) fn status(error: &BadRequest) -> u16 {
     match error {

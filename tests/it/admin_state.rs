@@ -140,7 +140,8 @@ async fn explanation_shows_why_other_routes_do_not_match() {
     assert_eq!((&explained["request"], &explained["route"]["name"]), (&request, &json!("rest")));
     assert_eq!(explained["limits"][1]["reason"], "client `[query:a, host]` is missing");
     let (_, early) = explain(&admin, &json!({ "method": "GET", "url": "/" })).await;
-    assert_eq!((&early["status"], &early["reason"]), (&json!(400), &json!("request has no host")));
+    let reason = "request has no host: write the target as http://host/path, or add the field `host`";
+    assert_eq!((&early["status"], &early["reason"]), (&json!(400), &json!(reason)));
     assert_eq!((&early["admitted"], &early["route"], &early["limits"]), (&json!(false), &Value::Null, &json!([])));
 }
 

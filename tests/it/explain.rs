@@ -1,6 +1,6 @@
 //! `tidegate explain`: its output, in snapshots, and its exit codes.
 
-use crate::support::process::output;
+use crate::support::process::{RuleFile, output};
 
 const FILE: &str = "tests/fixtures/explain.yaml";
 const AUTHORIZE: &str = "tests/fixtures/explain_authorize.yaml";
@@ -146,7 +146,6 @@ fn usage_errors_have_exit_code_2() {
         (&["GET", "http://a b/"], "write http://host/path, or /path"),
         (&["GET", "http://a/#b"], "write http://host/path, or /path, without a fragment"),
         (&["GET", "http://a/", "--json"], "`--json` needs `--live`"),
-        (&["GET", "http://a/", "--live"], "cannot be used with"),
         (&["GET", "http://a/", "-H", "no colon"], "write NAME: VALUE"),
         (&["GET", "http://a/", "-H", "a b: c"], "is not a valid header field name"),
         (&["GET", "http://a/", "--peer", "a.example"], "invalid IP address syntax"),
@@ -154,5 +153,8 @@ fn usage_errors_have_exit_code_2() {
         let text = explain(FILE, arguments);
         assert!(text.contains(complaint) && text.ends_with("exit code 2\n"), "{arguments:?}: {text}");
     }
+    let file = RuleFile::new("explain-off", &format!("admin: off\n{}", std::fs::read_to_string(FILE).expect("a file")));
+    let text = explain(file.path(), &["GET", "http://a/", "--live"]);
+    assert!(text.contains("`admin` is `off`") && text.ends_with("exit code 2\n"), "{text}");
     assert!(explain("no/such/file.yaml", &["GET", "http://a/"]).ends_with("exit code 2\n"));
 }

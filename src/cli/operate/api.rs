@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
+use super::address::AdminAddress;
 use super::table::printable;
+use crate::cli::rule_file;
+use crate::config::RuleFile;
 
 /// The longest time until the gateway accepts a connection, and until it has answered.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,9 +49,19 @@ pub(super) struct AdminArgs {
     /// Admin listener: `IP:PORT` or `unix:/path`
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9901", env = "TIDEGATE_ADMIN")]
     admin: AdminAddress,
+    /// Rule file of the gateway; its `admin` replaces `--admin`
+    #[arg(short, long, value_name = "FILE", value_parser = rule_file())]
+    config: Option<RuleFile>,
     /// File with only the token; or set TIDEGATE_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+}
+
+/// A gateway's admin listener, and the token for it.
+#[derive(Debug)]
+pub(super) struct AdminClient {
+    address: AdminAddress,
+    token: Option<HeaderValue>,
 }
 
 /// A response whose body has not been read. Dropping it closes the connection.
@@ -63,18 +75,15 @@ pub(super) struct Streamed {
 #[derive(Debug)]
 struct AbortOnDrop(JoinHandle<hyper::Result<()>>);
 
-#[derive(Clone, Debug)]
-enum AdminAddress {
-    Tcp(String),
-    Unix(PathBuf),
-}
-
 /// The error of a request to the admin API.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApiError {
     /// The token is not usable.
     #[error("cannot read the token: {0}")]
     Token(String),
+    /// The rule file has no address.
+    #[error("cannot find the admin listener: {0}")]
+    NoAddress(String),
     /// There is no connection, or it broke.
     #[error("cannot reach the gateway at {0}: {1}")]
     Unreachable(String, String),
@@ -96,28 +105,12 @@ impl ApiError {
     }
 }
 
-impl FromStr for AdminAddress {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_prefix("unix:") {
-            Some(path) if path.starts_with('/') => Ok(Self::Unix(path.into())),
-            None if text.contains(':') && !text.contains('/') => Ok(Self::Tcp(text.to_owned())),
-            _ => Err("write IP:PORT or unix:/path"),
-        }
-    }
-}
-
-impl std::fmt::Display for AdminAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Tcp(address) => f.write_str(address),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-        }
-    }
-}
-
 impl ApiArgs {
+    /// Returns the rule file, if the arguments have one.
+    pub(in crate::cli) fn config(&self) -> Option<&RuleFile> {
+        self.gateway.config.as_ref()
+    }
+
     /// Sends a request, and returns the JSON of the response.
     pub(crate) fn send(&self, method: &str, target: &str) -> Result<Value, ApiError> {
         let values = self.send_all(&[(method, target.to_owned())])?;
@@ -138,16 +131,13 @@ impl ApiArgs {
     }
 
     fn exchange_all(&self, requests: &[(&str, String, Bytes)]) -> Result<Vec<Value>, ApiError> {
-        let unreachable = |error| self.gateway.unreachable(&error);
-        let token = self.gateway.token()?;
+        let gateway = self.gateway.client()?;
+        let unreachable = |error| gateway.unreachable(&error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unreachable)?;
         runtime.block_on(async {
             let mut values = Vec::new();
             for (method, target, body) in requests {
-                let answer = async {
-                    let sent = self.gateway.request(method, target, body.clone(), token.as_ref());
-                    sent.await?.into_body().await
-                };
+                let answer = async { gateway.request(method, target, body.clone()).await?.into_body().await };
                 let answer = in_time(answer).await;
                 let (status, body) = answer.map_err(unreachable)?;
                 let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -159,22 +149,13 @@ impl ApiArgs {
 }
 
 impl AdminArgs {
-    /// Sends a request, and returns the response before its end.
-    pub(super) async fn stream(&self, method: &str, target: &str) -> Result<Streamed, ApiError> {
-        let unreachable = |error| self.unreachable(&error);
-        let token = self.token()?;
-        let sent = in_time(self.request(method, target, Bytes::new(), token.as_ref()));
-        let streamed = sent.await.map_err(unreachable)?;
-        if streamed.response.status() == StatusCode::OK {
-            return Ok(streamed);
-        }
-        let (status, body) = in_time(streamed.into_body()).await.map_err(unreachable)?;
-        let rejected = checked(status, serde_json::from_slice(&body).unwrap_or(Value::Null), target);
-        Err(rejected.err().unwrap_or(ApiError::Unexpected(status)))
-    }
-
-    pub(super) fn unreachable(&self, error: &io::Error) -> ApiError {
-        ApiError::Unreachable(self.admin.to_string(), error.to_string())
+    /// Reads the address and the token.
+    pub(super) fn client(&self) -> Result<AdminClient, ApiError> {
+        let address = match &self.config {
+            Some(file) => AdminAddress::of_rule_file(file).map_err(ApiError::NoAddress)?,
+            None => self.admin.clone(),
+        };
+        Ok(AdminClient { address, token: self.token()? })
     }
 
     fn token(&self) -> Result<Option<HeaderValue>, ApiError> {
@@ -191,21 +172,34 @@ impl AdminArgs {
         value.set_sensitive(true);
         Ok(Some(value))
     }
+}
 
-    async fn request(
-        &self,
-        method: &str,
-        target: &str,
-        body: Bytes,
-        token: Option<&HeaderValue>,
-    ) -> io::Result<Streamed> {
+impl AdminClient {
+    /// Sends a request, and returns the response before its end.
+    pub(super) async fn stream(&self, method: &str, target: &str) -> Result<Streamed, ApiError> {
+        let unreachable = |error| self.unreachable(&error);
+        let sent = in_time(self.request(method, target, Bytes::new()));
+        let streamed = sent.await.map_err(unreachable)?;
+        if streamed.response.status() == StatusCode::OK {
+            return Ok(streamed);
+        }
+        let (status, body) = in_time(streamed.into_body()).await.map_err(unreachable)?;
+        let rejected = checked(status, serde_json::from_slice(&body).unwrap_or(Value::Null), target);
+        Err(rejected.err().unwrap_or(ApiError::Unexpected(status)))
+    }
+
+    pub(super) fn unreachable(&self, error: &io::Error) -> ApiError {
+        ApiError::Unreachable(self.address.to_string(), error.to_string())
+    }
+
+    async fn request(&self, method: &str, target: &str, body: Bytes) -> io::Result<Streamed> {
         let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let mut request = request.uri(target).body(Full::new(body)).map_err(io::Error::other)?;
-        token.map(|token| request.headers_mut().insert(AUTHORIZATION, token.clone()));
-        match &self.admin {
+        self.token.as_ref().map(|token| request.headers_mut().insert(AUTHORIZATION, token.clone()));
+        match &self.address {
             AdminAddress::Tcp(address) => {
                 let stream = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await??;
                 // The API accepts only addresses as host.
@@ -277,24 +271,6 @@ fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_are_tcp_or_unix() {
-        for (text, is_valid) in [
-            ("127.0.0.1:9901", true),
-            ("[::1]:9901", true),
-            ("localhost:9901", true),
-            ("unix:/run/tidegate.sock", true),
-            ("unix:tidegate.sock", false),
-            ("127.0.0.1", false),
-            ("http://127.0.0.1:9901", false),
-        ] {
-            assert_eq!(
-                text.parse::<AdminAddress>().map(|address| address.to_string()).ok().as_deref() == Some(text),
-                is_valid
-            );
-        }
-    }
 
     #[test]
     fn rejections_and_silence_have_different_exit_codes() {

@@ -1,6 +1,7 @@
 //! Commands for operators of a running gateway: `status`, `upstreams`, `drain`, `limits`, `client`, `top`, `reset`, and
 //! in `overrides` those that change limits for one client. They use its admin API.
 
+mod address;
 mod api;
 mod overrides;
 mod record;

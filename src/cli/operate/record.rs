@@ -10,7 +10,7 @@ use clap::Args;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::api::{AdminArgs, ApiError, Streamed};
+use super::api::{AdminArgs, AdminClient, ApiError, Streamed};
 use super::request::{path, query};
 use super::sink::{End, Sink};
 use super::write_error;
@@ -112,7 +112,8 @@ impl RecordArgs {
         let mut parameters = vec![("sample", self.sample.to_string()), ("for", self.lasts.clone())];
         parameters.extend(self.client.iter().map(|client| ("client", client.clone())));
         let target = path(&["record"]) + &query(&parameters);
-        let mut lines = self.gateway.stream("GET", &target).await.map_err(RecordError::Api)?;
+        let gateway = self.gateway.client().map_err(RecordError::Api)?;
+        let mut lines = gateway.stream("GET", &target).await.map_err(RecordError::Api)?;
         let file = self.output.as_ref().map(|file| create(file, self.force));
         let file = file.transpose().map_err(RecordError::Output)?;
         // Until here, a signal ends the process: there is nothing to finish, and a pipe without a reader is not opened.
@@ -123,7 +124,7 @@ impl RecordArgs {
             _ = signals.next() => End::Signal,
         };
         if matches!(end, End::Size | End::Signal) {
-            let ended = timeout(END_TIMEOUT, self.end(&mut lines, &mut sink));
+            let ended = timeout(END_TIMEOUT, end_recording(&gateway, &mut lines, &mut sink));
             tokio::select! {
                 // Without its end, the recording is reported as unconfirmed.
                 ended = ended => ended.unwrap_or(Ok(())).map_err(RecordError::Output)?,
@@ -135,15 +136,19 @@ impl RecordArgs {
         }
         Ok((end, sink.last, [sink.requests, sink.written]))
     }
+}
 
-    /// Ends the recording in the gateway, which then sends the last lines and what the recording lacks.
-    async fn end<O: Write>(&self, lines: &mut Streamed, sink: &mut Sink<'_, O>) -> io::Result<()> {
-        let target = path(&["record", &sink.last.id]);
-        if !sink.last.end && self.gateway.stream("DELETE", &target).await.is_ok() {
-            sink.write_all(lines).await?;
-        }
-        Ok(())
+/// Ends the recording in the gateway, which then sends the last lines and what the recording lacks.
+async fn end_recording<O: Write>(
+    gateway: &AdminClient,
+    lines: &mut Streamed,
+    sink: &mut Sink<'_, O>,
+) -> io::Result<()> {
+    let target = path(&["record", &sink.last.id]);
+    if !sink.last.end && gateway.stream("DELETE", &target).await.is_ok() {
+        sink.write_all(lines).await?;
     }
+    Ok(())
 }
 
 /// Creates a file that only its owner can read. An existing file is replaced only if `force`; pipes and devices are

@@ -375,8 +375,7 @@ async fn conditions_compare_the_hash_of_the_file_in_use() {
     assert_eq!(ask("POST", "reload", "").await.status(), 422);
     let rejected = ask("GET", "config", "If-None-Match: *\r\n").await;
     assert_eq!((rejected.status(), rejected.field("etag")), (200, None));
-    let status = output(&["status", "--admin", &watched.admin.to_string()]);
-    let text = String::from_utf8_lossy(&status.stdout).into_owned();
+    let text = String::from_utf8(output(&["status", "--admin", &watched.admin.to_string()]).stdout).expect("UTF-8");
     let file = watched.path("rules.yaml");
     assert!(text.contains("was rejected") && text.contains(&format!("\n{}:8:", file.display())), "{text}");
     assert!(text.contains("\n  help: "), "{text}");
@@ -398,6 +397,7 @@ async fn operator_reloads_over_a_unix_socket() {
         (output.status.code().expect("a code"), text(output.stdout), text(output.stderr))
     };
     assert_eq!(reload(), (0, "no changes\n".to_owned(), String::new()));
+    assert!(output(&["explain", "--live", "-c", path, "GET", "http://a/"]).status.success()); // it has the address
     fs::write(path, rules(2)).expect("written");
     let line = "limit all/total: changed (rate), 1 per 1h (token_bucket) -> 2 per 1h (token_bucket), permits in use \
                 are kept\n";
