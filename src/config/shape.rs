@@ -227,22 +227,22 @@ fn suggest(key: &str, shape: &'static Shape) -> String {
     if let Some(near) = nearest_key(key, shape) {
         return format!("did you mean {}?", quote(near));
     }
-    let is_near = |other: &Shape| other.contains(shape) || shape.contains(other);
-    if let Some(other) = SHAPES.iter().find(|other| other.key(key).is_some() && is_near(other)) {
+    let near = || SHAPES.iter().filter(|other| other.contains(shape) || shape.contains(other));
+    if let Some(other) = near().find(|other| other.key(key).is_some()) {
         return format!("{} is a key of {}: check the indentation", quote(key), other.title);
     }
-    let similar = similar(key);
+    let similar = similar(key, near());
     if similar.is_empty() { list_keys(shape) } else { format!("there are {similar}") }
 }
 
-/// Lists the keys of all maps that end with this word, such as `idle_timeout` for `timeout`.
-fn similar(word: &str) -> String {
+/// Lists the keys of these maps that end with this word, such as `idle_timeout` for `timeout`.
+fn similar<'s>(word: &str, shapes: impl Iterator<Item = &'s &'static Shape>) -> String {
     let ends = |name: &str| name.strip_suffix(word).is_some_and(|rest| rest.ends_with('_'));
     let keys_of = |shape: &&'static Shape| {
         let keys: Vec<_> = shape.keys().map(|key| key.name).filter(|name| ends(name)).collect();
         (!keys.is_empty()).then(|| format!("{} in {}", quote_all(keys), shape.title))
     };
-    SHAPES.iter().filter_map(keys_of).collect::<Vec<_>>().join("; ")
+    shapes.filter_map(keys_of).collect::<Vec<_>>().join("; ")
 }
 
 fn list_keys(shape: &'static Shape) -> String {

@@ -23,6 +23,15 @@ pub(super) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(valid)
 }
 
+/// Splits a rate such as `5/m`, or `5r/m` as nginx has it, into the rate and the interval.
+fn split_rate(text: &str) -> Option<(&str, String)> {
+    let (rate, interval) = text.split_once('/')?;
+    let rate = rate.trim().trim_end_matches('r');
+    let is_number = !rate.is_empty() && rate.bytes().all(|byte| byte.is_ascii_digit());
+    let interval = Millis::guess(interval).or_else(|| Millis::guess(&format!("1{}", interval.trim())))?;
+    is_number.then_some((rate, interval))
+}
+
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
@@ -90,8 +99,8 @@ impl<'n> KeyValue<'n> {
     pub(super) fn word(self, words: &[Word], problems: &mut Problems) -> Result<&'n str, Reported> {
         let text = self.text(problems)?;
         let names = || words.iter().map(|word| word.name);
-        if names().any(|name| name == text) {
-            return Ok(text);
+        if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(text)) {
+            return Ok(name);
         }
         let all = quote_all(names());
         let help = match nearest(text, names()) {
@@ -124,7 +133,10 @@ impl<'n> KeyValue<'n> {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                 "write it without quotes".into()
             }
-            _ if self.key == "rate" => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".into(),
+            scalar if self.key == "rate" => match scalar.and_then(|scalar| split_rate(&scalar.text)) {
+                Some((rate, interval)) => format!("write `rate: {rate}` and `interval: {interval}`").into(),
+                None => "`rate: 5` with `interval: 2s` is 2.5 in a second; write digits only".into(),
+            },
             _ => "write digits only".into(),
         };
         let message = format!("must be a whole number from {min} to {max}, not {}", describe(self.node));

@@ -68,22 +68,20 @@ fn anchor(heading: &str) -> String {
 /// The pages that are written from the code.
 const GENERATED: [&str; 3] = ["docs/cli.md", "docs/metrics.md", "docs/rules.md"];
 
-/// The most words in all pages that are written by hand.
-const MAX_WORDS: usize = 29_900;
+/// The most words in a page that is written by hand, as CONTRIBUTING.md says.
+const MAX_WORDS: usize = 3_500;
 
 /// Readers do not find a fact in pages that are too long. They look up the generated pages by key, command or metric.
 #[test]
-fn docs_have_a_bounded_number_of_words() {
+fn pages_have_a_bounded_number_of_words() {
     let docs = pages::root().join("docs");
     let counts = pages::all().into_iter().filter(|page| page.path.starts_with(&docs));
     let counts: Vec<(String, usize)> = counts.map(|page| (page.name(), words(&page.text))).collect();
     let (generated, written): (Vec<_>, Vec<_>) =
         counts.iter().partition(|(name, _)| GENERATED.contains(&name.as_str()));
     assert_eq!(generated.len(), GENERATED.len(), "{counts:?}");
-    let long: Vec<_> = written.iter().filter(|(_, count)| *count > 3_500).collect();
-    assert!(long.is_empty(), "more than 3,500 words: {long:?}");
-    let total: usize = written.iter().map(|(_, count)| count).sum();
-    assert!(total <= MAX_WORDS, "{total} words: shorten a page, or state a fact once: {written:?}");
+    let long: Vec<_> = written.iter().filter(|(_, count)| *count > MAX_WORDS).collect();
+    assert!(long.is_empty(), "more than {MAX_WORDS} words: shorten the page, or state a fact once: {long:?}");
 }
 
 /// Counts the words with a letter or a digit, which leaves out the marks of Markdown.

@@ -137,8 +137,8 @@ shape! {
     MATCH: Match = "a `match`" {
         /// `api.example.com`, or `*.example.com` for all hosts below it.
         host: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` all paths below `/a`, `/a/v*` all
-        /// segments that start with `v`, and `/**/*.css` all paths whose last segment ends with `.css`.
+        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` the path `/a` and all
+        /// paths below it, `/a/v*` all segments that start with `v`, and `/**/*.css` all paths whose last segment ends with `.css`.
         path: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// How `path`, `headers`, `query` and `cookies` compare letters, also in `not`. Names of cookies and methods have
         /// one case; hosts and names of header fields have none.
