@@ -11,7 +11,7 @@ use crate::limit::calendar::Unit;
 const OPENING: &str = "# The rule file
 
 This page lists every key of the rule file. It is generated from the program's own validation rules by
-`cargo run --example rules`. `tidegate check FILE` lists all errors of a file, each with its line and a suggestion.
+`UPDATE_DOCS=1 cargo test --test it -- generated`. `tidegate check FILE` lists all errors of a file, each with its line and a suggestion.
 
 A duration is `250ms`, `10s`, `1m30s`, `2h`, `1d`; a size is `512B`, `16KiB`, `10MiB`, `1GiB`. A name is 1 to 64
 letters, digits and `._-`. An unknown key is an error.

@@ -1,4 +1,4 @@
-//! The texts that the program generates: the schema of the rule file, completions and manual pages.
+//! The texts that the program generates: the page and the schema of the rule file, completions and manual pages.
 
 use std::fs;
 use std::io::Write;
@@ -13,16 +13,24 @@ fn text(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-#[test]
-fn schema_in_the_repository_is_the_programs() {
-    let path = pages::root().join("config/tidegate.schema.json");
-    let schema = text(&["schema"]);
+/// Compares a file of the repository with a generated text. With `UPDATE_DOCS`, writes the file first.
+fn assert_current(file: &str, generated: &str) {
+    let path = pages::root().join(file);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &schema).expect("the schema can be written");
+        fs::write(&path, generated).expect("written");
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    let help = "config/tidegate.schema.json is stale: UPDATE_DOCS=1 cargo test --test it -- generated";
-    assert!(written == schema, "{help}");
+    assert!(written == generated, "{file} is stale: UPDATE_DOCS=1 cargo test --test it -- generated");
+}
+
+#[test]
+fn schema_in_the_repository_is_current() {
+    assert_current("config/tidegate.schema.json", &text(&["schema"]));
+}
+
+#[test]
+fn page_of_the_rule_file_is_current() {
+    assert_current("docs/rules.md", &tidegate::internals::config::reference());
 }
 
 #[test]

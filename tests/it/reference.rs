@@ -1,4 +1,4 @@
-//! Checks that `docs/rules.md` is generated from the code, and that its defaults are correct.
+//! Checks that the defaults of `docs/rules.md` are correct.
 
 use std::fs;
 use std::path::Path;
@@ -17,14 +17,6 @@ fn rows<'p>(page: &'p str, section: &str) -> Vec<Vec<&'p str>> {
     let section = rest.split("\n## ").next().expect("a section");
     let rows = section.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
-}
-
-#[test]
-fn rules_page_is_up_to_date() {
-    assert!(
-        page() == tidegate::internals::config::reference(),
-        "docs/rules.md is stale: run `cargo run --example rules`"
-    );
 }
 
 #[test]
