@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::client::ClientSource;
 use crate::config::{Config, Listen};
 use crate::credentials::TokenSettings;
+use crate::identity::{IdentityKind, IdentityKinds};
 use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Limiter, Mode};
 use crate::policy::{RateLimitFields, RateLimitHeaders};
@@ -104,19 +105,31 @@ fn show_tls(RedisTls { ca, identity }: &RedisTls) -> Value {
 }
 
 fn show_route(route: &Route, rules: &Rules) -> Value {
+    // Without `..`, so that the compiler names a new key. `action::show` shows the ignored ones.
+    #[rustfmt::skip]
+    let Route {
+        name, matcher, limits, max_body, upgrades, rate_limit_headers, quota, cors, concurrency, require, authorize,
+        action: _, rewrite: _, request_headers: _, response_headers: _, timeout: _, reject: _,
+    } = route;
     let keys = json!({
-        "name": *route.name,
-        "match": show_match(&route.matcher),
-        "max_body_bytes": route.max_body,
-        "upgrades": show_upgrades(&route.upgrades),
-        "quota": route.quota.as_ref().map(ToString::to_string),
-        "authorize": route.authorize.map(|authorize| json!({ "nginx": authorize.nginx })),
-        "cors": route.cors.as_deref().map(show_cors),
-        "concurrency": route.concurrency,
-        "headers": show_headers(route.rate_limit_headers),
-        "limits": route.limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
+        "name": **name,
+        "match": show_match(matcher),
+        "require": show_required(*require),
+        "max_body_bytes": max_body,
+        "upgrades": show_upgrades(upgrades),
+        "quota": quota.as_ref().map(ToString::to_string),
+        "authorize": authorize.map(|authorize| json!({ "nginx": authorize.nginx })),
+        "cors": cors.as_deref().map(show_cors),
+        "concurrency": concurrency,
+        "headers": show_headers(*rate_limit_headers),
+        "limits": limits.iter().map(|limit| show_limit(limit, rules)).collect::<Vec<_>>(),
     });
     extend(keys, action::show(route))
+}
+
+fn show_required(IdentityKinds { token, key }: IdentityKinds) -> Vec<&'static str> {
+    let kinds = [(token, IdentityKind::Token), (key, IdentityKind::Key)];
+    kinds.into_iter().filter_map(|(is_required, kind)| is_required.then_some(kind.name())).collect()
 }
 
 fn show_upgrades(Upgrades { protocols, limits }: &Upgrades) -> Value {
