@@ -5,9 +5,10 @@ use std::io::BufRead;
 
 use crate::support::process::{Program, RuleFile};
 
-/// The bounds for each route with two limits, in bytes: at the start (9 KiB measured), and at reloads (19.6 KiB). A reload
-/// compares the previous rules with the new ones, so it has both.
-const MAX_PER_ROUTE: [usize; 2] = [12 << 10, 22 << 10];
+/// The bounds for each route with two limits, in bytes: at the start (9 KiB measured), and at reloads (20 KiB, and up to 23
+/// KiB on a loaded machine, since the allocator returns memory after a time). A reload compares the previous rules with the
+/// new ones, so it has both.
+const MAX_PER_ROUTE: [usize; 2] = [12 << 10, 28 << 10];
 
 /// Each reload changes all routes.
 const RELOADS: usize = 4;
