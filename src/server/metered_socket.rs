@@ -47,22 +47,10 @@ struct MeterState {
     linger: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-/// The source of a protocol's next bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextRead {
-    /// At most this many bytes from the client.
-    Client(usize),
-    /// These bytes, which the gateway inserts before the client's.
-    Inserted(&'static [u8]),
-}
-
 /// A protocol's meter of the bytes on its connection.
 pub(crate) trait Meter: fmt::Debug + Send + Sync {
     /// Returns `true` if more bytes may be read now.
     fn can_read(&self) -> bool;
-
-    /// Returns the source of the next bytes, for a buffer with this much room.
-    fn next_read(&mut self, room: usize) -> NextRead;
 
     /// Records bytes that the client has sent.
     fn on_received(&mut self, bytes: &[u8]);
@@ -243,26 +231,15 @@ impl AsyncRead for MeteredSocket {
         if self.meter().is_some_and(|meter| !meter.can_read()) {
             return Poll::Pending;
         }
-        let max = match self.meter_mut().map(|meter| meter.next_read(buffer.remaining())) {
-            None => usize::MAX,
-            Some(NextRead::Client(max)) => max,
-            Some(NextRead::Inserted(bytes)) => {
-                buffer.put_slice(bytes);
-                return Poll::Ready(Ok(()));
-            }
-        };
         if !self.prefetched.is_empty() {
-            let count = self.prefetched.len().min(buffer.remaining()).min(max);
+            let count = self.prefetched.len().min(buffer.remaining());
             let bytes = self.prefetched.split_to(count);
             buffer.put_slice(&bytes);
             self.record_read(&bytes);
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
-        let polled = match max {
-            usize::MAX => Pin::new(&mut self.socket.stream).poll_read(cx, buffer),
-            max => poll_read_at_most(&mut self.socket.stream, max, cx, buffer),
-        };
+        let polled = Pin::new(&mut self.socket.stream).poll_read(cx, buffer);
         let count = buffer.filled().len() - before;
         if count > 0 {
             self.socket.activity.record_read(count);
@@ -270,20 +247,6 @@ impl AsyncRead for MeteredSocket {
         }
         polled
     }
-}
-
-/// Reads at most `max` bytes.
-fn poll_read_at_most(
-    stream: &mut Transport,
-    max: usize,
-    cx: &mut Context<'_>,
-    buffer: &mut ReadBuf<'_>,
-) -> Poll<io::Result<()>> {
-    let mut limited = ReadBuf::new(buffer.initialize_unfilled_to(max.min(buffer.remaining())));
-    let polled = Pin::new(stream).poll_read(cx, &mut limited);
-    let count = limited.filled().len();
-    buffer.advance(count);
-    polled
 }
 
 impl BodySink for MeteredSocket {

@@ -2,7 +2,7 @@
 //!
 //! A connection has credit for frames that neither open a stream nor carry data. It regains credit over time, with
 //! requests, and with bytes that it is sent, because a client that receives much must send many WINDOW_UPDATE frames.
-//! The limiter parses only frame headers, PING acknowledgements and trailers.
+//! The limiter parses only frame headers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,7 @@ use tokio::time::Instant;
 
 use super::sent_resets::SentResets;
 use super::shared_counters::SharedCounters;
-use super::shutdown::{PAYLOAD, PING_ACK};
-use crate::http2::TrailerScanner;
-use crate::server::metered_socket::{Meter, NextRead};
+use crate::server::metered_socket::Meter;
 
 /// The highest credit: how many frames without content may arrive at once.
 const MAX_CREDIT: u64 = 1_000;
@@ -38,11 +36,7 @@ const HEADER_LENGTH: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// Counts the frames of a connection.
 #[derive(Debug)]
@@ -51,8 +45,6 @@ pub(super) struct FrameLimiter {
     headers: FrameHeaders,
     credit: FrameCredit,
     resets: SentResets,
-    /// The rest of the PING acknowledgement that is inserted in place of the client's.
-    ack: &'static [u8],
 }
 
 /// Finds frame headers in bytes that arrive in pieces.
@@ -62,22 +54,6 @@ struct FrameHeaders {
     filled: usize,
     /// The number of bytes before the next frame header.
     skip: usize,
-    /// Whether a header block is open: only CONTINUATION may follow (RFC 9113 section 6.10).
-    in_block: bool,
-    /// In a PING acknowledgement, the number of payload bytes that match the shutdown PING so far.
-    ack_matched: Option<usize>,
-    trailers: TrailerScanner,
-}
-
-/// An event in the bytes of a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FrameEvent {
-    /// A frame header: length, type and flags.
-    Header(usize, u8, u8),
-    /// The end of an acknowledgement of the shutdown PING.
-    ShutdownAck,
-    /// The end of trailers with a pseudo-header field, on this stream.
-    MalformedTrailers(u32),
 }
 
 /// The credit for frames without content.
@@ -94,81 +70,30 @@ impl FrameLimiter {
     pub(super) fn new(counters: Arc<SharedCounters>) -> Self {
         let headers = FrameHeaders::new();
         let credit = FrameCredit { available: MAX_CREDIT, since: Instant::now(), bytes: 0 };
-        Self { counters, headers, credit, resets: SentResets::default(), ack: &PING_ACK }
+        Self { counters, headers, credit, resets: SentResets::default() }
     }
 }
 
 impl FrameHeaders {
     fn new() -> Self {
-        Self {
-            header: [0; HEADER_LENGTH],
-            filled: 0,
-            skip: PREFACE_LENGTH,
-            in_block: false,
-            ack_matched: None,
-            trailers: TrailerScanner::for_requests(),
-        }
+        Self { header: [0; HEADER_LENGTH], filled: 0, skip: PREFACE_LENGTH }
     }
 
-    /// Returns `true` if another frame may be inserted here.
-    fn is_at_boundary(&self) -> bool {
-        self.skip == 0 && self.filled == 0 && !self.in_block
-    }
-
-    /// Returns the number of bytes to the end of the current frame, or of its header.
-    fn bytes_to_end(&self) -> usize {
-        if self.skip > 0 { self.skip } else { HEADER_LENGTH - self.filled }
-    }
-
-    /// Compares bytes of a payload. Returns `true` at the end of an acknowledgement of the shutdown PING.
-    fn match_payload(&mut self, bytes: &[u8]) -> bool {
-        let Some(matched) = self.ack_matched.filter(|matched| PAYLOAD[*matched..].starts_with(bytes)) else {
-            self.ack_matched = None;
-            return false;
-        };
-        self.ack_matched = Some(matched + bytes.len());
-        matched + bytes.len() == PAYLOAD.len()
-    }
-
-    /// Calls `found` with each event in the bytes.
-    fn find(&mut self, mut bytes: &[u8], mut found: impl FnMut(FrameEvent)) {
+    /// Calls `found` with the length, the type and the flags of each frame whose header ends in the bytes.
+    fn find(&mut self, mut bytes: &[u8], mut found: impl FnMut(usize, u8, u8)) {
         while !bytes.is_empty() {
             let (payload, rest) = bytes.split_at(self.skip.min(bytes.len()));
             self.skip -= payload.len();
-            if !payload.is_empty() {
-                self.read_payload(payload, &mut found);
-            }
             let taken = (HEADER_LENGTH - self.filled).min(rest.len());
             self.header[self.filled..self.filled + taken].copy_from_slice(&rest[..taken]);
             bytes = &rest[taken..];
             self.filled += taken;
             if self.filled == HEADER_LENGTH {
-                self.begin_frame(&mut found);
+                let [a, b, c, kind, flags, ..] = self.header;
+                self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+                self.filled = 0;
+                found(self.skip, kind, flags);
             }
-        }
-    }
-
-    fn begin_frame(&mut self, found: &mut impl FnMut(FrameEvent)) {
-        let [a, b, c, kind, flags, stream @ ..] = self.header;
-        self.skip = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
-        self.filled = 0;
-        self.in_block = matches!(kind, HEADERS | CONTINUATION) && flags & END_HEADERS == 0;
-        self.ack_matched = (kind == PING && flags & ACK != 0 && self.skip == PAYLOAD.len()).then_some(0);
-        found(FrameEvent::Header(self.skip, kind, flags));
-        let stream = u32::from_be_bytes(stream);
-        self.trailers
-            .begin_frame(self.skip, kind, flags, stream)
-            .map(FrameEvent::MalformedTrailers)
-            .into_iter()
-            .for_each(found);
-    }
-
-    fn read_payload(&mut self, bytes: &[u8], found: &mut impl FnMut(FrameEvent)) {
-        if self.ack_matched.is_some() && self.match_payload(bytes) {
-            found(FrameEvent::ShutdownAck);
-        }
-        if self.trailers.needs_payload() {
-            self.trailers.read_payload(bytes, self.skip).map(FrameEvent::MalformedTrailers).into_iter().for_each(found);
         }
     }
 }
@@ -204,36 +129,19 @@ impl Meter for FrameLimiter {
         self.counters.exceeded_limit().is_none()
     }
 
-    fn next_read(&mut self, room: usize) -> NextRead {
-        if !self.counters.lacks_ack() {
-            return NextRead::Client(usize::MAX);
-        }
-        if !self.headers.is_at_boundary() {
-            return NextRead::Client(self.headers.bytes_to_end());
-        }
-        let (part, rest) = self.ack.split_at(room.min(self.ack.len()));
-        self.ack = rest;
-        if rest.is_empty() {
-            self.counters.set_acknowledged();
-        }
-        NextRead::Inserted(part)
-    }
-
     fn on_received(&mut self, bytes: &[u8]) {
         self.counters.record_read(bytes.len());
         let (credit, counters) = (&mut self.credit, &self.counters);
         let mut has_credit = true;
-        self.headers.find(bytes, |found| match found {
-            FrameEvent::Header(_, HEADERS, _) => credit.earn(PER_REQUEST),
-            FrameEvent::Header(length @ 1.., DATA, _) => credit.earn_bytes(length),
-            FrameEvent::Header(0, DATA, flags) if flags & END_STREAM != 0 => {}
-            FrameEvent::Header(_, RST_STREAM, _) => {
+        self.headers.find(bytes, |length, kind, flags| match (length, kind) {
+            (_, HEADERS) => credit.earn(PER_REQUEST),
+            (1.., DATA) => credit.earn_bytes(length),
+            (0, DATA) if flags & END_STREAM != 0 => {}
+            (_, RST_STREAM) => {
                 counters.count_rst_stream();
                 has_credit &= credit.spend();
             }
-            FrameEvent::Header(..) => has_credit &= credit.spend(),
-            FrameEvent::ShutdownAck => counters.set_acknowledged(),
-            FrameEvent::MalformedTrailers(stream) => has_credit &= counters.malformed.add(stream),
+            _ => has_credit &= credit.spend(),
         });
         if !has_credit {
             self.counters.set_flooded();
@@ -263,10 +171,7 @@ mod tests {
         let mut headers = FrameHeaders::new();
         let mut found = Vec::new();
         for piece in pieces {
-            headers.find(piece, |one| match one {
-                FrameEvent::Header(length, kind, flags) => found.push((length, kind, flags)),
-                other => panic!("{other:?}"),
-            });
+            headers.find(piece, |length, kind, flags| found.push((length, kind, flags)));
         }
         found
     }
@@ -284,61 +189,6 @@ mod tests {
             assert_eq!(headers_in(&[one, two]), expected, "cut at {cut}");
         }
         assert_eq!(headers_in(&bytes.chunks(1).collect::<Vec<_>>()), expected);
-    }
-
-    #[test]
-    fn ping_ack_is_inserted_once_between_two_frames() {
-        let inserted = |sent: &[u8], room: usize| {
-            let counters = Arc::new(SharedCounters::default());
-            let mut limiter = FrameLimiter::new(Arc::clone(&counters));
-            limiter.on_received(&[0; PREFACE_LENGTH]);
-            counters.set_finished();
-            let (mut read, mut sent) = (Vec::<u8>::new(), sent);
-            loop {
-                match limiter.next_read(room) {
-                    NextRead::Inserted(bytes) => read.extend(bytes),
-                    NextRead::Client(_) if sent.is_empty() => return read,
-                    NextRead::Client(max) => {
-                        let (part, rest) = sent.split_at(max.min(sent.len()).min(room));
-                        limiter.on_received(part);
-                        (sent, _) = (rest, read.extend(part));
-                    }
-                }
-            }
-        };
-        let ping = [[0, 0, 8, PING, 0, 0, 0, 0, 0].as_slice(), &PAYLOAD].concat();
-        let ack_of_another = [[0, 0, 8, PING, ACK, 0, 0, 0, 0].as_slice(), &[1; 8]].concat();
-        for room in 1..40 {
-            for frame in [&ping, &ack_of_another] {
-                assert_eq!(inserted(frame, room), [&PING_ACK, &frame[..]].concat(), "{room}");
-            }
-            // If the client's own acknowledgement has arrived, in two pieces, the gateway inserts none.
-            let counters = Arc::new(SharedCounters::default());
-            let mut limiter = FrameLimiter::new(Arc::clone(&counters));
-            limiter.on_received(&[0; PREFACE_LENGTH]);
-            PING_ACK.chunks(room).for_each(|part| limiter.on_received(part));
-            counters.set_finished();
-            assert_eq!(limiter.next_read(room), NextRead::Client(usize::MAX));
-        }
-    }
-
-    #[test]
-    fn ping_ack_waits_for_the_end_of_a_header_block() {
-        let counters = Arc::new(SharedCounters::default());
-        let mut limiter = FrameLimiter::new(Arc::clone(&counters));
-        limiter.on_received(&[0; PREFACE_LENGTH]);
-        counters.set_finished();
-        for (bytes, next) in [
-            (vec![0, 0, 3, HEADERS], NextRead::Client(5)),
-            (vec![0, 0, 0, 0, 1], NextRead::Client(3)),
-            (vec![7; 3], NextRead::Client(9)),
-            (vec![0, 0, 0, CONTINUATION, 0, 0, 0, 0, 1], NextRead::Client(9)),
-            (vec![0, 0, 0, CONTINUATION, END_HEADERS, 0, 0, 0, 1], NextRead::Inserted(&PING_ACK)),
-            (vec![], NextRead::Client(usize::MAX)),
-        ] {
-            limiter.on_received(&bytes);
-            assert_eq!(limiter.next_read(100), next, "{bytes:?}");
-        }
     }
 
     #[tokio::test(start_paused = true)]

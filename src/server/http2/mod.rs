@@ -84,7 +84,7 @@ pub(crate) struct Http2<S: HttpService> {
     context: Arc<ServerContext>,
     counters: Arc<SharedCounters>,
     shutdown: Shutdown,
-    /// Whether a GOAWAY was sent because of the client's behaviour.
+    /// Whether the last GOAWAY was sent.
     goaway_sent: bool,
     windows: Windows,
 }
@@ -146,7 +146,7 @@ impl<S: HttpService> Http2<S> {
             // The request was not processed, so the client can send it again elsewhere (RFC 9113 section 8.7).
             respond.send_reset(Reason::REFUSED_STREAM);
             if self.shutdown.count_refused(self.context.limits.max_streams) {
-                self.counters.set_finished();
+                self.reject("h2_flood");
             }
             return;
         }
@@ -215,20 +215,31 @@ impl<S: HttpService> Http2<S> {
         }
     }
 
-    /// Sends a GOAWAY because of the client's behaviour, and closes the connection.
-    fn send_goaway(&mut self, cause: &'static str) {
-        let Stage::Serving(serving) = &mut self.stage else { return };
-        self.goaway_sent = true;
+    /// Closes the connection because of the client's behaviour.
+    fn reject(&mut self, cause: &'static str) {
         self.context.metrics.rejected(cause);
         self.counters.set_goaway_sent();
-        serving.connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+        self.close(Reason::ENHANCE_YOUR_CALM);
+    }
+
+    /// Returns `true` if the shutdown has reached its deadline, and no stream is left.
+    fn has_ended(&self) -> bool {
+        let Stage::Serving(serving) = &self.stage else { return false };
+        !self.goaway_sent && self.counters.is_finished() && !serving.connection.has_streams()
+    }
+
+    /// Sends the last GOAWAY, and closes the connection.
+    fn close(&mut self, reason: Reason) {
+        let Stage::Serving(serving) = &mut self.stage else { return };
+        self.goaway_sent = true;
+        serving.connection.abrupt_shutdown(reason);
     }
 
     fn poll_serve(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.counters.register_waker(cx);
         loop {
             if let Some(cause) = self.counters.exceeded_limit().filter(|_| !self.goaway_sent) {
-                self.send_goaway(cause);
+                self.reject(cause);
             }
             let Stage::Serving(serving) = &mut self.stage else { return Poll::Ready(()) };
             self.windows.adapt(&mut serving.connection, &self.counters);
@@ -248,8 +259,8 @@ impl<S: HttpService> Http2<S> {
                 }
                 Poll::Ready(None) => return Poll::Ready(()),
                 Poll::Pending if !self.goaway_sent && self.counters.exceeded_limit().is_some() => {}
-                // All received bytes have been processed, so a PING acknowledgement has not arrived.
                 Poll::Pending if self.shutdown.poll_deadline(cx).is_ready() => self.counters.set_finished(),
+                Poll::Pending if self.has_ended() => self.close(Reason::NO_ERROR),
                 Poll::Pending => return self.poll_client_gone(cx),
             }
         }

@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 use super::head_room::LongHeads;
 use super::send_queue::SendQueue;
-use crate::http2::MalformedStreams;
 use crate::upstream::ReplayBudget;
 
 /// The maximum number of resets minus responses of a connection. A client that resets every second request never
@@ -30,9 +29,6 @@ pub(super) struct SharedCounters {
     has_sent_goaway: AtomicBool,
     /// The graceful shutdown has reached its deadline: no further stream is served.
     has_finished: AtomicBool,
-    /// The client has acknowledged the PING of the graceful shutdown.
-    is_acknowledged: AtomicBool,
-    pub(super) malformed: MalformedStreams,
     /// The last stream whose request `h2` has passed on.
     last_accepted: AtomicU32,
     /// Streams that `h2` has reset before it passed them on, and that are not counted yet.
@@ -195,16 +191,6 @@ impl SharedCounters {
 
     pub(super) fn is_finished(&self) -> bool {
         self.has_finished.load(Relaxed)
-    }
-
-    /// Records that the PING of the graceful shutdown was acknowledged, by the client or in its place.
-    pub(super) fn set_acknowledged(&self) {
-        self.is_acknowledged.store(true, Relaxed);
-    }
-
-    /// Returns `true` if `h2` must read a PING acknowledgement that the client has not sent.
-    pub(super) fn lacks_ack(&self) -> bool {
-        self.is_finished() && !self.is_acknowledged.load(Relaxed)
     }
 
     /// Counts received bytes.

@@ -1,10 +1,9 @@
 //! Graceful shutdown of a connection, bounded in time and in streams.
 //!
 //! `h2` announces a shutdown by a GOAWAY with the highest stream identifier and a PING. When the client acknowledges
-//! the PING, `h2` sends the final GOAWAY with the last stream that it has read. While requests are in flight, it has
-//! no other way to send the final GOAWAY. A client that does not acknowledge the PING could open streams for ever.
-//! Therefore, [`GRACE`] after the announcement, the gateway inserts the acknowledgement before the client's next
-//! frame, and `h2` closes the connection as usual.
+//! the PING, `h2` sends the final GOAWAY with the last stream that it has read, and closes the connection after its last
+//! stream. A client that does not acknowledge the PING could open streams for ever. Therefore, [`GRACE`] after the
+//! announcement, the gateway refuses new streams, and closes the connection after the last of the others.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,16 +17,6 @@ use crate::server::activity::IDLE_DELAY;
 /// How long requests may arrive that the client sent before it read the announcement. HTTP/1 clients have the same
 /// time.
 const GRACE: Duration = IDLE_DELAY;
-
-/// The payload of the PING that `h2` sends with the announcement. `h2` does not export it; tests/it/http2_shutdown.rs
-/// fails if it changes.
-pub(super) const PAYLOAD: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
-
-/// The acknowledgement of that PING.
-pub(super) const PING_ACK: [u8; 17] = {
-    let [a, b, c, d, e, f, g, h] = PAYLOAD;
-    [0, 0, 8, 6, 1, 0, 0, 0, 0, a, b, c, d, e, f, g, h]
-};
 
 /// The shutdown of one connection.
 #[derive(Debug, Default)]

@@ -55,8 +55,6 @@ pub(super) struct Stream {
 enum StreamError {
     /// The stream was reset, by the client or because of a client error, or the connection is closed.
     Reset,
-    /// The request trailers have a pseudo-header field.
-    Malformed,
     /// The client reads too slowly.
     Stalled,
     /// The response body failed.
@@ -77,9 +75,6 @@ impl Stream {
             for informational in self.informational.take() {
                 self.counters.queue().add_head(informational.headers());
                 _ = self.respond.send_informational(informational); // an error does not affect the final response
-            }
-            if self.counters.malformed.contains(self.respond.stream_id()) {
-                return Poll::Ready(Err(StreamError::Malformed));
             }
             match polled {
                 Poll::Ready(Ok(response)) => Poll::Ready(Ok(response)),
@@ -103,10 +98,6 @@ impl Stream {
         match sent {
             Ok(()) => self.counters.count_response(),
             Err(StreamError::Reset) => self.counters.count_reset(),
-            Err(StreamError::Malformed) => {
-                self.counters.malformed.remove(self.respond.stream_id());
-                self.reset_malformed();
-            }
             Err(StreamError::Stalled) => {
                 self.context.metrics.rejected(SLOW_READER);
                 self.respond.send_reset(Reason::CANCEL);
@@ -122,10 +113,6 @@ impl Stream {
 
     /// Rejects a malformed request (RFC 9113 section 8.1.1).
     pub(super) fn reject_malformed(mut self) {
-        self.reset_malformed();
-    }
-
-    fn reset_malformed(&mut self) {
         self.context.metrics.rejected("malformed");
         self.counters.count_reset();
         self.respond.send_reset(Reason::PROTOCOL_ERROR);

@@ -164,11 +164,8 @@ impl Body for Upload {
             }
         }
         self.open = None;
-        let Self { stream: Some(stream), counters, .. } = &mut *self else { return Poll::Ready(None) };
+        let Some(stream) = &mut self.stream else { return Poll::Ready(None) };
         match stream.poll_trailers(cx) {
-            Poll::Ready(Ok(Some(_))) if counters.malformed.contains(stream.stream_id()) => {
-                Poll::Ready(Some(Err(h2::Error::from(h2::Reason::PROTOCOL_ERROR).into())))
-            }
             Poll::Ready(Ok(trailers)) => Poll::Ready(trailers.map(|trailers| Ok(Frame::trailers(trailers)))),
             Poll::Ready(Err(error)) => Poll::Ready(Some(Err(error.into()))),
             Poll::Pending => self.poll_client_timeout(cx),

@@ -12,9 +12,7 @@ use bytes::Bytes;
 use h2::client::{Builder, Connection, SendRequest};
 
 use super::keep_alive::{CloseReason, KeepAlive};
-use super::scanning_socket::ScanningSocket;
 use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
-use crate::http2::MalformedStreams;
 use crate::metrics::GaugeGuard;
 use crate::transport::Transport;
 
@@ -55,8 +53,6 @@ pub(super) struct ConnectionState {
     received: AtomicU64,
     /// Streams that the gateway has reset.
     resets: AtomicU32,
-    malformed: Arc<MalformedStreams>,
-    malformed_heads: Arc<MalformedStreams>,
 }
 
 /// The right to open one stream. On drop, frees the stream slot, and counts a reset if the stream is still open.
@@ -66,8 +62,6 @@ pub(super) struct StreamSlot {
     state: Arc<ConnectionState>,
     /// Whether the connection has served others before.
     pub(super) is_reused: bool,
-    /// The stream, once it was opened.
-    stream: Option<u32>,
     /// Whether the stream was opened and has not ended.
     is_open: bool,
 }
@@ -76,18 +70,14 @@ pub(super) struct StreamSlot {
 /// and contain its stream limit. No request is sent before, so that a failure allows another attempt.
 pub(super) async fn start(stream: Transport, shared: &Arc<Shared>) -> io::Result<Http2Connection> {
     let state = Arc::new(ConnectionState::default());
-    let (malformed, heads) = (Arc::clone(&state.malformed), Arc::clone(&state.malformed_heads));
     let max_head = u32::try_from(shared.head_limits.bytes).unwrap_or(u32::MAX);
-    let (sender, connection) = handshake(ScanningSocket::new(stream, malformed, heads), max_head).await?;
+    let (sender, connection) = handshake(stream, max_head).await?;
     let open = shared.metrics.connection();
     tokio::spawn(drive(connection, Arc::clone(&state), Arc::downgrade(shared), open));
     Ok(Http2Connection { sender, state })
 }
 
-async fn handshake(
-    stream: ScanningSocket,
-    max_head: u32,
-) -> io::Result<(SendRequest<Bytes>, Connection<ScanningSocket, Bytes>)> {
+async fn handshake(stream: Transport, max_head: u32) -> io::Result<(SendRequest<Bytes>, Connection<Transport, Bytes>)> {
     let (sender, mut connection) = builder(max_head).handshake(stream).await.map_err(io::Error::other)?;
     poll_fn(|cx| match Pin::new(&mut connection).poll(cx) {
         Poll::Ready(Ok(())) => Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
@@ -117,7 +107,7 @@ fn builder(max_head: u32) -> Builder {
 
 /// Reads and writes for all requests of a connection, until it closes.
 async fn drive(
-    mut connection: Connection<ScanningSocket, Bytes>,
+    mut connection: Connection<Transport, Bytes>,
     state: Arc<ConnectionState>,
     shared: Weak<Shared>,
     _open: GaugeGuard,
@@ -168,13 +158,8 @@ impl Http2Connection {
         }
         self.state.streams.fetch_add(1, Relaxed);
         let is_reused = self.state.served.fetch_add(1, Relaxed) > 0;
-        Some(StreamSlot {
-            sender: self.sender.clone(),
-            state: Arc::clone(&self.state),
-            is_reused,
-            stream: None,
-            is_open: false,
-        })
+        let (sender, state) = (self.sender.clone(), Arc::clone(&self.state));
+        Some(StreamSlot { sender, state, is_reused, is_open: false })
     }
 }
 
@@ -186,19 +171,9 @@ impl StreamSlot {
         self.state.received.fetch_add(1, Relaxed);
     }
 
-    /// Returns the streams with malformed trailers.
-    pub(super) fn malformed(&self) -> &MalformedStreams {
-        &self.state.malformed
-    }
-
-    /// Returns `true` if a response head of the stream has another pseudo-header field than `:status`.
-    pub(super) fn has_malformed_head(&self) -> bool {
-        self.stream.is_some_and(|stream| self.state.malformed_heads.contains(stream))
-    }
-
     /// Records that the stream was opened.
-    pub(super) fn stream_opened(&mut self, stream: impl Into<u32>) {
-        (self.stream, self.is_open) = (Some(stream.into()), true);
+    pub(super) fn stream_opened(&mut self) {
+        self.is_open = true;
     }
 
     /// Records that the stream has ended in both directions, or that the upstream has reset it.
@@ -216,10 +191,6 @@ impl Drop for StreamSlot {
     fn drop(&mut self) {
         if self.is_open {
             self.state.resets.fetch_add(1, Relaxed);
-        }
-        if let Some(stream) = self.stream {
-            self.state.malformed.remove(stream);
-            self.state.malformed_heads.remove(stream);
         }
         self.state.streams.fetch_sub(1, Relaxed);
     }

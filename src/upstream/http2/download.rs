@@ -148,10 +148,7 @@ impl OpenStream {
             }
         }
         let trailers = ready!(self.stream.poll_trailers(cx))?;
-        let is_malformed = |trailers: &HeaderMap| {
-            trailers.values().any(has_outer_whitespace)
-                || self.stream_slot.malformed().contains(self.stream.stream_id())
-        };
+        let is_malformed = |trailers: &HeaderMap| trailers.values().any(has_outer_whitespace);
         if trailers.as_ref().is_some_and(is_malformed) {
             return Poll::Ready(Err(Reason::PROTOCOL_ERROR.into()));
         }

@@ -40,7 +40,7 @@ pub(super) async fn exchange(
     let is_held = !is_empty && expects_continue(request.headers());
     let opened = slot.sender.send_request(head::build(request, dialer.scheme()), is_empty);
     let Ok((response, stream)) = opened else { return Err(AttemptError::NotSent(TargetError::send())) };
-    slot.stream_opened(response.stream_id());
+    slot.stream_opened();
     let progress = request.body_mut().start_attempt(is_held);
     let upload = (!is_empty).then(|| Upload::new(stream));
     let mut pending = PendingResponse { request, upload, response, progress: progress.clone() };
@@ -53,11 +53,6 @@ pub(super) async fn exchange(
     match result {
         Ok(response) => {
             check_fields(response.headers(), dialer.head_limits()).map_err(AttemptError::Broken)?;
-            if slot.has_malformed_head() {
-                return Err(AttemptError::Broken(TargetError::invalid(
-                    &"response with a pseudo-header field of requests",
-                )));
-            }
             Ok(pending.into_head(response))
         }
         Err(error) => {

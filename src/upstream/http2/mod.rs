@@ -11,7 +11,6 @@ mod download;
 mod exchange;
 mod head;
 mod keep_alive;
-mod scanning_socket;
 mod upload;
 
 use std::io;

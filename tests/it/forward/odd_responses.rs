@@ -375,7 +375,6 @@ async fn malformed_http2_head_is_a_502() {
             in_stream("equal lengths", |stream| head(stream, 0, &[("content-length", "2"), ("content-length", "2")])),
             in_stream("leading blank", |stream| head(stream, 0, &[("x-a", " b")])),
             in_stream("trailing blank", |stream| head(stream, 0, &[("x-a", "b\t")])),
-            in_stream("pseudo-header of requests", |stream| head(stream, 0, &[(":path", "/")])),
             in_stream("many fields", |stream| head(stream, 0, &[("x-a", "b"); 101])),
             in_stream("no number", |stream| head(stream, 0, &[("content-length", "+2")])),
             in_stream("no body", |stream| head(stream, END_STREAM, &[("content-length", "9")])),

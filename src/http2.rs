@@ -1,11 +1,6 @@
-//! Finds malformed HTTP/2 messages that the crate `h2` accepts, in requests and responses.
-
-mod hpack;
-mod trailer_scanner;
+//! Finds malformed HTTP/2 fields that the crate `h2` accepts, in requests and responses.
 
 use http::HeaderValue;
-
-pub(crate) use self::trailer_scanner::{MalformedStreams, TrailerScanner};
 
 /// Returns `true` if the value starts or ends with whitespace (RFC 9113 section 8.2.1).
 pub(crate) fn has_outer_whitespace(value: &HeaderValue) -> bool {
