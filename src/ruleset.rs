@@ -380,9 +380,10 @@ fn method_for_handler<B>(request: &Request<B>) -> &Method {
 
 impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
-        let responses = metrics.route(&route.name);
+        let responses = metrics.route(Arc::clone(&route.name));
         let limits = route.limits.iter().map(|limit| {
-            let counters = metrics.limit(if limit.shared { "" } else { &route.name }, &limit.name);
+            let owner = if limit.shared { Arc::from("") } else { Arc::clone(&route.name) };
+            let counters = metrics.limit(owner, &limit.name);
             counters.set_retention(limit.limiter.quota.retention_millis());
             counters
         });
@@ -391,7 +392,7 @@ impl CompiledRoute {
             true => (Policy::new(&route.limits), Members::new(&route.limits)),
             false => (None, Members::default()),
         };
-        let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(&route.name));
+        let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(Arc::clone(&route.name)));
         Self {
             metrics: responses,
             limits,
@@ -400,7 +401,7 @@ impl CompiledRoute {
             #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,
-            in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(&route.name)),
+            in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
             charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,

@@ -40,6 +40,15 @@ pub(super) struct Section {
     pub(super) metrics: Vec<(Description, MetricType)>,
 }
 
+impl Label {
+    /// Returns the name of the label.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Open(name) | Self::Fixed(name, _) => name,
+        }
+    }
+}
+
 impl<'r> Catalog<'r> {
     /// Creates a catalog that registers metrics with the prefix `tidegate_`.
     pub(super) fn new(registry: &'r mut Registry) -> Self {

@@ -26,8 +26,4 @@ impl Series for Gauge {
     fn is_untouched(&self) -> bool {
         false
     }
-
-    fn empty(&self) -> Self {
-        Self::default()
-    }
 }

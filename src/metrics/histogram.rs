@@ -46,6 +46,11 @@ impl Histogram {
         }
     }
 
+    /// Returns another histogram with the same bounds, without data.
+    pub(super) fn empty(&self) -> Self {
+        Self::new(Arc::clone(&self.bounds))
+    }
+
     /// Counts a duration, in seconds.
     pub(super) fn observe(&self, duration: Duration) {
         self.count(duration.as_secs_f64(), u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
@@ -98,10 +103,6 @@ impl EncodeMetric for Histogram {
 impl Series for Histogram {
     fn is_untouched(&self) -> bool {
         self.data.counts.get().is_none()
-    }
-
-    fn empty(&self) -> Self {
-        Self::new(Arc::clone(&self.bounds))
     }
 }
 

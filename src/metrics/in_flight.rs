@@ -1,12 +1,14 @@
 //! Requests in flight of routes with `concurrency`. Other routes have no series.
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
+use std::slice::from_ref;
+use std::sync::Arc;
+
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
+use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
+use super::count::Count;
 use super::gauge::GaugeGuard;
 use super::routes::ROUTE;
 
@@ -14,30 +16,19 @@ use super::routes::ROUTE;
 const BOUNDS: [&str; 2] = ["max", "per_client"];
 
 /// The requests in flight of all routes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct InFlight {
-    in_flight: Family<RouteLabel, Gauge>,
-    waiting: Family<RouteLabel, Gauge>,
-    rejected: Family<RejectedLabels, Counter>,
-}
+#[derive(Debug, Default)]
+pub(super) struct InFlight(ByName<InFlightSeries, 1>);
 
-/// The requests in flight of one route. They are exported while its [`RouteMetrics`](super::RouteMetrics) exist.
+/// The requests in flight of one route. They are exported until the handle and its clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct InFlightMetrics {
+pub(crate) struct InFlightMetrics(Handle<InFlightSeries, 1>);
+
+#[derive(Debug, Default)]
+struct InFlightSeries {
     in_flight: Gauge,
     waiting: Gauge,
-    rejected: [Counter; BOUNDS.len()],
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RouteLabel {
-    route: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RejectedLabels {
-    route: String,
-    bound: &'static str,
+    /// In the order of [`BOUNDS`].
+    rejected: [Count; BOUNDS.len()],
 }
 
 impl InFlight {
@@ -49,7 +40,7 @@ impl InFlight {
             meaning: "Requests of this gateway that hold a slot of `concurrency`, until their responses have ended",
             action: "near `max`: the upstream is slow, or `max` is too small",
         };
-        catalog.add(self.in_flight.clone(), in_flight);
+        catalog.add(self.0.metric(in_flight.labels, |route| from_ref(&route.in_flight)), in_flight);
         let waiting = Description {
             name: "requests_waiting",
             labels: &[ROUTE],
@@ -57,7 +48,7 @@ impl InFlight {
             meaning: "Requests of this gateway that wait for a slot of `concurrency`",
             action: "near `queue`: further requests are rejected",
         };
-        catalog.add(self.waiting.clone(), waiting);
+        catalog.add(self.0.metric(waiting.labels, |route| from_ref(&route.waiting)), waiting);
         let rejected = Description {
             name: "concurrency_rejected",
             labels: &[ROUTE, Label::Fixed("bound", &BOUNDS)],
@@ -66,42 +57,30 @@ impl InFlight {
             action: "`max`: add capacity to the upstream, or raise `queue`; `per_client`: one client sends too many \
                      requests at once",
         };
-        catalog.add(self.rejected.clone(), rejected);
-    }
-
-    /// Removes the series of a route.
-    pub(super) fn remove(&self, route: &str) {
-        let label = RouteLabel { route: route.to_owned() };
-        self.in_flight.remove(&label);
-        self.waiting.remove(&label);
-        BOUNDS.iter().for_each(|bound| self.rejected.remove(&RejectedLabels { route: route.to_owned(), bound }));
+        catalog.add(self.0.metric(rejected.labels, |route| &route.rejected), rejected);
     }
 }
 
 impl Metrics {
-    /// Returns the requests in flight of a route. The metrics of the route must exist.
-    pub(crate) fn in_flight(&self, route: &str) -> InFlightMetrics {
-        let InFlight { in_flight, waiting, rejected } = &self.in_flight;
-        let label = RouteLabel { route: route.to_owned() };
-        let rejected = BOUNDS.map(|bound| rejected.get_or_create(&RejectedLabels { route: route.to_owned(), bound }));
-        let (in_flight, waiting) = (in_flight.get_or_create(&label), waiting.get_or_create(&label));
-        InFlightMetrics { in_flight, waiting, rejected }
+    /// Returns the requests in flight of a route.
+    pub(crate) fn in_flight(&self, route: impl Into<Arc<str>>) -> InFlightMetrics {
+        InFlightMetrics(self.in_flight.0.get_or_create([route.into()], InFlightSeries::default))
     }
 }
 
 impl InFlightMetrics {
     /// Counts a request in flight until the guard is dropped.
     pub(crate) fn begin(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.in_flight)
+        GaugeGuard::new(&self.0.in_flight)
     }
 
     /// Counts a waiting request until the guard is dropped.
     pub(crate) fn begin_wait(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.waiting)
+        GaugeGuard::new(&self.0.waiting)
     }
 
     /// Counts a rejected request.
     pub(crate) fn rejected(&self, by_client: bool) {
-        self.rejected[usize::from(by_client)].inc();
+        self.0.rejected[usize::from(by_client)].inc();
     }
 }

@@ -4,8 +4,10 @@
 //! while a rule set uses it, and keep their values when new rules replace old ones. Handles are created when a rule
 //! file is loaded, so that counting a request is an atomic addition.
 
+mod by_name;
 mod catalog;
 mod connections;
+mod count;
 #[cfg(feature = "gateway")]
 mod dns;
 mod family;
@@ -22,7 +24,6 @@ mod responses;
 mod routes;
 #[cfg(feature = "gateway")]
 mod sample;
-mod series_users;
 mod spans;
 mod store;
 mod target;
@@ -59,7 +60,6 @@ pub(crate) use self::routes::RouteMetrics;
 use self::routes::Routes;
 #[cfg(feature = "gateway")]
 pub(crate) use self::sample::{ConnectionSample, Sample};
-use self::series_users::SeriesUsers;
 #[cfg(feature = "otlp")]
 pub(crate) use self::spans::SpanOutcome;
 use self::spans::Spans;
@@ -78,7 +78,6 @@ pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    users: SeriesUsers,
     routes: Routes,
     limits: Limits,
     waits: Waits,
@@ -106,7 +105,6 @@ impl Metrics {
         let durations = Histogram::of_durations(bounds);
         let mut metrics = Self {
             registry: Registry::default(),
-            users: SeriesUsers::default(),
             routes: Routes::new(&durations),
             limits: Limits::default(),
             waits: Waits::new(&durations),
@@ -264,7 +262,8 @@ mod tests {
     fn only_routes_with_traffic_have_series() {
         let metrics = Metrics::new();
         let routes: Vec<_> = (0..5_000).map(|number| format!("route-{number}")).collect();
-        let handles: Vec<_> = routes.iter().map(|name| (metrics.route(name), metrics.limit(name, "l"))).collect();
+        let handles: Vec<_> =
+            routes.iter().map(|name| (metrics.route(name.as_str()), metrics.limit(name.as_str(), "l"))).collect();
         let untouched = metrics.render();
         assert!(untouched.len() < 10_000 && !untouched.contains("route-"), "{untouched}");
         handles[7].0.responded(200, Duration::from_micros(1500));

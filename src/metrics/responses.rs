@@ -1,103 +1,63 @@
 //! Counts the responses of each route by status code.
 //!
 //! The set of codes is bounded: an upstream may send any three digits, so an unregistered code is counted under its
-//! class or as `other`. The counters of a route are created when its rules are loaded, so that counting a response
-//! takes no lock.
+//! class or as `other`. The counters of a route are one allocation, so that counting a response takes no lock.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::RwLock;
-use prometheus_client::encoding::{EncodeMetric, MetricEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-
+use super::count::Count;
 #[cfg(feature = "gateway")]
-use super::sample::{ResponseKind, Sample};
+use super::sample::ResponseKind;
 
-/// The status codes of the IANA registry, and 499 for a client that disconnected before its response.
-const CODES: [u16; 64] = [
-    100, 101, 102, 103, 104, 200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308,
-    400, 401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421, 422, 423, 424,
-    425, 426, 428, 429, 431, 451, 499, 500, 501, 502, 503, 504, 505, 506, 507, 508, 510, 511,
+/// The labels of the status codes of the IANA registry, and of 499 for a client that disconnected before its response.
+/// Then the labels of unregistered codes, by class. The last label is for codes outside 100 to 599.
+pub(super) const LABELS: [&str; 70] = [
+    "100", "101", "102", "103", "104", "200", "201", "202", "203", "204", "205", "206", "207", "208", "226", "300",
+    "301", "302", "303", "304", "305", "307", "308", "400", "401", "402", "403", "404", "405", "406", "407", "408",
+    "409", "410", "411", "412", "413", "414", "415", "416", "417", "418", "421", "422", "423", "424", "425", "426",
+    "428", "429", "431", "451", "499", "500", "501", "502", "503", "504", "505", "506", "507", "508", "510", "511",
+    "1xx", "2xx", "3xx", "4xx", "5xx", "other",
 ];
 
-/// The labels of unregistered codes, by class. The last one is for codes outside 100 to 599.
-const OTHERS: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "other"];
+/// The codes that have their own label, in ascending order.
+const CODES: [u16; 64] = {
+    let mut codes = [0; 64];
+    let mut position = 0;
+    while position < codes.len() {
+        let digits = LABELS[position].as_bytes();
+        codes[position] = (digits[0] - b'0') as u16 * 100 + (digits[1] - b'0') as u16 * 10 + (digits[2] - b'0') as u16;
+        position += 1;
+    }
+    codes
+};
 
-const SERIES: usize = CODES.len() + OTHERS.len();
-
-/// The counters of all routes.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Responses(Arc<RwLock<BTreeMap<String, RouteResponses>>>);
-
-/// The counters of one route. Clones share them.
-#[derive(Clone, Debug)]
-pub(super) struct RouteResponses(Arc<[AtomicU64; SERIES]>);
-
-// === impl Responses ===
+/// The counters of one route, in the order of [`LABELS`].
+#[derive(Debug)]
+pub(super) struct Responses([Count; LABELS.len()]);
 
 impl Responses {
-    /// Returns the counters of a route.
-    pub(super) fn route(&self, route: &str) -> RouteResponses {
-        self.0.write().entry(route.to_owned()).or_default().clone()
-    }
-
-    /// Adds the responses of all routes to a sample.
-    #[cfg(feature = "gateway")]
-    pub(super) fn sample(&self, sample: &mut Sample) {
-        for (route, responses) in self.0.read().iter() {
-            for (position, count) in responses.counted() {
-                sample.route(route)[ResponseKind::of(position) as usize] += count;
-            }
-        }
-    }
-
-    /// Removes the series of a route. Existing clones still count, but are no longer exported.
-    pub(super) fn remove(&self, route: &str) {
-        self.0.write().remove(route);
-    }
-}
-
-impl EncodeMetric for Responses {
-    fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        self.0.read().iter().try_for_each(|(route, responses)| {
-            responses.counted().try_for_each(|(position, count)| {
-                let labels = [("route", Cow::Borrowed(route.as_str())), ("code", label(position))];
-                encoder.encode_family(&labels)?.encode_counter::<NoLabelSet, _, u64>(&count, None)
-            })
-        })
-    }
-
-    fn metric_type(&self) -> MetricType {
-        MetricType::Counter
-    }
-
-    fn is_empty(&self) -> bool {
-        self.0.read().values().all(|responses| responses.counted().next().is_none())
-    }
-}
-
-// === impl RouteResponses ===
-
-impl RouteResponses {
     /// Counts a response.
     pub(super) fn count(&self, code: u16) {
-        self.0[position(code)].fetch_add(1, Ordering::Relaxed);
+        self.0[position(code)].inc();
     }
 
-    /// Returns the positions with counts above zero.
-    fn counted(&self) -> impl Iterator<Item = (usize, u64)> {
-        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
-        counts.filter(|(_, count)| *count > 0)
+    /// Returns the counters, in the order of [`LABELS`].
+    pub(super) fn counts(&self) -> &[Count] {
+        &self.0
+    }
+
+    /// Returns the number of responses of each [`ResponseKind`].
+    #[cfg(feature = "gateway")]
+    pub(super) fn by_kind(&self) -> [u64; 5] {
+        let mut kinds = [0; 5];
+        for (position, count) in self.0.iter().enumerate() {
+            kinds[ResponseKind::of(position) as usize] += count.get();
+        }
+        kinds
     }
 }
 
-impl Default for RouteResponses {
+impl Default for Responses {
     fn default() -> Self {
-        Self(Arc::new([const { AtomicU64::new(0) }; SERIES]))
+        Self(std::array::from_fn(|_| Count::default()))
     }
 }
 
@@ -120,16 +80,8 @@ impl ResponseKind {
 fn position(code: u16) -> usize {
     CODES.binary_search(&code).unwrap_or_else(|_| match code {
         100..=599 => CODES.len() + usize::from(code / 100) - 1,
-        _ => SERIES - 1,
+        _ => LABELS.len() - 1,
     })
-}
-
-/// Returns the code, or the class, that is counted at this position.
-fn label(position: usize) -> Cow<'static, str> {
-    match CODES.get(position) {
-        Some(code) => code.to_string().into(),
-        None => OTHERS[position - CODES.len()].into(),
-    }
 }
 
 #[cfg(test)]
@@ -156,16 +108,15 @@ mod tests {
     #[test]
     fn status_codes_have_a_bounded_set_of_labels() {
         let responses = Responses::default();
-        let route = responses.route("api");
-        (0..=999).for_each(|code| route.count(code));
-        let series: Vec<_> = route.counted().collect();
-        assert_eq!(series.len(), SERIES);
-        assert_eq!(series.iter().map(|(_, count)| count).sum::<u64>(), 1000);
+        (0..=999).for_each(|code| responses.count(code));
+        let counts: Vec<_> = responses.counts().iter().map(Count::get).collect();
+        assert!(!counts.contains(&0), "{counts:?}");
+        assert_eq!(counts.iter().sum::<u64>(), 1000);
         for (code, label) in [(104, "104"), (199, "1xx"), (299, "2xx"), (306, "3xx"), (460, "4xx"), (520, "5xx")] {
-            assert_eq!(super::label(position(code)), label, "{code}");
+            assert_eq!(LABELS[position(code)], label, "{code}");
         }
         for code in [0, 99, 600, 999, u16::MAX] {
-            assert_eq!(position(code), SERIES - 1, "{code}");
+            assert_eq!(LABELS[position(code)], "other", "{code}");
         }
     }
 

@@ -1,18 +1,15 @@
 //! Metrics of routes. The series of a route end with the last rules that use it.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-
 use super::Metrics;
+use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
 use super::histogram::Histogram;
-use super::responses::{Responses, RouteResponses};
+use super::responses::{LABELS, Responses};
 #[cfg(feature = "gateway")]
 use super::sample::Sample;
-use super::series_users::SeriesUser;
 
 pub(super) const ROUTE: Label = Label::Open("route");
 
@@ -25,23 +22,27 @@ const STATUSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "499"];
 /// The metrics of all routes.
 #[derive(Debug)]
 pub(super) struct Routes {
-    requests: Family<RequestLabels, Histogram>,
-    responses: Responses,
+    all: ByName<RouteSeries, 1>,
+    /// A histogram like those of the routes.
+    durations: Histogram,
 }
 
 /// Counts and times the responses of one route, and the requests whose clients disconnected before the response.
 #[derive(Clone, Debug)]
-pub(crate) struct RouteMetrics {
-    responses: RouteResponses,
-    classes: [Histogram; 5],
-    abandoned: Histogram,
-    _user: Arc<SeriesUser>,
+pub(crate) struct RouteMetrics(Handle<RouteSeries, 1>);
+
+#[derive(Debug)]
+struct RouteSeries {
+    durations: Histogram,
+    /// Created for the first response: most routes of a large rule file wait for their first request.
+    data: OnceLock<Box<RouteData>>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    route: String,
-    status: &'static str,
+#[derive(Debug)]
+struct RouteData {
+    responses: Responses,
+    /// The times by status, in the order of [`STATUSES`].
+    requests: [Histogram; STATUSES.len()],
 }
 
 // === impl Routes ===
@@ -49,13 +50,18 @@ struct RequestLabels {
 impl Routes {
     /// Creates metrics whose histograms are like `durations`.
     pub(super) fn new(durations: &Histogram) -> Self {
-        Self { requests: Family::new(durations.clone()), responses: Responses::default() }
+        Self { all: ByName::default(), durations: durations.empty() }
     }
 
     /// Adds the responses of all routes to a sample.
     #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
-        self.responses.sample(sample);
+        for route in self.all.all() {
+            let [name] = route.names();
+            if let Some(data) = route.data.get() {
+                *sample.route(name) = data.responses.by_kind();
+            }
+        }
     }
 
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
@@ -68,7 +74,9 @@ impl Routes {
             action: "a new code: the access log has its `reason`, and \
                      [troubleshooting](troubleshooting.md#responses) the fix",
         };
-        catalog.add(self.responses.clone(), responses);
+        let counts =
+            self.all.metric(responses.labels, |route| route.data.get().map_or(&[][..], |data| data.responses.counts()));
+        catalog.add(counts.with_words(&LABELS), responses);
         let requests = Description {
             name: "request_duration_seconds",
             labels: &[ROUTE, Label::Fixed("status", &STATUSES)],
@@ -77,26 +85,18 @@ impl Routes {
                       before the response",
             action: "grows: compare `tidegate_upstream_response_seconds` and `tidegate_store_call_seconds`",
         };
-        catalog.add(self.requests.clone(), requests);
+        let times = self.all.metric(requests.labels, |route| route.data.get().map_or(&[][..], |data| &data.requests));
+        catalog.add(times, requests);
     }
 }
 
 impl Metrics {
     /// Returns the counters of one route. They are exported until the handle and its clones are dropped. The empty name
     /// is for requests that match no route.
-    pub(crate) fn route(&self, route: &str) -> RouteMetrics {
-        let labels = |route: &str, status| RequestLabels { route: route.to_owned(), status };
-        let Routes { requests, responses } = &self.routes;
-        let (all, all_responses, removed) = (requests.clone(), responses.clone(), route.to_owned());
-        let (all_waits, all_in_flight) = (self.waits.clone(), self.in_flight.clone());
-        let _user = self.users.add((route.to_owned(), None), move || {
-            STATUSES.iter().for_each(|status| all.remove(&labels(&removed, status)));
-            all_responses.remove(&removed);
-            all_waits.remove(&removed);
-            all_in_flight.remove(&removed);
-        });
-        let [c1, c2, c3, c4, c5, abandoned] = STATUSES.map(|status| requests.get_or_create(&labels(route, status)));
-        RouteMetrics { responses: responses.route(route), classes: [c1, c2, c3, c4, c5], abandoned, _user }
+    pub(crate) fn route(&self, route: impl Into<Arc<str>>) -> RouteMetrics {
+        let Routes { all, durations } = &self.routes;
+        let create = || RouteSeries { durations: durations.clone(), data: OnceLock::new() };
+        RouteMetrics(all.get_or_create([route.into()], create))
     }
 }
 
@@ -105,14 +105,20 @@ impl Metrics {
 impl RouteMetrics {
     /// Records a response, and the time from the head of the request to the head of the response.
     pub(crate) fn responded(&self, status: u16, took: Duration) {
-        self.responses.count(status);
-        let class = usize::from(status / 100).clamp(1, 5) - 1;
-        self.classes[class].observe(took);
+        self.record(status, usize::from(status / 100).clamp(1, 5) - 1, took);
     }
 
     /// Records a request whose client disconnected before the response, and the time since the head of the request.
     pub(crate) fn abandoned(&self, took: Duration) {
-        self.responses.count(CLIENT_GONE);
-        self.abandoned.observe(took);
+        self.record(CLIENT_GONE, STATUSES.len() - 1, took);
+    }
+
+    fn record(&self, code: u16, status: usize, took: Duration) {
+        let data = self.0.data.get_or_init(|| {
+            let requests = STATUSES.map(|_| self.0.durations.empty());
+            Box::new(RouteData { responses: Responses::default(), requests })
+        });
+        data.responses.count(code);
+        data.requests[status].observe(took);
     }
 }

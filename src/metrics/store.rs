@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
-use super::family::{Family, Series};
+use super::family::Family;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 use super::nodes::{NodeSeries, Nodes};

@@ -1,34 +1,29 @@
 //! Metrics of the targets of upstreams.
 
-use std::sync::Arc;
+use std::slice::from_ref;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
+use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
-use super::series_users::{SeriesUser, SeriesUsers};
+use super::count::Count;
 use super::upstream::UPSTREAM;
 
-/// The metrics of all targets.
+/// The metrics of all targets, by upstream and target.
 #[derive(Debug, Default)]
-pub(super) struct Targets {
-    users: SeriesUsers,
-    attempts: Family<AttemptLabels, Counter>,
-    checks: Family<CheckLabels, Counter>,
-    usable: Family<TargetLabels, Gauge>,
-}
+pub(super) struct Targets(ByName<TargetSeries, 2>);
 
 /// Counters of the attempts on one target, by outcome.
 #[derive(Clone, Debug)]
-pub(crate) struct TargetMetrics {
-    attempts: [Counter; AttemptOutcome::ALL.len()],
-    /// Health checks that failed, and that passed.
-    checks: [Counter; 2],
+pub(crate) struct TargetMetrics(Handle<TargetSeries, 2>);
+
+#[derive(Debug, Default)]
+struct TargetSeries {
+    attempts: [Count; AttemptOutcome::ALL.len()],
+    /// In the order of [`CHECK_RESULTS`].
+    checks: [Count; CHECK_RESULTS.len()],
     usable: Gauge,
-    _user: Arc<SeriesUser>,
 }
 
 /// The outcome of an attempt to get a response from a target.
@@ -68,26 +63,6 @@ pub(crate) enum AttemptOutcome {
     Canceled,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct AttemptLabels {
-    upstream: String,
-    target: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CheckLabels {
-    upstream: String,
-    target: String,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct TargetLabels {
-    upstream: String,
-    target: String,
-}
-
 /// The results of a check; the index is 1 if the check has passed.
 const CHECK_RESULTS: [&str; 2] = ["failed", "passed"];
 
@@ -101,7 +76,7 @@ impl Targets {
                       client left",
             action: "the [failures](operations.md#upstream-failures) explain each outcome",
         };
-        catalog.add(self.attempts.clone(), attempts);
+        catalog.add(self.0.metric(attempts.labels, |target| &target.attempts), attempts);
         let checks = Description {
             name: "upstream_checks",
             labels: &[UPSTREAM, Label::Open("target"), Label::Fixed("result", &CHECK_RESULTS)],
@@ -109,7 +84,7 @@ impl Targets {
             meaning: "Active health checks of each target",
             action: "`failed`: `tidegate upstreams` shows the last result",
         };
-        catalog.add(self.checks.clone(), checks);
+        catalog.add(self.0.metric(checks.labels, |target| &target.checks), checks);
         let usable = Description {
             name: "upstream_target_usable",
             labels: &[UPSTREAM, Label::Open("target")],
@@ -117,7 +92,7 @@ impl Targets {
             meaning: "1 if requests are sent to the target: it passes its checks, is not ejected and does not drain",
             action: "0: `tidegate upstreams` shows the state and its cause",
         };
-        catalog.add(self.usable.clone(), usable);
+        catalog.add(self.0.metric(usable.labels, |target| from_ref(&target.usable)), usable);
     }
 }
 
@@ -125,28 +100,7 @@ impl Metrics {
     /// Returns the counters of a target. Both names are as in the rule file. The counters are exported until the result
     /// and its clones are dropped.
     pub(crate) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
-        let (upstream, target) = (upstream.to_owned(), target.to_owned());
-        let (attempts, name) = (self.targets.attempts.clone(), (upstream.clone(), Some(target.clone())));
-        let labels = move |outcome: AttemptOutcome| {
-            let (upstream, target) = (upstream.clone(), target.clone());
-            AttemptLabels { upstream, target, outcome: outcome.as_str() }
-        };
-        let removed = labels.clone();
-        let target_labels = TargetLabels { upstream: name.0.clone(), target: name.1.clone().unwrap_or_default() };
-        let TargetLabels { upstream, target } = target_labels.clone();
-        let check_labels =
-            CHECK_RESULTS.map(|result| CheckLabels { upstream: upstream.clone(), target: target.clone(), result });
-        let checks = check_labels.clone().map(|labels| self.targets.checks.get_or_create(&labels));
-        let usable = self.targets.usable.get_or_create(&target_labels);
-        let (all_checks, all_usable) = (self.targets.checks.clone(), self.targets.usable.clone());
-        let remove = move || {
-            AttemptOutcome::ALL.iter().for_each(|outcome| attempts.remove(&removed(*outcome)));
-            check_labels.iter().for_each(|labels| all_checks.remove(labels));
-            all_usable.remove(&target_labels);
-        };
-        let _user = self.targets.users.add(name, remove);
-        let counter = |outcome| self.targets.attempts.get_or_create(&labels(outcome));
-        TargetMetrics { attempts: AttemptOutcome::ALL.map(counter), checks, usable, _user }
+        TargetMetrics(self.targets.0.get_or_create([upstream.into(), target.into()], TargetSeries::default))
     }
 }
 
@@ -155,7 +109,7 @@ impl Metrics {
     /// Returns the number of attempts on a target of an upstream, by outcome.
     pub(crate) fn attempts(&self, upstream: &str, target: &str) -> Vec<(&'static str, u64)> {
         let counters = self.target(upstream, target);
-        let count = |outcome: &AttemptOutcome| (outcome.as_str(), counters.attempts[*outcome as usize].get());
+        let count = |outcome: &AttemptOutcome| (outcome.as_str(), counters.0.attempts[*outcome as usize].get());
         AttemptOutcome::ALL.iter().map(count).collect()
     }
 }
@@ -163,17 +117,17 @@ impl Metrics {
 impl TargetMetrics {
     /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
-        self.attempts[outcome as usize].inc();
+        self.0.attempts[outcome as usize].inc();
     }
 
     /// Counts a health check.
     pub(crate) fn checked(&self, has_passed: bool) {
-        self.checks[usize::from(has_passed)].inc();
+        self.0.checks[usize::from(has_passed)].inc();
     }
 
     /// Sets whether requests are sent to the target.
     pub(crate) fn set_usable(&self, is_usable: bool) {
-        self.usable.set(i64::from(is_usable));
+        self.0.usable.set(i64::from(is_usable));
     }
 }
 

@@ -1,24 +1,22 @@
 //! Metrics of upstreams.
 
-use std::sync::Arc;
+use std::slice::from_ref;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
+use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
+use super::count::Count;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 #[cfg(feature = "gateway")]
-use super::sample::Sample;
-use super::series_users::{SeriesUser, SeriesUsers};
+use super::sample::{Sample, UpstreamSample};
 
 pub(super) const UPSTREAM: Label = Label::Open("upstream");
 
-/// The final outcomes of a request to an upstream.
+/// The names of [`Outcome`], in the order of its variants.
 const OUTCOMES: [&str; 6] = ["answered", "unreachable", "timed_out", "broken", "queue_full", "queue_timeout"];
 
 /// The names of [`BrokenResponse`], in the order of its variants.
@@ -31,40 +29,40 @@ const RETRY_CAUSES: [&str; 5] = ["connect", "unsent", "reset", "timeout", "statu
 const TUNNEL_ENDS: [&str; 6] = ["closed", "broken", "idle", "max_time", "max_bytes", "cut_off"];
 
 /// The metrics of all upstreams.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Upstreams {
-    users: SeriesUsers,
-    requests: Family<RequestLabels, Counter>,
-    repeats: Family<Name, Counter>,
-    retries: Family<CauseLabels, Counter>,
-    exhausted_budgets: Family<Name, Counter>,
-    broken_responses: Family<CauseLabels, Counter>,
-    connections: Family<Name, Gauge>,
-    tunnels: Family<Name, Gauge>,
-    tunnels_ended: Family<CauseLabels, Counter>,
-    waiting: Family<Name, Gauge>,
-    responses: Family<Name, Histogram>,
+    all: ByName<UpstreamSeries, 1>,
+    /// A histogram like those of the upstreams.
+    durations: Histogram,
 }
 
 /// The counters of one upstream.
 #[derive(Clone, Debug)]
-pub(crate) struct UpstreamMetrics {
-    answered: Counter,
-    unreachable: Counter,
-    timed_out: Counter,
-    broken: Counter,
-    repeated: Counter,
-    retried: [Counter; RETRY_CAUSES.len()],
-    budget_exhausted: Counter,
-    broken_responses: [Counter; BROKEN_RESPONSES.len()],
-    queue_full: Counter,
-    queue_timed_out: Counter,
+pub(crate) struct UpstreamMetrics(Handle<UpstreamSeries, 1>);
+
+#[derive(Debug)]
+struct UpstreamSeries {
+    requests: [Count; OUTCOMES.len()],
+    repeats: Count,
+    retries: [Count; RETRY_CAUSES.len()],
+    exhausted_budgets: Count,
+    broken_responses: [Count; BROKEN_RESPONSES.len()],
     connections: Gauge,
     tunnels: Gauge,
-    tunnels_ended: [Counter; TUNNEL_ENDS.len()],
+    tunnels_ended: [Count; TUNNEL_ENDS.len()],
     waiting: Gauge,
-    response: Histogram,
-    _user: Arc<SeriesUser>,
+    responses: Histogram,
+}
+
+/// The final outcome of a request to an upstream.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    Answered,
+    Unreachable,
+    TimedOut,
+    Broken,
+    QueueFull,
+    QueueTimedOut,
 }
 
 /// The numbers of one upstream.
@@ -125,46 +123,26 @@ pub(crate) enum TunnelEnd {
     CutOff,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    upstream: String,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CauseLabels {
-    upstream: String,
-    cause: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Name {
-    upstream: String,
-}
-
 impl Upstreams {
     /// Creates metrics whose histograms are like `durations`.
     pub(super) fn new(durations: &Histogram) -> Self {
-        Self { responses: Family::new(durations.clone()), ..Self::default() }
+        Self { all: ByName::default(), durations: durations.empty() }
     }
 
     /// Adds all upstreams to a sample.
     #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
-        self.requests.for_each(|RequestLabels { upstream, outcome }, counter| {
-            let position = usize::from(*outcome != OUTCOMES[0]);
-            sample.upstream(upstream).requests[position] += counter.get();
-        });
-        self.broken_responses.for_each(|CauseLabels { upstream, .. }, counter| {
-            sample.upstream(upstream).requests[1] += counter.get();
-        });
-        self.responses.for_each(|Name { upstream }, histogram| {
-            sample.upstream(upstream).requests[2] = histogram.count_and_sum().1;
-        });
-        self.connections.for_each(|Name { upstream }, gauge| sample.upstream(upstream).connections = gauge.get());
-        self.waiting.for_each(|Name { upstream }, gauge| sample.upstream(upstream).waiting = gauge.get());
+        for upstream in self.all.all() {
+            let [name] = upstream.names();
+            let [answered, failed @ ..] = upstream.requests.each_ref().map(Count::get);
+            let broken: u64 = upstream.broken_responses.iter().map(Count::get).sum();
+            *sample.upstream(name) = UpstreamSample {
+                requests: [answered, failed.iter().sum::<u64>() + broken, upstream.responses.count_and_sum().1],
+                connections: upstream.connections.get(),
+                waiting: upstream.waiting.get(),
+            };
+        }
     }
-
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
         let requests = Description {
             name: "upstream_requests",
@@ -174,7 +152,7 @@ impl Upstreams {
             action: "anything but `answered`: the access log has the `reason`; `queue_full` and `queue_timeout`: \
                      raise `max_connections`",
         };
-        catalog.add(self.requests.clone(), requests);
+        catalog.add(self.all.metric(requests.labels, |upstream| &upstream.requests), requests);
         let repeats = Description {
             name: "upstream_repeats",
             labels: &[UPSTREAM],
@@ -182,7 +160,7 @@ impl Upstreams {
             meaning: "Requests sent again because an idle connection was closed before it was used",
             action: "grows fast: the servers close idle connections early; lengthen their keep-alive timeout",
         };
-        catalog.add(self.repeats.clone(), repeats);
+        catalog.add(self.all.metric(repeats.labels, |upstream| from_ref(&upstream.repeats)), repeats);
         let retries = Description {
             name: "upstream_retries",
             labels: &[UPSTREAM, Label::Fixed("cause", &RETRY_CAUSES)],
@@ -190,7 +168,7 @@ impl Upstreams {
             meaning: "Requests sent again after an attempt failed",
             action: "grows: a target fails; `tidegate_upstream_attempts_total` has the outcomes of each target",
         };
-        catalog.add(self.retries.clone(), retries);
+        catalog.add(self.all.metric(retries.labels, |upstream| &upstream.retries), retries);
         let exhausted = Description {
             name: "upstream_retry_budget_exhausted",
             labels: &[UPSTREAM],
@@ -198,7 +176,7 @@ impl Upstreams {
             meaning: "Failed requests that were not sent again because the retry budget was exhausted",
             action: "grows: many requests fail; repair the targets before you raise `retry.budget`",
         };
-        catalog.add(self.exhausted_budgets.clone(), exhausted);
+        catalog.add(self.all.metric(exhausted.labels, |upstream| from_ref(&upstream.exhausted_budgets)), exhausted);
         let broken = Description {
             name: "upstream_broken_off",
             labels: &[UPSTREAM, Label::Fixed("cause", &BROKEN_RESPONSES)],
@@ -206,7 +184,7 @@ impl Upstreams {
             meaning: "Incomplete responses",
             action: "`silent`: raise `timeouts.idle`; else check the log of the upstream",
         };
-        catalog.add(self.broken_responses.clone(), broken);
+        catalog.add(self.all.metric(broken.labels, |upstream| &upstream.broken_responses), broken);
         let responses = Description {
             name: "upstream_response_seconds",
             labels: &[UPSTREAM],
@@ -214,7 +192,7 @@ impl Upstreams {
             meaning: "Time until the head of the response",
             action: "grows: the upstream is slow; compare `tidegate_upstream_waiting`",
         };
-        catalog.add(self.responses.clone(), responses);
+        catalog.add(self.all.metric(responses.labels, |upstream| from_ref(&upstream.responses)), responses);
         let connections = Description {
             name: "upstream_connections",
             labels: &[UPSTREAM],
@@ -222,7 +200,7 @@ impl Upstreams {
             meaning: "Open connections",
             action: "near `max_connections`: requests begin to wait",
         };
-        catalog.add(self.connections.clone(), connections);
+        catalog.add(self.all.metric(connections.labels, |upstream| from_ref(&upstream.connections)), connections);
         let waiting = Description {
             name: "upstream_waiting",
             labels: &[UPSTREAM],
@@ -230,7 +208,7 @@ impl Upstreams {
             meaning: "Requests that wait for a connection",
             action: "stays above 0: raise `max_connections`, or make the upstream faster",
         };
-        catalog.add(self.waiting.clone(), waiting);
+        catalog.add(self.all.metric(waiting.labels, |upstream| from_ref(&upstream.waiting)), waiting);
         let tunnels = Description {
             name: "upgraded_connections",
             labels: &[UPSTREAM],
@@ -238,7 +216,7 @@ impl Upstreams {
             meaning: "Open connections that were upgraded to another protocol",
             action: "they keep a client and an upstream connection each",
         };
-        catalog.add(self.tunnels.clone(), tunnels);
+        catalog.add(self.all.metric(tunnels.labels, |upstream| from_ref(&upstream.tunnels)), tunnels);
         let ended = Description {
             name: "upgraded_connections_ended",
             labels: &[UPSTREAM, Label::Fixed("cause", &TUNNEL_ENDS)],
@@ -246,72 +224,15 @@ impl Upstreams {
             meaning: "Ended upgraded connections",
             action: "`idle`, `max_time`, `max_bytes`: a bound of the route ended them; raise it if users notice",
         };
-        catalog.add(self.tunnels_ended.clone(), ended);
-    }
-}
-
-impl Upstreams {
-    /// Adds a user of an upstream's series, which are removed when the upstream has no users left.
-    fn add_user(&self, upstream: &str) -> Arc<SeriesUser> {
-        let (requests, broken_responses, ended) =
-            (self.requests.clone(), self.broken_responses.clone(), self.tunnels_ended.clone());
-        let gauges = [self.connections.clone(), self.tunnels.clone(), self.waiting.clone()];
-        let (retries, exhausted_budgets) = (self.retries.clone(), self.exhausted_budgets.clone());
-        let (repeats, responses, name) =
-            (self.repeats.clone(), self.responses.clone(), Name { upstream: upstream.to_owned() });
-        self.users.add((upstream.to_owned(), None), move || {
-            let Name { upstream } = &name;
-            let remove = |family: &Family<CauseLabels, Counter>, causes: &[&'static str]| {
-                let labels = |cause| CauseLabels { upstream: upstream.clone(), cause };
-                causes.iter().for_each(|cause| family.remove(&labels(cause)));
-            };
-            for outcome in OUTCOMES {
-                requests.remove(&RequestLabels { upstream: upstream.clone(), outcome });
-            }
-            remove(&broken_responses, &BROKEN_RESPONSES);
-            remove(&ended, &TUNNEL_ENDS);
-            remove(&retries, &RETRY_CAUSES);
-            exhausted_budgets.remove(&name);
-            gauges.iter().for_each(|gauge| gauge.remove(&name));
-            repeats.remove(&name);
-            responses.remove(&name);
-        })
+        catalog.add(self.all.metric(ended.labels, |upstream| &upstream.tunnels_ended), ended);
     }
 }
 
 impl Metrics {
     /// Returns the counters of one upstream. They are exported until the handle and its clones are dropped.
     pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
-        let all = &self.upstreams;
-        let _user = all.add_user(upstream);
-        let name = Name { upstream: upstream.to_owned() };
-        let outcome = |outcome| {
-            let labels = RequestLabels { upstream: upstream.to_owned(), outcome };
-            all.requests.get_or_create(&labels)
-        };
-        let cause = |family: &Family<CauseLabels, Counter>, cause| {
-            let labels = CauseLabels { upstream: upstream.to_owned(), cause };
-            family.get_or_create(&labels)
-        };
-        let [answered, unreachable, timed_out, broken, queue_full, queue_timed_out] = OUTCOMES.map(outcome);
-        UpstreamMetrics {
-            answered,
-            unreachable,
-            timed_out,
-            broken,
-            repeated: all.repeats.get_or_create(&name),
-            retried: RETRY_CAUSES.map(|word| cause(&all.retries, word)),
-            budget_exhausted: all.exhausted_budgets.get_or_create(&name),
-            broken_responses: BROKEN_RESPONSES.map(|word| cause(&all.broken_responses, word)),
-            queue_full,
-            queue_timed_out,
-            connections: all.connections.get_or_create(&name),
-            tunnels: all.tunnels.get_or_create(&name),
-            tunnels_ended: TUNNEL_ENDS.map(|word| cause(&all.tunnels_ended, word)),
-            waiting: all.waiting.get_or_create(&name),
-            response: all.responses.get_or_create(&name),
-            _user,
-        }
+        let Upstreams { all, durations } = &self.upstreams;
+        UpstreamMetrics(all.get_or_create([upstream.into()], || UpstreamSeries::new(durations)))
     }
 }
 
@@ -319,13 +240,30 @@ impl Metrics {
 impl Metrics {
     /// Returns the numbers of an upstream.
     pub(crate) fn upstream_totals(&self, name: &str) -> UpstreamTotals {
-        let of = self.upstream(name);
-        let requests = [&of.answered, &of.unreachable, &of.timed_out, &of.broken, &of.queue_full, &of.queue_timed_out];
+        let UpstreamMetrics(series) = self.upstream(name);
         UpstreamTotals {
-            requests: requests.map(Counter::get),
-            retried: of.repeated.get(),
-            connections: of.connections.get(),
-            waiting: of.waiting.get(),
+            requests: series.requests.each_ref().map(Count::get),
+            retried: series.repeats.get(),
+            connections: series.connections.get(),
+            waiting: series.waiting.get(),
+        }
+    }
+}
+
+impl UpstreamSeries {
+    /// Creates series whose histogram is like `durations`.
+    fn new(durations: &Histogram) -> Self {
+        Self {
+            requests: Default::default(),
+            repeats: Count::default(),
+            retries: Default::default(),
+            exhausted_budgets: Count::default(),
+            broken_responses: Default::default(),
+            connections: Gauge::default(),
+            tunnels: Gauge::default(),
+            tunnels_ended: Default::default(),
+            waiting: Gauge::default(),
+            responses: durations.empty(),
         }
     }
 }
@@ -333,72 +271,76 @@ impl Metrics {
 impl UpstreamMetrics {
     /// Counts a response, and the time until its head.
     pub(crate) fn responded(&self, duration: Duration) {
-        self.answered.inc();
-        self.response.observe(duration);
+        self.count(Outcome::Answered);
+        self.0.responses.observe(duration);
     }
 
     /// Counts a request that was not sent, because no connection could be opened.
     pub(crate) fn unreachable(&self) {
-        self.unreachable.inc();
+        self.count(Outcome::Unreachable);
     }
 
     /// Counts a request without a response in time.
     pub(crate) fn timed_out(&self) {
-        self.timed_out.inc();
+        self.count(Outcome::TimedOut);
     }
 
     /// Counts a request whose connection failed, or whose response was invalid.
     pub(crate) fn broken(&self) {
-        self.broken.inc();
+        self.count(Outcome::Broken);
     }
 
     /// Counts a request that is sent again, because an idle connection was closed before the response.
     pub(crate) fn repeated(&self) {
-        self.repeated.inc();
+        self.0.repeats.inc();
     }
 
     /// Counts a request that is sent again after an attempt failed.
     pub(crate) fn retried(&self, cause: RetryCause) {
-        self.retried[cause as usize].inc();
+        self.0.retries[cause as usize].inc();
     }
 
     /// Counts a request that is not sent again because the budget is exhausted.
     pub(crate) fn retry_budget_exhausted(&self) {
-        self.budget_exhausted.inc();
+        self.0.exhausted_budgets.inc();
     }
 
     /// Counts an incomplete response.
     pub(crate) fn broken_response(&self, cause: BrokenResponse) {
-        self.broken_responses[cause as usize].inc();
+        self.0.broken_responses[cause as usize].inc();
     }
 
     /// Counts an open connection.
     pub(crate) fn connection(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.connections)
+        GaugeGuard::new(&self.0.connections)
     }
 
     /// Counts a connection that was upgraded to another protocol.
     pub(crate) fn tunnel_opened(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.tunnels)
+        GaugeGuard::new(&self.0.tunnels)
     }
 
     /// Counts the end of a connection that had been upgraded.
     pub(crate) fn tunnel_ended(&self, how: TunnelEnd) {
-        self.tunnels_ended[how as usize].inc();
+        self.0.tunnels_ended[how as usize].inc();
     }
 
     /// Counts a request that waits for a connection.
     pub(crate) fn waiting(&self) -> GaugeGuard {
-        GaugeGuard::new(&self.waiting)
+        GaugeGuard::new(&self.0.waiting)
     }
 
     /// Counts a request that was not sent, because too many requests waited for a connection.
     pub(crate) fn queue_full(&self) {
-        self.queue_full.inc();
+        self.count(Outcome::QueueFull);
     }
 
     /// Counts a request that was not sent, because it waited too long for a connection.
     pub(crate) fn queue_timed_out(&self) {
-        self.queue_timed_out.inc();
+        self.count(Outcome::QueueTimedOut);
+    }
+
+    fn count(&self, outcome: Outcome) {
+        self.0.requests[outcome as usize].inc();
     }
 }

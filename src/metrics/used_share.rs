@@ -1,7 +1,6 @@
 //! The used share of a limit, as the last decision saw it. A decision costs one store to memory; the store of the
 //! buckets is not asked when the metrics are read.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -17,11 +16,8 @@ const UNREAD: u64 = 1 << 32;
 
 /// The used share of a limit, from 0 to 1. It is exported while the limit's interval has not passed since the last
 /// decision was read: later, its permits have become available again.
-#[derive(Clone, Debug, Default)]
-pub(super) struct UsedShare(Arc<Latest>);
-
 #[derive(Debug, Default)]
-struct Latest {
+pub(super) struct UsedShare {
     share: AtomicU64,
     /// For how many milliseconds a decision is of interest.
     retention: AtomicU64,
@@ -32,7 +28,7 @@ struct Latest {
 impl UsedShare {
     /// Sets the number of milliseconds after which all permits of a decision are available again.
     pub(super) fn set_retention(&self, millis: u64) {
-        self.0.retention.store(millis, Ordering::Relaxed);
+        self.retention.store(millis, Ordering::Relaxed);
     }
 
     /// Records a decision that left `remaining` of `capacity` permits.
@@ -40,7 +36,7 @@ impl UsedShare {
         #[expect(clippy::cast_possible_truncation, reason = "a gauge needs no more digits")]
         let left = (f64::from(remaining) / f64::from(capacity.max(1))) as f32;
         let share = (1.0 - left).clamp(0.0, 1.0);
-        self.0.share.store(UNREAD | u64::from(share.to_bits()), Ordering::Relaxed);
+        self.share.store(UNREAD | u64::from(share.to_bits()), Ordering::Relaxed);
     }
 }
 
@@ -53,7 +49,7 @@ impl UsedShare {
 
     fn latest(&self) -> f32 {
         #[expect(clippy::cast_possible_truncation, reason = "the lower half is the share")]
-        let bits = self.0.share.load(Ordering::Relaxed) as u32;
+        let bits = self.share.load(Ordering::Relaxed) as u32;
         f32::from_bits(bits)
     }
 }
@@ -74,16 +70,12 @@ impl TypedMetric for UsedShare {
 
 impl Series for UsedShare {
     fn is_untouched(&self) -> bool {
-        let mut read = self.0.read.lock();
-        if self.0.share.fetch_and(!UNREAD, Ordering::Relaxed) & UNREAD != 0 {
+        let mut read = self.read.lock();
+        if self.share.fetch_and(!UNREAD, Ordering::Relaxed) & UNREAD != 0 {
             *read = Some(Stopwatch::start());
         }
-        let retention = Duration::from_millis(self.0.retention.load(Ordering::Relaxed));
+        let retention = Duration::from_millis(self.retention.load(Ordering::Relaxed));
         read.is_none_or(|read| read.elapsed() >= retention)
-    }
-
-    fn empty(&self) -> Self {
-        Self::default()
     }
 }
 

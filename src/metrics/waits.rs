@@ -1,12 +1,11 @@
 //! The times that requests spent waiting for permits. A route without waiting has no series.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
-
 use super::Metrics;
+use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
 use super::histogram::Histogram;
 use super::routes::ROUTE;
 use crate::clock::Stopwatch;
@@ -14,13 +13,20 @@ use crate::clock::Stopwatch;
 /// The names of [`WaitOutcome`], in the order of its variants.
 const OUTCOMES: [&str; 3] = ["admitted", "rejected", "abandoned"];
 
-/// The waiting times of all routes.
-#[derive(Clone, Debug)]
-pub(super) struct Waits(Family<WaitLabels, Histogram>);
+/// The times by outcome, in the order of [`OUTCOMES`].
+type WaitSeries = [Histogram; OUTCOMES.len()];
 
-/// The waiting times of one route. They are exported while its [`RouteMetrics`](super::RouteMetrics) exist.
+/// The waiting times of all routes.
+#[derive(Debug)]
+pub(super) struct Waits {
+    all: ByName<WaitSeries, 1>,
+    /// A histogram like those of the routes.
+    durations: Histogram,
+}
+
+/// The waiting times of one route. They are exported until the handle and its clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct WaitMetrics([Histogram; OUTCOMES.len()]);
+pub(crate) struct WaitMetrics(Handle<WaitSeries, 1>);
 
 /// A request that may have to wait. When dropped after it began to wait, it is counted.
 #[derive(Debug)]
@@ -39,16 +45,10 @@ enum WaitOutcome {
     Abandoned,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct WaitLabels {
-    route: String,
-    outcome: &'static str,
-}
-
 impl Waits {
     /// Creates metrics whose histograms are like `durations`.
     pub(super) fn new(durations: &Histogram) -> Self {
-        Self(Family::new(durations.clone()))
+        Self { all: ByName::default(), durations: durations.empty() }
     }
 
     pub(super) fn describe(&self, catalog: &mut Catalog<'_>) {
@@ -61,20 +61,15 @@ impl Waits {
             action: "near `max_wait`: requests are rejected soon; raise the rate. Many `abandoned`: shorten \
                      `max_wait`",
         };
-        catalog.add(self.0.clone(), waits);
-    }
-
-    /// Removes the series of a route.
-    pub(super) fn remove(&self, route: &str) {
-        OUTCOMES.iter().for_each(|outcome| self.0.remove(&WaitLabels { route: route.to_owned(), outcome }));
+        catalog.add(self.all.metric(waits.labels, |outcomes| outcomes), waits);
     }
 }
 
 impl Metrics {
-    /// Returns the waiting times of a route. The metrics of the route must exist.
-    pub(crate) fn waits(&self, route: &str) -> WaitMetrics {
-        let Waits(family) = &self.waits;
-        WaitMetrics(OUTCOMES.map(|outcome| family.get_or_create(&WaitLabels { route: route.to_owned(), outcome })))
+    /// Returns the waiting times of a route.
+    pub(crate) fn waits(&self, route: impl Into<Arc<str>>) -> WaitMetrics {
+        let Waits { all, durations } = &self.waits;
+        WaitMetrics(all.get_or_create([route.into()], || OUTCOMES.map(|_| durations.empty())))
     }
 }
 
