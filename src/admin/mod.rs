@@ -51,6 +51,7 @@ use utoipa_axum::routes;
 use self::audit::{Audit, Change, Entry};
 use self::authorize::Authorizer;
 use self::conditional::EntityTags;
+pub(crate) use self::config::show as show_config;
 use self::dashboard::Events;
 pub(crate) use self::listener::Listener;
 use self::overall::OverallPermits;

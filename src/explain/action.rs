@@ -43,15 +43,23 @@ pub(crate) fn forwarded_path<'f>(route: Option<&Route>, facts: &'f Facts<'f>) ->
 
 /// Lists the changes of the request and the response, one in a line.
 pub(super) fn changes(route: &Route, rules: &Rules, facts: &Facts<'_>) -> Vec<String> {
+    // Without `..`, so that the compiler names a new key. Other parts of the explanation show the ignored keys, unless these
+    // keys change neither the request nor the decision about it.
+    #[rustfmt::skip]
+    let Route {
+        name, action, rewrite, request_headers, response_headers, timeout,
+        matcher: _, limits: _, max_body: _, quota: _, cors: _, concurrency: _, require: _, authorize: _, reject: _,
+        upgrades: _, rate_limit_headers: _,
+    } = route;
     let mut lines = Vec::new();
-    if let Action::Redirect(redirect) = &route.action {
+    if let Action::Redirect(redirect) = action {
         let client = rules.addresses.address(facts);
-        let values = Values { route: &route.name, client, facts: Some(facts), ..Values::default() };
+        let values = Values { route: name, client, facts: Some(facts), ..Values::default() };
         let location = redirect.location(&values);
         let location = location.as_ref().and_then(|location| location.to_str().ok());
         lines.push(format!("location {}", location.unwrap_or("unknown")));
     }
-    if let Some(rewrite) = &route.rewrite {
+    if let Some(rewrite) = rewrite {
         lines.extend(rewrite.path(&facts.path).map(|path| format!("the upstream receives path {path}")));
         match &rewrite.host {
             HostRewrite::Keep => {}
@@ -61,13 +69,13 @@ pub(super) fn changes(route: &Route, rules: &Rules, facts: &Facts<'_>) -> Vec<St
             }
         }
     }
-    if let Some(changes) = &route.request_headers {
+    if let Some(changes) = request_headers {
         lines.extend(describe_fields(changes).map(|change| format!("request: {change}")));
     }
-    if let Some(changes) = &route.response_headers {
+    if let Some(changes) = response_headers {
         lines.extend(describe_fields(changes).map(|change| format!("response: {change}")));
     }
-    if let Some(timeout) = route.timeout {
+    if let Some(timeout) = timeout {
         lines.push(format!("timeout {timeout:?}"));
     }
     lines

@@ -22,7 +22,7 @@ pub use self::pipeline::{Pipeline, PipelineOutcome};
 #[cfg(feature = "gateway")]
 pub use self::probes::{
     ApiKeyFile, DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key,
-    limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, write_redis_keys,
+    limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, show_config, write_redis_keys,
 };
 #[cfg(feature = "gateway")]
 pub use self::replay::{ParsedLog, ReplayedLine, TracedRequest, decide_log, parse_requests, replay_logs, replay_trace};

@@ -9,26 +9,39 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 
+use crate::admin;
 use crate::admission::LimitStatus;
-use crate::config::key_file;
+use crate::config::{RuleFile, key_file};
 use crate::credentials::ApiKeys;
 use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
 use crate::layer::{LayerError, RateLimitLayer};
 use crate::limit::{Charge, Decision};
 use crate::local_response::LocalResponse;
+use crate::metrics::Metrics;
 use crate::path::EncodedSlash;
 use crate::rejected::RejectedClients;
 use crate::replay::LogFormat;
 use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
-use crate::store::settings::KeySecret;
+use crate::store::Store;
+use crate::store::settings::{KeySecret, StoreSettings};
 
 /// Writes each Redis key of a charge's bucket into `key`. Returns the total length of the keys in bytes.
 pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
     let mut length = 0;
     crate::store::redis_keys(charge, secret, key, |key| length += key.len());
     length
+}
+
+/// Returns the configuration of a rule file as `/api/v1/config` shows it, without the files that it names.
+///
+/// # Errors
+/// The rule file is invalid.
+pub fn show_config(file: &Path) -> Result<serde_json::Value, String> {
+    let config = RuleFile::Path(file.to_owned()).load_without_referenced_files().map_err(|error| error.to_string())?;
+    let store = Store::open(&StoreSettings::Memory { key_secret: None }, Metrics::default().into());
+    Ok(admin::show_config(&config, &store.map_err(|error| error.to_string())?))
 }
 
 /// Parses the lines of an access log. Returns the number of parsed requests.

@@ -10,7 +10,7 @@ use super::catalog::{Catalog, Label};
 const INTRODUCTION: &str = "# Metrics
 
 This page lists every metric of `/metrics` on the [admin listener](operations.md#health-checks-and-the-admin-listener).
-It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test --test it -- docs_metrics`.
+It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test --test it -- generated`.
 
 * `/metrics` omits a series until it has counted something. Counters start at zero in each process.
 * Labels are names from the rule file and fixed words, never client input. `route` is empty for requests that match no

@@ -1,7 +1,11 @@
-//! The texts that the program generates: the page and the schema of the rule file, completions and manual pages.
+//! The texts that the program generates: pages, the schema of the rule file, completions and manual pages.
+
+mod cli;
+mod metrics;
 
 use std::fs;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::support::pages;
@@ -33,6 +37,20 @@ fn page_of_the_rule_file_is_current() {
     assert_current("docs/rules.md", &tidegate::internals::config::reference());
 }
 
+/// The rule files use every key, which `src/config/tests/every_key.rs` checks.
+#[test]
+fn configuration_with_every_key_is_current_and_has_no_secret() {
+    let folder = Path::new("tests/fixtures/every_key");
+    let mut all = serde_json::Map::new();
+    for name in ["cluster", "defaults", "memory", "redis", "sentinel"] {
+        let shown = tidegate::internals::show_config(&folder.join(format!("{name}.yaml"))).expect("a valid rule file");
+        all.insert(name.to_owned(), shown);
+    }
+    let text = serde_json::to_string_pretty(&all).expect("JSON") + "\n";
+    assert!(!text.contains("hunter2"), "{text}");
+    assert_current("tests/fixtures/every_key/api_v1_config.json", &text);
+}
+
 #[test]
 fn bash_completes_commands_and_options() {
     let script = "source /dev/stdin
@@ -58,7 +76,7 @@ fn manual_pages_are_rendered_without_warnings() {
         [(&["man"][..], "tidegate-reload(1)"), (&["man", "run"], "--no-watch"), (&["man", "schema"], "JSON Schema")]
     {
         let page = text(arguments);
-        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("tidegate.1");
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tidegate.1");
         fs::write(&path, &page).expect("written");
         let mut man = Command::new("man");
         man.args(["--warnings", "-l"]).arg(&path).env("MANPAGER", "cat").env("LC_ALL", "C");

@@ -1,19 +1,12 @@
 //! `docs/metrics.md` is what the descriptions of the metrics say.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use crate::support::pages;
+use super::assert_current;
 
 #[test]
 fn metrics_page_is_written_from_the_code() {
-    let path = pages::root().join("docs/metrics.md");
-    let page = tidegate::internals::metrics::reference();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).expect("the page can be written");
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/metrics.md is stale: UPDATE_DOCS=1 cargo test --test it -- docs_metrics");
+    assert_current("docs/metrics.md", &tidegate::internals::metrics::reference());
 }
 
 /// Exactly the names of counters end in `_total`, and each name is on the page once.

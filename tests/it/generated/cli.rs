@@ -1,14 +1,13 @@
 //! `docs/cli.md` is what the program prints with `-h`.
 
 use std::fmt::Write;
-use std::fs;
 use std::process::Command;
 
-use crate::support::pages;
+use super::assert_current;
 
 const INTRODUCTION: &str = "# Command line
 
-The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 cargo test --test it -- docs_cli` writes this page.
+The program prints this text with `-h`, and more with `--help`. `UPDATE_DOCS=1 cargo test --test it -- generated` writes this page.
 
 Exit codes: 0 yes; 1 no: `check` finds errors, `diff` finds changes, `explain` finds that the request is rejected before its
 limits, or the gateway says no; 2 could not answer. An environment variable applies if its option is absent.
@@ -28,13 +27,7 @@ Editors with the YAML language server check and complete a rule file whose first
 
 #[test]
 fn command_line_page_is_the_programs_help() {
-    let path = pages::root().join("docs/cli.md");
-    let page = page();
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        fs::write(&path, &page).expect("the page can be written");
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/cli.md is stale: UPDATE_DOCS=1 cargo test --test it -- docs_cli");
+    assert_current("docs/cli.md", &page());
 }
 
 fn page() -> String {
