@@ -140,6 +140,7 @@
 // 0 core
 mod boxed;
 mod clock;
+mod hex;
 mod json;
 mod limit;
 mod metrics;

@@ -1,6 +1,7 @@
 //! The parameters of a request to the API (`application/x-www-form-urlencoded`).
 
 use super::problem::Problem;
+use crate::client::spelling;
 
 /// The names and values, in order.
 #[derive(Debug)]
@@ -37,18 +38,7 @@ impl Parameters {
 
 /// Decodes percent-encoding, and a plus as a space. Returns `None` if the encoding is broken or not UTF-8.
 fn decode(text: &str) -> Option<String> {
-    let (mut decoded, mut rest) = (Vec::with_capacity(text.len()), text.bytes());
-    while let Some(byte) = rest.next() {
-        decoded.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || u8::try_from(char::from(rest.next()?).to_digit(16)?).ok();
-                digit()? << 4 | digit()?
-            }
-            byte => byte,
-        });
-    }
-    String::from_utf8(decoded).ok()
+    String::from_utf8(spelling::decode(text.as_bytes()).ok()?.into_owned()).ok()
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@
 
 mod address;
 mod base64;
-mod cookie;
+pub(crate) mod cookie;
 mod credentials;
 mod duplicates;
+pub(crate) mod pairs;
 mod query;
 pub(crate) mod spelling;
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::{ClientError, Value, base64};
+use crate::hex;
 
 /// How a name compares with the configured name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +43,14 @@ pub(crate) fn decode(text: &[u8]) -> Value<'_> {
         decoded.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let (digits, tail) = tail.split_at_checked(2).ok_or(ClientError::Malformed)?;
+                let (digits, tail) = tail.split_first_chunk().ok_or(ClientError::Malformed)?;
                 rest = tail;
-                digit(digits[0])? << 4 | digit(digits[1])?
+                hex::byte(*digits).ok_or(ClientError::Malformed)?
             }
             byte => byte,
         });
     }
     Ok(Cow::Owned(decoded))
-}
-
-fn digit(byte: u8) -> Result<u8, ClientError> {
-    let value = char::from(byte).to_digit(16).ok_or(ClientError::Malformed)?;
-    u8::try_from(value).map_err(|_| ClientError::Malformed)
 }
 
 /// Decodes and trims a value. Rejects control characters, at which some origins truncate a text.

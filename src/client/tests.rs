@@ -1,6 +1,7 @@
 //! Tests different spellings of a client key against models of lenient origin servers.
 
 use http::{HeaderMap, HeaderValue, Method};
+use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 
 use super::*;
@@ -220,15 +221,7 @@ fn other_spelling_of_credentials_is_the_same_client() {
 /// Decodes valid percent-encoding and keeps invalid percent-encoding, as PHP and Rack do.
 fn percent(text: &str, plus: bool) -> String {
     let text = if plus { text.replace('+', " ") } else { text.to_owned() };
-    let mut pieces = text.split('%');
-    let mut decoded = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        match piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => decoded.extend([char::from(byte)].into_iter().chain(piece[2..].chars())),
-            None => decoded.extend(['%'].into_iter().chain(piece.chars())),
-        }
-    }
-    decoded
+    percent_decode_str(&text).map(char::from).collect()
 }
 
 /// Splits a text into `name=value` pairs.

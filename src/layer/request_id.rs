@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::hex;
 use crate::random::random;
 
 /// The name of the field.
@@ -44,17 +45,12 @@ fn is_valid(id: &[u8]) -> bool {
 fn generate() -> HeaderValue {
     let id = NEXT_IDS.with_borrow_mut(|ids| {
         if ids.is_empty() {
-            *ids = hex(random::<BLOCK>());
+            *ids = hex::encode(&random::<BLOCK>()).into();
         }
         ids.split_to(NEW_LENGTH)
     });
     // Hexadecimal digits are a valid value.
     HeaderValue::from_maybe_shared(id).unwrap_or(HeaderValue::from_static("-"))
-}
-
-fn hex<const N: usize>(bytes: [u8; N]) -> Bytes {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]).collect()
 }
 
 #[cfg(test)]

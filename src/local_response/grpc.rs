@@ -5,6 +5,7 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body_util::Full;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::LocalResponse;
 
@@ -75,7 +76,7 @@ pub(super) fn response(reason: &LocalResponse, call: GrpcCall, mut fields: Heade
 fn insert_status(reason: &LocalResponse, fields: &mut HeaderMap) -> StatusCode {
     let (status, detail) = reason.status_and_detail();
     fields.insert(STATUS, code(status).into());
-    fields.extend(HeaderValue::from_bytes(&encode(&detail)).ok().map(|message| (MESSAGE, message)));
+    fields.extend(HeaderValue::from_str(&encode(&detail)).ok().map(|message| (MESSAGE, message)));
     status
 }
 
@@ -102,15 +103,9 @@ fn code(status: StatusCode) -> u16 {
 }
 
 /// Encodes a `grpc-message`: everything except printable ASCII, and `%`, is percent-encoded.
-fn encode(message: &str) -> Vec<u8> {
-    let mut encoded = Vec::with_capacity(message.len());
-    for byte in message.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(byte),
-            _ => encoded.extend(format!("%{byte:02X}").bytes()),
-        }
-    }
-    encoded
+fn encode(message: &str) -> String {
+    const SET: &AsciiSet = &CONTROLS.add(b'%');
+    utf8_percent_encode(message, SET).to_string()
 }
 
 #[cfg(test)]
@@ -194,6 +189,6 @@ mod tests {
 
     #[test]
     fn message_is_percent_encoded() {
-        assert_eq!(encode("100 % of \u{e9}\n"), b"100 %25 of %C3%A9%0A");
+        assert_eq!(encode("100 % of \u{e9}\n"), "100 %25 of %C3%A9%0A");
     }
 }

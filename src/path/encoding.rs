@@ -1,6 +1,9 @@
 //! Percent-encoding of the forwarded and of the matched form of a path.
 
+use percent_encoding::percent_encode_byte;
+
 use super::{EncodedSlash, PathError};
+use crate::hex;
 
 /// Decodes unreserved characters (RFC 3986 section 2.3), and keeps all others as received, with digits in upper case.
 pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathError> {
@@ -17,16 +20,16 @@ pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathErro
             normal.push(char::from(byte));
             continue;
         }
-        let (digits, tail) = tail.split_at_checked(2).ok_or(PathError::Encoding)?;
+        let (digits, tail) = tail.split_first_chunk().ok_or(PathError::Encoding)?;
         rest = tail;
-        let byte = value(digits).ok_or(PathError::Encoding)?;
+        let byte = hex::byte(*digits).ok_or(PathError::Encoding)?;
         raw.push(byte);
         match byte {
             b'/' | b'\\' if slash == EncodedSlash::Reject => return Err(PathError::Slash),
             b'/' | b'\\' if slash == EncodedSlash::Decode => normal.push('/'),
             _ if byte.is_ascii_control() => return Err(PathError::Character),
             _ if is_unreserved(byte) => normal.push(char::from(byte)),
-            _ => encode(byte, &mut normal),
+            _ => normal.push_str(percent_encode_byte(byte)),
         }
     }
     std::str::from_utf8(&raw).map_err(|_| PathError::Character)?;
@@ -40,10 +43,10 @@ pub(super) fn encode_canonically(normal: &str) -> String {
     let mut rest = normal.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
-        let byte = match tail.split_at_checked(2) {
+        let byte = match tail.split_first_chunk() {
             Some((digits, tail)) if byte == b'%' => {
                 rest = tail;
-                value(digits).unwrap_or(byte)
+                hex::byte(*digits).unwrap_or(byte)
             }
             // A slash is a separator only if it is not encoded.
             _ if byte == b'/' => {
@@ -62,7 +65,7 @@ pub(super) fn push(byte: u8, spelt: &mut String) {
     if needs_no_encoding(byte) {
         spelt.push(char::from(byte));
     } else {
-        encode(byte, spelt);
+        spelt.push_str(percent_encode_byte(byte));
     }
 }
 
@@ -76,17 +79,4 @@ pub(super) const fn needs_no_encoding(byte: u8) -> bool {
 /// Returns `true` for unreserved characters (RFC 3986 section 2.3).
 const fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-fn encode(byte: u8, text: &mut String) {
-    text.push('%');
-    text.push(char::from(b"0123456789ABCDEF"[usize::from(byte >> 4)]));
-    text.push(char::from(b"0123456789ABCDEF"[usize::from(byte & 15)]));
-}
-
-/// Returns the byte of two hexadecimal digits.
-pub(super) fn value(digits: &[u8]) -> Option<u8> {
-    let [high, low] = digits else { return None };
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    Some(digit(*high)? << 4 | digit(*low)?)
 }

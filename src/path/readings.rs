@@ -3,6 +3,8 @@
 //! A layer hands on paths as they came, so it cannot know how the service below reads them. It compares all readings
 //! with its routes.
 
+use percent_encoding::percent_decode_str;
+
 use super::{EncodedSlash, Path, PathError, encoding, normalize, segment};
 
 /// All paths that a server may read a path as, the preferred one first.
@@ -35,18 +37,7 @@ pub(crate) fn readings(path: &str, slash: EncodedSlash) -> Option<Readings<'_>> 
 /// Removes all layers of percent-encoding, and converts backslashes to slashes.
 fn decode(path: &str) -> Vec<u8> {
     let once = segment::collapse_percent_layers(path);
-    let mut decoded = Vec::with_capacity(once.len());
-    let mut rest = once.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        let code = tail.split_at_checked(2).filter(|_| byte == b'%');
-        let (byte, tail) = match code.and_then(|(digits, tail)| Some((encoding::value(digits)?, tail))) {
-            Some((byte, tail)) => (byte, tail),
-            None => (byte, tail),
-        };
-        decoded.push(if byte == b'\\' { b'/' } else { byte });
-        rest = tail;
-    }
-    decoded
+    percent_decode_str(&once).map(|byte| if byte == b'\\' { b'/' } else { byte }).collect()
 }
 
 /// Returns the segments without their parameters.

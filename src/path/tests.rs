@@ -1,5 +1,6 @@
 //! Tests of equal, different and ambiguous paths.
 
+use percent_encoding::percent_decode_str;
 use proptest::prelude::*;
 
 use super::*;
@@ -177,15 +178,7 @@ fn origin(path: &str, cuts_first: bool, decodes: usize) -> Vec<String> {
 
 /// Decodes valid percent-encoding of ASCII, and keeps all else.
 fn decoded(path: &str) -> String {
-    let mut pieces = path.split('%');
-    let mut decoded = pieces.next().unwrap_or_default().to_owned();
-    for piece in pieces {
-        match piece.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => decoded.extend([char::from(byte)].into_iter().chain(piece[2..].chars())),
-            None => decoded.extend(['%'].into_iter().chain(piece.chars())),
-        }
-    }
-    decoded
+    percent_decode_str(path).map(char::from).collect()
 }
 
 fn slashes() -> impl Strategy<Value = EncodedSlash> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::hex;
 use crate::random::random;
 
 /// The maximum length of an id.
@@ -27,7 +28,7 @@ impl InstanceId {
         let mut bytes: [u8; 16] = random();
         bytes[6] = (bytes[6] & 0x0f) | 0x40;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = hex::encode(&bytes);
         let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
         Self(groups.join("-").into())
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use http::HeaderValue;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Variable;
 
@@ -77,11 +78,11 @@ impl Escape {
             (Self::Url, Variable::Uri) => {
                 let (path, query) = value.split_at(value.find('?').unwrap_or(value.len()));
                 push_path(path, text);
-                push_url(query, is_in_query, text);
+                push_url(query, IN_QUERY, text);
             }
-            (Self::Url, Variable::Query) => push_url(&value, is_in_query, text),
-            (Self::Url, Variable::Host) => push_url(&value, is_in_host, text),
-            (Self::Url, _) => push_url(&value, is_unreserved, text),
+            (Self::Url, Variable::Query) => push_url(&value, IN_QUERY, text),
+            (Self::Url, Variable::Host) => push_url(&value, IN_HOST, text),
+            (Self::Url, _) => push_url(&value, IN_PART, text),
             (Self::Json, _) => push_json(&value, text),
             (Self::Html, _) => push_html(&value, text),
         }
@@ -98,39 +99,30 @@ fn has_control(text: &str) -> bool {
     }
 }
 
-/// Returns `true` for unreserved characters (RFC 3986 section 2.3).
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
+/// The bytes that are percent-encoded in a part of a URL (RFC 3986 section 2.3).
+const IN_PART: &AsciiSet = &all_except(b"._~");
+const IN_HOST: &AsciiSet = &all_except(b"._:[]");
+/// A path and a query have percent-encoded characters already.
+const IN_PATH: &AsciiSet = &all_except(b"._~!$&'()*+,;=:@/%");
+const IN_QUERY: &AsciiSet = &all_except(b"._~!$&'()*+,;=:@/%?");
 
-fn is_in_host(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
-}
-
-/// A path has percent-encoded characters already.
-fn is_in_path(byte: u8) -> bool {
-    is_unreserved(byte) || b"!$&'()*+,;=:@/%".contains(&byte)
-}
-
-fn is_in_query(byte: u8) -> bool {
-    is_in_path(byte) || byte == b'?'
+/// Returns the set of all bytes except letters, digits, `-` and these.
+const fn all_except(mut kept: &[u8]) -> AsciiSet {
+    let mut set = NON_ALPHANUMERIC.remove(b'-');
+    while let Some((byte, rest)) = kept.split_first() {
+        (set, kept) = (set.remove(*byte), rest);
+    }
+    set
 }
 
 /// Appends a path with exactly one slash at its start: after `//`, it would name another authority.
 fn push_path(path: &str, text: &mut String) {
     text.push('/');
-    push_url(path.trim_start_matches(['/', '\\']), is_in_path, text);
+    push_url(path.trim_start_matches(['/', '\\']), IN_PATH, text);
 }
 
-/// Appends a value, and percent-encodes all bytes other than those for which `is_kept` returns `true`.
-fn push_url(value: &str, is_kept: impl Fn(u8) -> bool, text: &mut String) {
-    for byte in value.bytes() {
-        if is_kept(byte) {
-            text.push(char::from(byte));
-        } else {
-            _ = write!(text, "%{byte:02X}"); // writing to a String cannot fail
-        }
-    }
+fn push_url(value: &str, set: &'static AsciiSet, text: &mut String) {
+    text.extend(utf8_percent_encode(value, set));
 }
 
 /// Appends the content of a JSON string (RFC 8259 section 7).

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::der::{Der, OID, SEQUENCE, SET};
+use crate::hex;
 
 /// Short names of attributes from RFC 4514, and two other common names.
 const ATTRIBUTES: [(&[u8], &str); 11] = [
@@ -49,10 +50,7 @@ fn format_attribute(attribute: &[u8]) -> Option<String> {
     let name = known.map_or_else(|| format_oid(oid), str::to_owned);
     Some(match known.and_then(|_| decode(tag, value)) {
         Some(text) => format!("{name}={}", escape(&text)),
-        None => encoded_value.iter().fold(format!("{name}=#"), |mut out, byte| {
-            _ = write!(out, "{byte:02x}");
-            out
-        }),
+        None => format!("{name}=#{}", hex::encode(encoded_value)),
     })
 }
 

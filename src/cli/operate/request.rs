@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
 /// A limit and its route.
 #[derive(Clone, Debug)]
 pub(super) struct LimitName {
@@ -48,11 +50,8 @@ pub(super) fn query(parameters: &[(&str, String)]) -> String {
 }
 
 fn encoded(text: &str) -> String {
-    let encoded = |byte: u8| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        byte => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encoded).collect()
+    const SET: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, SET).to_string()
 }
 
 #[cfg(test)]

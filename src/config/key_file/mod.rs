@@ -18,6 +18,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 use crate::config::problem::{quote, quote_all};
 use crate::config::suggest::nearest;
 use crate::credentials::{KeyTable, digest};
+use crate::hex;
 use crate::identity::{ApiKey, AttributeNames};
 use crate::tls::{FileReadError, read_at_most};
 
@@ -319,12 +320,7 @@ fn digest_of(text: &str) -> Option<[u8; 32]> {
         return is_key.then(|| digest(text.as_bytes()));
     }
     let hex = text.strip_prefix("sha256:")?;
-    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16)?).ok();
-    let bytes = hex.as_bytes().chunks(2).map(|pair| match pair {
-        [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
-        _ => None,
-    });
-    bytes.collect::<Option<Vec<u8>>>()?.try_into().ok()
+    hex::decode(hex)?.try_into().ok()
 }
 
 // === impl KeyFileError ===

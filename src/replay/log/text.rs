@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use memchr::{memchr, memchr2};
 
+use crate::hex;
+
 /// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scanner<'l>(&'l str);
@@ -86,10 +88,10 @@ pub(super) fn unescape(text: &str, mark: char) -> String {
     bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
     while let Some(part) = parts.next() {
         let mut chars = part.chars();
-        let hex = |digits: &str| u8::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+'));
+        let hex = |at: usize| hex::byte(*part.as_bytes().get(at..)?.first_chunk()?);
         let byte = match (mark, chars.next()) {
-            ('#', _) => part.get(..2).and_then(hex).map(|byte| (byte, 2)),
-            (_, Some('x')) => part.get(1..3).and_then(hex).map(|byte| (byte, 3)),
+            ('#', _) => hex(0).map(|byte| (byte, 2)),
+            (_, Some('x')) => hex(1).map(|byte| (byte, 3)),
             (_, Some(quote @ ('"' | '\''))) => Some((u8::try_from(quote).unwrap_or(b'"'), 1)),
             (_, Some('n')) => Some((b'\n', 1)),
             (_, Some('r')) => Some((b'\r', 1)),

@@ -10,6 +10,7 @@ mod text;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use ring::digest::{SHA256, digest};
 
 use self::section::{limits, list, section, table};
@@ -127,16 +128,7 @@ fn against(difference: &Difference) -> String {
 
 /// Returns the hash of an inline script or style, for the `Content-Security-Policy` of the page.
 fn hash(text: &str) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut base64 = String::from("sha256-");
-    for bytes in digest(&SHA256, text.as_bytes()).as_ref().chunks(3) {
-        let group = bytes.iter().fold(0, |group, byte| group << 8 | usize::from(*byte)) << (8 * (3 - bytes.len()));
-        for digit in 0..=3 {
-            let is_padding = digit > bytes.len();
-            base64.push(if is_padding { '=' } else { char::from(DIGITS[group >> (18 - 6 * digit) & 63]) });
-        }
-    }
-    base64
+    format!("sha256-{}", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())))
 }
 
 #[cfg(test)]

@@ -1,39 +1,27 @@
-//! Reads the values of a query parameter (`application/x-www-form-urlencoded`).
-//!
-//! For some origins a semicolon separates parameters, for others it is data.
+//! Reads the values of a query parameter.
 
 use super::Readings;
-use crate::client::spelling;
+use crate::client::{pairs, spelling};
 
 pub(super) fn read(query: &str, name: &str, readings: &mut Readings<'_>) {
-    for pair in query.as_bytes().split(|byte| *byte == b'&') {
-        let is_split = pair.contains(&b';');
-        for (index, part) in pair.split(|byte| *byte == b';').enumerate() {
-            let (sent, value) = split(part);
-            let Ok(sent) = spelling::decode(sent) else {
-                readings.add_unknown();
-                continue;
-            };
-            if !spelling::resembles(&sent, name) {
-                continue;
-            }
-            readings.count += 1;
+    for pair in pairs::parameters(query) {
+        let Ok(sent) = spelling::decode(pair.name) else {
+            readings.add_unknown();
+            continue;
+        };
+        if !spelling::resembles(&sent, name) {
+            continue;
+        }
+        readings.count += 1;
+        add(pair.value, readings);
+        if let Some(value) = pair.other_value() {
             add(value, readings);
-            if is_split && index == 0 {
-                add(split(pair).1, readings);
-            }
-            if index > 0 || *sent != *name.as_bytes() {
-                // Some origins find no parameter of this name here.
-                readings.add(None);
-            }
+        }
+        if !pair.is_first || *sent != *name.as_bytes() {
+            // Some origins find no parameter of this name here.
+            readings.add(None);
         }
     }
-}
-
-fn split(part: &[u8]) -> (&[u8], &[u8]) {
-    let equals = part.iter().position(|byte| *byte == b'=');
-    let (name, value) = part.split_at(equals.unwrap_or(part.len()));
-    (name, value.strip_prefix(b"=").unwrap_or(value))
 }
 
 fn add(value: &[u8], readings: &mut Readings<'_>) {

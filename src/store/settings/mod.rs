@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::hex;
 use crate::json;
 use crate::limit::BucketNames;
 use crate::random::random;
@@ -242,7 +243,7 @@ impl KeySecret {
 
     /// Returns the secret as it is stored in Redis for other gateways.
     pub(crate) fn to_hex(self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex::encode(&self.0)
     }
 
     /// Returns a hash of 128 bits, which is the same wherever the secret is the same.

@@ -3,6 +3,7 @@
 use std::net::Ipv6Addr;
 
 use deadpool_redis::redis::IntoConnectionInfo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::RedisUrl;
 
@@ -78,21 +79,13 @@ impl RedisUrl {
         is_tls: bool,
     ) -> Self {
         let scheme = if is_tls { "rediss" } else { "redis" };
+        let encoded = |text| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let password = password.map(|password| format!(":{}", encoded(password)));
         let login = user.map(encoded).into_iter().chain(password).collect::<String>();
         let at = if login.is_empty() { "" } else { "@" };
         let database = database.map(|database| format!("/{database}")).unwrap_or_default();
         Self::new(format!("{scheme}://{login}{at}{name}{database}"))
     }
-}
-
-/// Percent-encodes all bytes except letters and digits.
-fn encoded(text: &str) -> String {
-    let encode = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
 
 /// Returns the fault of `unix://rest`. A password is rejected, since paths are logged.

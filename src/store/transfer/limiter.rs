@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Timestamp;
+use crate::hex;
 use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, ChargeKind, ClientId, Limiter, Mode, Quota};
 use crate::store::fallback::debts::{Debt, Payment};
@@ -182,7 +183,7 @@ impl WrittenClient {
     fn of(client: &ClientId) -> Self {
         match client {
             ClientId::Address(network) => Self::Address(network.to_string()),
-            ClientId::Value(value) => Self::Value(hex(value)),
+            ClientId::Value(value) => Self::Value(hex::encode(value)),
             ClientId::Hash(hash) => Self::Hash(*hash),
             ClientId::Instance(id) => Self::Instance(id.to_string()),
         }
@@ -191,26 +192,11 @@ impl WrittenClient {
     fn read(self) -> Option<ClientId> {
         Some(match self {
             Self::Address(network) => ClientId::Address(network.parse().ok()?),
-            Self::Value(value) => ClientId::Value(bytes(&value)?.into()),
+            Self::Value(value) => ClientId::Value(hex::decode(&value)?.into()),
             Self::Hash(hash) => ClientId::Hash(hash),
             Self::Instance(id) => ClientId::Instance(id.into()),
         })
     }
-}
-
-/// Encodes bytes as hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
-}
-
-/// Decodes hexadecimal digits.
-pub(super) fn bytes(hex: &str) -> Option<Vec<u8>> {
-    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let (pairs, rest) = hex.as_bytes().as_chunks();
-    let byte = |[high, low]: &[u8; 2]| Some(digit(*high)? << 4 | digit(*low)?);
-    rest.is_empty().then(|| pairs.iter().map(byte).collect::<Option<_>>()).flatten()
 }
 
 #[cfg(test)]

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use self::limiter::{WrittenMode, WrittenPayment, bytes, hex};
+use self::limiter::{WrittenMode, WrittenPayment};
 use super::fallback::LocalState;
 use super::settings::KeySecret;
 use super::{Backend, Memory, Store};
+use crate::hex;
 use crate::limit::{Limiter, Quota};
 
 /// The maximum size of a state in bytes. If it would be larger, buckets and payments are left out, the least used
@@ -158,7 +159,7 @@ impl Header {
     }
 
     fn secret(&self) -> Option<KeySecret> {
-        Some(KeySecret::from_bytes(bytes(&self.secret)?.try_into().ok()?))
+        Some(KeySecret::from_bytes(hex::decode(&self.secret)?.try_into().ok()?))
     }
 
     fn has_sound_id(&self) -> bool {
@@ -302,7 +303,7 @@ impl Store {
     }
 
     fn import_bucket(&self, limiter: &Arc<Limiter>, quotas: &[Quota], owner: &str, numbers: &[i64]) -> bool {
-        let Some(owner) = bytes(owner).and_then(|owner| owner.try_into().ok()) else { return false };
+        let Some(owner) = hex::decode(owner).and_then(|owner| owner.try_into().ok()) else { return false };
         match &self.0 {
             Backend::Memory(memory) => memory.import(limiter, quotas, owner, numbers),
             Backend::Redis(redis) => redis.store().fallback().import(limiter, quotas, owner, numbers),
@@ -331,7 +332,7 @@ impl SentState {
                 _ = line.write(&mut self.bytes, MAX_STATE);
                 last = Some(limit);
             }
-            let line = Line::Bucket(hex(&owner), numbers.to_vec());
+            let line = Line::Bucket(hex::encode(&owner), numbers.to_vec());
             too_many += usize::from(!line.write(&mut self.bytes, MAX_STATE));
         });
         if left_out + too_many > 0 {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use parking_lot::Mutex;
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
@@ -162,13 +163,7 @@ pub fn key_set(keys: &[Value]) -> String {
 
 /// Encodes bytes as base64url without padding.
 pub fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    let encode = |chunk: &[u8]| {
-        let bits = chunk.iter().enumerate().fold(0, |bits, (at, byte)| bits | u32::from(*byte) << (16 - 8 * at));
-        let letter = move |at: usize| char::from(LETTERS[(bits >> (18 - 6 * at) & 63) as usize]);
-        (0..=chunk.len()).map(letter).collect::<String>()
-    };
-    bytes.chunks(3).map(encode).collect()
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Replaces a file in one step.

@@ -16,7 +16,7 @@ use self::tree::{all, read, root, rust};
 const LAYERS: [(&str, &[&str], &str); 7] = [
     (
         "0 core",
-        &["boxed", "clock", "json", "limit", "metrics", "random", "timer", "words"],
+        &["boxed", "clock", "hex", "json", "limit", "metrics", "random", "timer", "words"],
         "arithmetic, time and memory: no requests, no sockets, no files",
     ),
     (

@@ -1,5 +1,7 @@
 //! Tunnels over HTTP/2 (extended CONNECT, RFC 8441).
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
 use super::*;
 use crate::support::wire::frames::*;
 
@@ -49,15 +51,7 @@ pub fn switch(request: &Message) -> String {
 /// Returns `Sec-WebSocket-Accept` (RFC 6455 section 4.2.2), without code of the gateway.
 fn accept(key: &str) -> String {
     let digest = sha1_smol::Sha1::from(format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11")).digest();
-    base64(&digest.bytes())
-}
-
-fn base64(bytes: &[u8; 20]) -> String {
-    let letters: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain(['+', '/']).collect();
-    let bits: Vec<usize> =
-        bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| usize::from(byte >> bit & 1))).collect();
-    let sextets = bits.chunks(6).map(|six| six.iter().fold(0, |all, bit| all * 2 + bit) << (6 - six.len()));
-    sextets.map(|sextet| letters[sextet]).chain(['=']).collect()
+    BASE64_STANDARD.encode(digest.bytes())
 }
 
 #[tokio::test]
