@@ -2,7 +2,6 @@
 
 mod faults;
 mod hung;
-mod load;
 mod login;
 mod moving;
 mod secret;

@@ -1,9 +1,21 @@
-//! Measures the throughput of three cluster nodes relative to a single Redis, all fully loaded. Runs only if `MEASURE`
-//! is set.
+//! Measures the throughput of three cluster nodes relative to a single Redis, all fully loaded: `cargo bench --bench
+//! cluster`.
 //!
 //! Each server gets the same small share of a CPU, so that one gateway can saturate three servers.
 
+#![allow(unreachable_pub, reason = "the modules of a program have no users outside it")]
+#![allow(clippy::expect_used, clippy::panic, reason = "a measurement that cannot continue ends")]
+#![allow(clippy::print_stdout, reason = "the benchmark prints its result")]
+
+#[path = "../../tests/it/support/cluster.rs"]
+mod cluster;
+#[path = "../../tests/it/support/redis.rs"]
+#[allow(dead_code, reason = "not every user needs all of it")]
+mod redis;
 mod server;
+#[path = "../../tests/it/support/tls.rs"]
+#[allow(dead_code, reason = "not every user needs all of it")]
+mod tls;
 mod worker;
 
 use std::sync::Arc;
@@ -13,10 +25,10 @@ use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::{Mode, Store};
 
+use self::cluster::RedisCluster;
+use self::redis::{RedisServer, fresh_name, wait_a_little};
 use self::server::{Slice, give_slice, seconds};
 use self::worker::Workers;
-use crate::support::cluster::RedisCluster;
-use crate::support::redis::{RedisServer, fresh_name, wait_a_little};
 
 /// Number of measurements of each case. The cases alternate, so that all have the same noise.
 const ROUNDS: u32 = 3;
@@ -66,22 +78,18 @@ struct Round {
     per_call: f64,
 }
 
-#[test]
-fn measure_throughput_of_three_nodes() {
-    if std::env::var_os("MEASURE").is_none() {
-        return;
-    }
+fn main() {
     for load in LOADS {
         for kind in &KINDS {
             // New servers for each case: Linux 6.18 does not free the share of a thread before the thread exits.
-            let (Some(single), Some(three)) = (RedisServer::start(), RedisCluster::start()) else { return };
+            let servers = (RedisServer::start(), RedisCluster::start());
+            let (Some(single), Some(three)) = servers else { panic!("redis-server cannot be started") };
             compare(&[single], &three, load, kind);
         }
     }
 }
 
 /// Measures a limit on a single Redis, and with several numbers of parts on three nodes.
-#[expect(clippy::print_stdout, reason = "a measurement")]
 fn compare(single: &[RedisServer], three: &RedisCluster, [workers, concurrency]: [usize; 2], kind: &Kind) {
     let timeout = TIMEOUT * 100 / kind.slice.percent;
     let (on_single, on_three) = (single[0].store_with_timeout(timeout), three.store_with_timeout(timeout));
@@ -127,7 +135,6 @@ impl Case<'_> {
         Round { rate, cpu, per_call }
     }
 
-    #[expect(clippy::print_stdout, reason = "a measurement")]
     fn print(&self, first: &Self, kind: &Kind) {
         let factor = median(self.rounds.iter().zip(&first.rounds).map(|(this, first)| this.rate / first.rate));
         let median_of = |field: fn(&Round) -> f64| median(self.rounds.iter().map(field));

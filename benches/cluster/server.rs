@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::redis::RedisServer;
+use super::redis::RedisServer;
 
 /// A share of a CPU: `percent` of each period.
 pub struct Slice {
