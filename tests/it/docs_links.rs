@@ -29,6 +29,13 @@ fn every_page_in_docs_is_in_the_index() {
     }
 }
 
+#[test]
+fn broken_links_are_found() {
+    let text = "# A b\n[a](src/lib.rs#L1) [b](https://example.com) [c](#a-b) [d](#none) ![e](docs/none.png)";
+    let page = Page { path: pages::root().join("README.md"), text: text.to_owned() };
+    assert_eq!(broken_links(&page), ["README.md: #none", "README.md: docs/none.png"]);
+}
+
 fn broken_links(page: &Page) -> Vec<String> {
     let folder = page.path.parent().expect("a folder");
     let mut broken = Vec::new();
@@ -36,7 +43,8 @@ fn broken_links(page: &Page) -> Vec<String> {
         let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
         let path = if file.is_empty() { page.path.clone() } else { folder.join(file) };
         let is_markdown = path.extension().is_some_and(|extension| extension == "md");
-        if !path.exists() || (is_markdown && !anchor.is_empty() && !anchors(&path).contains(anchor)) {
+        let anchors = || if file.is_empty() { anchors(page) } else { anchors(&Page::read(path.clone())) };
+        if !path.exists() || (is_markdown && !anchor.is_empty() && !anchors().contains(anchor)) {
             broken.push(format!("{}: {target}", page.name()));
         }
     }
@@ -51,8 +59,7 @@ fn link_targets(text: &str) -> Vec<String> {
 }
 
 /// Returns the anchors of a page's headings, as GitHub makes them.
-fn anchors(path: &Path) -> HashSet<String> {
-    let page = Page::read(path.to_path_buf());
+fn anchors(page: &Page) -> HashSet<String> {
     let headings = page.text.lines().filter(|line| line.starts_with('#'));
     headings.map(|heading| anchor(heading.trim_start_matches('#').trim())).collect()
 }

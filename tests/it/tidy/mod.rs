@@ -206,13 +206,6 @@ fn every_script_starts_with_its_contract() {
     assert_none(advice, scripts.iter().flat_map(check_contract));
 }
 
-#[test]
-fn links_in_documentation_lead_to_files() {
-    let pages = all(&["md"]);
-    let dead = pages.iter().flat_map(|page| links(&page.text).into_iter().filter_map(|link| check_link(page, &link)));
-    assert_none("correct the link: its file does not exist", dead);
-}
-
 // === the checks ===
 
 /// Returns the uses of higher layers, of forbidden modules, and of items outside modules.
@@ -330,19 +323,6 @@ fn check_contract(script: &Source) -> Vec<String> {
     let missing = |word: &&str| !opening.iter().any(|line| line.trim_start_matches("-- ").starts_with(word));
     let words = ["KEYS", "ARGV", "Invariant:"];
     words.iter().copied().filter(missing).map(|word| format!("{}: `-- {word}` is missing", script.path)).collect()
-}
-
-/// Returns the targets of the page's links to files.
-fn links(page: &str) -> Vec<String> {
-    let targets = page.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
-    let files = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<']));
-    files.map(|target| target.split('#').next().unwrap_or_default().to_owned()).collect()
-}
-
-fn check_link(page: &Source, link: &str) -> Option<String> {
-    let folder = root().join(&page.path);
-    let target = folder.parent().expect("a folder").join(link);
-    (!target.exists()).then(|| format!("{}: {link}", page.path))
 }
 
 // === helpers of the checks ===
