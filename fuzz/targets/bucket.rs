@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
-use deadpool_redis::redis::{AsyncCommands, Client, InfoDict, cmd};
+use deadpool_redis::redis::{AsyncCommands, AsyncConnectionConfig, Client, InfoDict, cmd};
 use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
@@ -71,7 +71,10 @@ impl Fixture {
         let server = RedisServer::start()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let client = Client::open(server.url()).expect("a valid URL");
-        let mut redis = runtime.block_on(client.get_multiplexed_async_connection()).expect("a connection");
+        // By default, a reply has to come within 500 ms.
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&config);
+        let mut redis = runtime.block_on(connection).expect("a connection");
         let info: InfoDict = runtime.block_on(cmd("INFO").arg("server").query_async(&mut redis)).expect("INFO");
         let watchdog = start_watchdog(info.get("process_id").expect("a process id"));
         let (store, subjects) = (server.replay_store(), subjects());

@@ -82,7 +82,7 @@ impl Service {
                 }
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), decided).await.expect("the store decides")
+        tokio::time::timeout(Duration::from_secs(60), decided).await.expect("the store decides")
     }
 }
 
@@ -309,7 +309,7 @@ async fn client_that_leaves_does_not_interrupt_the_settlement() {
     assert!(gone.await.is_err_and(|error| error.is_cancelled()));
     redis.signal("CONT");
     let settled = async { while service.ask("404").await.1 != "1" {} };
-    tokio::time::timeout(Duration::from_secs(30), settled).await.expect("the request was not charged");
+    tokio::time::timeout(Duration::from_secs(60), settled).await.expect("the request was not charged");
 }
 
 /// After a timeout, Redis may have charged the outcome.

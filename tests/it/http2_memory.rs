@@ -77,7 +77,7 @@ routes:
             }
             since.elapsed() > SECOND / 4
         };
-        until_within(30 * SECOND, is_idle).await;
+        until_within(60 * SECOND, is_idle).await;
         self.program.memory()
     }
 
@@ -182,7 +182,7 @@ async fn unread_response_heads_are_bounded() {
             client.get(stream, "/").await;
         }
         // Before the next client: the queue of new connections to the origin is short.
-        until_within(20 * SECOND, || origin.connections() == number * STREAMS as usize).await;
+        until_within(60 * SECOND, || origin.connections() == number * STREAMS as usize).await;
     }
     let before = gateway.idle_memory().await;
     release.send(true).unwrap();

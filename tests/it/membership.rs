@@ -22,8 +22,8 @@ fn rules(redis: &RedisServer) -> String {
 /// Waits until a gateway counts `number` gateways. After a loss of data that takes five to eight seconds.
 async fn wait_for_gateways(gateway: &TestGateway, number: u64) {
     let knows = async { while gateway.counter("tidegate_gateways").await != number {} };
-    let in_time = timeout(Duration::from_secs(30), knows).await;
-    assert!(in_time.is_ok(), "waited 30 s until a gateway counts {number} gateways");
+    let in_time = timeout(Duration::from_secs(60), knows).await;
+    assert!(in_time.is_ok(), "waited 60 s until a gateway counts {number} gateways");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

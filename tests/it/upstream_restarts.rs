@@ -151,7 +151,7 @@ routes:
     }
     let grown = program.memory().saturating_sub(memory);
     // The gateway closes idle connections to upstreams after a few seconds.
-    until_within(Duration::from_secs(20), || program.descriptors() <= before).await;
+    until_within(Duration::from_secs(60), || program.descriptors() <= before).await;
     assert!(grown < MAX_GROWTH, "grew from {memory} by {grown} bytes");
 
     let received = received.lock().clone();

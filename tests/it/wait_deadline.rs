@@ -82,8 +82,9 @@ async fn call_takes_no_time_slot_beyond_its_grpc_timeout() {
             assert_eq!(response.field("grpc-status").as_deref(), Some("8"), "RESOURCE_EXHAUSTED");
         }
     }
-    let calls = redis.decision_calls() - before;
+    let (calls, since) = (redis.decision_calls() - before, watch.elapsed());
     assert!(calls <= 12, "{calls} calls");
     assert_eq!(gateway.get("/", "").await.status(), 200);
-    assert!(watch.elapsed() < 2 * SLOT, "the next time slot was taken: {:?}", watch.elapsed());
+    // On a busy machine, the next time slot may have passed before this request.
+    assert!(watch.elapsed() < SLOT.max(since) + SLOT, "the next time slot was taken: {:?}", watch.elapsed());
 }

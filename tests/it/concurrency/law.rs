@@ -9,9 +9,10 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::support::redis::RedisServer;
+use crate::support::wire::soon;
 
 use super::{Held, Service};
 
@@ -73,10 +74,6 @@ impl Case {
     }
 }
 
-async fn soon<T>(what: &str, response: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(10), response).await.unwrap_or_else(|_| panic!("{what} within 10 s"))
-}
-
 /// Waits until `least` of these requests and then no more are admitted or rejected. Returns the admitted and the waiting ones.
 async fn settle(asked: Vec<JoinHandle<Held>>, least: usize) -> (Vec<Held>, Vec<JoinHandle<Held>>) {
     let finished = || asked.iter().filter(|request| request.is_finished()).count();
@@ -111,21 +108,21 @@ async fn check(case: &Case, url: Option<String>) {
     // All other slots are free for others, at once.
     let mut held = Vec::new();
     for number in 0..case.max - granted.len() {
-        let response = soon("a response", gateway(number).ask(&format!("honest-{number}"))).await;
+        let response = soon(gateway(number).ask(&format!("honest-{number}"))).await;
         assert_eq!(response.status(), 200, "request {number}, {} granted", granted.len());
         held.push(response);
     }
     // Then the route is full: others wait, or are rejected.
     let last = gateway(1).spawn("last");
     if case.queue == 0 {
-        assert_eq!(soon("a rejection", last).await.expect("a response").status(), 503);
+        assert_eq!(soon(last).await.expect("a response").status(), 503);
         return;
     }
     let (none, last) = settle(vec![last], 0).await;
     assert_eq!((none.len(), last.len()), (0, 1), "more requests in flight than `max`");
     // And get the next slot of others.
     held.pop();
-    for response in soon("the next slot", join_all(last)).await {
+    for response in soon(join_all(last)).await {
         assert_eq!(response.expect("a response").status(), 200);
     }
 }

@@ -10,17 +10,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::support::redis::RedisServer;
+use crate::support::wire::soon;
 
 use super::{Held, Service, field, script_calls, stores};
 
 /// A limit of each client: this many permits in an hour, with further keys.
 fn limit(permits: u32, more: &str) -> String {
     format!("limits: [{{ name: l, mode: PER_CLIENT, client: 'header:x-key', rate: {permits}, interval: 1h{more} }}]")
-}
-
-/// Returns responses within five seconds.
-async fn soon<T>(responses: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(5), responses).await.expect("responses within 5 s")
 }
 
 fn statuses(responses: &[Held]) -> Vec<u16> {
@@ -167,7 +163,7 @@ async fn aborted_request_releases_its_slot() {
         let asking: Vec<_> = (0..3).map(|_| service.spawn("a")).collect();
         sleep(Duration::from_millis(20)).await; // their call is in flight
         asking.iter().for_each(JoinHandle::abort);
-        let taken = soon(async {
+        let taken = timeout(super::BELOW_A_LEASE, async {
             let mut taken = Vec::new();
             while taken.len() < 3 {
                 taken.push(service.ask("b").await);
@@ -175,7 +171,7 @@ async fn aborted_request_releases_its_slot() {
             }
             taken
         });
-        assert_eq!(service_full(&service, taken.await).await, 503);
+        assert_eq!(service_full(&service, taken.await.expect("free slots")).await, 503);
     }
 }
 

@@ -28,6 +28,9 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::redis::RedisServer;
 
+/// Shorter than the lease of a slot, which ends after 9 s.
+const BELOW_A_LEASE: Duration = Duration::from_secs(8);
+
 /// The response of a layer. Its request is in flight until the response is dropped or its body has ended.
 type Held = Response<RateLimitedBody<Full<Bytes>>>;
 
@@ -237,7 +240,7 @@ async fn last_request_of_a_removed_store_frees_its_slot() {
             tokio::task::yield_now().await;
         }
     };
-    timeout(Duration::from_secs(5), until_free).await.expect("the slot is free before its lease ends");
+    timeout(BELOW_A_LEASE, until_free).await.expect("the slot is free before its lease ends");
 }
 
 /// A request that waits for its client does not delay requests of other clients.

@@ -126,7 +126,7 @@ pub async fn hold_when_admitted(gateway: SocketAddr, load: &Load) -> Raw {
             }
         }
     };
-    timeout(Duration::from_secs(30), admitted).await.expect("an admitted request within 30 s")
+    timeout(Duration::from_secs(60), admitted).await.expect("an admitted request within 60 s")
 }
 
 /// Sends a request for this target, and waits until the upstream has it. Returns the response if it is rejected.
@@ -152,5 +152,5 @@ pub async fn until(load: &Load, mut condition: impl FnMut(&Load) -> bool) {
             changed.await;
         }
     };
-    timeout(Duration::from_secs(30), holds).await.expect("the condition within 30 s");
+    timeout(Duration::from_secs(60), holds).await.expect("the condition within 60 s");
 }

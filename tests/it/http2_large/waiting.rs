@@ -14,7 +14,7 @@ routes:
   - name: waiting
     match: { path: /waiting }
     upstream: echo
-    limits: [{ name: slow, mode: OVERALL, rate: 1, interval: 30s, max_wait: 1h, queue: 200 }]
+    limits: [{ name: slow, mode: OVERALL, rate: 1, interval: 100s, max_wait: 1h, queue: 200 }]
   - { name: all, match: {}, upstream: echo }
 ";
 
@@ -36,10 +36,10 @@ async fn assert_upload_completes(mut client: SendRequest<Bytes>, waiting: usize)
         });
     }
     // The first upload has the only permit.
-    let first = timeout(Duration::from_secs(20), uploads.join_next()).await.expect("a response");
+    let first = timeout(Duration::from_secs(60), uploads.join_next()).await.expect("a response");
     assert!(first.expect("an upload").expect("no panic").is_ok());
     let upload = exchange(&mut client, 4 * MIB);
-    timeout(Duration::from_secs(20), upload).await.expect("the upload completes");
+    timeout(Duration::from_secs(60), upload).await.expect("the upload completes");
     assert!(uploads.try_join_next().is_none(), "the other uploads must wait");
 }
 

@@ -69,16 +69,18 @@ impl RedisCluster {
     fn spawn(primaries: usize, count: usize, tls: Option<&[String]>) -> Option<Self> {
         let mut cluster = Self::without_nodes(primaries);
         for _ in 0..count {
-            let node = cluster.start_node(tls)?;
+            let node = cluster.start_node(tls, count > primaries)?;
             cluster.nodes.push(node);
         }
         Some(cluster)
     }
 
-    fn start_node(&mut self, tls: Option<&[String]>) -> Option<RedisServer> {
+    fn start_node(&mut self, tls: Option<&[String]>, fails_over: bool) -> Option<RedisServer> {
         let file = format!("{}.conf", self.nodes.len());
         let settings = ["--cluster-config-file", &file, "--dir", self.folder.to_str()?];
-        let more = ["--cluster-node-timeout", "1000", "--cluster-require-full-coverage", "no", "--appendonly", "no"];
+        // On a busy machine a node may be silent for more than a second.
+        let timeout = if fails_over { "1000" } else { "10000" };
+        let more = ["--cluster-node-timeout", timeout, "--cluster-require-full-coverage", "no", "--appendonly", "no"];
         let replication = ["--repl-diskless-sync-delay", "0", "--cluster-replica-validity-factor", "0"];
         let settings = [&settings[..], &more, &replication].concat();
         let Some(tls) = tls else { return RedisServer::start_node(&settings) };

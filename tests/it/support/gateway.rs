@@ -79,14 +79,14 @@ impl TestGateway {
 
     /// Waits until `/api/v1/config` contains all of `texts`. The cause of an outage may appear after its begin.
     pub async fn until_config_has(&self, texts: &[&str]) {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
         loop {
             let config = self.config().await;
             if texts.iter().all(|text| config.contains(text)) {
                 return;
             }
             let is_late = tokio::time::Instant::now() >= deadline;
-            assert!(!is_late, "waited 10 s for {texts:?} in /api/v1/config: {config}");
+            assert!(!is_late, "waited 60 s for {texts:?} in /api/v1/config: {config}");
         }
     }
 

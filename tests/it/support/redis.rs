@@ -108,9 +108,9 @@ impl RedisServer {
         }
     }
 
-    /// Waits until this process replies on the port. Returns `false` if it exits or takes longer than 5 s.
+    /// Waits until this process replies on the port. Returns `false` if it exits or takes longer than a minute.
     fn wait_until_ready(&mut self) -> bool {
-        for _ in 0..500 {
+        for _ in 0..6_000 {
             if self.try_connection().is_ok_and(|mut connection| self.is_peer_of(&mut connection)) {
                 return true;
             }
@@ -150,7 +150,7 @@ impl RedisServer {
     }
 
     fn try_connection(&self) -> deadpool_redis::redis::RedisResult<Connection> {
-        let mut connection = Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(1))?;
+        let mut connection = Client::open(self.url())?.get_connection_with_timeout(Duration::from_secs(10))?;
         cmd("PING").exec(&mut connection)?;
         Ok(connection)
     }

@@ -11,16 +11,16 @@ use std::future::Future;
 use std::panic::Location;
 use std::time::Duration;
 
-/// Longer than a busy machine needs for one step of a test.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than a busy machine needs for one step of a test, and shorter than the timeouts of the gateway by default.
+const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Completes with `future`, or panics after 10 s with the place of the call.
+/// Completes with `future`, or panics after 25 s with the place of the call.
 #[track_caller]
 pub fn soon<T>(future: impl Future<Output = T>) -> impl Future<Output = T> {
     within(PATIENCE, "the awaited step", Location::caller(), future)
 }
 
-/// Waits until `condition` holds, or panics after 10 s with the place of the call.
+/// Waits until `condition` holds, or panics after 25 s with the place of the call.
 #[track_caller]
 pub fn until(condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     within(PATIENCE, "the condition", Location::caller(), poll(Duration::from_millis(1), condition))
