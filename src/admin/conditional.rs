@@ -39,7 +39,6 @@ impl EntityTags {
         Ok(headers.contains_key(name).then_some(Self::Strong(tags)))
     }
 
-    /// Returns `true` if one of the tags is `tag`.
     pub(super) fn contains(&self, tag: &str) -> bool {
         match self {
             Self::Any => true,

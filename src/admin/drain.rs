@@ -46,7 +46,7 @@ pub(super) struct TargetPath {
 pub(super) struct NewDrain {
     /// How long the drain lasts, such as `10m`; at most 30 days. One hour by default.
     #[serde(rename = "for")]
-    lasts: Option<String>,
+    duration: Option<String>,
     /// Why, for the audit list.
     #[schema(max_length = 256)]
     reason: Option<String>,
@@ -89,13 +89,13 @@ pub(super) async fn drain(
 ) -> Result<Json<Drained>, Problem> {
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
-    let NewDrain { lasts, reason, force } = parse(&body)?;
-    let lasts = duration(lasts.as_deref())?;
+    let NewDrain { duration, reason, force } = parse(&body)?;
+    let duration = parse_duration(duration.as_deref())?;
     if reason.as_ref().is_some_and(|reason| reason.len() > MAX_REASON) {
         return Err(Problem::bad_request(format!("`reason` has at most {MAX_REASON} bytes")));
     }
     let (targets, others) = active.targets(&path)?;
-    let until = Instant::now() + lasts;
+    let until = Instant::now() + duration;
     let names = names(&targets);
     let change = Change {
         operator,
@@ -104,7 +104,7 @@ pub(super) async fn drain(
         client: None,
         reason,
     };
-    let made = admin.make_change(change, move |_| async move {
+    let change = admin.make_change(change, move |_| async move {
         if !force && !others.iter().any(|other| other.state.condition(Instant::now()) == TargetCondition::Usable) {
             let detail = "no other target of the upstream is usable: set `force` (`--force`) to drain this one anyway";
             return Err(Problem::new(StatusCode::CONFLICT, detail));
@@ -121,8 +121,8 @@ pub(super) async fn drain(
         });
         Ok(in_flight)
     });
-    let in_flight = made.await?;
-    let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
+    let in_flight = change.await?;
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let until = Some(wall_time().plus_millis(millis).to_rfc3339());
     Ok(Json(Drained { upstream: path.upstream, targets: names, in_flight, until, scope: "process" }))
 }
@@ -152,11 +152,11 @@ pub(super) async fn undrain(
         client: None,
         reason: None,
     };
-    let made = admin.make_change(change, move |_| async move {
+    let change = admin.make_change(change, move |_| async move {
         targets.iter().for_each(|target| target.state.drain_until(None));
         Ok(targets.iter().map(|target| target.state.in_flight()).sum())
     });
-    let in_flight = made.await?;
+    let in_flight = change.await?;
     Ok(Json(Drained { upstream: path.upstream, targets: names, in_flight, until: None, scope: "process" }))
 }
 
@@ -170,14 +170,13 @@ fn parse(body: &[u8]) -> Result<NewDrain, Problem> {
     Ok(drain)
 }
 
-fn duration(lasts: Option<&str>) -> Result<Duration, Problem> {
-    let lasts = lasts.map_or(Some(DEFAULT_DURATION), Millis::parse);
-    match lasts {
+fn parse_duration(text: Option<&str>) -> Result<Duration, Problem> {
+    match text.map_or(Some(DEFAULT_DURATION), Millis::parse) {
         Some(Millis(0)) | None => Err(Problem::bad_request("`for` is not a duration such as 10m")),
         Some(Millis(millis)) if millis > MAX_DURATION => {
             Err(Problem::bad_request("a target drains for at most 30 days"))
         }
-        Some(lasts) => Ok(lasts.duration()),
+        Some(millis) => Ok(millis.duration()),
     }
 }
 

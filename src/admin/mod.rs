@@ -165,7 +165,6 @@ impl Admin {
         Self { rejected, ..self }
     }
 
-    /// Enables reloads on request.
     pub(crate) fn enable_reload(&self, hook: ReloadHook) {
         self.reload.set(hook);
     }
@@ -226,14 +225,14 @@ impl Admin {
         change: Change,
         make: impl FnOnce(Self) -> F,
     ) -> Result<T, Problem> {
-        let (made, audit) = (make(self.clone()), self.audit.clone());
-        let made = tokio::spawn(async move {
-            let made = made.await;
-            audit.record(change, made.as_ref().map(|_| ()).map_err(Problem::detail));
-            made
+        let (result, audit) = (make(self.clone()), self.audit.clone());
+        let task = tokio::spawn(async move {
+            let result = result.await;
+            audit.record(change, result.as_ref().map(|_| ()).map_err(Problem::detail));
+            result
         });
         let interrupted = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the change was interrupted");
-        made.await.unwrap_or_else(|_| Err(interrupted()))
+        task.await.unwrap_or_else(|_| Err(interrupted()))
     }
 
     fn router(self) -> Router {
@@ -291,18 +290,18 @@ fn routes() -> OpenApiRouter<Admin> {
     )
 )]
 async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result<Response, Problem> {
-    let known = EntityTags::read(&headers, &IF_NONE_MATCH, true)?;
+    let cached = EntityTags::read(&headers, &IF_NONE_MATCH, true)?;
     // Before the configuration, which may be newer than its tag, but never older.
     let tag = admin.status.entity_tag();
-    let is_known = tag.as_ref().zip(known).is_some_and(|(tag, known)| known.contains(tag));
-    let mut response = if is_known {
+    let is_cached = tag.as_ref().zip(cached).is_some_and(|(tag, cached)| cached.contains(tag));
+    let mut response = if is_cached {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
         let active = admin.active.load();
-        let mut shown = config::show(&active.config, &active.store);
-        active.config.secrets.mask_json(&mut shown);
-        admin.status.add_to(&mut shown);
-        Json(shown).into_response()
+        let mut value = config::show(&active.config, &active.store);
+        active.config.secrets.mask_json(&mut value);
+        admin.status.add_to(&mut value);
+        Json(value).into_response()
     };
     if let Some(tag) = tag.and_then(|tag| HeaderValue::from_str(&tag).ok()) {
         response.headers_mut().insert(ETAG, tag);
@@ -315,11 +314,11 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
 #[utoipa::path(get, path = "/limits", tag = "limits", responses((status = 200, body = [Object]), Problem))]
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
-    let mut shown = limits::show(&active.config, &active.store);
-    admin.add_last_minute(&mut shown);
-    active.overall.add_permits(&mut shown).await;
-    active.config.secrets.mask_json(&mut shown);
-    Json(shown)
+    let mut value = limits::show(&active.config, &active.store);
+    admin.add_last_minute(&mut value);
+    active.overall.add_permits(&mut value).await;
+    active.config.secrets.mask_json(&mut value);
+    Json(value)
 }
 
 /// Returns the last 1,000 changes of operators through all gateways, the newest first. `shared` is false for changes that

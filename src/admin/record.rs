@@ -90,9 +90,9 @@ pub(super) async fn record(
     let sample = query.one("sample")?.map_or(Some(1.0), |text| text.parse().ok());
     let sample = sample.filter(|sample| 0.0 < *sample && *sample <= 1.0);
     let sample = sample.ok_or_else(|| Problem::bad_request("`sample` is a share above 0 and at most 1"))?;
-    let lasts = query.one("for")?.map_or(Some(DEFAULT_DURATION), |text| Millis::parse(&text));
-    let lasts = lasts.filter(|lasts| (Millis(1)..=MAX_DURATION).contains(lasts));
-    let lasts = lasts.ok_or_else(|| Problem::bad_request("`for` is a duration of at most 1d, such as 10m"))?;
+    let duration = query.one("for")?.map_or(Some(DEFAULT_DURATION), |text| Millis::parse(&text));
+    let duration = duration.filter(|duration| (Millis(1)..=MAX_DURATION).contains(duration));
+    let duration = duration.ok_or_else(|| Problem::bad_request("`for` is a duration of at most 1d, such as 10m"))?;
     let clients = query.all("client");
     if clients.len() > MAX_CLIENTS {
         return Err(Problem::bad_request(format!("at most {MAX_CLIENTS} `client` parameters")));
@@ -101,13 +101,13 @@ pub(super) async fn record(
     let selection = Selection { sample, clients: clients.clone() };
     let reader = admin.layer.recorder().start(selection);
     let reader = reader.map_err(|error| Problem::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
-    let target = format!("{}: {sample} of the clients for {}", reader.id(), Millis::show(lasts.0));
+    let target = format!("{}: {sample} of the clients for {}", reader.id(), Millis::show(duration.0));
     admin.audit.record(Change { operator, action: "record", target, client: None, reason: None }, Ok(()));
 
     let by = clients.first().map(ToString::to_string);
     let mark = Mark { id: reader.id().to_owned(), sample, by, ..Mark::default() };
     let now = Instant::now();
-    let (ends_at, next_mark) = (now + lasts.duration(), now + PAUSE);
+    let (ends_at, next_mark) = (now + duration.duration(), now + PAUSE);
     let (inputs, has_ended) = (None, false);
     let recording = Recording { reader, admin, headers, clients, mark, inputs, ends_at, next_mark, has_ended };
     let lines = stream::unfold(recording, Recording::next);
@@ -191,7 +191,7 @@ impl Recording {
     /// Returns a mark with the recorded values, if it is the first or the rules have changed.
     fn mark_of_new_rules(&mut self) -> Option<Mark> {
         let inputs = self.admin.layer.recorded();
-        if self.inputs.as_ref().is_some_and(|known| Arc::ptr_eq(known, &inputs)) {
+        if self.inputs.as_ref().is_some_and(|previous| Arc::ptr_eq(previous, &inputs)) {
             return None;
         }
         let holds = inputs.held(&self.clients);
@@ -223,7 +223,6 @@ impl Recording {
     }
 }
 
-/// Parses a source of clients.
 fn source(text: &str) -> Result<ClientSource, Problem> {
     let source = match text.split_once(':') {
         Some(("header", name)) => HeaderName::from_bytes(name.as_bytes()).ok().map(ClientSource::Header),

@@ -130,12 +130,12 @@ impl Active {
         let limits = limits::by_id(&self.config);
         let RejectedInMinute { clients, rest, .. } = minute;
         let (clients, next) = most_rejected(clients);
-        let share = |one: RejectedClient| {
-            let (route, limit) = limits.get(&one.limit)?;
-            let client = one.client.id().map(|client| self.name_of(&client));
+        let share = |rejected: RejectedClient| {
+            let (route, limit) = limits.get(&rejected.limit)?;
+            let client = rejected.client.id().map(|client| self.name_of(&client));
             let name = SharedName { route: (*route).to_owned(), limit: limit.name.clone(), client };
-            let [since, last] = [one.since, one.last].map(Timestamp::as_millis);
-            Some(SharedClient { name, count: one.count, error: one.error, since, last })
+            let [since, last] = [rejected.since, rejected.last].map(Timestamp::as_millis);
+            Some(SharedClient { name, count: rejected.count, error: rejected.error, since, last })
         };
         SharedMinute { clients: clients.into_iter().filter_map(share).collect(), rest: next.max(rest) }
     }
@@ -145,13 +145,13 @@ impl Active {
 fn most_rejected(clients: Vec<RejectedClient>) -> (Vec<RejectedClient>, u64) {
     let mut of_limits: HashMap<LimitId, usize> = HashMap::new();
     let (mut shared, mut next) = (Vec::new(), 0);
-    for (position, one) in clients.into_iter().enumerate() {
-        let of_limit = of_limits.entry(one.limit).or_default();
+    for (position, client) in clients.into_iter().enumerate() {
+        let of_limit = of_limits.entry(client.limit).or_default();
         *of_limit += 1;
         if position < MAX_TOP || (*of_limit <= MAX_OF_LIMIT && shared.len() < MAX_SHARED) {
-            shared.push(one);
+            shared.push(client);
         } else {
-            next = next.max(one.count);
+            next = next.max(client.count);
         }
     }
     (shared, next)
@@ -163,25 +163,29 @@ fn merge(minutes: impl Iterator<Item = SharedMinute>) -> Vec<SharedClient> {
     let mut all_rest = 0_u64;
     for SharedMinute { clients, rest } in minutes {
         all_rest = all_rest.saturating_add(rest);
-        for one in clients {
-            match merged.get_mut(&one.name) {
-                None => _ = merged.insert(one.name.clone(), (one, rest)),
-                Some((known, own_rest)) => {
-                    known.count = known.count.saturating_add(one.count);
-                    known.error = known.error.saturating_add(one.error);
-                    known.since = known.since.min(one.since);
-                    known.last = known.last.max(one.last);
+        for client in clients {
+            match merged.get_mut(&client.name) {
+                None => _ = merged.insert(client.name.clone(), (client, rest)),
+                Some((entry, own_rest)) => {
+                    entry.count = entry.count.saturating_add(client.count);
+                    entry.error = entry.error.saturating_add(client.error);
+                    entry.since = entry.since.min(client.since);
+                    entry.last = entry.last.max(client.last);
                     *own_rest = own_rest.saturating_add(rest);
                 }
             }
         }
     }
-    let complete = |(one, own_rest): (SharedClient, u64)| {
+    let complete = |(client, own_rest): (SharedClient, u64)| {
         let missing = all_rest.saturating_sub(own_rest);
-        SharedClient { count: one.count.saturating_add(missing), error: one.error.saturating_add(missing), ..one }
+        SharedClient {
+            count: client.count.saturating_add(missing),
+            error: client.error.saturating_add(missing),
+            ..client
+        }
     };
     let mut merged: Vec<SharedClient> = merged.into_values().map(complete).collect();
-    merged.sort_by(|one, other| (other.count, &one.name.client).cmp(&(one.count, &other.name.client)));
+    merged.sort_by(|a, b| (b.count, &a.name.client).cmp(&(a.count, &b.name.client)));
     merged
 }
 

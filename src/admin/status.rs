@@ -87,8 +87,8 @@ impl ConfigStatus {
     pub(super) fn summary_with_errors(&self, max: usize) -> Value {
         let fields = self.0.load();
         let Fields { hash, applied_at, errors } = &**fields;
-        let shown = &errors[..errors.len().min(max)];
-        json!({ "hash": hash, "applied_at": applied_at, "errors": shown, "error_count": errors.len() })
+        let listed = &errors[..errors.len().min(max)];
+        json!({ "hash": hash, "applied_at": applied_at, "errors": listed, "error_count": errors.len() })
     }
 
     /// Adds the status to a JSON object.

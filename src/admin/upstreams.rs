@@ -119,9 +119,9 @@ struct Failing {
 pub(super) async fn upstreams(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
     let states: Vec<_> = active.config.upstreams.values().map(|settings| state(&admin, &active, settings)).collect();
-    let mut shown = json!(states);
-    active.config.secrets.mask_json(&mut shown);
-    Json(shown)
+    let mut value = json!(states);
+    active.config.secrets.mask_json(&mut value);
+    Json(value)
 }
 
 fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> UpstreamState {
@@ -130,12 +130,12 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
     let workers: Vec<Vec<TargetUse>> =
         active.upstreams.iter().filter_map(|worker| worker.get(&settings.name)).map(|one| one.target_use()).collect();
     let now = Instant::now();
-    let target = |one: &TargetUse| {
-        let is_same = |used: &&TargetUse| Arc::ptr_eq(&used.state, &one.state);
+    let target = |target_use: &TargetUse| {
+        let is_same = |used: &&TargetUse| Arc::ptr_eq(&used.state, &target_use.state);
         let used = || workers.iter().filter_map(|worker| worker.iter().find(is_same));
-        let TargetName { target, address, .. } = one.state.name();
+        let TargetName { target, address, .. } = target_use.state.name();
         let (mut draining_until, mut ejected_until, mut ejected_because) = (None, None, None);
-        let state = match one.state.condition(now) {
+        let state = match target_use.state.condition(now) {
             TargetCondition::Usable => TargetState::Usable,
             TargetCondition::Failed => TargetState::Failed,
             TargetCondition::Ejected { until, why } => {
@@ -153,13 +153,13 @@ fn state(admin: &Admin, active: &Active, settings: &UpstreamSettings) -> Upstrea
             draining_until,
             ejected_until,
             ejected_because,
-            weight: one.weight,
-            in_flight: one.state.in_flight(),
+            weight: target_use.weight,
+            in_flight: target_use.state.in_flight(),
             in_use: used().map(|used| used.in_use).sum(),
             idle: used().map(|used| used.idle).sum(),
             attempts: attempts(admin, &settings.name, target),
-            checks: checks(one.state.checks().report()),
-            failing: one.state.failure().as_ref().map(failing),
+            checks: checks(target_use.state.checks().report()),
+            failing: target_use.state.failure().as_ref().map(failing),
             address: target.clone(),
             resolved: address.map(|address| address.to_string()),
         }

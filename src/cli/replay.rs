@@ -183,11 +183,10 @@ pub(super) fn top(clients: &[RejectedClient]) -> String {
 
 /// Returns a share with two digits.
 #[expect(clippy::cast_precision_loss, reason = "a share")]
-pub(super) fn percent(part: usize, of: usize) -> String {
-    show_percent(part as f64 / of.max(1) as f64)
+pub(super) fn percent(part: usize, total: usize) -> String {
+    show_percent(part as f64 / total.max(1) as f64)
 }
 
-/// Returns a share in percent.
 pub(super) fn show_percent(share: f64) -> String {
     if share == 0.0 || share >= 0.1 { format!("{:.0}%", share * 100.0) } else { format!("{:.2}%", share * 100.0) }
 }

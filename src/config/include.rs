@@ -42,7 +42,9 @@ pub(super) fn include(
     let mut files: Vec<(PathBuf, Location)> = Vec::new();
     for (pattern, location) in patterns {
         let Ok(paths) = expand(&pattern.text, location, placeholders, problems) else { continue };
-        for path in paths.into_iter().filter(|path| files.iter().all(|(known, _)| known != path)).collect::<Vec<_>>() {
+        for path in
+            paths.into_iter().filter(|path| files.iter().all(|(existing, _)| existing != path)).collect::<Vec<_>>()
+        {
             files.push((path, location));
         }
     }
@@ -52,7 +54,7 @@ pub(super) fn include(
         problems.add(*location, message, "combine files");
         return;
     }
-    let (mut left, main) = (MAX_TOTAL, fs::canonicalize(main).ok());
+    let (mut remaining, main) = (MAX_TOTAL, fs::canonicalize(main).ok());
     for (path, location) in files {
         if main.is_some() && fs::canonicalize(&path).ok() == main {
             let help = "move the included files to their own folder, as in `include: conf.d/*.yaml`";
@@ -74,12 +76,12 @@ pub(super) fn include(
                 continue;
             }
         };
-        let Some(rest) = left.checked_sub(bytes.len()) else {
+        let Some(rest) = remaining.checked_sub(bytes.len()) else {
             let message = format!("the included files are together larger than {MAX_TOTAL} bytes (16 MiB)");
             problems.add(location, message, "combine routes with `{segment}`, `/**` and `*.host`");
             return;
         };
-        left = rest;
+        remaining = rest;
         let file = problems.add_file(&path);
         if let Ok(included) =
             decode(bytes, file, problems).and_then(|text| tree::read(&text, file, usage, placeholders, problems))
@@ -158,7 +160,7 @@ fn merge(root: &mut Node, included: Node, problems: &mut Problems) {
     for entry in entries {
         let key = quote(&entry.key);
         match entry.key.as_str() {
-            known if KEYS.contains(&known) => append(root, entry, problems),
+            existing if KEYS.contains(&existing) => append(root, entry, problems),
             MERGE_KEY => {}
             "include" => {
                 let message = "an included file must not include other files";
@@ -204,9 +206,9 @@ fn append(root: &mut Node, mut entry: Entry, problems: &mut Problems) {
         (Value::List(routes), Value::List(more)) => routes.extend(more),
         (Value::Map(upstreams), Value::Map(more)) => {
             for upstream in more {
-                match upstreams.iter().find(|known| known.key == upstream.key) {
-                    Some(known) => {
-                        let place = problems.place(known.location, upstream.location);
+                match upstreams.iter().find(|existing| existing.key == upstream.key) {
+                    Some(existing) => {
+                        let place = problems.place(existing.location, upstream.location);
                         let message = format!("upstream {} is already {place}", quote(&upstream.key));
                         problems.add(upstream.location, message, "give each upstream its own name");
                     }

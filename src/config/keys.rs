@@ -123,7 +123,6 @@ impl Shape {
         self.keys().any(|key| key.kind.shape().is_some_and(|shape| shape.title == other.title))
     }
 
-    /// Returns the key with this name.
     pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
         self.keys().find(|key| key.name == name)
     }

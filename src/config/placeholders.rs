@@ -26,7 +26,7 @@ pub(super) struct Placeholders<'p> {
     /// The texts of the files that were read, so that all uses of a file have one value.
     values: HashMap<PathBuf, Result<Rc<str>, FileFault>>,
     /// The number of bytes that values may still have.
-    left: usize,
+    remaining: usize,
 }
 
 /// A message and a help.
@@ -45,7 +45,7 @@ enum Part<'t> {
 impl<'p> Placeholders<'p> {
     /// Creates the replacement for a rule file. Relative paths start at the folder of `files`.
     pub(super) fn new(files: ReferencedFiles<'p>, sources: &'p mut SourceFiles) -> Self {
-        Self { files, sources, values: HashMap::new(), left: MAX_TOTAL }
+        Self { files, sources, values: HashMap::new(), remaining: MAX_TOTAL }
     }
 
     /// Returns the paths of the rule file.
@@ -87,7 +87,7 @@ impl<'p> Placeholders<'p> {
                 Ok(added) => value.push_str(&added),
                 Err((message, help)) => reported = Some(problems.add(location, message, help)),
             }
-            if value.len() > self.left {
+            if value.len() > self.remaining {
                 let message = format!("the values are together longer than {MAX_TOTAL} bytes (1 MiB)");
                 return Some(Err(problems.add(location, message, "name a smaller file or variable")));
             }
@@ -95,7 +95,7 @@ impl<'p> Placeholders<'p> {
         if let Some(reported) = reported {
             return Some(Err(reported));
         }
-        self.left -= value.len();
+        self.remaining -= value.len();
         if !secrets.is_empty() {
             problems.note_secret_at(location);
             secrets.push(value.clone());

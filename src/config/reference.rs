@@ -82,7 +82,6 @@ fn clause(sentence: &str) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// Describes a kind of values.
 fn value(kind: &Kind) -> String {
     match kind {
         Kind::Text | Kind::Address | Kind::Secret => "text".to_owned(),
@@ -110,8 +109,8 @@ fn value(kind: &Kind) -> String {
         Kind::OneOrMany(kind) => format!("{}; or a list of these", value(kind)),
         Kind::Named(kind) => format!("a map from names to {}", value(kind)),
         Kind::Fields => "a map from header fields to values".to_owned(),
-        Kind::Conditions(one, _) => {
-            format!("a map from names to `present`, `absent`, {}; or a list of these", value(one))
+        Kind::Conditions(single, _) => {
+            format!("a map from names to `present`, `absent`, {}; or a list of these", value(single))
         }
         Kind::OrMap(kind, shape) => format!("{}, or {}", value(kind), value(&Kind::Map(shape))),
         Kind::Unsupported => String::new(),

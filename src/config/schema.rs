@@ -108,8 +108,8 @@ fn value(kind: &Kind) -> Value {
             json!({ "type": "object", "propertyNames": { "pattern": NAME }, "additionalProperties": value(kind) })
         }
         Kind::Fields => json!({ "type": "object", "additionalProperties": value(&Kind::Text) }),
-        Kind::Conditions(one, many) => {
-            json!({ "type": "object", "additionalProperties": { "anyOf": [value(one), value(many)] } })
+        Kind::Conditions(single, list) => {
+            json!({ "type": "object", "additionalProperties": { "anyOf": [value(single), value(list)] } })
         }
         Kind::OrMap(kind, shape) => json!({ "anyOf": [value(kind), reference(shape)] }),
         Kind::Unsupported => Value::Bool(false),

@@ -27,7 +27,6 @@ const MIN_PART: usize = 4;
 const PUBLIC: [&str; 7] = ["route", "limit", "name", "mode", "kind", "algorithm", "upstream"];
 
 impl Secrets {
-    /// Adds a text.
     pub(super) fn add(&mut self, text: &str) {
         let text = text.trim().to_ascii_lowercase();
         if !text.is_empty() && !self.texts.contains(&text) {

@@ -53,7 +53,6 @@ impl SourceFiles {
         }
     }
 
-    /// Records the text of a file.
     pub(super) fn record_text(&mut self, text: &[u8]) {
         self.hashes.push(blake3::hash(text));
     }

@@ -59,7 +59,7 @@ impl Tokens {
     /// the duration reveals nothing.
     pub(crate) fn name_of(&self, token: &[u8]) -> Option<&str> {
         let hash = blake3::hash(token);
-        self.0.iter().fold(None, |found, (name, known)| if *known == hash { Some(name.as_str()) } else { found })
+        self.0.iter().fold(None, |found, (name, expected)| if *expected == hash { Some(name.as_str()) } else { found })
     }
 }
 

@@ -200,14 +200,14 @@ impl Builder<'_, '_> {
     fn alias(&mut self, anchor: usize, location: Location) -> Result<(), Reported> {
         self.reject_as_key(location)?;
         // The parser rejects unknown anchors, so a missing anchor belongs to a key or to an enclosing value.
-        let Some(known) = self.anchors.get(&anchor).map(Rc::clone) else {
+        let Some(target) = self.anchors.get(&anchor).map(Rc::clone) else {
             let message = "an alias must not refer to a key or to a value that contains it";
             return Err(self.problems.add(location, message, "write the value out"));
         };
         // Count before copying, since the copy may be large.
-        self.count_copy(known.size, location)?;
-        self.check_depth(known.size.depth, location)?;
-        self.finish(known.node.clone(), 0)
+        self.count_copy(target.size, location)?;
+        self.check_depth(target.size.depth, location)?;
+        self.finish(target.node.clone(), 0)
     }
 
     /// Adds a complete value to its list or map, or makes it the root.

@@ -90,7 +90,6 @@ impl<D, const N: usize> Clone for ByName<D, N> {
 // === impl Handle ===
 
 impl<D, const N: usize> Handle<D, N> {
-    /// Returns the names.
     pub(super) fn names(&self) -> [&str; N] {
         self.0.names.each_ref().map(|name| &**name)
     }

@@ -127,7 +127,6 @@ impl Metrics {
         self.identities.loads.get_or_create(&OutcomeLabels { kind, outcome }).inc();
     }
 
-    /// Sets the number of API keys.
     pub(crate) fn set_api_keys(&self, count: usize) {
         self.identities.keys.set(i64::try_from(count).unwrap_or(i64::MAX));
     }

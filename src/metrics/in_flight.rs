@@ -62,7 +62,6 @@ impl InFlight {
 }
 
 impl Metrics {
-    /// Returns the requests in flight of a route.
     pub(crate) fn in_flight(&self, route: impl Into<Arc<str>>) -> InFlightMetrics {
         InFlightMetrics(self.in_flight.0.get_or_create([route.into()], InFlightSeries::default))
     }

@@ -136,7 +136,6 @@ impl LimitMetrics {
         self.0.used.record(remaining, capacity);
     }
 
-    /// Counts requests with an unknown tier.
     pub(crate) fn had_unknown_tiers(&self, requests: u64) {
         self.0.unknown_tiers.inc_by(requests);
     }

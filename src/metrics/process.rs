@@ -48,7 +48,6 @@ impl Metrics {
         PANICS.inc();
     }
 
-    /// Counts dropped lines of the access log.
     pub(crate) fn access_lines_dropped(count: u64) {
         ACCESS_LINES_DROPPED.inc_by(count);
     }

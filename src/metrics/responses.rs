@@ -76,7 +76,6 @@ impl ResponseKind {
     }
 }
 
-/// Returns the position of the counter for a code.
 fn position(code: u16) -> usize {
     CODES.binary_search(&code).unwrap_or_else(|_| match code {
         100..=599 => CODES.len() + usize::from(code / 100) - 1,

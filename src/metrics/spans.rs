@@ -47,7 +47,6 @@ impl Spans {
 
 #[cfg(feature = "otlp")]
 impl Metrics {
-    /// Counts spans.
     pub(crate) fn count_spans(&self, outcome: SpanOutcome, count: usize) {
         let labels = OutcomeLabels { outcome: OUTCOMES[outcome as usize] };
         self.spans.0.get_or_create(&labels).inc_by(count as u64);

@@ -174,7 +174,6 @@ impl Metrics {
         self.store.gateways.set(gateways.into());
     }
 
-    /// Sets whether the store is reachable.
     pub(crate) fn set_store_up(&self, is_up: bool) {
         self.store.up.set(is_up.into());
     }
@@ -201,7 +200,6 @@ impl Metrics {
         self.store.batches.observe_size(u32::try_from(requests).unwrap_or(u32::MAX));
     }
 
-    /// Adds a node of a cluster.
     pub(crate) fn add_node(&self, address: String) -> NodeSeries {
         self.store.nodes.add(address)
     }

@@ -115,7 +115,6 @@ impl Metrics {
 }
 
 impl TargetMetrics {
-    /// Counts an attempt with its outcome.
     pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
         self.0.attempts[outcome as usize].inc();
     }

@@ -66,7 +66,6 @@ impl Waits {
 }
 
 impl Metrics {
-    /// Returns the waiting times of a route.
     pub(crate) fn waits(&self, route: impl Into<Arc<str>>) -> WaitMetrics {
         let Waits { all, durations } = &self.waits;
         WaitMetrics(all.get_or_create([route.into()], || OUTCOMES.map(|_| durations.empty())))

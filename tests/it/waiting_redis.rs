@@ -105,7 +105,7 @@ async fn ticket_of_a_gateway_that_ended_lapses() {
         waits.push(wait);
         sleep(Duration::from_millis(wait)).await;
     }
-    // By the clock of Redis: a busy machine adds pauses of its own.
+    // By the clock of Redis, since a busy machine adds pauses.
     assert!(waits.len() <= 3 && waits.iter().sum::<u64>() <= 1_000 + GRACE, "{waits:?}");
     // Its own grant has removed the ticket.
     sleep(Duration::from_millis(1_001)).await;

@@ -54,7 +54,6 @@ impl Events {
         }
     }
 
-    /// Reads the history.
     pub(super) fn read<T>(&self, read: impl FnOnce(&History) -> T) -> T {
         read(&self.0.lock().history)
     }

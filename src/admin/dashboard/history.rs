@@ -89,7 +89,6 @@ fn push_all<K: Ord + Clone, V, const N: usize>(
     }
 }
 
-/// Returns the increases of counters.
 fn increases<const N: usize>(counts: [u64; N], before: [u64; N]) -> [u64; N] {
     // A smaller value belongs to a new counter: the route was removed and added again.
     std::array::from_fn(|index| counts[index].checked_sub(before[index]).unwrap_or(counts[index]))

@@ -41,9 +41,9 @@ pub(super) async fn explain(
 ) -> Result<Json<Value>, Problem> {
     let request = request.parse().map_err(Problem::bad_request)?;
     let active = admin.active.load_full();
-    let mut shown = json!(active.explain(&request, &admin.layer).await);
-    active.config.secrets.mask_json(&mut shown);
-    Ok(Json(shown))
+    let mut value = json!(active.explain(&request, &admin.layer).await);
+    active.config.secrets.mask_json(&mut value);
+    Ok(Json(value))
 }
 
 impl Active {

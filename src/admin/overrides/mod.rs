@@ -23,19 +23,19 @@ use crate::store::{MAX_OVERRIDES, PutOverride, Store};
 #[utoipa::path(get, path = "/overrides", tag = "overrides", responses((status = 200, body = [Object]), Problem))]
 pub(super) async fn list(State(admin): State<Admin>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
-    let known = known(&admin)?;
-    Ok(Json(known.in_force(active.store.now()).map(|one| show(one)).collect()))
+    let overrides = overrides(&admin)?;
+    Ok(Json(overrides.in_force(active.store.now()).map(|entry| show(entry)).collect()))
 }
 
 /// Returns the overrides that this gateway applies.
 ///
 /// # Errors
 /// The store has not replied since the gateway started, so that it applies none, although there may be some.
-fn known(admin: &Admin) -> Result<Arc<KnownOverrides>, Problem> {
-    let known = admin.layer.overrides();
+fn overrides(admin: &Admin) -> Result<Arc<KnownOverrides>, Problem> {
+    let overrides = admin.layer.overrides();
     let detail =
         "this gateway has not read the overrides since it started, because the store does not reply: it applies none";
-    if known.is_known() { Ok(known) } else { Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)) }
+    if overrides.is_known() { Ok(overrides) } else { Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)) }
 }
 
 /// Returns one override.
@@ -48,8 +48,8 @@ fn known(admin: &Admin) -> Result<Arc<KnownOverrides>, Problem> {
 )]
 pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
-    let known = known(&admin)?;
-    let found = known.in_force(active.store.now()).find(|one| one.id == id).map(|one| show(one));
+    let overrides = overrides(&admin)?;
+    let found = overrides.in_force(active.store.now()).find(|entry| entry.id == id).map(|entry| show(entry));
     found.map(Json).ok_or_else(unknown)
 }
 
@@ -73,14 +73,14 @@ pub(super) async fn create(
     let operator = active.authorizer.authorize(&headers).await?;
     let request = NewOverride::parse(&body)?;
     let replaces = request.replace;
-    let one = request.into_override(&active, operator)?;
-    let (change, mut shown) = (change(&one, one.action.name(), &one.by, Some(&one.reason)), show(&one));
-    if one.action == Action::Adjust {
-        shown["skipped"] = json!(active.not_adjustable(&one.scope));
+    let entry = request.into_override(&active, operator)?;
+    let (change, mut response) = (change(&entry, entry.action.name(), &entry.by, Some(&entry.reason)), show(&entry));
+    if entry.action == Action::Adjust {
+        response["skipped"] = json!(active.not_adjustable(&entry.scope));
     }
-    shown["stored"] = json!(if active.store.is_redis() { "redis" } else { "memory" });
-    admin.make_change(change, move |admin| async move { write(&admin, &active.store, &one, replaces).await }).await?;
-    Ok((StatusCode::CREATED, Json(shown)))
+    response["stored"] = json!(if active.store.is_redis() { "redis" } else { "memory" });
+    admin.make_change(change, move |admin| async move { write(&admin, &active.store, &entry, replaces).await }).await?;
+    Ok((StatusCode::CREATED, Json(response)))
 }
 
 /// Removes an override.
@@ -99,10 +99,9 @@ pub(super) async fn remove(
 ) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
     let operator = active.authorizer.authorize(&headers).await?;
-    let known = admin.layer.overrides();
-    let known = known.in_force(active.store.now()).find(|one| one.id == id).cloned();
-    let change = match &known {
-        Some(one) => change(one, "remove_override", &operator, None),
+    let overrides = admin.layer.overrides();
+    let change = match overrides.in_force(active.store.now()).find(|entry| entry.id == id) {
+        Some(entry) => change(entry, "remove_override", &operator, None),
         // Another gateway may have just created it. The id of no override is not recorded, since it is any text.
         None if !is_id(&id) => return Err(unknown()),
         None => Change { operator, action: "remove_override", target: id.clone(), client: None, reason: None },
@@ -115,20 +114,20 @@ pub(super) async fn remove(
     });
     // Another version of this program may have written it in another form.
     let removed = serde_json::from_str::<Override>(&text.await?);
-    Ok(Json(removed.map_or_else(|_| json!({ "id": id }), |one| show(&one))))
+    Ok(Json(removed.map_or_else(|_| json!({ "id": id }), |entry| show(&entry))))
 }
 
-async fn write(admin: &Admin, store: &Store, one: &Override, replaces: bool) -> Result<(), Problem> {
-    let text = serde_json::to_string(one);
+async fn write(admin: &Admin, store: &Store, entry: &Override, replaces: bool) -> Result<(), Problem> {
+    let text = serde_json::to_string(entry);
     let text = text.map_err(|error| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
-    match store.put_override(&one.id, &text, one.until, replaces).await? {
+    match store.put_override(&entry.id, &text, entry.until, replaces).await? {
         PutOverride::Done => {}
         PutOverride::Exists => {
             let detail = format!(
                 "override {} has this action, scope and target: remove it, or set `replace` (`--replace`)",
-                one.id
+                entry.id
             );
-            return Err(Problem::new(StatusCode::CONFLICT, detail).with("id", json!(one.id)));
+            return Err(Problem::new(StatusCode::CONFLICT, detail).with("id", json!(entry.id)));
         }
         PutOverride::Full => {
             let detail =
@@ -148,19 +147,19 @@ async fn refresh(admin: &Admin) {
 }
 
 /// Returns the JSON of an override: its stored form, with the end as a date.
-pub(super) fn show(one: &Override) -> Value {
-    let mut shown = json!(one);
-    shown["until"] = json!(one.until.to_rfc3339());
-    shown
+pub(super) fn show(entry: &Override) -> Value {
+    let mut value = json!(entry);
+    value["until"] = json!(entry.until.to_rfc3339());
+    value
 }
 
 /// Describes a change of an override for the audit list.
-fn change(one: &Override, action: &'static str, operator: &str, reason: Option<&str>) -> Change {
+fn change(entry: &Override, action: &'static str, operator: &str, reason: Option<&str>) -> Change {
     Change {
         operator: operator.to_owned(),
         action,
-        target: one.scope.to_string(),
-        client: Some(one.target.to_string()),
+        target: entry.scope.to_string(),
+        client: Some(entry.target.to_string()),
         reason: reason.map(str::to_owned),
     }
 }

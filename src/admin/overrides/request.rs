@@ -31,7 +31,7 @@ pub(super) struct NewOverride {
     target: NewTarget,
     /// How long the override lasts, such as `30m`; at most 30 days.
     #[serde(rename = "for")]
-    lasts: Option<String>,
+    duration: Option<String>,
     /// Instead of `for`: the end (RFC 3339).
     until: Option<String>,
     #[schema(min_length = 1, max_length = 256)]
@@ -76,7 +76,7 @@ impl NewOverride {
         active.check_scope(&scope)?;
         let target = self.target.resolve(active, &scope)?;
         let adjustment = adjustment(active, self.action, &scope, self.rate, self.multiply.as_ref())?;
-        let until = until(active.store.now(), self.lasts.as_deref(), self.until.as_deref())?;
+        let until = until(active.store.now(), self.duration.as_deref(), self.until.as_deref())?;
         let reason = self.reason.trim().to_owned();
         if reason.is_empty() || reason.len() > MAX_REASON {
             return Err(Problem::bad_request(format!("`reason` needs 1 to {MAX_REASON} bytes")));
@@ -167,11 +167,11 @@ fn adjustment(
 }
 
 /// Returns the end.
-fn until(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Timestamp, Problem> {
-    let until = match (lasts, until) {
-        (Some(lasts), None) => {
+fn until(now: Timestamp, duration: Option<&str>, until: Option<&str>) -> Result<Timestamp, Problem> {
+    let until = match (duration, until) {
+        (Some(duration), None) => {
             let millis =
-                Millis::parse(lasts).ok_or_else(|| Problem::bad_request("`for` is not a duration such as 30m"))?;
+                Millis::parse(duration).ok_or_else(|| Problem::bad_request("`for` is not a duration such as 30m"))?;
             now.plus_millis(millis.0)
         }
         (None, Some(until)) => {
@@ -183,7 +183,7 @@ fn until(now: Timestamp, lasts: Option<&str>, until: Option<&str>) -> Result<Tim
     };
     match until.millis_since(now) {
         0 => Err(Problem::bad_request("the end is not in the future")),
-        lasts if lasts > MAX_DURATION => Err(Problem::bad_request("an override lasts at most 30 days")),
+        millis if millis > MAX_DURATION => Err(Problem::bad_request("an override lasts at most 30 days")),
         _ => Ok(until),
     }
 }

@@ -38,7 +38,7 @@ impl LogFilter {
 
 fn check_directive(directive: &str) -> Result<(), String> {
     let (target, level) = directive.split_once('=').map_or((None, directive), |(target, level)| (Some(target), level));
-    let is_level = LEVELS.iter().any(|known| known.eq_ignore_ascii_case(level));
+    let is_level = LEVELS.iter().any(|name| name.eq_ignore_ascii_case(level));
     match target {
         None if is_level => Ok(()),
         None if directive.is_empty() => {

@@ -7,9 +7,9 @@ pub(super) fn log() {
     let shows_all = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
     std::panic::set_hook(Box::new(move |panic| {
         let place = panic.location().map(ToString::to_string);
-        let said = panic.payload().downcast_ref::<&'static str>().copied();
+        let panic_message = panic.payload().downcast_ref::<&'static str>().copied();
         let thread = std::thread::current();
-        tracing::error!(place, thread = thread.name(), said, "panic: this is a bug in tidegate");
+        tracing::error!(place, thread = thread.name(), panic_message, "panic: this is a bug in tidegate");
         if shows_all {
             default_hook(panic);
         }

@@ -87,7 +87,7 @@ pub(super) fn limits(args: &LimitsArgs, out: &mut impl Write, errors: &mut impl 
         let heads = ["ROUTE", "LIMIT", "MODE", "CLIENT", "RATE", "INTERVAL", "ALGORITHM", "SHADOW", "BUCKETS"];
         let row = |limit: &Value| {
             let interval =
-                limit["interval_ms"].as_u64().map_or_else(|| "-".to_owned(), |millis| shown(&Millis::show(millis)));
+                limit["interval_ms"].as_u64().map_or_else(|| "-".to_owned(), |millis| cell(&Millis::show(millis)));
             let shadow = if limit["shadow"] == true { "yes" } else { "no" }.to_owned();
             let named = |key: &str| text(&limit[key]);
             [
@@ -122,10 +122,10 @@ pub(super) fn client(args: &ClientArgs, out: &mut impl Write, errors: &mut impl 
         let mut table = vec![("client", text("client")), ("remaining", text("remaining")), ("used", text("used"))];
         table.extend([("next permit", next), ("expires", text("expires_at"))]);
         if let Some(action) = state["override"]["action"].as_str() {
-            let one = &state["override"];
+            let entry = &state["override"];
             table.push((
                 "override",
-                format!("{action} until {}, id {}", self::text(&one["until"]), self::text(&one["id"])),
+                format!("{action} until {}, id {}", self::text(&entry["until"]), self::text(&entry["id"])),
             ));
         }
         if state["overflow"] == true {
@@ -204,6 +204,6 @@ fn text(value: &Value) -> String {
     }
 }
 
-fn shown(value: &dyn Display) -> String {
+fn cell(value: &dyn Display) -> String {
     value.to_string()
 }

@@ -86,7 +86,7 @@ struct TargetArgs {
 struct EndArgs {
     /// How long, such as 30m or 1d; at most 30d
     #[arg(long = "for", value_name = "DURATION")]
-    lasts: Option<String>,
+    duration: Option<String>,
     /// Until this time (RFC 3339)
     #[arg(long, value_name = "TIME")]
     until: Option<String>,
@@ -154,9 +154,10 @@ fn list(api: &ApiArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Res
             writeln!(out, "{overrides:#}")?;
             return Ok(0);
         }
-        let row = |one: &Value| {
-            let [id, action, until, by, reason] = ["id", "action", "until", "by", "reason"].map(|key| text(&one[key]));
-            [id, action, scope(one), target(one), rate(one), until, by, reason]
+        let row = |entry: &Value| {
+            let [id, action, until, by, reason] =
+                ["id", "action", "until", "by", "reason"].map(|key| text(&entry[key]));
+            [id, action, scope(entry), target(entry), rate(entry), until, by, reason]
         };
         let overrides = overrides.as_array().map(Vec::as_slice).unwrap_or_default();
         let heads = ["ID", "ACTION", "SCOPE", "TARGET", "RATE", "UNTIL", "BY", "REASON"];
@@ -179,8 +180,8 @@ impl OverrideArgs {
             (None, Some(hash)) => json!({ "hash": hash }),
             (None, None) => json!({ "client": self.target.client }),
         };
-        let end = match &self.end.lasts {
-            Some(lasts) => ("for", json!(lasts)),
+        let end = match &self.end.duration {
+            Some(duration) => ("for", json!(duration)),
             None => ("until", json!(self.end.until)),
         };
         let mut body = json!({
@@ -197,17 +198,17 @@ impl OverrideArgs {
 }
 
 /// Writes an override.
-fn show(one: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
+fn show(entry: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
     if api.json {
-        writeln!(out, "{one:#}")?;
+        writeln!(out, "{entry:#}")?;
         return Ok(0);
     }
-    let mut table = vec![("id", text(&one["id"])), ("action", text(&one["action"])), ("scope", scope(one))];
-    table.extend([("target", target(one)), ("rate", rate(one)), ("until", text(&one["until"]))]);
-    if let Some(skipped) = skipped(one) {
+    let mut table = vec![("id", text(&entry["id"])), ("action", text(&entry["action"])), ("scope", scope(entry))];
+    table.extend([("target", target(entry)), ("rate", rate(entry)), ("until", text(&entry["until"]))]);
+    if let Some(skipped) = skipped(entry) {
         table.push(("skipped", skipped));
     }
-    if one["stored"] == "memory" {
+    if entry["stored"] == "memory" {
         table.push(("stored", "in the memory of this gateway only".to_owned()));
     }
     out.write_all(rows(&table).as_bytes())?;
@@ -215,25 +216,25 @@ fn show(one: &Value, api: &ApiArgs, out: &mut impl Write) -> io::Result<u8> {
 }
 
 /// Returns the limits that an adjustment does not change.
-fn skipped(one: &Value) -> Option<String> {
-    let limits: Vec<&str> = one["skipped"].as_array()?.iter().filter_map(Value::as_str).collect();
+fn skipped(entry: &Value) -> Option<String> {
+    let limits: Vec<&str> = entry["skipped"].as_array()?.iter().filter_map(Value::as_str).collect();
     let more = limits.len().saturating_sub(MAX_SKIPPED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let shown = limits[..limits.len().min(MAX_SKIPPED)].join(", ");
     (!limits.is_empty()).then(|| format!("{shown}{more}: OVERALL, or shared with Redisson"))
 }
 
-fn scope(one: &Value) -> String {
-    one["scope"].as_str().unwrap_or("all routes").to_owned()
+fn scope(entry: &Value) -> String {
+    entry["scope"].as_str().unwrap_or("all routes").to_owned()
 }
 
-fn target(one: &Value) -> String {
-    let target = &one["target"];
+fn target(entry: &Value) -> String {
+    let target = &entry["target"];
     target["address"].as_str().or(target["hash"].as_str()).unwrap_or("-").to_owned()
 }
 
-fn rate(one: &Value) -> String {
-    match (&one["rate"], &one["multiply"]) {
+fn rate(entry: &Value) -> String {
+    match (&entry["rate"], &entry["multiply"]) {
         (Value::Null, Value::Null) => "-".to_owned(),
         (Value::Null, factor) => format!("x{factor}"),
         (rate, _) => rate.to_string(),

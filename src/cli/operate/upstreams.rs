@@ -28,7 +28,7 @@ pub(in crate::cli) struct DrainArgs {
     target: String,
     /// How long, such as 10m or 1d; at most 30d
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", conflicts_with = "undo")]
-    lasts: String,
+    duration: String,
     /// Why, for the audit list
     #[arg(long, value_name = "TEXT", conflicts_with = "undo")]
     reason: Option<String>,
@@ -66,7 +66,7 @@ pub(in crate::cli) fn drain(args: &DrainArgs, out: &mut impl Write, errors: &mut
     let answer = if args.undo {
         args.api.send("DELETE", &path)
     } else {
-        let body = json!({ "for": args.lasts, "reason": args.reason, "force": args.force });
+        let body = json!({ "for": args.duration, "reason": args.reason, "force": args.force });
         args.api.send_body("POST", &path, &body)
     };
     answered(answer, errors, |drained| {
@@ -88,7 +88,6 @@ pub(in crate::cli) fn drain(args: &DrainArgs, out: &mut impl Write, errors: &mut
     })
 }
 
-/// Returns the row of a target.
 fn row(upstream: &Value, target: &Value) -> [String; 9] {
     let attempts = target["attempts"].as_object().cloned().unwrap_or_default();
     let failed = attempts.iter().filter(|(outcome, _)| *outcome != "ok" && *outcome != "canceled");

@@ -20,11 +20,12 @@ pub(super) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
-    let entries: Vec<_> = written.iter().map(|entry| one(entry.required(problems)?, source.files, problems)).collect();
+    let entries: Vec<_> =
+        written.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)).collect();
     entries.into_iter().collect()
 }
 
-fn one(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
+fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {
     let address = entry.address.required(problems).and_then(|text| address(text, entry.address.location, problems));
     let mode = mode(entry, &address, problems);
     let default = Listen::new(address?);
@@ -121,9 +122,9 @@ pub(super) fn overlaps(
     }
 }
 
-fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
-    let (ListenAddress::Tcp(one), ListenAddress::Tcp(other)) = (one, other) else { return one == other };
+fn overlap(a: &ListenAddress, b: &ListenAddress) -> bool {
+    let (ListenAddress::Tcp(a), ListenAddress::Tcp(b)) = (a, b) else { return a == b };
     let any = |address: &SocketAddr| address.ip().is_unspecified();
-    let same = one.ip() == other.ip() || (one.is_ipv4() == other.is_ipv4() && (any(one) || any(other)));
-    one.port() == other.port() && one.port() != 0 && same
+    let same = a.ip() == b.ip() || (a.is_ipv4() == b.is_ipv4() && (any(a) || any(b)));
+    a.port() == b.port() && a.port() != 0 && same
 }

@@ -45,18 +45,18 @@ pub(super) fn conditions(
     let own_case = written.case.optional(problems);
     let case = own_case.ok().flatten().copied().unwrap_or(outer);
     let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
-    let hosts = all(&written.host, |one| pattern(one, HostPattern::parse, problems));
-    let paths = all(&written.path, |one| {
-        let path = pattern(one, PathPattern::parse, problems)?.with_case(case);
-        if let Some(spelling) = one.get().and_then(|text| spelling::of_path(text)) {
-            spelling.warn(one.location, problems);
+    let hosts = all(&written.host, |entry| pattern(entry, HostPattern::parse, problems));
+    let paths = all(&written.path, |entry| {
+        let path = pattern(entry, PathPattern::parse, problems)?.with_case(case);
+        if let Some(spelling) = entry.get().and_then(|text| spelling::of_path(text)) {
+            spelling.warn(entry.location, problems);
         }
-        if kept || !path.has_encoded_slash() { Ok(path) } else { Err(unmatchable_slash(&path, one, problems)) }
+        if kept || !path.has_encoded_slash() { Ok(path) } else { Err(unmatchable_slash(&path, entry, problems)) }
     });
-    let methods = all(&written.methods, |one| method(one, problems));
+    let methods = all(&written.methods, |entry| method(entry, problems));
     let values = values(written, case, problems);
-    let clients = all(&written.clients, |one| network(one, problems));
-    let not = all(&written.not, |one| conditions(one.required(problems)?, context, case, problems));
+    let clients = all(&written.clients, |entry| network(entry, problems));
+    let not = all(&written.not, |entry| conditions(entry.required(problems)?, context, case, problems));
     own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
     if hosts.len().saturating_mul(paths.len()) > Matcher::MAX_PAIRS {

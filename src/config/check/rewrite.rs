@@ -44,8 +44,8 @@ pub(super) fn check_prefix(written: &file::Route, route: &Route, problems: &mut 
     if paths.is_empty() || paths.iter().any(|path| path.overlaps(&below)) {
         return;
     }
-    let shown: Vec<_> = paths.iter().take(MAX_SHOWN_PATHS).map(ToString::to_string).collect();
-    let paths = quote_all(shown.iter().map(String::as_str));
+    let listed: Vec<_> = paths.iter().take(MAX_SHOWN_PATHS).map(ToString::to_string).collect();
+    let paths = quote_all(listed.iter().map(String::as_str));
     let message = format!("{} is never at the start of a path of this route", quote(prefix));
     let help = format!("the route matches {paths}: correct one of them, or leave `strip_prefix` out");
     problems.warn(rewrite.strip_prefix.location, &message, help);
@@ -95,11 +95,11 @@ pub(super) fn reject(
     let code = written.status.optional(problems)?.copied().unwrap_or(429);
     let status = action::status(code, &written.status, problems);
     let content_type = action::content_type(&written.content_type, "application/json", problems)?;
-    let known = content_type.to_str().ok().and_then(Escape::of_content_type);
+    let escape = content_type.to_str().ok().and_then(Escape::of_content_type);
     let body =
-        templates::template(&written.body, known.unwrap_or(Escape::Text), Variables::rejection(context), problems)?;
+        templates::template(&written.body, escape.unwrap_or(Escape::Text), Variables::rejection(context), problems)?;
     let is_safe = |variable: &Variable| matches!(variable, Variable::RetryAfter | Variable::Limit | Variable::Route);
-    if let (None, Some(variable)) = (known, body.variables().find(|variable| !is_safe(variable))) {
+    if let (None, Some(variable)) = (escape, body.variables().find(|variable| !is_safe(variable))) {
         let message = format!("{} cannot be escaped for this content type", quote(&format!("{{{variable}}}")));
         let help = "use JSON, HTML, XML or `text/plain`, or remove the variable";
         return Err(written.body.report(message, help, problems));

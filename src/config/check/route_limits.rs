@@ -51,7 +51,6 @@ pub(super) fn limits(
     limits.into_iter().collect()
 }
 
-/// Returns the name of a limit of a route.
 fn own_name<'f>(keys: &'f file::Limit, problems: &mut Problems) -> Checked<&'f str> {
     if !keys.name.is_present() {
         let message = "a limit needs `name`".to_owned();

@@ -83,7 +83,6 @@ fn check_single_address(written: &file::Store, problems: &mut Problems) -> Check
     }
 }
 
-/// Returns the location of the address.
 fn address_location(written: &file::Store) -> Location {
     let sentinel = written.sentinel.key.map(|_| written.sentinel.location);
     written.url.key.map(|_| written.url.location).or(sentinel).unwrap_or(written.cluster.location)

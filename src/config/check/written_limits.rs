@@ -19,7 +19,6 @@ pub(super) fn own_limits(route: &file::Route) -> impl Iterator<Item = &file::Lim
     })
 }
 
-/// Returns all limits of a route.
 pub(super) fn limits_of<'f>(file: &'f File, route: &'f file::Route) -> impl Iterator<Item = &'f file::Limit> {
     let shared = shared_names(route).filter_map(|name| file.limits.get()?.get(name)?.get());
     own_limits(route).chain(shared)

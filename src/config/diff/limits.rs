@@ -47,11 +47,11 @@ pub(crate) enum PermitsInUse {
 /// Compares the limits of all routes.
 pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
     let has_same_store = old.store.keeps_buckets_in(&new.store);
-    let mut left: BTreeMap<(&str, &str), &Limit> =
+    let mut unmatched: BTreeMap<(&str, &str), &Limit> =
         old.rules.limits().map(|(route, limit)| ((route, &*limit.name), limit)).collect();
     let mut changes = Vec::new();
     for (route, limit) in new.rules.limits() {
-        let before = left.remove(&(route, &*limit.name));
+        let before = unmatched.remove(&(route, &*limit.name));
         let mut keys = before.map_or_else(Vec::new, |before| keys::limit(before, limit));
         if before.is_some_and(|before| old.rules.when(before) != new.rules.when(limit)) {
             keys.push("when");
@@ -73,7 +73,7 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
             permits: Some(if is_kept { PermitsInUse::Kept } else { PermitsInUse::Empty }),
         });
     }
-    let removed = old.rules.limits().filter(|(route, limit)| left.contains_key(&(*route, &*limit.name)));
+    let removed = old.rules.limits().filter(|(route, limit)| unmatched.contains_key(&(*route, &*limit.name)));
     changes.extend(removed.map(|(route, limit)| LimitChange {
         route: route.to_owned(),
         limit: limit.name.clone(),
@@ -89,12 +89,12 @@ pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
 /// Returns `true` if two limits take permits from the same buckets. Another key, mode, client or algorithm is another
 /// bucket.
 fn has_same_buckets(old: &Limit, new: &Limit) -> bool {
-    let (one, other) = (&*old.limiter, &*new.limiter);
-    one.name == other.name
-        && one.mode == other.mode
-        && (one.mode == Mode::Overall || old.client == new.client)
-        && discriminant(&one.quota.algorithm()) == discriminant(&other.quota.algorithm())
-        && keys::has_same_parts(&one.spread, &other.spread)
+    let (before, after) = (&*old.limiter, &*new.limiter);
+    before.name == after.name
+        && before.mode == after.mode
+        && (before.mode == Mode::Overall || old.client == new.client)
+        && discriminant(&before.quota.algorithm()) == discriminant(&after.quota.algorithm())
+        && keys::has_same_parts(&before.spread, &after.spread)
 }
 
 impl Rate {

@@ -99,9 +99,9 @@ fn routes(config: &Config) -> Vec<(String, &Route)> {
 fn is_reordered(old: &Config, new: &Config) -> bool {
     let names = |config: &Config| config.rules.routes.iter().map(|route| route.name.clone()).collect::<Vec<_>>();
     let (mut before, mut after) = (names(old), names(new));
-    let known = before.clone();
+    let names = before.clone();
     before.retain(|name| after.contains(name));
-    after.retain(|name| known.contains(name));
+    after.retain(|name| names.contains(name));
     before != after
 }
 
@@ -112,10 +112,10 @@ fn changes<'c, T: 'c>(
     keys: impl Fn(&T, &T) -> Vec<&'static str>,
 ) -> Vec<Change> {
     let old: Vec<_> = old.into_iter().collect();
-    let mut left: BTreeMap<&str, &T> = old.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
+    let mut unmatched: BTreeMap<&str, &T> = old.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
     let mut changes = Vec::new();
     for (name, entry) in new {
-        let (change, keys) = match left.remove(name.as_str()) {
+        let (change, keys) = match unmatched.remove(name.as_str()) {
             None => (ChangeKind::Added, Vec::new()),
             Some(before) => (ChangeKind::Changed, keys(before, entry)),
         };
@@ -123,7 +123,7 @@ fn changes<'c, T: 'c>(
             changes.push(Change { name, change, keys });
         }
     }
-    let removed = old.iter().filter(|(name, _)| left.contains_key(name.as_str()));
+    let removed = old.iter().filter(|(name, _)| unmatched.contains_key(name.as_str()));
     changes.extend(removed.map(|(name, _)| Change {
         name: name.clone(),
         change: ChangeKind::Removed,

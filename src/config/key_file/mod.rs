@@ -204,7 +204,7 @@ impl<'t> KeyReader<'t> {
             match self.node()? {
                 Node::Map => return self.broken("an attribute is a text"),
                 Node::Text(_) if names.len() == MAX_ATTRIBUTES => self.fault("a key has at most 32 attributes"),
-                Node::Text(_) if names.iter().any(|known| **known == name) => {
+                Node::Text(_) if names.iter().any(|existing| **existing == name) => {
                     self.fault("the attribute occurs twice");
                 }
                 Node::Text(Some(text)) => {
@@ -268,8 +268,8 @@ impl<'t> KeyReader<'t> {
     }
 
     fn share(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.shared.get(text) {
-            return Arc::clone(known);
+        if let Some(existing) = self.shared.get(text) {
+            return Arc::clone(existing);
         }
         let new: Arc<str> = text.into();
         self.shared.insert(Arc::clone(&new));
@@ -277,8 +277,8 @@ impl<'t> KeyReader<'t> {
     }
 
     fn share_names(&mut self, names: &[Arc<str>]) -> AttributeNames {
-        if let Some(known) = self.shared_names.get(names) {
-            return Arc::clone(known);
+        if let Some(existing) = self.shared_names.get(names) {
+            return Arc::clone(existing);
         }
         let new: AttributeNames = names.into();
         self.shared_names.insert(Arc::clone(&new));
