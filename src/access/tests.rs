@@ -67,7 +67,7 @@ impl Body for PanickingBody {
 }
 
 fn start() -> Running {
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::of_gateway(&[]));
     let layer = RateLimitLayer::new(&Config::parse(RULES).unwrap(), Arc::clone(&metrics)).unwrap();
     let service = AccessLogLayer::default().layer(layer.layer(Panicking));
     let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());

@@ -106,7 +106,7 @@ impl Gateway {
     ) -> Result<Self, GatewayStartError> {
         let workers = workers.max(1);
         let config = Arc::new(config);
-        let metrics = Arc::new(Metrics::with_buckets(&config.buckets));
+        let metrics = Arc::new(Metrics::of_gateway(&config.buckets));
         metrics.config_loaded();
         let store = Store::open(&config.store, Arc::clone(&metrics))?;
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());

@@ -107,7 +107,8 @@ impl ReplayStore {
     /// See [`StoreOpenError`].
     pub fn open(settings: &StoreSettings) -> Result<Self, StoreOpenError> {
         let clock = Arc::new(ManualClock::default());
-        let store = Store::open_with_clock(settings, Arc::new(Metrics::new()), Some(Arc::clone(&clock) as _))?;
+        let store =
+            Store::open_with_clock(settings, Arc::new(Metrics::of_gateway(&[])), Some(Arc::clone(&clock) as _))?;
         Ok(Self { store, clock })
     }
 

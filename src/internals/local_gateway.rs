@@ -47,7 +47,7 @@ impl LocalGateway {
     /// The gateway has no TCP listener, or cannot listen on its address.
     #[expect(clippy::expect_used, reason = "only tests use it")]
     pub fn start(config: &Config) -> Result<Self, LayerError> {
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::of_gateway(&[]));
         let settings = || config.upstreams.values();
         let (targets, tls_configs) = (TargetStates::default(), UpstreamTlsConfigs::read(settings()));
         let (resolver, names) = Resolver::new(&config.dns_servers);

@@ -65,7 +65,7 @@ impl Pipeline {
     /// See [`LayerError`].
     pub fn new(rules: &str) -> Result<Self, LayerError> {
         let config = Config::parse(rules)?;
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::of_gateway(&[]));
         let upstreams = Upstreams::new(config.upstreams.values(), 1, &metrics);
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
         layer.replace_all(&config, Stores::new(layer.store(), 0), &[upstreams]);

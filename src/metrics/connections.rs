@@ -106,6 +106,19 @@ impl Connections {
             action: "raise `LimitNOFILE`, or lower `max_connections`",
         };
         catalog.add(self.accept_failures.clone(), accept_failures);
+        self.describe_rejected(catalog);
+        let certificates = Description {
+            name: "certificate_expiry_seconds",
+            labels: &[Label::Open("certificate")],
+            unit: "seconds since 1970",
+            meaning: "Expiry time of a certificate file that the gateway presents to clients or upstreams",
+            action: "less than a week in the future: renew the file; the gateway reads it again by itself",
+        };
+        catalog.add(self.certificates.clone(), certificates);
+    }
+
+    /// Describes the counter of rejected requests, which a layer has, too.
+    pub(super) fn describe_rejected(&self, catalog: &mut Catalog<'_>) {
         let rejected = Description {
             name: "rejected",
             labels: &[Label::Open("cause")],
@@ -115,14 +128,6 @@ impl Connections {
             action: "the [reasons](operations.md#reasons) and the [bounds](security.md) explain each cause",
         };
         catalog.add(self.rejected.clone(), rejected);
-        let certificates = Description {
-            name: "certificate_expiry_seconds",
-            labels: &[Label::Open("certificate")],
-            unit: "seconds since 1970",
-            meaning: "Expiry time of a certificate file that the gateway presents to clients or upstreams",
-            action: "less than a week in the future: renew the file; the gateway reads it again by itself",
-        };
-        catalog.add(self.certificates.clone(), certificates);
     }
 }
 

@@ -77,6 +77,8 @@ pub(crate) use self::waits::{WaitMetrics, WaitRecord};
 /// All metrics of a gateway or a layer.
 #[derive(Debug)]
 pub struct Metrics {
+    /// Whether to register the metrics of a gateway that a layer does not have.
+    of_gateway: bool,
     registry: Registry,
     routes: Routes,
     limits: Limits,
@@ -102,8 +104,18 @@ impl Metrics {
     /// Creates metrics without data, whose histograms of durations have these upper bounds, in ascending order. Without
     /// bounds, they have default bounds from 0.5 ms to 10 s.
     pub fn with_buckets(bounds: &[Duration]) -> Self {
+        Self::registered(false, bounds)
+    }
+
+    /// Creates the metrics of a gateway, with these upper bounds.
+    pub(crate) fn of_gateway(bounds: &[Duration]) -> Self {
+        Self::registered(true, bounds)
+    }
+
+    fn registered(of_gateway: bool, bounds: &[Duration]) -> Self {
         let durations = Histogram::of_durations(bounds);
         let mut metrics = Self {
+            of_gateway,
             registry: Registry::default(),
             routes: Routes::new(&durations),
             limits: Limits::default(),
@@ -125,7 +137,7 @@ impl Metrics {
         metrics
     }
 
-    /// Registers all metrics in a registry of the embedding program, under names that begin with `tidegate_`. The
+    /// Registers the metrics of a layer in a registry of the embedding program, under names that begin with `tidegate_`. The
     /// program must use the same version of `prometheus_client` as this crate, 0.25.
     ///
     /// Can be called before or after the metrics are passed to a layer, once for each registry.
@@ -133,7 +145,7 @@ impl Metrics {
         self.describe(&mut Catalog::new(registry));
     }
 
-    /// Registers all metrics, in the order of `docs/metrics.md`.
+    /// Registers the metrics, in the order of `docs/metrics.md`.
     fn describe(&self, catalog: &mut Catalog<'_>) {
         catalog.section("Requests and limits");
         self.routes.describe(catalog);
@@ -143,6 +155,10 @@ impl Metrics {
         self.in_flight.describe(catalog);
         catalog.section("The store");
         self.store.describe(catalog);
+        if !self.of_gateway {
+            catalog.section("Client connections");
+            return self.connections.describe_rejected(catalog);
+        }
         catalog.section("Upstreams");
         self.upstreams.describe(catalog);
         self.targets.describe(catalog);
@@ -255,6 +271,19 @@ mod tests {
         prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
         assert_eq!(text, metrics.render());
         assert!(text.contains("tidegate_request_duration_seconds_count{route=\"api\",status=\"2xx\"} 1\n"), "{text}");
+    }
+
+    /// Regression test: a layer had `tidegate_config_last_reload_successful 0` for ever, for which there is an alert.
+    #[test]
+    fn layer_has_no_metrics_of_a_gateway() {
+        let (layer, gateway) = (Metrics::new().render(), Metrics::of_gateway(&[]).render());
+        for name in ["config_last_reload_successful", "build_info", "connections", "panics_total"] {
+            let has = |text: &str| text.lines().any(|line| line.starts_with(&format!("tidegate_{name}")));
+            assert!(!has(&layer) && has(&gateway), "{name}\n{layer}\n{gateway}");
+        }
+        let metrics = Metrics::new();
+        metrics.rejected("max_body");
+        assert!(metrics.render().contains("tidegate_rejected_total{cause=\"max_body\"} 1\n"), "{}", metrics.render());
     }
 
     /// Regression test: the page had 420,139 lines, 33 MB, before the first request.

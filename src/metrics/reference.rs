@@ -15,6 +15,7 @@ It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test -
 * `/metrics` omits a series until it has counted something. Counters start at zero in each process.
 * Labels are names from the rule file and fixed words, never client input. `route` is empty for requests that match no
   route. The series of a route, limit, upstream or target end with its rules.
+* A layer in your own program has only the first two sections, and `tidegate_rejected_total`.
 * A histogram `NAME` has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 * Each request with a complete head counts once in `tidegate_responses_total` and once in
   `tidegate_request_duration_seconds`, rejections with 429 included. Responses sent before a request was read count in
@@ -26,7 +27,7 @@ It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test -
 pub fn reference() -> String {
     let mut registry = Registry::default();
     let mut catalog = Catalog::new(&mut registry);
-    Metrics::new().describe(&mut catalog);
+    Metrics::of_gateway(&[]).describe(&mut catalog);
     let mut page = INTRODUCTION.to_owned();
     for section in catalog.sections {
         let head = "| metric | type, unit | labels | meaning | when it moves |\n|---|---|---|---|---|";

@@ -93,7 +93,7 @@ fn count(log: &str, text: &str) -> usize {
 
 #[test]
 fn replaced_certificate_is_reloaded_and_logged() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 40 * DAY);
     let mut watcher = folder.watcher(&metrics);
     assert_eq!(days(&metrics, &folder.0.join("cert")), 40);
@@ -109,7 +109,7 @@ fn replaced_certificate_is_reloaded_and_logged() {
 
 #[test]
 fn unusable_files_are_logged_once_and_not_loaded() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 40 * DAY);
     let mut watcher = folder.watcher(&metrics);
     let log = logged_by(|| {
@@ -131,7 +131,7 @@ fn unusable_files_are_logged_once_and_not_loaded() {
 /// The certificate is replaced first, and the key a moment later.
 #[test]
 fn temporary_mismatch_of_certificate_and_key_is_not_logged() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 40 * DAY);
     let mut watcher = folder.watcher(&metrics);
     let (certificate, key) = signed(90 * DAY);
@@ -147,7 +147,7 @@ fn temporary_mismatch_of_certificate_and_key_is_not_logged() {
 /// Kubernetes replaces a mounted secret in this way: `cert` links to `..data/cert`, and `..data` to a dated folder.
 #[test]
 fn change_behind_symbolic_links_is_noticed() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     for (version, days) in [("..1", 40), ("..2", 90)] {
         fs::create_dir(folder.0.join(version)).unwrap();
         folder.renew(&format!("{version}/cert"), &format!("{version}/key"), days * DAY);
@@ -164,7 +164,7 @@ fn change_behind_symbolic_links_is_noticed() {
 
 #[test]
 fn certificate_that_expires_soon_causes_one_warning() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 13 * DAY);
     let log = logged_by(|| {
         let mut watcher = folder.watcher(&metrics);
@@ -263,7 +263,7 @@ async fn expired_ocsp_response_is_not_sent() {
 
 #[test]
 fn reload_keeps_sessions_unless_the_client_ca_changes() {
-    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::new()));
+    let (folder, metrics) = (Folder::new(), Arc::new(Metrics::of_gateway(&[])));
     folder.renew("cert", "key", 40 * DAY);
     folder.write("ca", &signed(40 * DAY).0);
     let client_auth = Some(ClientAuth { ca: folder.0.join("ca"), required: false });

@@ -151,7 +151,7 @@ mod tests {
         let (resolver, _tasks) = Resolver::new(&[]);
         let address = |text: &str, target: fn(Authority) -> Target| {
             let target = target(Authority::try_from(text).unwrap());
-            match Address::from_target(&target, &resolver, &Metrics::new()).unwrap() {
+            match Address::from_target(&target, &resolver, &Metrics::of_gateway(&[])).unwrap() {
                 Address::Ip(address) => format!("ip {address}"),
                 Address::Name(name) => format!("name {}", name.name()),
                 other => panic!("{other:?}"),

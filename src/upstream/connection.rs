@@ -185,7 +185,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Ip(listener.local_addr().unwrap());
         let dial = Dialer::plaintext(address, None, &UpstreamSettings::new("api".into(), Vec::new()));
-        let mut connection = Connection::open(&dial, &Metrics::new().upstream("api")).await.unwrap();
+        let mut connection = Connection::open(&dial, &Metrics::of_gateway(&[]).upstream("api")).await.unwrap();
         let mut other = listener.accept().unwrap().0;
         // No read has returned `WouldBlock` yet, so the runtime assumes that the socket is readable.
         assert!(connection.is_usable(connection.idle_since, true));

@@ -193,7 +193,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Ip(listener.local_addr().unwrap());
         let settings = UpstreamSettings { max_connections: 2, ..UpstreamSettings::new("api".into(), Vec::new()) };
-        let metrics = Metrics::new();
+        let metrics = Metrics::of_gateway(&[]);
         let target = TargetState::for_test(&metrics);
         let pool = Pool::new(&settings, metrics.upstream("api"), target);
         let connection = Connection::open(&Dialer::plaintext(address, None, &settings), pool.metrics()).await.unwrap();

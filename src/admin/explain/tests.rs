@@ -191,7 +191,7 @@ proptest! {
         runtime.block_on(async {
             let (config, store) = (config(), Store::memory());
             let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-            let layer = layer.metrics(Arc::new(Metrics::new())).from_config(&config).expect("a layer");
+            let layer = layer.metrics(Arc::new(Metrics::of_gateway(&[]))).from_config(&config).expect("a layer");
             let active = active(&config, &store);
             for request in &requests {
                 let explained = by_explanation(&active, &layer, request).await;
@@ -209,7 +209,7 @@ proptest! {
 async fn explanation_has_each_status_of_the_layer() {
     let (config, store) = (config(), Store::memory());
     let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-    let layer = layer.metrics(Arc::new(Metrics::new())).from_config(&config).expect("a layer");
+    let layer = layer.metrics(Arc::new(Metrics::of_gateway(&[]))).from_config(&config).expect("a layer");
     let active = active(&config, &store);
     let key = r#""authorization": "Bearer tok""#;
     for (method, url, headers, status, route) in [
@@ -258,7 +258,7 @@ async fn explanation_has_each_effect_of_overrides() {
     ] {
         let (config, store) = (config(), Store::memory());
         let layer = RateLimitLayer::builder().next(NextHop::Origin).unmatched(Unmatched::Reject).store(store.clone());
-        let layer = layer.metrics(Arc::new(Metrics::new())).from_config(&config).expect("a layer");
+        let layer = layer.metrics(Arc::new(Metrics::of_gateway(&[]))).from_config(&config).expect("a layer");
         let active = active(&config, &store);
         let case = format!("{action:?} {scope} {url} {fields:?}");
         let multiply = multiply.map(|factor| factor.parse().expect("a factor"));

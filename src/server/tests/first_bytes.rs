@@ -14,7 +14,7 @@ async fn ambiguous_first_byte_is_polled_once() {
     let (stream, peer) = listener.accept().await.unwrap();
     let header_timeout = Duration::from_millis(300);
     let (_trigger, drain) = Drain::new();
-    let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::new()), drain);
+    let server = Server::new(&Listen { header_timeout, ..listen() }, Arc::new(Metrics::of_gateway(&[])), drain);
     let slot = server.connections.acquire(peer).unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));
     let mut serving = Box::pin(serve(

@@ -51,7 +51,7 @@ async fn idle_connection_uses_at_most_448_bytes() {
     let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (stream, peer) = listener.accept().await.unwrap();
     let (_trigger, drain) = Drain::new();
-    let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
+    let server = Server::new(&listen(), Arc::new(Metrics::of_gateway(&[])), drain);
     let slot = Arc::new(server.connections.acquire(peer).unwrap());
     let activity = Arc::new(Activity::new(Instant::now()));
     // An `Arc` has two counters in addition to its value.

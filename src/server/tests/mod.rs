@@ -45,7 +45,7 @@ fn start<H: testing::Handler>(listen: &Listen, handler: H) -> Running {
 }
 
 fn gateway_connections(max: usize, addresses: AddressRules) -> GatewayConnections {
-    GatewayConnections::new(max, addresses, Arc::new(Metrics::new()))
+    GatewayConnections::new(max, addresses, Arc::new(Metrics::of_gateway(&[])))
 }
 
 fn start_with_connections<H: testing::Handler>(

@@ -29,7 +29,7 @@ async fn listener_survives_a_panic_of_its_task() {
     let (_trigger, drain) = Drain::new();
     let listener = bind_one(&ListenAddress::parse("127.0.0.1:0").unwrap());
     let address = listener.local_addr().unwrap();
-    let server = Server::new(&listen(), Arc::new(Metrics::new()), drain);
+    let server = Server::new(&listen(), Arc::new(Metrics::of_gateway(&[])), drain);
     let serving = tokio::spawn(server.serve(listener, testing::HandlerService(Fragile(Arc::clone(&breaks)))));
     assert_eq!(Raw::connect(address).await.ask(get("/")).await.status(), 200);
     breaks.store(true, Ordering::SeqCst);

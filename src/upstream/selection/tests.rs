@@ -30,7 +30,7 @@ fn settings(targets: u16) -> UpstreamSettings {
 }
 
 fn upstream(settings: &UpstreamSettings) -> Arc<Upstream> {
-    let upstreams = Upstreams::new([settings], 1, &Metrics::new());
+    let upstreams = Upstreams::new([settings], 1, &Metrics::of_gateway(&[]));
     Arc::clone(upstreams.get("api").unwrap())
 }
 

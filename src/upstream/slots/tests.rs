@@ -7,7 +7,10 @@ use crate::metrics::Metrics;
 
 fn slots(max_connections: usize, queue: usize) -> UpstreamSlots {
     let settings = UpstreamSettings::new("api".into(), Vec::new());
-    UpstreamSlots::new(&UpstreamSettings { max_connections, queue, ..settings }, TargetState::for_test(&Metrics::new()))
+    UpstreamSlots::new(
+        &UpstreamSettings { max_connections, queue, ..settings },
+        TargetState::for_test(&Metrics::of_gateway(&[])),
+    )
 }
 
 fn client(number: usize) -> Client {

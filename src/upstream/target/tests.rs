@@ -12,7 +12,7 @@ use crate::store::testing::logged_by;
 const HALF: Duration = Duration::from_millis(500);
 
 fn state() -> Arc<TargetState> {
-    TargetState::for_test(&Metrics::new())
+    TargetState::for_test(&Metrics::of_gateway(&[]))
 }
 
 /// Makes attempts fail (`false`) or succeed. Returns the logged messages, each with its number of failures.
@@ -88,7 +88,7 @@ async fn drain_ends_at_its_time_unless_it_was_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn drain_applies_to_addresses_that_are_added_later() {
-    let (states, metrics, until) = (TargetStates::default(), Metrics::new(), Instant::now() + HALF);
+    let (states, metrics, until) = (TargetStates::default(), Metrics::of_gateway(&[]), Instant::now() + HALF);
     let metrics = metrics.target("api", "http://a");
     let state = |upstream: &str, port| {
         let address = Some(([127, 0, 0, 1], port).into());

@@ -43,7 +43,9 @@ fn start<H: Handler>(handler: H) -> Running {
     let listener = bind_one(&listen.address);
     let address = listener.local_addr().unwrap();
     let (trigger, drain) = Drain::new();
-    tokio::spawn(Server::new(&listen, Arc::new(Metrics::new()), drain).serve(listener, HandlerService(handler)));
+    tokio::spawn(
+        Server::new(&listen, Arc::new(Metrics::of_gateway(&[])), drain).serve(listener, HandlerService(handler)),
+    );
     Running { address, _trigger: trigger }
 }
 

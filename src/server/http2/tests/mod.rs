@@ -40,7 +40,7 @@ async fn next_ping(client: &mut UnixStream) -> Option<Vec<u8>> {
 #[tokio::test(start_paused = true)]
 async fn ping_ack_that_is_read_late_keeps_the_connection() {
     let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
-    let metrics = Arc::new(Metrics::new());
+    let metrics = Arc::new(Metrics::of_gateway(&[]));
     let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
     let (mut client, stream) = UnixStream::pair().unwrap();
     let activity = Arc::new(Activity::new(Instant::now()));

@@ -47,7 +47,7 @@ impl Unread {
     /// Starts a connection whose client has opened all windows. All requests get this response.
     async fn start(response: fn() -> Response<Full<Bytes>>) -> Self {
         let listen = Listen::new(ListenAddress::parse("127.0.0.1:0").unwrap());
-        let metrics = Arc::new(Metrics::new());
+        let metrics = Arc::new(Metrics::of_gateway(&[]));
         let context = Server::new(&listen, Arc::clone(&metrics), Drain::new().1).context;
         let (mut client, stream) = UnixStream::pair().unwrap();
         let activity = Arc::new(Activity::new(Instant::now()));
