@@ -167,7 +167,7 @@ fn look_up_with(
         peer_is_client: false,
         peer_is_trusted: false,
         tls: None,
-        key: None,
+        extensions: None,
         identity: None,
     };
     black_box(routes.find(black_box(&facts))).map(|(position, _)| position)

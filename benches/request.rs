@@ -19,7 +19,8 @@ use tidegate::internals::store::settings::KeySecret;
 use tidegate::internals::{
     Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, recording_layer, write_redis_keys,
 };
-use tidegate::{Mode, Peer, RateLimitLayer};
+use tidegate::redisson::Mode;
+use tidegate::{Peer, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

@@ -1,4 +1,4 @@
-//! An axum service with the rate limits of a rule file, without the gateway.
+//! An axum service with rate limits, without the gateway.
 //!
 //! ```text
 //! cargo run --example axum
@@ -11,29 +11,19 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::routing::get;
 use tidegate::RateLimitLayer;
+use tidegate::build::{Client, Limit, Route, SECOND};
 use tokio::net::TcpListener;
-
-/// To keep the rules in a file, use [`RateLimitLayer::from_file`].
-const RULES: &str = "
-routes:
-  - name: hello
-    match: { path: /hello }
-    limits:
-      # At most three requests per address in any ten seconds. The fourth gets a 429.
-      - name: per-ip
-        mode: PER_CLIENT
-        client: ip
-        rate: 3
-        interval: 10s
-
-  # Requests that match no route are not limited.
-";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    // At most three requests per address in any ten seconds. The fourth gets a 429. Requests that match no route are not
+    // limited. To keep the rules in a file, use `RateLimitLayer::from_file`.
+    let per_ip = Limit::per_client("per-ip", Client::ip()).rate(3, 10 * SECOND);
+    let layer = RateLimitLayer::from_rules(Route::new("hello").path("/hello").limit(per_ip))?;
+
     let handlers = Router::new().route("/hello", get(async || "hello\n")).route("/", get(async || "no limits here\n"));
     // The layer is around the router, so that it runs before the router chooses a handler.
-    let app = Router::new().fallback_service(handlers).layer(RateLimitLayer::from_yaml(RULES)?);
+    let app = Router::new().fallback_service(handlers).layer(layer);
 
     let listener = TcpListener::bind("127.0.0.1:3000").await?;
     // The connect info contains the peer address, which limits with `client: ip` need.

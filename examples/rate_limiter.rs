@@ -10,7 +10,8 @@ use std::error::Error;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use tidegate::{Mode, RateConfig, RateLimiter, Store};
+use tidegate::Store;
+use tidegate::redisson::{Mode, RateConfig, RateLimiter};
 use tokio::time::{Instant, timeout_at};
 
 const RATE: u64 = 20;

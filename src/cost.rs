@@ -118,7 +118,7 @@ mod tests {
             peer_is_client: false,
             peer_is_trusted: false,
             tls: None,
-            key: None,
+            extensions: None,
             identity: None,
         };
         Cost::Header(HeaderCost { name: FIELD, default: 3, max }).for_request(&facts)

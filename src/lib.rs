@@ -38,34 +38,35 @@
 //! # }
 //! ```
 //!
-//! Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets a
+//! [`build`] has builders for rules, and [`RateLimitLayer::limit`] needs only one limit. Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets a
 //! [`Store`], your own responses, and the treatment of requests that match no route. [`ReportHandle`] returns the result
 //! of a request for your access log.
 //!
 //! # Limit any action
 //!
-//! [`RateLimiter`] takes permits for anything else, such as mails. It has the operations and the data of Redisson's
-//! `RRateLimiter`, so that Java services can share a limiter in Redis.
+//! [`Limiter`] limits the actions of each key, such as the mails of a user, with every algorithm.
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use tidegate::{Mode, RateConfig, RateLimiter, Store};
+//! use tidegate::build::Quota;
+//! use tidegate::{Limiter, Store};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = Store::memory(); // or Store::redis("redis://127.0.0.1:6379")?
-//! let mails = RateLimiter::new(store, "mails")?;
-//! mails.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
+//! let mails = Limiter::new(store, "mails", Quota::per_second(10))?;
 //!
-//! assert!(mails.try_acquire(10).await?.granted);
-//! let refused = mails.try_acquire(1).await?;
-//! assert!(!refused.granted);
-//! assert_eq!(refused.wait, Duration::from_secs(1));
-//! mails.acquire(1).await?; // waits until a permit is available
+//! mails.check_n("ada", 10).await?;
+//! let refused = mails.check("ada").await.expect_err("ten mails in a second");
+//! assert_eq!(refused.wait(), Some(Duration::from_secs(1)));
+//! mails.until_ready("ada").await?; // waits until a permit is available
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`redisson::RateLimiter`] has the operations and the data of Redisson's `RRateLimiter`, so that Java services can share a
+//! limiter in Redis.
 //!
 //! # Run the gateway
 //!
@@ -196,12 +197,13 @@ mod upstream {
 }
 // 3 meaning
 mod admission;
+pub mod build;
 mod config;
 #[cfg(feature = "gateway")]
 mod explain;
-mod rate_limiter;
 #[cfg(feature = "gateway")]
 mod recording;
+pub mod redisson;
 #[cfg(feature = "gateway")]
 mod rejected;
 #[cfg(feature = "gateway")]
@@ -211,6 +213,7 @@ mod replay;
 mod forward;
 mod headers;
 mod layer;
+mod limiter;
 mod local_response;
 mod ruleset;
 // 5 services
@@ -234,14 +237,14 @@ pub use config::ListenAddress;
 pub use config::{Config, ConfigLoadError, Problem, Problems};
 #[cfg(feature = "gateway")]
 pub use gateway::{Gateway, GatewayStartError, ReloadError, ReloadReport};
+pub use identity::{ClientKey, ClientKeys};
 pub use layer::{
-    ClientKey, LayerError, NotSent, OverTls, Peer, RateLimitLayer, RateLimitLayerBuilder, RateLimited, RateLimitedBody,
-    Rejection, ReportHandle, RequestOutcome, RequestReport, TlsPeer, Unmatched,
+    Admission, CheckError, LayerError, Limited, NotSent, OverTls, Peer, RateLimitLayer, RateLimitLayerBuilder,
+    RateLimited, RateLimitedBody, Rejection, ReportHandle, RequestOutcome, RequestReport, TlsPeer, Unmatched,
 };
-pub use limit::{Mode, RateConfig, RateConfigError};
+pub use limiter::Limiter;
 pub use metrics::Metrics;
-pub use rate_limiter::{Acquisition, InstanceId, InstanceIdError, PermitsInUse, RateLimiter, RateLimiterError};
-pub use store::{MemoryStoreBuilder, RedisStoreBuilder, Store, StoreError, StoreOpenError};
+pub use store::{MemoryStoreBuilder, Redirection, RedisStoreBuilder, Store, StoreError, StoreOpenError};
 
 #[cfg(test)]
 #[path = "../tests/it/support/wire/mod.rs"]

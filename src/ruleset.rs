@@ -234,6 +234,11 @@ impl RuleSet {
         Ok(self.compiled.get(position).map(|compiled| (route, compiled)))
     }
 
+    /// Returns the route with this name.
+    pub(crate) fn find_named(&self, name: &str) -> Option<(&Route, &CompiledRoute)> {
+        self.rules.routes.iter().zip(&self.compiled).find(|(route, _)| *route.name == *name)
+    }
+
     /// Returns the route whose quota a request asks for.
     pub(crate) fn find_quota(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
         let (position, route) = self.rules.routes.find_quota(facts)?;
@@ -289,12 +294,6 @@ impl RuleSet {
         facts: &Facts<'_>,
     ) -> Result<Charges<'r>, LimitRejection<'r>> {
         self.rules.charges(route, facts)
-    }
-
-    /// Returns the route with this name.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn route(&self, name: &str) -> Option<&Route> {
-        self.rules.routes.iter().find(|route| *route.name == *name)
     }
 
     /// See [`Rules::limits`].

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Cmd, Connection, Pipeline, Script, cmd};
+use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use super::Result;
 use super::server::Server;

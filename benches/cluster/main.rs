@@ -21,9 +21,10 @@ mod worker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate::Store;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::{Mode, Store};
+use tidegate::redisson::Mode;
 
 use self::cluster::RedisCluster;
 use self::redis::{RedisServer, fresh_name, wait_a_little};

@@ -3,7 +3,8 @@
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tidegate::{Mode, RateConfig, RateLimiter, Store};
+use tidegate::Store;
+use tidegate::redisson::{Mode, RateConfig, RateLimiter};
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -4,7 +4,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::{Mode, RateConfig, RateLimiter, Store};
+use tidegate::Store;
+use tidegate::redisson::{Mode, RateConfig, RateLimiter};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 use tokio::time::sleep;

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Script, cmd};
+use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use super::Result;
 use super::redis::Redis;

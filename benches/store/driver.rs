@@ -12,7 +12,8 @@ use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::Outcome;
 use tidegate::internals::limit::{Charge, ClientId, Limiter};
 use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::{Metrics, Mode, Store, StoreError};
+use tidegate::redisson::Mode;
+use tidegate::{Metrics, Store, StoreError};
 use tokio::task::JoinSet;
 
 use super::Result;

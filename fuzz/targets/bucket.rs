@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncCommands, AsyncConnectionConfig, Client, InfoDict, cmd};
+use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
 use tidegate::internals::store::settings::KeySecret;
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use crate::support::redis::RedisServer;
 

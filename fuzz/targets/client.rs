@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
-use tidegate::Mode;
 use tidegate::internals::client::{AddressRules, ClientSource};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::internals::store::settings::KeySecret;
 use tidegate::internals::{Facts, Requests, for_each_redis_key};
+use tidegate::redisson::Mode;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 

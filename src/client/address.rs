@@ -171,7 +171,7 @@ mod tests {
             peer_is_client: false,
             peer_is_trusted: false,
             tls: None,
-            key: None,
+            extensions: None,
             identity: None,
         }
     }

@@ -5,6 +5,7 @@ use crate::words::words;
 
 words! {
     /// How a limit handles a request with several different client keys.
+    #[non_exhaustive]
     pub enum Duplicates, default Reject {
         /// The request is rejected with 400.
         Reject = "reject",

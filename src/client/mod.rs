@@ -10,6 +10,7 @@ mod base64;
 pub(crate) mod cookie;
 mod credentials;
 mod duplicates;
+mod function;
 pub(crate) mod pairs;
 mod query;
 pub(crate) mod spelling;
@@ -26,8 +27,9 @@ use ipnet::IpNet;
 pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 pub use self::duplicates::Duplicates;
 use self::duplicates::Values;
+pub use self::function::{ClientFunction, RequestParts};
 use crate::facts::Facts;
-use crate::identity::{Claims, IdentityKinds, IdentityValue};
+use crate::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
 use crate::limit::ClientId;
 
 /// The property of a request that identifies its client.
@@ -50,7 +52,9 @@ pub enum ClientSource {
     Tls(TlsName),
     /// The client key in the request's extensions: `extension`. Only available in the Tower layer.
     Extension,
-    /// A value of the verified token or API key: `jwt:CLAIM` or `key:NAME`.
+    /// The result of a function of the program. Only available in the Tower layer.
+    Function(ClientFunction),
+    /// A value of the verified token or API key, or a named key of the program: `jwt:CLAIM`, `key:NAME` or `extension:NAME`.
     Identity(IdentityValue),
     /// The combination of several sources: a list.
     All(Vec<ClientSource>),
@@ -131,6 +135,9 @@ impl ClientSource {
             ClientSource::Path => append(out, b'p', "", path(facts).as_bytes()),
             ClientSource::Tls(name) => append(out, b't', name.as_str(), tls(facts, *name)?.as_bytes()),
             ClientSource::Extension => append(out, b'e', "", key(facts)?.as_bytes()),
+            ClientSource::Function(function) => {
+                append(out, b'f', "", function.call(facts).ok_or(ClientError::Missing)?.as_bytes());
+            }
             ClientSource::Identity(value) => {
                 let (source, name) = value.source_and_name();
                 append(out, source.as_bytes()[0], name, identity(facts, value)?.as_bytes());
@@ -152,7 +159,8 @@ impl ClientSource {
             Self::Ip => true,
             Self::All(sources) => sources.iter().any(Self::reads_address),
             Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Path | Self::Tls(_) | Self::Extension | Self::Identity(_) => false,
+            Self::Host | Self::Path | Self::Tls(_) => false,
+            Self::Extension | Self::Function(_) | Self::Identity(_) => false,
         }
     }
 
@@ -162,7 +170,9 @@ impl ClientSource {
             Self::Path => true,
             Self::All(sources) => sources.iter().any(Self::reads_path),
             Self::Ip | Self::Header(_) | Self::Cookie(_) | Self::Query(_) => false,
-            Self::Host | Self::Tls(_) | Self::Extension | Self::Identity(_) => false,
+            Self::Host | Self::Tls(_) => false,
+            Self::Function(_) => true,
+            Self::Extension | Self::Identity(_) => false,
         }
     }
 
@@ -191,7 +201,7 @@ impl ClientSource {
             Self::Cookie(_) => found(&header::COOKIE),
             Self::All(sources) => sources.iter().for_each(|source| source.fields(found)),
             Self::Ip | Self::Query(_) | Self::Host | Self::Path | Self::Tls(_) => {}
-            Self::Extension | Self::Identity(_) => {}
+            Self::Extension | Self::Function(_) | Self::Identity(_) => {}
         }
     }
 
@@ -256,6 +266,7 @@ impl fmt::Display for ClientSource {
             Self::Path => f.write_str("path"),
             Self::Tls(name) => write!(f, "tls:{}", name.as_str()),
             Self::Extension => f.write_str("extension"),
+            Self::Function(_) => f.write_str("function"),
             Self::Identity(value) => value.fmt(f),
             Self::All(sources) => {
                 let words: Vec<_> = sources.iter().map(ToString::to_string).collect();
@@ -341,7 +352,8 @@ fn identity<'f>(facts: &'f Facts<'_>, value: &IdentityValue) -> Result<Cow<'f, s
 
 /// Returns the key in the extensions. An empty key identifies no client.
 fn key<'f>(facts: &'f Facts<'_>) -> Result<&'f str, ClientError> {
-    facts.key.filter(|key| !key.is_empty()).ok_or(ClientError::Missing)
+    let key = facts.extensions.and_then(|extensions| extensions.get::<ClientKey>()).map(|key| key.0.as_str());
+    key.filter(|key| !key.is_empty()).ok_or(ClientError::Missing)
 }
 
 /// Returns the path without path parameters and trailing slash, because they do not identify another client.

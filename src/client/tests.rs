@@ -18,7 +18,7 @@ fn facts<'a>(headers: &'a HeaderMap, query: &'a str) -> Facts<'a> {
         peer_is_client: false,
         peer_is_trusted: false,
         tls: None,
-        key: None,
+        extensions: None,
         identity: None,
     }
 }

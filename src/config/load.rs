@@ -59,7 +59,12 @@ pub(crate) struct Loaded {
 
 /// Loads the file at `path`.
 pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    read_unchanged(path, Source { purpose, files: ReferencedFiles::relative_to(path), name: path }, false).config
+    read_unchanged(
+        path,
+        Source { purpose, files: ReferencedFiles::relative_to(path), name: path, functions: None },
+        false,
+    )
+    .config
 }
 
 /// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
@@ -133,7 +138,8 @@ impl RuleFile {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
-        let source = Source { purpose, files: if check_files { files } else { files.unchecked() }, name };
+        let files = if check_files { files } else { files.unchecked() };
+        let source = Source { purpose, files, name, functions: None };
         match self {
             Self::Path(_) => read_unchanged(name, source, must_be_regular),
             Self::Stdin => {

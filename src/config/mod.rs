@@ -3,9 +3,11 @@
 //! A file passes four steps. `tree` parses the YAML text, keeps the location of each value, and replaces `placeholders`; `include` adds other files. `shape` validates the
 //! values against the descriptions of the keys in `file`. serde deserializes the valid values, with their locations, into
 //! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
-//! continues with the remaining values. `reference` generates the documentation of the keys.
+//! continues with the remaining values. `reference` generates the documentation of the keys. Rules that a program builds
+//! start as a tree (`built`), and pass the same steps.
 
 mod access_log;
+pub(crate) mod built;
 mod check;
 pub(crate) mod dashboard;
 #[cfg(feature = "gateway")]
@@ -73,6 +75,7 @@ use self::sources::SourceFiles;
 pub(crate) use self::tokens::{Tokens, TokensError};
 #[cfg(feature = "gateway")]
 pub(crate) use self::units::{Bytes, Millis};
+use crate::client::ClientFunction;
 use crate::credentials::Verifiers;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
@@ -123,6 +126,8 @@ struct Source<'p> {
     files: ReferencedFiles<'p>,
     /// The name of the file.
     name: &'p Path,
+    /// The functions of rules that a program built, which `client: function:NUMBER` names. `None` for a rule file.
+    functions: Option<&'p [ClientFunction]>,
 }
 
 /// The program that a rule file is read for.
@@ -178,6 +183,11 @@ impl Config {
         load::load(path.as_ref(), Purpose::Gateway)
     }
 
+    /// Returns the warnings: valid values that are probably not intended.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
     fn read(text: &str, source: Source<'_>) -> Result<Self, Problems> {
         check::check(text.into(), source, &mut SourceFiles::default())
     }
@@ -188,6 +198,6 @@ impl Config {
 impl Source<'_> {
     /// Reads a text that is not from a file.
     fn text(purpose: Purpose) -> Self {
-        Self { purpose, files: ReferencedFiles::in_current_folder(), name: Path::new("<text>") }
+        Self { purpose, files: ReferencedFiles::in_current_folder(), name: Path::new("<text>"), functions: None }
     }
 }

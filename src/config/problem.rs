@@ -8,28 +8,41 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::secrets::Secrets;
+use crate::rule::LimitLocation;
 
 /// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
     location: Location,
-    /// The included file, or `None` for the rule file.
+    /// The included file, or the part of rules that a program built. `None` for the rule file.
     file: Option<Arc<str>>,
     /// Borrowed if it contains no values of the file.
     message: Cow<'static, str>,
     help: Cow<'static, str>,
 }
 
-/// All errors of a rule file and its included files, in the order of their locations.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// All errors of rules: of a rule file and its included files, or of rules that a program built. In the order of their
+/// locations.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Problems {
     /// The rule file, and the included files.
     files: Vec<Arc<str>>,
+    /// The parts of rules that a program built.
+    parts: Vec<Part>,
     errors: BTreeSet<Problem>,
     /// Valid values that are probably not intended.
     warnings: BTreeSet<Problem>,
     /// Boxed, so that an error is small.
     notes: Box<Notes>,
+}
+
+/// A part of rules that a program built: a route, a limit or a tier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    /// The name in messages.
+    name: Arc<str>,
+    /// The position among parts of the same kind, starting at 1.
+    position: usize,
 }
 
 /// Locations and texts that decide how errors are reported.
@@ -45,7 +58,8 @@ struct Notes {
     secrets: Secrets,
 }
 
-/// A position in the file. Lines and columns start at 1. Small, because a large rule file has hundreds of thousands.
+/// A position in the file. Lines and columns start at 1. Small, because a large rule file has hundreds of thousands. In rules
+/// that a program built, the number of a part as the line, and 0 as the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
 pub(crate) struct Location {
     /// The number of the file: 0 for the rule file, and more for an included file.
@@ -84,6 +98,11 @@ impl Location {
         Self { file, line: NonZeroU32::MIN, column: 1 }
     }
 
+    /// Returns `true` for a part of rules that a program built.
+    fn is_part(self) -> bool {
+        self.column == 0
+    }
+
     pub(crate) fn line(self) -> usize {
         self.line.get() as usize
     }
@@ -96,14 +115,14 @@ impl Location {
 // === impl Problem ===
 
 impl Problem {
-    /// Returns the line, starting at 1.
-    pub fn line(&self) -> usize {
-        self.location.line()
+    /// Returns the line, starting at 1. Returns `None` for rules that a program built.
+    pub fn line(&self) -> Option<usize> {
+        (!self.location.is_part()).then(|| self.location.line())
     }
 
-    /// Returns the column in characters, starting at 1.
-    pub fn column(&self) -> usize {
-        self.location.column()
+    /// Returns the column in characters, starting at 1. Returns `None` for rules that a program built.
+    pub fn column(&self) -> Option<usize> {
+        (!self.location.is_part()).then(|| self.location.column())
     }
 
     /// Returns the included file with the problem, or `None` for the rule file.
@@ -167,22 +186,45 @@ impl Problems {
         self.files.iter().skip(1).map(ToString::to_string).collect()
     }
 
-    fn included_file(&self, location: Location) -> Option<Arc<str>> {
-        (location.file > 0).then(|| self.file_of(location))
+    /// Adds a part of rules that a program built, such as "route `login`". Returns its location.
+    pub(super) fn add_part(&mut self, name: &str, position: usize) -> Location {
+        self.parts.push(Part { name: name.into(), position });
+        Location::new(0, self.parts.len(), 0)
+    }
+
+    fn part(&self, location: Location) -> Option<&Part> {
+        if location.is_part() { self.parts.get(location.line() - 1) } else { None }
+    }
+
+    /// Returns the included file or the part with this location. Returns `None` for the rule file.
+    fn origin(&self, location: Location) -> Option<Arc<str>> {
+        match self.part(location) {
+            Some(part) => Some(Arc::clone(&part.name)),
+            None => (location.file > 0).then(|| self.file_of(location)),
+        }
+    }
+
+    /// Returns the position of a limit for operators.
+    pub(super) fn limit_location(&self, location: Location) -> LimitLocation {
+        match location.is_part() {
+            true => LimitLocation::default(),
+            false => LimitLocation { file: self.file_of(location), line: location.line() },
+        }
     }
 
     /// Describes a location for a message about another location.
     pub(super) fn place(&self, location: Location, other: Location) -> String {
-        match location.file == other.file {
-            true => format!("on line {}", location.line()),
-            false => format!("on line {} of {}", location.line(), quote(&self.file_of(location))),
+        match (self.part(location), location.file == other.file) {
+            (Some(part), _) => format!("at position {}", part.position),
+            (None, true) => format!("on line {}", location.line()),
+            (None, false) => format!("on line {} of {}", location.line(), quote(&self.file_of(location))),
         }
     }
 
     /// Adds a warning. The file is still accepted.
     pub(crate) fn warn(&mut self, location: Location, message: &str, help: impl Into<Cow<'static, str>>) {
         let message = format!("warning: {message}").into();
-        let file = self.included_file(location);
+        let file = self.origin(location);
         self.warnings.insert(Problem { location, file, message, help: help.into() });
     }
 
@@ -198,7 +240,7 @@ impl Problems {
         message: impl Into<Cow<'static, str>>,
         help: impl Into<Cow<'static, str>>,
     ) -> Reported {
-        let file = self.included_file(location);
+        let file = self.origin(location);
         self.errors.insert(Problem { location, file, message: message.into(), help: help.into() });
         Reported(())
     }
@@ -274,12 +316,22 @@ impl Problems {
     }
 }
 
-/// Displays `LINE:COLUMN: message` and a line of help.
+/// Displays `LINE:COLUMN: message` and a line of help, or `PART: message` for rules that a program built.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { location, file, message, help } = self;
         file.as_ref().map_or(Ok(()), |file| write!(f, "{file}:"))?;
-        write!(f, "{}:{}: {message}\n  help: {help}", location.line(), location.column())
+        if !location.is_part() {
+            write!(f, "{}:{}:", location.line(), location.column())?;
+        }
+        write!(f, " {message}\n  help: {help}")
+    }
+}
+
+/// Prints the text of [`Display`](fmt::Display): `main` and `unwrap` show errors with `Debug`.
+impl fmt::Debug for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

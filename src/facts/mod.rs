@@ -9,7 +9,7 @@ mod method;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use http::{HeaderMap, Method, Uri, Version};
+use http::{Extensions, HeaderMap, Method, Uri, Version};
 
 pub(crate) use self::method::is_common;
 use crate::identity::{Identity, IdentityFault, IdentityValue};
@@ -40,8 +40,8 @@ pub struct Facts<'a> {
     pub peer_is_trusted: bool,
     /// The TLS identity of the peer. `None` for a plaintext connection, or if unknown.
     pub tls: Option<&'a TlsPeer>,
-    /// The client key that the application has put into the request's extensions, if there is one.
-    pub key: Option<&'a str>,
+    /// The extensions of the request, which can have client keys of the program. `None` if it has none.
+    pub extensions: Option<&'a Extensions>,
     /// The verified identities, as soon as the route is known.
     pub identity: Option<Box<Identity>>,
 }
@@ -159,13 +159,13 @@ impl<'a> Facts<'a> {
     ) -> Self {
         let peer = peer.map(|peer| peer.to_canonical());
         let (peer_is_client, peer_is_trusted) = (false, false);
-        let (tls, key, identity) = (None, None, None);
-        Self { method, host, path, query, headers, peer, peer_is_client, peer_is_trusted, tls, key, identity }
+        let (tls, extensions, identity) = (None, None, None);
+        Self { method, host, path, query, headers, peer, peer_is_client, peer_is_trusted, tls, extensions, identity }
     }
 
     /// Returns a value of the verified identity, or of a header field from a trusted peer.
     pub(crate) fn identity_value(&self, value: &IdentityValue) -> Option<Cow<'_, str>> {
-        value.read(self.identity.as_deref(), self.peer_is_trusted.then_some(self.headers))
+        value.read(self.identity.as_deref(), self.peer_is_trusted.then_some(self.headers), self.extensions)
     }
 
     /// Returns the fault of the request's credentials; `None` if they have no fault.

@@ -234,8 +234,8 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
         ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
             let problem = |problem: &crate::config::Problem| ConfigProblem {
                 file: problem.file().unwrap_or(&file).to_owned(),
-                line: Some(problem.line()),
-                column: Some(problem.column()),
+                line: problem.line(),
+                column: problem.column(),
                 message: problem.message().to_owned(),
                 help: Some(problem.help().to_owned()),
             };

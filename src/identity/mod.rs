@@ -1,18 +1,20 @@
 //! The verified identities of a request: an API key, the claims of a token. Rules read values of them.
 
 mod api_key;
+mod client_keys;
 mod fault;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderMap, HeaderName};
+use http::{Extensions, HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 pub(crate) use self::api_key::ApiKey;
 #[cfg(feature = "gateway")]
 pub(crate) use self::api_key::AttributeNames;
+pub use self::client_keys::{ClientKey, ClientKeys};
 pub(crate) use self::fault::IdentityFault;
 use crate::words::words;
 
@@ -29,6 +31,7 @@ pub struct Identity {
 
 words! {
     /// A kind of credentials.
+    #[non_exhaustive]
     pub enum IdentityKind {
         /// A token with a valid signature: `identities.jwt`.
         Token = "jwt",
@@ -63,6 +66,8 @@ pub enum IdentityValue {
     KeyAttribute(Box<str>),
     /// A header field of a trusted proxy: `header:NAME`.
     Header(HeaderName),
+    /// A key that the program has inserted into the request's extensions: `extension:NAME`. Only in a layer.
+    Extension(Box<str>),
 }
 
 // === impl Claims ===
@@ -92,19 +97,29 @@ impl IdentityValue {
             ("key", "tier") => Some(Self::KeyTier),
             ("key", attribute) => Some(Self::KeyAttribute(attribute.into())),
             ("header", name) => Some(Self::Header(name.parse().ok()?)),
+            ("extension", name) => Some(Self::Extension(name.into())),
             _ => None,
         }
     }
 
-    /// Returns the value for a request with this identity and these header fields, which are `None` if the peer is not
-    /// trusted. Returns `None` if the request has no such value.
-    pub fn read<'f>(&self, identity: Option<&'f Identity>, fields: Option<&'f HeaderMap>) -> Option<Cow<'f, str>> {
+    /// Returns the value for a request with this identity, these header fields, which are `None` if the peer is not
+    /// trusted, and these extensions. Returns `None` if the request has no such value.
+    pub fn read<'f>(
+        &self,
+        identity: Option<&'f Identity>,
+        fields: Option<&'f HeaderMap>,
+        extensions: Option<&'f Extensions>,
+    ) -> Option<Cow<'f, str>> {
         let key = || identity?.key.as_deref();
         match self {
             Self::Claim(name) => identity?.token.as_deref()?.text(name),
             Self::KeyId => Some(Cow::Borrowed(key()?.id())),
             Self::KeyTier => Some(Cow::Borrowed(key()?.tier()?)),
             Self::KeyAttribute(name) => Some(Cow::Borrowed(key()?.attribute(name)?)),
+            Self::Extension(name) => {
+                let key = extensions?.get::<ClientKeys>()?.get(name)?;
+                (!key.is_empty()).then_some(Cow::Borrowed(key))
+            }
             Self::Header(name) => {
                 let mut values = fields?.get_all(name).iter();
                 let value = values.next().filter(|_| values.next().is_none())?;
@@ -136,6 +151,7 @@ impl IdentityValue {
             Self::KeyTier => ("key", "tier"),
             Self::KeyAttribute(name) => ("key", name),
             Self::Header(name) => ("header", name.as_str()),
+            Self::Extension(name) => ("extension", name),
         }
     }
 }

@@ -40,7 +40,7 @@ pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -
 /// The rule file is invalid.
 pub fn show_config(file: &Path) -> Result<serde_json::Value, String> {
     let config = RuleFile::Path(file.to_owned()).load_without_referenced_files().map_err(|error| error.to_string())?;
-    let store = Store::open(&StoreSettings::Memory { key_secret: None }, Metrics::default().into());
+    let store = Store::open(&StoreSettings::Memory { key_secret: None }, Metrics::of_gateway(&[]).into());
     Ok(admin::show_config(&config, &store.map_err(|error| error.to_string())?))
 }
 

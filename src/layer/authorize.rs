@@ -32,7 +32,7 @@ impl LayerState {
         let read = rules.read_original(&original.method, &original.uri, HostRequirement::Optional, facts)?;
         // The certificate of the connection is the certificate of the proxy.
         #[cfg_attr(not(feature = "gateway"), expect(unused_mut, reason = "no credentials are verified"))]
-        let mut facts = Facts { peer_is_trusted: true, key: facts.key, ..read };
+        let mut facts = Facts { peer_is_trusted: true, extensions: facts.extensions, ..read };
         record.record_facts(rules, &facts);
         // Browsers send preflights without credentials, and the proxy's origin answers them.
         if let Some((route, compiled)) = rules.find_preflight(&facts) {

@@ -8,6 +8,7 @@ use http::Response;
 
 use super::RateLimitLayer;
 use super::rejection::{RejectHook, Rejection};
+use crate::build::Rules;
 use crate::config::{Config, ConfigLoadError, Problems};
 use crate::metrics::Metrics;
 #[cfg(feature = "gateway")]
@@ -54,7 +55,7 @@ pub enum LayerError {
     /// The rule file cannot be read or has errors. Returned by `from_file`.
     #[error(transparent)]
     File(#[from] ConfigLoadError),
-    /// The text of the rules has errors. Returned by `from_yaml`.
+    /// The text of the rules, or the built rules have errors. Returned by `from_yaml` and `from_rules`.
     #[error(transparent)]
     Text(#[from] Problems),
     /// The `store` of the rules cannot be opened. Does not occur if the builder was given an open store.
@@ -152,6 +153,19 @@ impl RateLimitLayerBuilder {
     pub fn from_yaml(self, text: &str) -> Result<RateLimitLayer, LayerError> {
         let config = Config::parse(text)?;
         for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+        self.from_config(&config)
+    }
+
+    /// Builds the layer with rules that need no rule file: [`Rules`], one [`Route`](crate::build::Route), or one
+    /// [`Limit`](crate::build::Limit) for all requests. The store is in memory, unless the builder has another one.
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    pub fn from_rules(self, rules: impl Into<Rules>) -> Result<RateLimitLayer, LayerError> {
+        let config = rules.into().build()?;
+        for warning in config.warnings() {
             tracing::warn!("{warning}");
         }
         self.from_config(&config)

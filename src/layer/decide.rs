@@ -56,7 +56,7 @@ impl LayerState {
                 Some(screened) => rules.read_unnormalized(request, screened, peer)?,
             };
             facts.tls = peer::tls(request.extensions());
-            facts.key = peer::client_key(request.extensions());
+            facts.extensions = Some(request.extensions());
             facts.peer_is_client = peer_is_client;
             facts.peer_is_trusted = trusted_peer;
             if screened.is_none() && facts.is_for_server() {

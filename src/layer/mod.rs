@@ -39,6 +39,7 @@ mod active;
 mod authorize;
 mod body;
 mod builder;
+mod check;
 mod concurrency;
 mod credentials;
 mod deadline;
@@ -77,12 +78,13 @@ pub(crate) use self::active::Stores;
 use self::body::ServedBody;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
+pub use self::check::{Admission, CheckError, Limited};
 #[cfg(feature = "gateway")]
 pub(crate) use self::overrides::KnownOverrides;
 use self::peer::MissingPeerWarning;
 #[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;
-pub use self::peer::{ClientKey, OverTls, Peer};
+pub use self::peer::{OverTls, Peer};
 use self::quota::QuotaEndpoint;
 use self::record::RequestGuard;
 pub use self::rejection::Rejection;
@@ -91,6 +93,7 @@ pub use self::report::{ReportHandle, RequestOutcome, RequestReport};
 pub(crate) use self::request_id::X_REQUEST_ID;
 use crate::admission::WaitQueues;
 use crate::boxed::boxed;
+use crate::build::{Limit, Rules};
 use crate::config::Config;
 pub use crate::facts::TlsPeer;
 use crate::local_response::LocalResponse;
@@ -176,6 +179,31 @@ impl RateLimitLayer {
     /// See [`LayerError`].
     pub fn from_yaml(text: &str) -> Result<Self, LayerError> {
         Self::builder().from_yaml(text)
+    }
+
+    /// Creates a layer with one limit for all requests, and a store in memory.
+    ///
+    /// ```
+    /// use tidegate::RateLimitLayer;
+    /// use tidegate::build::{Client, Limit, MINUTE};
+    ///
+    /// // Your service inserts a `tidegate::ClientKey` into the extensions of each request.
+    /// let layer = RateLimitLayer::limit(Limit::per_client("per-user", Client::extension()).rate(5, MINUTE))?;
+    /// # Ok::<(), tidegate::LayerError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    pub fn limit(limit: Limit) -> Result<Self, LayerError> {
+        Self::from_rules(limit)
+    }
+
+    /// Creates a layer with rules that need no rule file, and a store in memory.
+    ///
+    /// # Errors
+    /// See [`LayerError`].
+    pub fn from_rules(rules: impl Into<Rules>) -> Result<Self, LayerError> {
+        Self::builder().from_rules(rules)
     }
 
     /// Creates a layer with the rules and the store of `config`. The layer counts in `metrics`.

@@ -142,8 +142,8 @@ impl RateLimitLayer {
         checks: &[(&Limit, LimitCheck)],
     ) -> RequestOverrides {
         let active = self.state.active.load();
-        let found = active.overrides.as_ref().zip(active.rules.route(route));
-        let found = found.map(|(overrides, route)| {
+        let found = active.overrides.as_ref().zip(active.rules.find_named(route));
+        let found = found.map(|(overrides, (route, _))| {
             overrides.of_request(&active.rules, route, facts, checks, self.state.store(&active))
         });
         found.unwrap_or_default()
@@ -341,8 +341,8 @@ impl PreparedOverrides {
     ) -> Option<(Override, Arc<Limiter>)> {
         let mut found = OverrideMatches::default();
         if let ClientId::Address(network) = client {
-            let in_scope = |scope: &Scope| match rules.route(owner) {
-                Some(route) => concerns(scope, route),
+            let in_scope = |scope: &Scope| match rules.find_named(owner) {
+                Some((route, _)) => concerns(scope, route),
                 None => scope.contains_limit(owner, &limit.name),
             };
             self.index.find_address(network.addr(), in_scope, || store.now(), &mut found);

@@ -23,16 +23,6 @@ pub(crate) struct PeerIsClient;
 #[derive(Clone, Debug)]
 pub struct OverTls(pub Arc<TlsPeer>);
 
-/// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after
-/// it has identified the client, for example by an account, a tenant or a verified token. An empty key counts as missing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientKey(pub String);
-
-/// Returns the client key, if the service has inserted one.
-pub(super) fn client_key(extensions: &Extensions) -> Option<&str> {
-    extensions.get::<ClientKey>().map(|key| key.0.as_str())
-}
-
 /// Returns the TLS peer, if the request came over TLS.
 pub(super) fn tls(extensions: &Extensions) -> Option<&TlsPeer> {
     extensions.get::<OverTls>().map(|tls| &*tls.0)

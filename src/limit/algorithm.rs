@@ -12,6 +12,7 @@ use crate::words::words;
 
 words! {
     /// The algorithms of the rule file. A name is also the name of the algorithm's files in `src/limit/` and `lua/`.
+    #[non_exhaustive]
     pub enum AlgorithmName, default TokenBucket {
         /// One interval after it was granted.
         TokenBucket = "token_bucket",

@@ -50,6 +50,22 @@ impl RateConfig {
         Ok(Self { mode, quota, keep_alive: 0 })
     }
 
+    /// Creates a configuration of `rate` permits in each second, with one bucket for all instances.
+    ///
+    /// # Errors
+    /// The rate is 0 or above 2^31.
+    pub fn per_second(rate: u64) -> Result<Self, RateConfigError> {
+        Self::new(Mode::Overall, rate, Duration::from_secs(1))
+    }
+
+    /// Creates a configuration of `rate` permits in each minute, with one bucket for all instances.
+    ///
+    /// # Errors
+    /// The rate is 0 or above 2^31.
+    pub fn per_minute(rate: u64) -> Result<Self, RateConfigError> {
+        Self::new(Mode::Overall, rate, Duration::from_secs(60))
+    }
+
     /// Makes the limiter expire this long after its last grant. It must be at least one interval, so that no permit in
     /// use is lost. Refusals extend it only to the end of the wait that they returned.
     ///
@@ -119,6 +135,8 @@ mod tests {
         assert_eq!(new(1, Duration::ZERO), Err(RateConfigError::Interval(0)));
         assert_eq!(new(1, Duration::from_micros(1_500)), Err(RateConfigError::Fraction(Duration::from_micros(1_500))));
         assert!(new(1, Duration::MAX).is_err());
+        assert_eq!(RateConfig::per_second(10), new(10, seconds(1)));
+        assert_eq!((RateConfig::per_minute(7), RateConfig::per_minute(0).is_err()), (new(7, seconds(60)), true));
         let config = new(1, seconds(2)).expect("a configuration");
         let too_short = RateConfigError::KeepAlive { keep_alive: 1_000, interval: 2_000 };
         assert_eq!(config.with_keep_alive(seconds(1)), Err(too_short));

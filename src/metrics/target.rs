@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn series_end_with_the_last_handle() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::of_gateway(&[]);
         let (upstream, target) = (metrics.upstream("api"), metrics.target("api", "http://a"));
         upstream.responded(Duration::from_millis(1));
         target.attempted(AttemptOutcome::Ok);

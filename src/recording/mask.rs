@@ -128,7 +128,7 @@ impl Input {
             peer_is_client: true,
             peer_is_trusted: false,
             tls: None,
-            key: None,
+            extensions: None,
             identity: None,
         })
     }

@@ -282,5 +282,6 @@ pub(crate) fn sampled_by(route: Option<&Route>) -> &ClientSource {
 
 /// Returns `true` if a recording has the values of this source.
 fn is_recorded(source: &ClientSource) -> bool {
-    !matches!(source, ClientSource::Tls(_) | ClientSource::Extension | ClientSource::Identity(_))
+    use ClientSource::{Extension, Function, Identity, Tls};
+    !matches!(source, Tls(_) | Extension | Function(_) | Identity(_))
 }

@@ -113,6 +113,11 @@ impl<'r> Charges<'r> {
         }
     }
 
+    /// Sets the permits of each charge.
+    pub(crate) fn set_permits(&mut self, permits: u32) {
+        self.charges.iter_mut().for_each(|charge| charge.permits = permits);
+    }
+
     /// Sets the turn of each charge.
     pub(crate) fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {

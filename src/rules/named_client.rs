@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use http::header::{COOKIE, HOST, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, Uri};
+use http::{Extensions, Method, Uri};
 use serde_json::{Map, Value};
 
 use super::Rules;
 use crate::client::{ClientError, ClientSource, TlsName};
 use crate::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
-use crate::identity::{ApiKey, Claims, Identity, IdentityValue};
+use crate::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
 use crate::limit::{ClientId, Mode};
 use crate::rule::Limit;
 
@@ -49,7 +49,7 @@ struct Request {
     cookies: String,
     address: Option<std::net::IpAddr>,
     tls: TlsPeer,
-    key: Option<String>,
+    extensions: Extensions,
     identity: NamedIdentity,
 }
 
@@ -110,7 +110,8 @@ impl Request {
             ClientSource::Path => self.path = Some(sendable(value)),
             ClientSource::Tls(TlsName::Subject) => self.tls.subject = Some(value.to_owned()),
             ClientSource::Tls(TlsName::San) => self.tls.san = Some(value.to_owned()),
-            ClientSource::Extension => self.key = Some(value.to_owned()),
+            ClientSource::Extension => _ = self.extensions.insert(ClientKey(value.to_owned())),
+            ClientSource::Function(_) => return None,
             ClientSource::Identity(source) => self.identity.add(source, value)?,
             ClientSource::All(_) => return None,
         }
@@ -133,7 +134,8 @@ impl Request {
         let (host, requests) = (HostRequirement::Optional, &rules.requests);
         let facts = Facts::read(&Method::GET, &target, host, &self.headers, self.address, requests)?;
         let identity = Some(Box::new(self.identity.into()));
-        let facts = Facts { peer_is_client: true, tls: Some(&self.tls), key: self.key.as_deref(), identity, ..facts };
+        let facts =
+            Facts { peer_is_client: true, tls: Some(&self.tls), extensions: Some(&self.extensions), identity, ..facts };
         Ok(limit.client.identify(&facts, &rules.addresses)?)
     }
 }
@@ -155,7 +157,7 @@ impl NamedIdentity {
             IdentityValue::KeyId => key.id = value.into(),
             IdentityValue::KeyTier => key.tier = Some(value.into()),
             IdentityValue::KeyAttribute(name) => key.attributes.push((Arc::from(&**name), value.into())),
-            IdentityValue::Claim(_) | IdentityValue::Header(_) => return None,
+            IdentityValue::Claim(_) | IdentityValue::Header(_) | IdentityValue::Extension(_) => return None,
         }
         Some(())
     }

@@ -57,7 +57,8 @@ use crate::metrics::Metrics;
 /// store.
 ///
 /// ```
-/// use tidegate::{RateLimiter, Store};
+/// use tidegate::redisson::RateLimiter;
+/// use tidegate::Store;
 ///
 /// let store = Store::memory(); // or Store::redis("redis://127.0.0.1:6379")?
 /// let mails = RateLimiter::new(store.clone(), "mails")?;
@@ -95,16 +96,9 @@ pub enum StoreError {
     /// Redis returned an error, for example because it is out of memory. The value is its first word, such as `OOM`.
     #[error("Redis returned {0}")]
     ErrorReply(String),
-    /// The hash slot was on another node of the cluster until the deadline, because slots are moving. Nothing ran.
-    #[error("hash slot {slot} is on {address}")]
-    Redirected {
-        /// The hash slot.
-        slot: u16,
-        /// The host and port of the other node.
-        address: String,
-        /// Whether Redis replied ASK: only this call goes to the other node, since the hash slot is migrating there.
-        is_ask: bool,
-    },
+    /// The buckets were moving to another node of the cluster until the deadline. Nothing ran.
+    #[error("{0}")]
+    Redirected(Redirection),
     /// Redis returned a reply that the script never returns.
     #[error("unexpected reply from the script")]
     UnexpectedReply,
@@ -118,6 +112,18 @@ pub enum StoreError {
     /// another one.
     #[error("no capacity for another limiter")]
     Full,
+}
+
+/// The node of a cluster that has the buckets of a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("hash slot {slot} is on {address}")]
+pub struct Redirection {
+    /// The hash slot.
+    pub(crate) slot: u16,
+    /// The host and port of the other node.
+    pub(crate) address: String,
+    /// Whether Redis replied ASK: only this call goes to the other node, since the hash slot is migrating there.
+    pub(crate) is_ask: bool,
 }
 
 /// The errors that Redis returns to all commands while it is in a certain state.
@@ -457,7 +463,7 @@ impl StoreError {
     /// Returns `true` if the hash slot is migrating from one node to another.
     fn is_migrating(&self) -> bool {
         match self {
-            Self::Redirected { is_ask, .. } => *is_ask,
+            Self::Redirected(Redirection { is_ask, .. }) => *is_ask,
             Self::ErrorReply(code) => code == "TRYAGAIN",
             _ => false,
         }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
+use tidegate::Timestamp;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
 use tidegate::internals::{ReplayStore, StoreInternals};
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use crate::laws::{START, Stores};
 use crate::support::redis::{RedisServer, fresh_name};

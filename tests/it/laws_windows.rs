@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Quota, Wait};
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use crate::laws::{START, Stores, kind};
 use crate::support::redis::fresh_name;

@@ -16,10 +16,8 @@ use http_body::Frame;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sfv::{BareItem, Item, ListEntry, Parser};
-use tidegate::{
-    Config, LayerError, Metrics, Mode, Peer, RateConfig, RateLimitLayer, RateLimitLayerBuilder, RateLimiter, Store,
-    Unmatched,
-};
+use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
+use tidegate::{Config, LayerError, Metrics, Peer, RateLimitLayer, RateLimitLayerBuilder, Store, Unmatched};
 use tower::ServiceExt;
 
 use crate::support::granted;
@@ -257,7 +255,7 @@ async fn layers_and_limiters_can_share_a_store() {
     assert_eq!(statuses, [200, 200, 429], "two layers share the buckets of a rule file");
     let limiter = RateLimiter::new(store.clone(), "mails").expect("a limiter");
     let rate = RateConfig::new(Mode::Overall, 1, Duration::from_secs(3600)).expect("a rate");
-    assert!(limiter.try_set_rate(&rate).await.expect("a response"));
+    assert_eq!(limiter.try_set_rate(&rate).await.expect("a response"), TrySetRate::Set);
     assert_eq!((granted(&limiter, 1).await, granted(&limiter, 1).await), (Ok(true), Ok(false)));
 }
 

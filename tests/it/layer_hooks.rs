@@ -7,7 +7,9 @@ use axum::body::Body;
 use http::header::RETRY_AFTER;
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use tidegate::{ClientKey, Config, Mode, RateConfig, RateLimitLayer, RateLimiter, Rejection, Store, Unmatched};
+use tidegate::build::{By, Client, Limit, MINUTE, Route, Rules, Tier};
+use tidegate::redisson::{Mode, RateConfig, RateLimiter};
+use tidegate::{ClientKey, ClientKeys, Config, RateLimitLayer, Rejection, Store, Unmatched};
 use tower::ServiceExt;
 
 const RULES: &str = "
@@ -47,6 +49,20 @@ async fn client_key_from_extensions_has_its_own_bucket() {
     assert_eq!(statuses, [200, 200, 429, 400, 400]);
 }
 
+#[tokio::test]
+async fn tier_of_a_client_comes_from_its_keys() {
+    let limit = Limit::per_client("per-user", Client::extension_named("user")).tier(By::extension("plan"), "free");
+    let rules = Rules::new().tier("free", Tier::new(1, MINUTE)).tier("pro", Tier::new(2, MINUTE));
+    let layer = RateLimitLayer::from_rules(rules.route(Route::new("all").limit(limit))).expect("a layer");
+    let ask = async |user: &str, plan: &str| {
+        let mut asked = request("/", None);
+        asked.extensions_mut().insert(ClientKeys::new().with("user", user).with("plan", plan));
+        ask(&layer, asked).await.status().as_u16()
+    };
+    assert_eq!([ask("a", "pro").await, ask("a", "pro").await, ask("a", "pro").await], [200, 200, 429]);
+    assert_eq!([ask("b", "free").await, ask("b", "free").await, ask("c", "none").await], [200, 429, 200]);
+}
+
 #[test]
 fn gateway_rejects_client_extension_at_load() {
     let gateway =
@@ -55,6 +71,12 @@ fn gateway_rejects_client_extension_at_load() {
     assert!(problems.contains("`extension` works only in a layer"), "{problems}");
     assert!(problems.contains("help: for a gateway use `ip`"), "{problems}");
     assert!(Config::parse(RULES).is_ok());
+    let named = gateway.replace("client: extension", "client: extension:tenant");
+    let problems = Config::parse_for_gateway(&named).expect_err("an error").to_string();
+    assert!(problems.contains("`extension` works only in a layer"), "{problems}");
+    let rate = gateway.replace("client: extension, rate: 1", "client: ip, rate: { by: extension:plan, default: 1 }");
+    let problems = Config::parse_for_gateway(&rate).expect_err("an error").to_string();
+    assert!(problems.contains("`extension` works only in a layer") && problems.ends_with("1 error"), "{problems}");
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ mod layer_hooks;
 mod layer_metrics;
 mod layer_prefixes;
 mod layer_requests;
+mod limiter;
 mod logs;
 mod lost_data;
 mod many_clients;

@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::internals::clock::SystemClock;
-use tidegate::{
-    Clock, InstanceId, ManualClock, Mode, PermitsInUse, RateConfig, RateLimiter, RateLimiterError, Store, StoreError,
-    Timestamp,
-};
+use tidegate::redisson::{InstanceId, Mode, PermitsInUse, RateConfig, RateLimiter, RateLimiterError, TrySetRate};
+use tidegate::{Clock, ManualClock, Store, StoreError, Timestamp};
 use tokio::time::Instant;
 
 use crate::support::granted;
@@ -28,7 +26,7 @@ fn rate(mode: Mode, rate: u64, interval: u64) -> RateConfig {
 /// Creates an OVERALL limiter in virtual time.
 async fn limiter(permits: u64, interval: u64) -> RateLimiter {
     let limiter = RateLimiter::new(Store::memory(), "lim").expect("a limiter");
-    assert!(limiter.try_set_rate(&rate(Mode::Overall, permits, interval)).await.expect("set"));
+    assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, permits, interval)).await.expect("set"), TrySetRate::Set);
     limiter
 }
 
@@ -83,8 +81,8 @@ async fn rates_can_be_set_replaced_and_updated() {
         let hour = |permits| rate(Mode::Overall, permits, 3_600_000);
         assert_eq!((limiter.exists().await, limiter.config().await), (Ok(false), Ok(None)));
         assert_eq!(limiter.update_rate(&hour(5), PermitsInUse::Keep).await, Ok(false));
-        assert_eq!(limiter.try_set_rate(&hour(10)).await, Ok(true));
-        assert_eq!(limiter.try_set_rate(&hour(99)).await, Ok(false));
+        assert_eq!(limiter.try_set_rate(&hour(10)).await, Ok(TrySetRate::Set));
+        assert_eq!(limiter.try_set_rate(&hour(99)).await, Ok(TrySetRate::Kept));
         assert_eq!((limiter.exists().await, limiter.config().await), (Ok(true), Ok(Some(hour(10)))));
         assert_eq!(granted(&limiter, 4).await, Ok(true));
         assert_eq!(limiter.update_rate(&hour(6), PermitsInUse::Keep).await, Ok(true));
@@ -137,7 +135,7 @@ async fn limiter_expires_unless_expiry_is_cleared() {
         while limiter.exists().await.expect("a reply") {
             tokio::time::sleep(millis(1)).await;
         }
-        assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 1, 3_600_000)).await, Ok(true));
+        assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 1, 3_600_000)).await, Ok(TrySetRate::Set));
         assert_eq!(granted(&limiter, 1).await, Ok(false), "the permit of one interval was granted twice");
     }
 }
@@ -198,7 +196,7 @@ async fn redisson_client_shares_a_limiter() {
     let limiter = RateLimiter::new(server.store(), "mails").expect("a limiter");
     let clock = SystemClock::new();
     peer.configure(0, 5, 3_600_000, 0);
-    assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 9, 1)).await, Ok(false));
+    assert_eq!(limiter.try_set_rate(&rate(Mode::Overall, 9, 1)).await, Ok(TrySetRate::Kept));
     assert_eq!(limiter.config().await, Ok(Some(rate(Mode::Overall, 5, 3_600_000))));
     assert_eq!(peer.acquire(2, clock.now().as_millis()), None);
     assert_eq!((limiter.available_permits().await, granted(&limiter, 3).await), (Ok(3), Ok(true)));
@@ -387,10 +385,10 @@ async fn memory_store_holds_65536_limiters() {
         (limiter.try_set_rate(&rate(Mode::Overall, 1, 1_000)).await, limiter)
     };
     for number in 0..65_536 {
-        assert_eq!(set(number).await.0, Ok(true));
+        assert_eq!(set(number).await.0, Ok(TrySetRate::Set));
     }
     let (refused, _) = set(65_536).await;
     assert!(matches!(refused, Err(RateLimiterError::Store { error: StoreError::Full, .. })), "{refused:?}");
     assert_eq!(set(7).await.1.delete().await, Ok(true));
-    assert_eq!(set(65_536).await.0, Ok(true));
+    assert_eq!(set(65_536).await.0, Ok(TrySetRate::Set));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use deadpool_redis::redis::{Connection, Value, cmd};
 use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::AlgorithmName;
-use tidegate::{Mode, RateConfig, RateLimiter};
+use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::support::gateway::TestGateway;
@@ -93,7 +93,7 @@ async fn documented_acl_suffices_for_the_library() {
     let url = format!("redis://tidegate:SECRET@127.0.0.1:{}", server.port);
     let mails = RateLimiter::new(RedisServer::store_at(url, Duration::from_secs(10)), "mails").expect("a limiter");
     let rate = RateConfig::new(Mode::Overall, 3, Duration::from_secs(3_600)).expect("a rate");
-    assert!(mails.try_set_rate(&rate).await.expect("set"));
+    assert_eq!(mails.try_set_rate(&rate).await.expect("set"), TrySetRate::Set);
     assert!(mails.try_acquire(2).await.expect("acquired").granted);
     assert_eq!(mails.release(1).await.expect("released"), 1);
     assert_eq!(mails.available_permits().await.expect("a number"), 2);

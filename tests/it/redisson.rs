@@ -4,7 +4,8 @@ use deadpool_redis::redis::{Commands, cmd};
 use tidegate::internals::ReplayStore;
 use tidegate::internals::clock::SystemClock;
 use tidegate::internals::limit::{Charge, Decision, Granted, Wait};
-use tidegate::{Clock, Mode, StoreError, Timestamp};
+use tidegate::redisson::Mode;
+use tidegate::{Clock, StoreError, Timestamp};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deadpool_redis::redis::Commands;
+use tidegate::Timestamp;
 use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
-use tidegate::{Mode, Timestamp};
+use tidegate::redisson::Mode;
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

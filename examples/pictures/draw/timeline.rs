@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tidegate::internals::limit::{Charge, Decision, Limiter, Quota};
 use tidegate::internals::store::Memory;
-use tidegate::{Clock, ManualClock, Mode, Timestamp};
+use tidegate::redisson::Mode;
+use tidegate::{Clock, ManualClock, Timestamp};
 
 /// The length of the timeline in milliseconds.
 pub const LENGTH: u32 = 240_000;

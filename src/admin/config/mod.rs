@@ -272,6 +272,7 @@ fn show_client(client: &ClientSource) -> Value {
         ClientSource::Path => "path".into(),
         ClientSource::Tls(name) => format!("tls:{}", name.as_str()).into(),
         ClientSource::Extension => "extension".into(),
+        ClientSource::Function(_) => "function".into(),
         ClientSource::Identity(value) => value.to_string().into(),
         ClientSource::All(sources) => sources.iter().map(show_client).collect(),
     }

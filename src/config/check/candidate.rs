@@ -9,7 +9,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::cost::Cost;
 use crate::limit::{Algorithm, Limiter};
-use crate::rule::{Limit, LimitLocation};
+use crate::rule::Limit;
 
 /// Returns a shadow limit that differs from `live` only in its quota, name and bucket.
 pub(super) fn candidate<'f>(
@@ -43,7 +43,7 @@ pub(super) fn candidate<'f>(
     let limiter = Limiter::new(format!("{}.candidate", live.limiter.name), live.mode(), quota);
     let limiter = spread.apply(limiter);
     check_capacity(&live.permits, &limiter, &written.candidate, problems)?;
-    let location = LimitLocation { line: written.candidate.location.line(), ..live.location.clone() };
+    let location = problems.limit_location(written.candidate.location);
     Ok(Some(Limit { name, limiter: Arc::new(limiter), rates: None, shadow: true, location, ..live.clone() }))
 }
 

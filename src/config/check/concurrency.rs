@@ -2,23 +2,23 @@
 
 use std::sync::Arc;
 
-use super::limits::sources;
+use super::limits::{RouteContext, sources};
 use super::{Checked, convert};
 use crate::client::ClientSource;
 use crate::concurrency::Concurrency;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
-use crate::limit::BucketNames;
 
 /// Converts `concurrency`.
 pub(super) fn concurrency(
     route: &file::Route,
-    names: &BucketNames,
+    RouteContext { names, functions, .. }: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<Box<Concurrency>>> {
     let Some(written) = route.concurrency.optional(problems)? else { return Ok(None) };
-    let client = written.client.optional(problems)?.map_or(Ok(ClientSource::Ip), |client| sources(client, problems));
+    let client = written.client.optional(problems)?;
+    let client = client.map_or(Ok(ClientSource::Ip), |client| sources(client, functions, problems));
     let max = bound(&written.max, problems)?;
     let per_client = bound(&written.per_client, problems)?;
     let queue = written.queue.number(0, problems)?;

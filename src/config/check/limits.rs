@@ -9,7 +9,7 @@ use super::quota::quota;
 use super::request_value::request_value;
 use super::written_limits::limits_of;
 use super::{Checked, candidate, cost, matcher, rates, redisson, spelling, spread};
-use crate::client::{ClientSource, TlsName};
+use crate::client::{ClientFunction, ClientSource, TlsName};
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::{Located, ValueOrMap};
@@ -18,11 +18,11 @@ use crate::config::suggest::nearest;
 use crate::identity::{IdentityKind, IdentityValue};
 use crate::limit::{AlgorithmName, BucketNames, Limiter, Mode};
 use crate::route::Case;
-use crate::rule::{Limit, LimitLocation, OnStoreFailure, WaitPolicy};
+use crate::rule::{Limit, OnStoreFailure, WaitPolicy};
 use crate::rules::When;
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \
-     `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `extension` in a layer, or a list of these";
+     `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, `extension` and `extension:NAME` in a layer, or a list of these";
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
@@ -34,6 +34,8 @@ pub(super) struct RouteContext<'f> {
     pub(super) matching: MatchContext<'f>,
     /// Whether buckets are stored in this process.
     pub(super) in_memory: bool,
+    /// The functions that identify clients.
+    pub(super) functions: &'f [ClientFunction],
 }
 
 /// A limit in the rule file, and the start of its limiter's name.
@@ -66,7 +68,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
     let WrittenLimit { keys: written, location, name, group, shared, file, context } = limit;
     let conditions = conditions(written, file, context, problems);
     let permits = cost::cost(written, problems);
-    let client = client(written, problems);
+    let client = client(written, context.functions, problems);
     redisson::check_store(written, context.in_memory, problems);
     let sharing = redisson::sharing(written, problems);
     let rate_keys = rates::default_keys(written, file, problems);
@@ -109,7 +111,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
         shadow: shadow?.copied().unwrap_or_default(),
         sets_partitions: written.partitions.get().is_some(),
         shared,
-        location: LimitLocation { file: problems.file_of(location), line: location.line() },
+        location: problems.limit_location(location),
     })
 }
 
@@ -212,17 +214,25 @@ pub(super) fn reject_extension<'f>(
 ) -> Checked<()> {
     let mut checked = Ok(());
     for limit in limits {
-        let is_extension = |client: &&Located<String>| client.get().is_some_and(|client| client == "extension");
+        let is_extension =
+            |value: &&Located<String>| value.get().is_some_and(|value| value.split(':').next() == Some("extension"));
+        let message = "`extension` works only in a layer, where the program sets the key of each request";
         for client in limit.client.items().iter().filter(is_extension) {
-            let message = "`extension` works only in a layer, where the program sets the key of each request";
             checked = Err(client.report(message, GATEWAY_CLIENT_HELP, problems));
+        }
+        let rate = match limit.rate.get() {
+            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
+            Some(ValueOrMap::Value(_)) | None => None,
+        };
+        for by in limit.tier.get().map(|tier| &tier.by).into_iter().chain(rate).filter(is_extension) {
+            checked = Err(by.report(message, rates::BY_HELP, problems));
         }
     }
     checked
 }
 
 /// Converts `client`, which PER_CLIENT requires and OVERALL rejects.
-fn client(written: &file::Limit, problems: &mut Problems) -> Checked<ClientSource> {
+fn client(written: &file::Limit, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
     let mode = written.mode.get();
     if mode == Some(&Mode::Overall) {
         let keys = [
@@ -244,12 +254,16 @@ fn client(written: &file::Limit, problems: &mut Problems) -> Checked<ClientSourc
             Some(Mode::Overall) | None => Ok(ClientSource::Ip),
         };
     };
-    self::sources(sources, problems)
+    self::sources(sources, functions, problems)
 }
 
 /// Converts the sources of a client.
-pub(super) fn sources(written: &[Located<String>], problems: &mut Problems) -> Checked<ClientSource> {
-    let checked: Vec<_> = written.iter().map(|written| source(written, problems)).collect();
+pub(super) fn sources(
+    written: &[Located<String>],
+    functions: &[ClientFunction],
+    problems: &mut Problems,
+) -> Checked<ClientSource> {
+    let checked: Vec<_> = written.iter().map(|written| source(written, functions, problems)).collect();
     let mut sources = checked.into_iter().collect::<Checked<Vec<_>>>()?;
     Ok(match sources.len() {
         1 => sources.remove(0),
@@ -257,7 +271,7 @@ pub(super) fn sources(written: &[Located<String>], problems: &mut Problems) -> C
     })
 }
 
-fn source(written: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
+fn source(written: &Located<String>, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
     let text = written.required(problems)?.as_str();
     if let Some(source) = request_value(text, written, problems)? {
         return Ok(source);
@@ -267,9 +281,14 @@ fn source(written: &Located<String>, problems: &mut Problems) -> Checked<ClientS
         (None, _) if text == "host" => return Ok(ClientSource::Host),
         (None, _) if text == "path" => return Ok(ClientSource::Path),
         (None, _) if text == "extension" => return Ok(ClientSource::Extension),
+        (Some(("function", number)), _) => {
+            if let Some(function) = number.parse().ok().and_then(|number: usize| functions.get(number)) {
+                return Ok(ClientSource::Function(function.clone()));
+            }
+        }
         (Some(("tls", "subject")), _) => return Ok(ClientSource::Tls(TlsName::Subject)),
         (Some(("tls", "san")), _) => return Ok(ClientSource::Tls(TlsName::San)),
-        (Some(("jwt" | "key", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
+        (Some(("jwt" | "key" | "extension", _)), Some(value)) => return Ok(ClientSource::Identity(value)),
         _ => {}
     }
     let (kind, name) = text.split_once(':').map_or((text, None), |(kind, name)| (kind, Some(name)));

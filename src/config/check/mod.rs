@@ -67,8 +67,8 @@ use super::secrets::Secrets;
 use super::sources::SourceFiles;
 use super::text::decode;
 use super::tree::{self, Usage};
-use super::{Config, Source, shape};
-use crate::client::AddressRules;
+use super::{Config, Purpose, Source, shape};
+use crate::client::{AddressRules, ClientFunction};
 use crate::limit::BucketNames;
 use crate::rules::Rules;
 use crate::store::settings::StoreSettings;
@@ -77,7 +77,22 @@ use crate::store::settings::StoreSettings;
 pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
     let mut problems = Problems::default();
     problems.add_file(source.name);
-    let checked = run_steps(bytes, source, sources, &mut problems);
+    let checked = read_tree(bytes, source, sources, &mut problems);
+    let checked = checked.and_then(|root| run_steps(root, source, &mut problems));
+    finish(checked, problems)
+}
+
+/// Validates and converts a tree that a program has built. `problems` has its parts.
+pub(super) fn check_built(
+    root: Node,
+    functions: &[ClientFunction],
+    mut problems: Problems,
+) -> Result<Config, Problems> {
+    let checked = run_steps(root, Source { functions: Some(functions), ..Source::text(Purpose::Layer) }, &mut problems);
+    finish(checked, problems)
+}
+
+fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
     problems.mask(shape::is_fixed_word);
     match checked {
         Ok(config) if problems.is_empty() => {
@@ -96,13 +111,7 @@ fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, prob
     Ok(root)
 }
 
-fn run_steps(
-    bytes: Vec<u8>,
-    source: Source<'_>,
-    sources: &mut SourceFiles,
-    problems: &mut Problems,
-) -> Checked<Config> {
-    let mut root = read_tree(bytes, source, sources, problems)?;
+fn run_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
     let routes = root.split_items("routes");
     let valid = shape::validate(&root, &super::file::FILE, problems)?;
     // Validated values fit the fields, so an error here is a bug.
@@ -113,7 +122,7 @@ fn run_steps(
 
 /// Converts the file and its other routes.
 fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let Source { purpose, files, name: _ } = source;
+    let Source { purpose, files, name: _, functions } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);
     let admin = admin::address(file, problems);
@@ -136,8 +145,10 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
     let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
     let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
-    let in_memory = matches!(store, Ok(StoreSettings::Memory { .. }));
-    let context = limits::RouteContext { purpose, names: &names, matching, in_memory };
+    // A program that builds rules gives its store to the layer.
+    let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
+    let context =
+        limits::RouteContext { purpose, names: &names, matching, in_memory, functions: functions.unwrap_or_default() };
     let fields = fields::fields(file, problems);
     let field_check = match (&fields, &addresses) {
         (Ok(fields), Ok(addresses)) => {

@@ -16,6 +16,9 @@ use crate::identity::IdentityValue;
 use crate::limit::{Limiter, MAX_RATE, Mode};
 use crate::rates::Rates;
 
+pub(super) const BY_HELP: &str =
+    "write `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME`, or in a layer `extension:NAME`";
+
 /// The parts of a limit that all of its limiters share.
 pub(super) struct Shared<'a> {
     pub(super) name: &'a str,
@@ -140,8 +143,7 @@ fn tier_keys<'f>(tier: &'f file::Tier, problems: &mut Problems) -> Checked<RateK
 fn value(written: &Located<String>, problems: &mut Problems) -> Checked<IdentityValue> {
     let text = written.required(problems)?;
     IdentityValue::parse(text).ok_or_else(|| {
-        let help = "write `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE` or `header:NAME`";
-        written.report(format!("{} is not a value of a request's identity", quote(text)), help, problems)
+        written.report(format!("{} is not a value of a request's identity", quote(text)), BY_HELP, problems)
     })
 }
 

@@ -87,7 +87,7 @@ mod tests {
                     let line = first + 1;
                     let message =
                         format!("route `route` is unreachable: route `route` on line {line} matches all its requests");
-                    expected.push((index + 1, message));
+                    expected.push((Some(index + 1), message));
                 }
             }
             prop_assert_eq!(found, expected);

@@ -74,8 +74,8 @@ pub(super) fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::L
     for limit in limits {
         let Some(key) = limit.key.get() else { continue };
         if let Some(first) = seen.insert(key, limit.key.location) {
-            let message =
-                format!("the key {} is already used by a limit of this route, on line {}", quote(key), first.line());
+            let place = problems.place(first, limit.key.location);
+            let message = format!("the key {} is already used by a limit of this route, {place}", quote(key));
             limit.key.report(message, "use each limiter once in a route; raise `permits` to take more", problems);
         }
     }

@@ -101,7 +101,7 @@ impl RouteReader<'_> {
         let action = action::action(written, file, context, problems);
         let require = identities::require(written, file, context.purpose, problems);
         let limits = self.limits(written, when, problems);
-        let concurrency = concurrency::concurrency(written, context.names, problems);
+        let concurrency = concurrency::concurrency(written, context, problems);
         let route = route(written, context, (matcher, action, limits, require), problems);
         let route = route.and_then(|route| Ok(Route { concurrency: concurrency?, ..route }));
         let route = route.map(|mut route| {

@@ -194,7 +194,7 @@ shape! {
         mode: Mode = Word(Mode::WORDS), Optional;
         /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
         /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, in a layer `extension` (the `ClientKey`
-        /// in the request's extensions), or a list of these. Required for `PER_CLIENT`.
+        /// in the request's extensions) and `extension:NAME` (of its `ClientKeys`), or a list of these. Required for `PER_CLIENT`.
         client: Vec<Located<String>> = OneOrMany(&Text), Optional;
         /// The requests that the limit counts; by default all requests of its routes.
         when: When = Map(&WHEN), Optional;
@@ -271,7 +271,8 @@ shape! {
 shape! {
     /// The tier of a request.
     TIER_SOURCE: TierSource = "`tier` of a limit" {
-        /// The value that names the tier: `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, or `header:NAME` of a trusted proxy.
+        /// The value that names the tier: `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME` of a trusted proxy, or in a
+        /// layer `extension:NAME` of its `ClientKeys`.
         by: String = Text, Required("by: key:tier");
         /// The tier of requests without a value, or with an unknown tier.
         default: String = Text, Required("default: free");
@@ -281,7 +282,8 @@ shape! {
 shape! {
     /// The rate of a request. With `gcra` and `leaky_bucket`, the burst and the queue change in proportion.
     RATE_SOURCE: RateSource = "`rate` of a limit" {
-        /// The value with the rate: `jwt:CLAIM`, `key:ATTRIBUTE`, or `header:NAME` of a trusted proxy.
+        /// The value with the rate: `jwt:CLAIM`, `key:ATTRIBUTE`, `header:NAME` of a trusted proxy, or in a layer
+        /// `extension:NAME` of its `ClientKeys`.
         by: String = Text, Required("by: key:rate");
         /// The rate of requests without a value, or with a value that is not a whole number from 1.
         default: u64 = Whole(1, MAX_PERMITS), Required("default: 100");

@@ -13,7 +13,7 @@ use super::super::referenced_files::ReferencedFiles;
 use super::super::sources::SourceFiles;
 use super::super::tree::{self, Usage};
 
-type Keys = BTreeSet<(&'static str, &'static str)>;
+pub(in crate::config) type Keys = BTreeSet<(&'static str, &'static str)>;
 
 fn read(text: &str, problems: &mut Problems) -> Node {
     let mut sources = SourceFiles::default();
@@ -37,7 +37,7 @@ fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
     }
 }
 
-fn add_keys_of(node: &Node, shape: &Shape, keys: &mut Keys) {
+pub(in crate::config) fn add_keys_of(node: &Node, shape: &Shape, keys: &mut Keys) {
     for entry in node.entries() {
         let key = shape.key(&entry.key).expect("a known key");
         keys.insert((shape.title, key.name));
@@ -57,12 +57,15 @@ fn pinned_rule_files_use_every_key() {
             add_keys_of(&root, &file::FILE, &mut used);
         }
     }
-    let keys = file::SHAPES.iter().flat_map(|shape| shape.keys().map(|key| (shape.title, key)));
-    let unused: Vec<_> = keys
-        .filter(|(title, key)| !matches!(key.kind, Kind::Unsupported) && !used.contains(&(title, key.name)))
-        .map(|(title, key)| format!("{} of {title}", key.name))
-        .collect();
+    let unused: Vec<_> = known_keys().difference(&used).copied().collect();
     assert!(unused.is_empty(), "add these keys to tests/fixtures/every_key/: {unused:?}");
+}
+
+/// Returns all keys, each with the title of its map.
+pub(in crate::config) fn known_keys() -> Keys {
+    let keys = file::SHAPES.iter().flat_map(|shape| shape.keys().map(|key| (shape.title, key)));
+    let supported = keys.filter(|(_, key)| !matches!(key.kind, Kind::Unsupported));
+    supported.map(|(title, key)| (title, key.name)).collect()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 mod bounds;
-mod every_key;
+pub(super) mod every_key;
 mod fields;
 mod locations;
 mod misspelt;

@@ -28,6 +28,7 @@ use crate::words::words;
 
 words! {
     /// A unit of the calendar, from the shortest to the longest.
+    #[non_exhaustive]
     pub enum Unit {
         /// A second.
         Second = "second",

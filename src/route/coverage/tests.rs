@@ -119,7 +119,7 @@ fn with_facts<T>((host, path, method, query, fields, peer): &Request, read: impl
         peer_is_client: false,
         peer_is_trusted: false,
         tls: None,
-        key: None,
+        extensions: None,
         identity: None,
     })
 }

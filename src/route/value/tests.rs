@@ -15,7 +15,7 @@ fn facts<'a>(query: Option<&'a str>, headers: &'a HeaderMap) -> Facts<'a> {
         peer_is_client: false,
         peer_is_trusted: false,
         tls: None,
-        key: None,
+        extensions: None,
         identity: None,
     }
 }

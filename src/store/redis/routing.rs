@@ -16,7 +16,7 @@ use super::hash_slots::{hash_slot_of, hash_slot_of_key};
 use super::node::{Node, NodeConnection};
 use super::script::slots::LeaseRequest;
 use crate::limit::{Charge, Outcome};
-use crate::store::StoreError;
+use crate::store::{Redirection, StoreError};
 
 /// The longest pause before a call for a migrating hash slot is repeated.
 const MAX_PAUSE: Duration = Duration::from_millis(4);
@@ -53,7 +53,9 @@ impl Redis {
         loop {
             let decided = self.dispatchers.dispatcher_for(&node).take(charges, lease, deadline).await;
             match &decided {
-                Err(StoreError::Redirected { slot, address, is_ask: false }) if Instant::now() < deadline => {
+                Err(StoreError::Redirected(Redirection { slot, address, is_ask: false }))
+                    if Instant::now() < deadline =>
+                {
                     let Some(other) = self.topology.redirect(*slot, address, false, &node) else { return decided };
                     (node, hop) = (other, hop + 1);
                     pause_if_looping(hop).await;
@@ -112,7 +114,7 @@ impl Redis {
         deadline: Instant,
     ) -> Option<(Arc<Node>, bool)> {
         match error {
-            StoreError::Redirected { slot, address, is_ask } => {
+            StoreError::Redirected(Redirection { slot, address, is_ask }) => {
                 let other = self.topology.redirect(*slot, address, *is_ask, node)?;
                 pause_if_looping(hop).await;
                 Some((other, *is_ask))

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::{Mode, Store, StoreError};
+use tidegate::redisson::Mode;
+use tidegate::{Store, StoreError};
 use tokio::task::JoinSet;
 
 use crate::support::cluster::{RedisCluster, errors};

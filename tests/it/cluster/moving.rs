@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
+use tidegate::StoreError;
 use tidegate::internals::StoreInternals;
-use tidegate::{Mode, RateConfig, RateLimiter, StoreError};
+use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
 use tokio::task::JoinSet;
 
 use super::faults::{ask, granted_to, is_decided_by_store, rules, until_store_decides};
@@ -51,7 +52,7 @@ async fn limiter_is_found_while_only_its_keys_have_moved() {
     let store = cluster.store_with_timeout(Duration::from_secs(2));
     let limiter = RateLimiter::new(store, "mails").expect("a limiter");
     let config = RateConfig::new(Mode::Overall, 5, Duration::from_secs(3_600)).expect("a rate");
-    assert!(limiter.try_set_rate(&config).await.expect("a reply"));
+    assert_eq!(limiter.try_set_rate(&config).await.expect("a reply"), TrySetRate::Set);
     assert!(limiter.try_acquire(2).await.expect("a reply").granted);
     let slot = cluster.hash_slot_of("mails");
     let from = cluster.owner_of(slot);

@@ -7,8 +7,9 @@ mod java;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use tidegate::Clock;
 use tidegate::internals::clock::SystemClock;
-use tidegate::{Clock, Mode, PermitsInUse, RateConfig, RateLimiter};
+use tidegate::redisson::{Mode, PermitsInUse, RateConfig, RateLimiter, TrySetRate};
 
 use self::checker::{Grant, fullest_window};
 use self::java::Java;
@@ -81,7 +82,7 @@ async fn permits_are_shared(peers: &mut Peers) {
     let library = peers.library("one");
     assert_eq!(peers.java.run("one trySetRate OVERALL 5 3600000").await, "true");
     assert_eq!(peers.other.run("one trySetRate OVERALL 9 1000").await, "false");
-    assert_eq!(library.try_set_rate(&rate(Mode::Overall, 9, 1_000)).await, Ok(false));
+    assert_eq!(library.try_set_rate(&rate(Mode::Overall, 9, 1_000)).await, Ok(TrySetRate::Kept));
     assert_eq!(library.config().await, Ok(Some(rate(Mode::Overall, 5, HOUR))));
     assert_eq!(peers.java.run("one tryAcquire 1").await, "true");
     assert_eq!(peers.status(0, "one").await, 200);
@@ -128,7 +129,7 @@ async fn rates_and_expiries_are_shared(peers: &mut Peers) {
     assert_eq!(remains(&mut peers.java).await, -1);
     assert_eq!(peers.java.run("one delete").await, "true");
     assert_eq!((library.exists().await, peers.wait_for_status(1, "one", 503).await), (Ok(false), 503));
-    assert_eq!(library.try_set_rate(&rate(Mode::Overall, 1, HOUR)).await, Ok(true));
+    assert_eq!(library.try_set_rate(&rate(Mode::Overall, 1, HOUR)).await, Ok(TrySetRate::Set));
     assert_eq!((peers.wait_for_status(1, "one", 200).await, peers.status(0, "one").await), (200, 429));
     assert_eq!(library.delete().await, Ok(true));
     assert!(peers.java.run("one tryAcquire 1").await.starts_with("error"));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate::Mode;
 use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
+use tidegate::redisson::Mode;
 
 use super::{START, Stores, config};
 use crate::support::per_client;

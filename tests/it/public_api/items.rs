@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::Span;
+use syn::parse::Parse;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Fields, ImplItem, Item, ItemImpl, Meta, Path, TraitItem, Type, Visibility};
@@ -25,22 +26,33 @@ pub(super) struct PublicItem {
     pub(super) can_grow: bool,
 }
 
-/// The public items by their names.
+/// The public items by their names, with their modules.
 pub(super) type PublicItems = BTreeMap<String, PublicItem>;
 
-/// Returns the items that `lib.rs` exports.
+/// Returns the items that `lib.rs` and its public modules export.
 pub(super) fn public_items(library: &Library) -> PublicItems {
     let mut names = BTreeMap::new();
     let mut items = PublicItems::new();
-    for import in library.imports(&Module::new()).into_iter().filter(|import| import.is_public) {
-        let definition = library.resolve(&Module::new(), &import.path).expect("a definition");
-        let Definition::Own(module, defined) = &definition else { panic!("{} is of another crate", import.name) };
-        let item = library.item(module, defined).expect("an item");
-        let mut public = PublicItem::default();
-        public.attributes.extend(cfg(import.attributes));
-        declare(&mut public, library, module, item);
-        names.insert(definition, import.name.clone());
-        items.insert(import.name, public);
+    let modules = library.public_modules().into_iter().map(|name| vec![name]);
+    for exporting in std::iter::once(Module::new()).chain(modules) {
+        let prefix: String = exporting.iter().map(|name| format!("{name}::")).collect();
+        let mut add = |definition: Definition, name: &str, attributes: &[Attribute]| {
+            let Definition::Own(module, defined) = &definition else { panic!("{name} is of another crate") };
+            let item = library.item(module, defined).expect("an item");
+            let mut public = PublicItem::default();
+            public.attributes.extend(cfg(attributes));
+            declare(&mut public, library, module, item);
+            let name = format!("{prefix}{name}");
+            names.insert(definition, name.clone());
+            items.insert(name, public);
+        };
+        for import in library.imports(&exporting).into_iter().filter(|import| import.is_public) {
+            let definition = library.resolve(&exporting, &import.path).expect("a definition");
+            add(definition, &import.name, import.attributes);
+        }
+        for name in library.public_types(&exporting) {
+            add(Definition::Own(exporting.clone(), name.clone()), &name, &[]);
+        }
     }
     for (module, file) in library.files() {
         for item in file {
@@ -140,6 +152,13 @@ fn add_impl(
         public.members.insert(entry);
     } else {
         for part in &item.items {
+            if let ImplItem::Macro(part) = part {
+                for (signature, types) in setters(&part.mac) {
+                    types.iter().for_each(|ty| paths.visit_type(ty));
+                    public.members.insert(signature);
+                }
+                continue;
+            }
             let (attributes, signature) = match part {
                 ImplItem::Fn(part) if is_public(&part.vis) => {
                     paths.visit_signature(&part.sig);
@@ -156,6 +175,32 @@ fn add_impl(
         }
     }
     public.names.extend(paths.found);
+}
+
+/// Returns the signatures and argument types of the methods that a macro of `build` defines.
+fn setters(call: &syn::Macro) -> Vec<(String, Vec<Type>)> {
+    let parse = |input: syn::parse::ParseStream<'_>| {
+        let mut found = Vec::new();
+        while !input.is_empty() {
+            input.call(Attribute::parse_outer)?;
+            let name: syn::Ident = input.parse()?;
+            let arguments;
+            syn::parenthesized!(arguments in input);
+            let arguments = arguments.parse_terminated(syn::FnArg::parse, syn::Token![,])?;
+            let texts: Vec<_> = arguments.iter().map(source).collect();
+            let typed = arguments.into_iter().filter_map(|argument| match argument {
+                syn::FnArg::Typed(argument) => Some(*argument.ty),
+                syn::FnArg::Receiver(_) => None,
+            });
+            found.push((format!("pub fn {name}(self, {}) -> Self", texts.join(", ")), typed.collect()));
+            while !input.peek(syn::Token![;]) {
+                input.parse::<proc_macro2::TokenTree>()?;
+            }
+            input.parse::<syn::Token![;]>()?;
+        }
+        Ok(found)
+    };
+    call.parse_body_with(parse).expect("setters")
 }
 
 /// Returns the definition of the type that an `impl` is for.

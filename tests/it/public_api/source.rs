@@ -70,6 +70,27 @@ impl Library {
         self.files.iter().map(|(module, file)| (module, file.items.as_slice()))
     }
 
+    /// Returns the public modules of `lib.rs`.
+    pub(super) fn public_modules(&self) -> Vec<String> {
+        let modules = self.files[&Module::new()].items.iter().filter_map(|item| match item {
+            Item::Mod(item) if matches!(item.vis, syn::Visibility::Public(_)) => Some(item.ident.to_string()),
+            _ => None,
+        });
+        modules.filter(|name| self.files.contains_key(&vec![name.clone()])).collect()
+    }
+
+    /// Returns the public types that a public module defines.
+    pub(super) fn public_types(&self, module: &Module) -> Vec<String> {
+        let items = self.files.get(module).filter(|_| !module.is_empty()).map_or(&[][..], |file| &file.items);
+        let types = items.iter().filter_map(|item| match item {
+            Item::Struct(syn::ItemStruct { vis, ident, .. }) | Item::Enum(syn::ItemEnum { vis, ident, .. }) => {
+                matches!(vis, syn::Visibility::Public(_)).then(|| ident.to_string())
+            }
+            _ => None,
+        });
+        types.collect()
+    }
+
     /// Returns the item with this name in a module.
     pub(super) fn item(&self, module: &Module, name: &str) -> Option<&Item> {
         self.files.get(module)?.items.iter().find(|item| defined_name(item).is_some_and(|defined| defined == name))

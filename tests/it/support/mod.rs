@@ -23,7 +23,7 @@ use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::internals::store::settings::StoreSettings;
-use tidegate::{Mode, RateLimiter, RateLimiterError};
+use tidegate::redisson::{Mode, RateLimiter, RateLimiterError};
 
 /// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {

@@ -50,10 +50,14 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "3 meaning",
-        &["admission", "config", "explain", "rate_limiter", "recording", "rejected", "replay"],
+        &["admission", "build", "config", "explain", "recording", "redisson", "rejected", "replay"],
         "the meaning of the rules: for requests, and for readers of the rule file",
     ),
-    ("4 gateway", &["forward", "headers", "layer", "local_response", "ruleset"], "the processing of one request"),
+    (
+        "4 gateway",
+        &["forward", "headers", "layer", "limiter", "local_response", "ruleset"],
+        "the processing of one request",
+    ),
     ("5 services", &["access", "admin", "server"], "services around requests: connections, operators, logs"),
     ("6 program", &["cli", "gateway", "internals", "lib", "main"], "the program that combines all layers"),
 ];

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::{Mode, RateConfig, RateLimiter, Store};
+use tidegate::redisson::{Mode, RateConfig, RateLimiter};
+use tidegate::Store;
 
 use crate::Error;
 
@@ -12,9 +13,9 @@ use crate::Error;
 /// The store is unreachable.
 pub async fn limiters(store: Store) -> Result<(RateLimiter, RateLimiter), Error> {
     let mails = RateLimiter::new(store.clone(), "mails")?;
-    mails.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
+    mails.ensure_rate(&RateConfig::per_second(10)?).await?;
     let texts = RateLimiter::new(store, "texts")?;
-    texts.try_set_rate(&RateConfig::new(Mode::Overall, 100, Duration::from_secs(3600))?).await?;
+    texts.ensure_rate(&RateConfig::new(Mode::Overall, 100, Duration::from_secs(3600))?).await?;
     Ok((mails, texts))
 }
 

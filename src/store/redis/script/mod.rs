@@ -24,7 +24,7 @@ use deadpool_redis::redis::{Cmd, RedisError, RedisResult, Script as Digest, Valu
 
 use self::refused_calls::RefusedCalls;
 use crate::clock::Timestamp;
-use crate::store::StoreError;
+use crate::store::{Redirection, StoreError};
 
 /// The script for decisions, refunds and the operations of the library.
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -231,7 +231,7 @@ fn is_forbidden(error: &RedisError) -> bool {
 pub(super) fn store_error(error: &RedisError) -> StoreError {
     if let Some((address, slot)) = error.redirect_node() {
         let is_ask = error.code() == Some("ASK");
-        return StoreError::Redirected { slot, address: address.to_owned(), is_ask };
+        return StoreError::Redirected(Redirection { slot, address: address.to_owned(), is_ask });
     }
     let Some(word) = error.code() else {
         let is_broken = error.is_io_error() || error.is_unrecoverable_error();

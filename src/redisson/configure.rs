@@ -16,14 +16,29 @@ pub enum PermitsInUse {
     Reset,
 }
 
+/// The result of [`RateLimiter::try_set_rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "an existing limiter keeps its rate; `ensure_rate` changes it"]
+pub enum TrySetRate {
+    /// The limiter had no rate, and has this rate now.
+    Set,
+    /// The limiter has a rate, perhaps another one, and keeps it.
+    Kept,
+}
+
 impl RateLimiter {
-    /// Sets the rate if the limiter has none, like Redisson's `trySetRate`. Returns `true` if it did. An existing limiter does not change in any
+    /// Sets the rate if the limiter has none, like Redisson's `trySetRate`. An existing limiter does not change in any
     /// way, and permits in use of an earlier limiter with this name stay in use.
+    ///
+    /// A new version of a program does not change the rate with this method. Programs that set their rate at the start use
+    /// [`ensure_rate`](Self::ensure_rate).
     ///
     /// # Errors
     /// See [`RateLimiterError`].
-    pub async fn try_set_rate(&self, config: &RateConfig) -> Result<bool, RateLimiterError> {
-        self.with_context(self.store.set_rate(&self.limiter, SetRate::Try, config).await)
+    pub async fn try_set_rate(&self, config: &RateConfig) -> Result<TrySetRate, RateLimiterError> {
+        let is_set = self.with_context(self.store.set_rate(&self.limiter, SetRate::Try, config).await)?;
+        Ok(if is_set { TrySetRate::Set } else { TrySetRate::Kept })
     }
 
     /// Sets the rate, like Redisson's `setRate`, whether the limiter has one or not. All permits are available afterwards;

@@ -3,11 +3,12 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
-//! use tidegate::{Mode, RateConfig, RateLimiter, Store};
+//! use tidegate::redisson::{Mode, RateConfig, RateLimiter};
+//! use tidegate::Store;
 //!
 //! let store = Store::redis("redis://127.0.0.1:6379")?;
 //! let limiter = RateLimiter::new(store, "mails")?;
-//! limiter.try_set_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
+//! limiter.ensure_rate(&RateConfig::new(Mode::Overall, 10, Duration::from_secs(1))?).await?;
 //! limiter.acquire(3).await?; // waits until three permits are there
 //! # Ok(())
 //! # }
@@ -26,11 +27,12 @@ mod wait;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::configure::PermitsInUse;
+pub use self::configure::{PermitsInUse, TrySetRate};
 pub use self::error::RateLimiterError;
 pub use self::instance::{InstanceId, InstanceIdError};
 use self::wait::Waiters;
 use crate::limit::Wait;
+pub use crate::limit::{Mode, RateConfig, RateConfigError};
 use crate::store::{LimiterRef, Store, StoreError};
 
 /// A limiter in a store, with the operations and the data of Redisson's `RRateLimiter`. Cheap to clone: clones are one
@@ -95,7 +97,7 @@ impl RateLimiter {
     /// permits.
     ///
     /// ```no_run
-    /// # async fn example(limiter: tidegate::RateLimiter) -> Result<(), tidegate::RateLimiterError> {
+    /// # async fn example(limiter: tidegate::redisson::RateLimiter) -> Result<(), tidegate::redisson::RateLimiterError> {
     /// if limiter.try_acquire(1).await?.granted {
     ///     // send the mail
     /// }

@@ -23,7 +23,7 @@ pub enum RateLimiterError {
         /// The rate, unless the limiter has expired since.
         rate: Option<RateConfig>,
     },
-    /// The limiter has no rate, or has expired. Set the rate with [`try_set_rate`](super::RateLimiter::try_set_rate).
+    /// The limiter has no rate, or has expired. Set the rate with [`ensure_rate`](super::RateLimiter::ensure_rate).
     #[error("limiter `{limiter}` has no rate yet")]
     NotInitialised {
         /// The limiter's name.
