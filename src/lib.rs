@@ -175,6 +175,8 @@ mod credentials;
 mod http1;
 #[cfg(feature = "gateway")]
 mod http2;
+#[cfg(feature = "gateway")]
+mod http_client;
 mod store;
 mod tls;
 #[cfg(feature = "gateway")]

@@ -7,7 +7,7 @@ use http::Request;
 use super::TRACES_TARGET;
 use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
-use crate::upstream::RequestBody;
+use crate::upstream::{HostLookup, RequestBody};
 
 /// No traces.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) enum RequestSpan {}
 #[expect(clippy::unused_self, reason = "a build with the feature has the same methods")]
 impl Traces {
     /// Warns if the environment has an endpoint for traces.
-    pub(crate) fn start(_: &Arc<Metrics>, _: &RateLimitLayer) -> Self {
+    pub(crate) fn start(_: &Arc<Metrics>, _: &RateLimitLayer, _: &HostLookup) -> Self {
         if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_some_and(|endpoint| !endpoint.is_empty()) {
             tracing::warn!(target: TRACES_TARGET, "`OTEL_EXPORTER_OTLP_ENDPOINT` has no effect, because this build lacks the feature `otlp`");
         }

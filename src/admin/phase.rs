@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
+use http_body_util::BodyExt;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -61,12 +61,8 @@ pub(super) struct Tracked<S> {
     progress: Progress,
 }
 
-/// A response body that reports its end.
-#[derive(Debug)]
-pub(super) struct TrackedBody<B> {
-    body: B,
-    progress: Progress,
-}
+/// Reports the end of a response body when it is dropped. hyper drops a body after its last frame.
+struct BodyEnd(Progress);
 
 // === impl Phase ===
 
@@ -103,6 +99,13 @@ impl Progress {
     /// Records that the response is a stream of events.
     pub(super) fn begin_stream(&self) {
         self.0.send_replace(Phase::begin(Kind::Stream));
+    }
+
+    /// Returns a body that records its frames and its end.
+    pub(super) fn track<B: Body>(self, body: B) -> impl Body<Data = B::Data, Error = B::Error> {
+        let end = BodyEnd(self);
+        // hyper takes an event only if it has written most of the previous ones.
+        body.inspect_frame(move |_| end.0.change(Kind::Stream, |_| Phase::begin(Kind::Stream)))
     }
 
     fn change(&self, from: Kind, to: impl FnOnce(Phase) -> Phase) {
@@ -179,38 +182,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Tracked<S> {
     }
 }
 
-// === impl TrackedBody ===
+// === impl BodyEnd ===
 
-impl<B> TrackedBody<B> {
-    pub(super) fn new(body: B, progress: Progress) -> Self {
-        Self { body, progress }
-    }
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for TrackedBody<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        // hyper takes an event only if it has written most of the previous ones.
-        self.progress.change(Kind::Stream, |_| Phase::begin(Kind::Stream));
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// hyper drops a body after its last frame.
-impl<B> Drop for TrackedBody<B> {
+impl Drop for BodyEnd {
     fn drop(&mut self) {
-        self.progress.change(Kind::Response, |phase| Phase { kind: Kind::Flush, ..phase });
-        self.progress.change(Kind::Stream, |_| Phase::begin(Kind::Flush));
+        self.0.change(Kind::Response, |phase| Phase { kind: Kind::Flush, ..phase });
+        self.0.change(Kind::Stream, |_| Phase::begin(Kind::Flush));
     }
 }

@@ -16,7 +16,7 @@ use tower::Service;
 
 use super::listener::Listener;
 use super::open::Open;
-use super::phase::{EventStream, Observer, Progress, Tracked, TrackedBody};
+use super::phase::{EventStream, Observer, Progress, Tracked};
 
 /// How long after the close of the listener a client that has connected before may take to send its request.
 const CLOSE_GRACE: Duration = Duration::from_millis(250);
@@ -68,7 +68,7 @@ where
             if response.extensions().get::<EventStream>().is_some() {
                 progress.begin_stream();
             }
-            Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, progress)))
+            Ok::<_, Infallible>(response.map(|body| progress.track(body)))
         }
     });
     let connection =

@@ -31,18 +31,8 @@ impl KeySetUrl {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    pub(super) fn port(&self) -> u16 {
-        self.0.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
-    }
-
-    /// Returns the host and the port, as in the URL.
-    pub(super) fn authority(&self) -> &str {
-        self.0.authority().map_or("", |authority| authority.as_str())
-    }
-
-    /// Returns the path and the query.
-    pub(super) fn target(&self) -> &str {
-        self.0.path_and_query().map_or("/", |target| target.as_str())
+    pub(super) fn uri(&self) -> &Uri {
+        &self.0
     }
 }
 

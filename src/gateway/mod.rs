@@ -140,7 +140,7 @@ impl Gateway {
         control.tasks().spawn(run_checks(to_check));
         let (accepting, accept) = watch::channel(false);
         let (drain, drained) = Drain::new();
-        let traces = Traces::start(&metrics, &layer);
+        let traces = Traces::start(&metrics, &layer, &upstreams.resolver().hosts());
         let start = |number: usize| {
             let worker = Worker {
                 layer: layer.for_gateway_worker(number),

@@ -79,7 +79,6 @@ impl Upstream {
         };
         let result = match self.finish_attempt(attempt, result, (&entries, request.headers()), trace) {
             Ok(response) if fields.is_none() => Ok(response),
-            // Boxed, because it is rare, and inline it would enlarge the future of every request.
             result => {
                 let rest = (entries.as_slice(), selection, busy, fields);
                 Box::pin(self.try_again(result, request, *client, trace, rest)).await

@@ -103,7 +103,6 @@ impl Endpoint {
         if request.extensions().get::<SendTargetHost>().is_some() {
             request.headers_mut().insert(header::HOST, self.dialer.host().clone());
         }
-        // Both calls are boxed, so that they do not enlarge the future of an HTTP/1 request.
         let mut protocol = self.known_protocol();
         if protocol != Protocol::Http1 && self.is_negotiated() && is_upgrade(request) {
             protocol = Protocol::Http1; // only HTTP/1.1 has `Upgrade`
@@ -132,7 +131,6 @@ impl Endpoint {
             }
             slot = lease.close_and_keep_slot();
         }
-        // Boxed, because it is rare, and inline it would enlarge the future of every request.
         match Box::pin(self.send_on_new(slot, request, *limit)).await {
             Err(AttemptError::NotSent(error)) if is_repeated => Err(AttemptError::Reset(error)),
             result => result,

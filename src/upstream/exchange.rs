@@ -41,7 +41,6 @@ pub(super) async fn exchange(
     let response = match &progress {
         Some(progress) => {
             let response = poll_fn(|cx| pending.poll(connection, cx));
-            // Boxed: an inline future would enlarge the future of every request, and few requests have a body.
             Box::pin(progress.await_response(response, limit))
                 .await
                 .unwrap_or_else(|error| Err(AttemptError::Failed(error)))

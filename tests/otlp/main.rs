@@ -8,6 +8,8 @@ mod collector;
 /// The modules of the integration tests that these tests share.
 #[path = "../it/support"]
 mod support {
+    #[allow(dead_code, reason = "these tests need only some of the items")]
+    pub mod dns;
     pub mod listening;
     #[allow(dead_code, reason = "these tests need only some of the items")]
     pub mod process;
@@ -21,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use self::collector::{Collector, Span};
+use self::support::dns::DnsServer;
 use self::support::process::{Program, RuleFile, address, tidegate};
 use self::support::wire::raw::{Message, Raw};
 use self::support::wire::upstream::Origin;
@@ -45,10 +48,16 @@ struct Gateway {
 impl Gateway {
     /// Starts a gateway with these environment variables. No other test may use `name`.
     fn start(name: &str, origin: SocketAddr, environment: &[(&str, &str)]) -> Self {
+        Self::start_with("", name, origin, environment)
+    }
+
+    /// Starts a gateway with more keys in its rule file.
+    fn start_with(keys: &str, name: &str, origin: SocketAddr, environment: &[(&str, &str)]) -> Self {
         let file = RuleFile::new(
             name,
             &format!(
-                "listen: 127.0.0.1:0
+                "{keys}
+listen: 127.0.0.1:0
 admin: 127.0.0.1:0
 clients: {{ trusted_proxies: [{PROXY}] }}
 upstreams: {{ api: {{ targets: ['http://{origin}'] }}, gone: {{ targets: ['http://127.0.0.1:1'] }} }}
@@ -207,6 +216,19 @@ async fn silent_collector_delays_neither_requests_nor_the_end() {
     let log = gateway.end();
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     assert!(log.contains("collector did not respond in time"), "{log}");
+}
+
+/// Regression test: the collector was looked up with the servers of the system.
+#[tokio::test(flavor = "multi_thread")]
+async fn collector_is_found_with_the_dns_servers() {
+    let (collector, origin, dns) = (Collector::start().await, Origin::with_response(OK).await, DnsServer::start());
+    dns.set("collector.test", 60, &["127.0.0.1"]);
+    let endpoint = collector.endpoint().1.replace("127.0.0.1", "collector.test");
+    let environment = [("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str())];
+    let gateway = Gateway::start_with(&dns.key(), "otlp-dns", origin.address, &environment);
+    get(&mut Raw::connect(gateway.address).await, "/o/1", "").await;
+    until(|| !collector.spans().is_empty()).await;
+    gateway.end();
 }
 
 #[tokio::test(flavor = "multi_thread")]

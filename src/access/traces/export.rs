@@ -19,6 +19,7 @@ use super::super::TRACES_TARGET;
 use super::http_client::CollectorClient;
 use super::settings::Settings;
 use crate::metrics::{Metrics, SpanOutcome};
+use crate::upstream::HostLookup;
 
 /// Maximum number of requests whose spans wait for the collector.
 const QUEUE: usize = 1024;
@@ -64,12 +65,16 @@ struct Export {
     is_failing: bool,
 }
 
-/// Starts the thread.
+/// Starts the thread, which looks the collector up with `hosts`.
 ///
 /// # Errors
 /// The exporter cannot use the environment, or the system cannot start a thread.
-pub(super) fn start(settings: &Settings, metrics: &Arc<Metrics>) -> io::Result<(SpanQueue, Exporter)> {
-    let exporter = OtlpExporter::builder().with_http().with_http_client(CollectorClient);
+pub(super) fn start(
+    settings: &Settings,
+    metrics: &Arc<Metrics>,
+    hosts: &HostLookup,
+) -> io::Result<(SpanQueue, Exporter)> {
+    let exporter = OtlpExporter::builder().with_http().with_http_client(CollectorClient(hosts.clone()));
     // A retry would keep the queue waiting: the next call has later spans.
     let mut exporter = exporter.with_retry_policy(RetryPolicy::disabled()).build().map_err(io::Error::other)?;
     let resource = Resource::builder();

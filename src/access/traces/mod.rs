@@ -25,7 +25,7 @@ use crate::clock::system_time;
 use crate::layer::RateLimitLayer;
 use crate::metrics::Metrics;
 use crate::random::random;
-use crate::upstream::RequestBody;
+use crate::upstream::{HostLookup, RequestBody};
 
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
@@ -60,7 +60,7 @@ pub(super) struct RequestSpan {
 impl Traces {
     /// Reads the environment, and starts the thread that sends spans to the collector. If a setting is invalid, logs
     /// it and makes no traces, so that the gateway still serves.
-    pub(crate) fn start(metrics: &Arc<Metrics>, layer: &RateLimitLayer) -> Self {
+    pub(crate) fn start(metrics: &Arc<Metrics>, layer: &RateLimitLayer, hosts: &HostLookup) -> Self {
         let settings = match Settings::from_environment() {
             Ok(Some(settings)) => settings,
             Ok(None) => return Self::default(),
@@ -70,7 +70,7 @@ impl Traces {
             }
         };
         let sampler = settings.sampler;
-        match export::start(&settings, metrics) {
+        match export::start(&settings, metrics, hosts) {
             Ok((queue, exporter)) => {
                 Self(Some(Arc::new(ActiveTraces { sampler, queue, exporter, layer: layer.clone() })))
             }

@@ -10,18 +10,15 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::address::AdminAddress;
 use super::table::printable;
 use crate::cli::rule_file;
 use crate::config::RuleFile;
+use crate::http_client::exchange;
 
 /// The longest time until the gateway accepts a connection, and until it has answered.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,17 +60,6 @@ pub(super) struct AdminClient {
     address: AdminAddress,
     token: Option<HeaderValue>,
 }
-
-/// A response whose body has not been read. Dropping it closes the connection.
-#[derive(Debug)]
-pub(super) struct Streamed {
-    response: Response<Incoming>,
-    _connection: AbortOnDrop,
-}
-
-/// The task of a connection.
-#[derive(Debug)]
-struct AbortOnDrop(JoinHandle<hyper::Result<()>>);
 
 /// The error of a request to the admin API.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +123,7 @@ impl ApiArgs {
         runtime.block_on(async {
             let mut values = Vec::new();
             for (method, target, body) in requests {
-                let answer = async { gateway.request(method, target, body.clone()).await?.into_body().await };
+                let answer = async { read(gateway.request(method, target, body.clone()).await?).await };
                 let answer = in_time(answer).await;
                 let (status, body) = answer.map_err(unreachable)?;
                 let value = serde_json::from_slice(&body).unwrap_or(Value::Null);
@@ -176,14 +162,14 @@ impl AdminArgs {
 
 impl AdminClient {
     /// Sends a request, and returns the response before its end.
-    pub(super) async fn stream(&self, method: &str, target: &str) -> Result<Streamed, ApiError> {
+    pub(super) async fn stream(&self, method: &str, target: &str) -> Result<Response<Incoming>, ApiError> {
         let unreachable = |error| self.unreachable(&error);
         let sent = in_time(self.request(method, target, Bytes::new()));
-        let streamed = sent.await.map_err(unreachable)?;
-        if streamed.response.status() == StatusCode::OK {
-            return Ok(streamed);
+        let response = sent.await.map_err(unreachable)?;
+        if response.status() == StatusCode::OK {
+            return Ok(response);
         }
-        let (status, body) = in_time(streamed.into_body()).await.map_err(unreachable)?;
+        let (status, body) = in_time(read(response)).await.map_err(unreachable)?;
         let rejected = checked(status, serde_json::from_slice(&body).unwrap_or(Value::Null), target);
         Err(rejected.err().unwrap_or(ApiError::Unexpected(status)))
     }
@@ -192,7 +178,7 @@ impl AdminClient {
         ApiError::Unreachable(self.address.to_string(), error.to_string())
     }
 
-    async fn request(&self, method: &str, target: &str, body: Bytes) -> io::Result<Streamed> {
+    async fn request(&self, method: &str, target: &str, body: Bytes) -> io::Result<Response<Incoming>> {
         let mut request = Request::builder().method(Method::from_bytes(method.as_bytes()).map_err(io::Error::other)?);
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -221,40 +207,21 @@ async fn in_time<T>(answer: impl Future<Output = io::Result<T>>) -> io::Result<T
     timeout(ANSWER_TIMEOUT, answer).await?
 }
 
-/// Sends a request on a new connection.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    request: Request<Full<Bytes>>,
-) -> io::Result<Streamed> {
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let connection = AbortOnDrop(tokio::spawn(connection));
-    let response = sender.send_request(request).await.map_err(io::Error::other)?;
-    Ok(Streamed { response, _connection: connection })
-}
-
-impl Streamed {
-    /// Returns the next bytes of the body; `None` at its end.
-    pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        loop {
-            let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
-            if let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() {
-                return Ok(Some(bytes));
-            }
+/// Returns the next bytes of the body; `None` at its end.
+pub(super) async fn next(response: &mut Response<Incoming>) -> io::Result<Option<Bytes>> {
+    loop {
+        let Some(frame) = response.body_mut().frame().await else { return Ok(None) };
+        if let Ok(bytes) = frame.map_err(io::Error::other)?.into_data() {
+            return Ok(Some(bytes));
         }
     }
-
-    /// Returns the status and the whole body.
-    async fn into_body(mut self) -> io::Result<(u16, Bytes)> {
-        let status = self.response.status().as_u16();
-        let body = Limited::new(self.response.body_mut(), MAX_RESPONSE).collect().await.map_err(io::Error::other)?;
-        Ok((status, body.to_bytes()))
-    }
 }
 
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+/// Returns the status and the whole body.
+async fn read(response: Response<Incoming>) -> io::Result<(u16, Bytes)> {
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), MAX_RESPONSE).collect().await.map_err(io::Error::other)?;
+    Ok((status, body.to_bytes()))
 }
 
 fn checked(status: u16, value: Value, target: &str) -> Result<Value, ApiError> {

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use http::Response;
+use hyper::body::Incoming;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use super::api::{AdminArgs, AdminClient, ApiError, Streamed};
+use super::api::{AdminArgs, AdminClient, ApiError};
 use super::request::{path, query};
 use super::sink::{End, Sink};
 use super::write_error;
@@ -141,7 +143,7 @@ impl RecordArgs {
 /// Ends the recording in the gateway, which then sends the last lines and what the recording lacks.
 async fn end_recording<O: Write>(
     gateway: &AdminClient,
-    lines: &mut Streamed,
+    lines: &mut Response<Incoming>,
     sink: &mut Sink<'_, O>,
 ) -> io::Result<()> {
     let target = path(&["record", &sink.last.id]);

@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use http::Response;
+use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::api::Streamed;
+use super::api::next;
 use super::table::printable;
 use crate::recording::Mark;
 
@@ -71,9 +73,9 @@ impl<'o, O: Write> Sink<'o, O> {
     }
 
     /// Writes all lines until the end, or until the size is reached. Then, another call skips the requests.
-    pub(super) async fn write_all(&mut self, lines: &mut Streamed) -> io::Result<End> {
+    pub(super) async fn write_all(&mut self, lines: &mut Response<Incoming>) -> io::Result<End> {
         loop {
-            let Ok(Ok(Some(bytes))) = timeout(SILENCE, lines.next()).await else { return Ok(End::Lost) };
+            let Ok(Ok(Some(bytes))) = timeout(SILENCE, next(lines)).await else { return Ok(End::Lost) };
             if let Some(end) = self.write(&bytes)? {
                 return Ok(end);
             }

@@ -48,7 +48,7 @@ shape! {
         /// file. Each file has at most 1 MiB, all together 16 MiB, and there are at most 1,000. The rule file and all
         /// included files have at most 250,000 values together. The gateway notices changed, new and removed files.
         include: Vec<Located<String>> = OneOrMany(&Text), Optional;
-        /// How to resolve the names of upstreams.
+        /// How to resolve the names of upstreams, key sets and the collector of traces.
         dns: Dns = Map(&DNS), Optional;
         /// The servers that requests are forwarded to, by name.
         upstreams: BTreeMap<String, Located<Upstream>> = Named(&Map(&UPSTREAM)), Optional;
@@ -279,7 +279,7 @@ shape! {
 }
 
 shape! {
-    /// How to resolve the names of upstreams.
+    /// How to resolve the names of upstreams, key sets and the collector of traces.
     DNS: Dns = "`dns`" {
         /// The DNS servers, as IP addresses with an optional port. By default, the servers of `/etc/resolv.conf`. The
         /// search list of that file and `/etc/hosts` always apply.

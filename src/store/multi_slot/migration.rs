@@ -24,7 +24,6 @@ pub(super) async fn take<S: Remote>(
     match cache.take(charges, deadline).await {
         Err(error) if error.is_migrating() => {
             let groups: Vec<Group> = (0..charges.len()).map(|position| vec![position]).collect();
-            // Boxed, so that all other requests do not pay for this memory.
             charge_in_sequence(charges, &groups, &PerBucketTarget { cache, deadline }).boxed().await
         }
         decided => decided,

@@ -29,7 +29,6 @@ pub(super) async fn take<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]
     if groups.len() < 2 {
         return shards::take(cache, charges, deadline).await;
     }
-    // Boxed, so that requests that need a single call do not pay for this memory.
     charge_in_sequence(charges, &groups, &StoreTarget { cache, deadline }).boxed().await
 }
 

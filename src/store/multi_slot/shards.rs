@@ -45,7 +45,6 @@ pub(super) async fn take<S: Remote>(
     if charges.iter().all(|charge| charge.limiter.shards().is_empty()) {
         return migration::take(cache, charges, deadline).await;
     }
-    // Boxed, so that limits without shards do not pay for this memory.
     take_from_shards(cache, charges, deadline).boxed().await
 }
 

@@ -139,6 +139,6 @@ impl Call for DecideOne<'_> {
 /// Pauses if two nodes may be redirecting to each other.
 async fn pause_if_looping(hop: u32) {
     if hop >= MAX_HOPS {
-        Box::pin(sleep(jittered(MAX_PAUSE))).await; // boxed, because it is rare
+        Box::pin(sleep(jittered(MAX_PAUSE))).await;
     }
 }

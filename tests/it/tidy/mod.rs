@@ -45,7 +45,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "2 machinery",
-        &["credentials", "http1", "http2", "store", "tls", "transport", "upstream", "watch"],
+        &["credentials", "http1", "http2", "http_client", "store", "tls", "transport", "upstream", "watch"],
         "IO with charges and addresses, without routes and YAML",
     ),
     (
