@@ -16,7 +16,7 @@ use crate::watch::read_detached;
 /// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// The longest time to read all files at a reload.
+/// The longest time without a response of the file system at a reload.
 #[cfg(feature = "gateway")]
 const MAX_RELOAD: Duration = Duration::from_secs(10);
 
@@ -118,8 +118,8 @@ impl RuleFile {
         self.read(Purpose::Gateway, true, false)
     }
 
-    /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. Blocks for at
-    /// most 10 seconds, also if the file system hangs.
+    /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. A file system that
+    /// does not respond for 10 seconds is an error.
     pub(crate) fn reload(&self) -> Loaded {
         let file = self.clone();
         read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, true, true)).unwrap_or_else(|source| {
