@@ -78,10 +78,10 @@
 //! use std::net::TcpStream;
 //! use std::time::Duration;
 //!
-//! use tidegate::{Config, Gateway};
+//! use tidegate::Gateway;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let config = Config::parse_for_gateway("
+//! let config = Gateway::parse_config("
 //! listen: 127.0.0.1:0         # the system selects a port
 //! admin: off
 //! store: memory               # or redis://127.0.0.1:6379, shared by all gateways
@@ -242,7 +242,8 @@ pub use gateway::{Gateway, GatewayStartError, ReloadError, ReloadReport};
 pub use identity::{ClientKey, ClientKeys};
 pub use layer::{
     Admission, CheckError, LayerError, Limited, NotSent, OverTls, Peer, RateLimitLayer, RateLimitLayerBuilder,
-    RateLimited, RateLimitedBody, Rejection, ReportHandle, RequestOutcome, RequestReport, TlsPeer, Unmatched,
+    RateLimited, RateLimitedBody, Rejection, ReportHandle, RequestOutcome, RequestReport, RulesChange, TlsPeer,
+    Unmatched,
 };
 pub use limiter::Limiter;
 pub use metrics::Metrics;

@@ -84,5 +84,5 @@ routes:
     match: {{ path: /** }}
     upstream: api{limits}"
     );
-    Ok(Config::parse_for_gateway(&text)?)
+    Ok(Gateway::parse_config(&text)?)
 }

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Command, Stdio};
 
 use clap::ValueEnum;
-use tidegate::{Config, Gateway};
+use tidegate::Gateway;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -65,7 +65,7 @@ impl Drop for Child {
 pub fn run(role: Role, origins: &[SocketAddr]) -> Result<(), Box<dyn Error>> {
     let wait = || std::io::stdin().read_to_end(&mut Vec::new());
     if let (Role::Gateway, [slow, honest]) = (role, origins) {
-        let gateway = Gateway::start(Config::parse_for_gateway(&rules(*slow, *honest))?, 2)?;
+        let gateway = Gateway::start(Gateway::parse_config(&rules(*slow, *honest))?, 2)?;
         println!("{}", gateway.addresses()[0]);
         wait()?;
         return Ok(());

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use tidegate::{Config, Gateway, ListenAddress};
+use tidegate::{Gateway, ListenAddress};
 
 use self::load::{Load, Outcomes};
 use self::origin::CloseMode;
@@ -70,7 +70,7 @@ async fn run_through_gateway(upstream: SocketAddr, load: Load) -> Result<Outcome
          upstreams: {{ api: {{ targets: [\"http://{upstream}\"] }} }}\n\
          routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]\n"
     );
-    let gateway = Gateway::start(Config::parse_for_gateway(&rules)?, 2)?;
+    let gateway = Gateway::start(Gateway::parse_config(&rules)?, 2)?;
     let address = gateway.addresses().first().and_then(ListenAddress::tcp).ok_or("no address")?;
     let outcomes = load.run(address).await;
     tokio::task::spawn_blocking(|| gateway.drain(Duration::from_secs(1))).await??;

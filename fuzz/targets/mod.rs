@@ -36,7 +36,7 @@ pub const TARGETS: [(&str, Target); 9] = [
 /// Fuzzes rule files: parsing is quick, and either succeeds or reports errors.
 pub fn rules(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    match tidegate::Config::parse_for_gateway(text) {
+    match tidegate::Gateway::parse_config(text) {
         // A valid rule file for a gateway is also valid for a layer.
         Ok(_) => assert!(tidegate::Config::parse(text).is_ok(), "valid for a gateway, but not for a layer"),
         Err(problems) => assert!(!problems.to_string().is_empty(), "rejected without an error message"),

@@ -20,7 +20,7 @@ const MAX_ATTEMPTS: u32 = 5;
 #[cfg(feature = "gateway")]
 const MAX_RELOAD: Duration = Duration::from_secs(10);
 
-/// The error of [`Config::load`] and [`Config::load_for_gateway`]. Its message contains all errors of the file.
+/// The error of a rule file that cannot be loaded. Its message contains all errors of the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConfigLoadError {
@@ -55,6 +55,12 @@ pub(crate) enum RuleFile {
 pub(crate) struct Loaded {
     pub(crate) config: Result<Config, ConfigLoadError>,
     pub(crate) sources: SourceFiles,
+}
+
+/// Loads the file at `path` for a Tower layer. It must be a regular file. Returns the files that were read, too.
+pub(crate) fn load_for_layer(path: &Path) -> Loaded {
+    let files = ReferencedFiles::relative_to(path);
+    read_unchanged(path, Source { purpose: Purpose::Layer, files, name: path, functions: None }, true)
 }
 
 /// Loads the file at `path`.

@@ -57,6 +57,7 @@ pub(crate) use self::access_log::{AccessLogDestination, AccessLogFormat};
 use self::dashboard::DashboardMode;
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
+pub(crate) use self::load::load_for_layer;
 #[cfg(feature = "gateway")]
 pub(crate) use self::load::{Loaded, RuleFile};
 #[cfg(feature = "gateway")]
@@ -67,10 +68,7 @@ use self::referenced_files::ReferencedFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::schema::schema;
 use self::secrets::Secrets;
-#[cfg(feature = "gateway")]
 pub(crate) use self::sources::SourceFiles;
-#[cfg(not(feature = "gateway"))]
-use self::sources::SourceFiles;
 #[cfg(feature = "gateway")]
 pub(crate) use self::tokens::{Tokens, TokensError};
 #[cfg(feature = "gateway")]
@@ -163,7 +161,7 @@ impl Config {
     ///
     /// # Errors
     /// Returns all errors of the text, with their positions.
-    pub fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
+    pub(crate) fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
         Self::read(text, Source::text(Purpose::Gateway))
     }
 
@@ -179,7 +177,7 @@ impl Config {
     ///
     /// # Errors
     /// Fails if the file cannot be read or has errors.
-    pub fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
+    pub(crate) fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
         load::load(path.as_ref(), Purpose::Gateway)
     }
 

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
-#[cfg(feature = "gateway")]
 use super::text::MAX_READ;
 use crate::tls::{FileReadError, read_regular};
 use crate::watch::Stamp;
@@ -25,7 +24,6 @@ pub(crate) struct SourceFiles {
 impl SourceFiles {
     /// Returns the hash of the texts of files, and of the names and metadata in folders. Unlike [`hash`](Self::hash), it
     /// needs no parser, whose tree takes 30 times the memory of the text.
-    #[cfg(feature = "gateway")]
     pub(crate) fn hash_texts(paths: &[PathBuf]) -> Hash {
         let mut hasher = blake3::Hasher::new();
         for path in paths {

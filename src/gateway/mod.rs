@@ -5,6 +5,7 @@
 //! thread serves operators and watches files. A [reload](Gateway::reload) replaces the configuration of all workers.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -46,7 +47,7 @@ use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
 use crate::access::Traces;
 use crate::admin::{self, Admin};
-use crate::config::{Config, ListenAddress, RuleFile, SourceFiles};
+use crate::config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
 use crate::credentials::Verifiers;
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
 use crate::metrics::Metrics;
@@ -83,6 +84,23 @@ pub(crate) struct Reloader(Arc<Mutex<Option<Running>>>);
 // === impl Gateway ===
 
 impl Gateway {
+    /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route. Relative paths start at
+    /// the current folder.
+    ///
+    /// # Errors
+    /// Returns all errors of the text, with their positions.
+    pub fn parse_config(text: &str) -> Result<Config, Problems> {
+        Config::parse_for_gateway(text)
+    }
+
+    /// Like [`parse_config`](Self::parse_config), but reads a file. Relative paths start at its folder.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or has errors.
+    pub fn load_config(path: impl AsRef<Path>) -> Result<Config, ConfigLoadError> {
+        Config::load_for_gateway(path)
+    }
+
     /// Starts a gateway with `workers` threads for requests, at least one, and one control thread, which also serves
     /// the admin listener. The gateway serves requests when this function returns.
     ///

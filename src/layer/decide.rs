@@ -15,7 +15,7 @@ use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_
 use crate::clock::unix_seconds;
 use crate::facts::{BadRequest, Facts};
 use crate::headers;
-use crate::local_response::LocalResponse;
+use crate::local_response::{LocalResponse, ViolatedLimits};
 use crate::route::{Rewrite, Route};
 use crate::rules::Charges;
 use crate::ruleset::{CompiledRoute, ForwardContext, RequestOrigin, RuleSet};
@@ -255,7 +255,10 @@ pub(super) fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResp
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
         Denial::Busy { full, .. } => LocalResponse::Busy { by_client: full.client },
         Denial::Limited { status, wait } => {
-            let violated = status.refusing(charges).map(|one| one.limit.name.as_str()).collect();
+            let remaining =
+                status.refusing(charges).filter_map(|one| Some(status.decision(one.index)?.remaining)).min();
+            let violated = status.refusing(charges).map(|one| one.limit.name.as_str());
+            let violated = violated.collect::<ViolatedLimits>().with_remaining(remaining.unwrap_or(0));
             LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }
         }
     }

@@ -52,11 +52,13 @@ mod peer;
 mod quota;
 mod record;
 mod rejection;
+mod replace;
 mod report;
 mod request_id;
 mod route_lookup;
 #[cfg(feature = "gateway")]
 mod verify;
+mod watch_file;
 
 use std::future::Future;
 use std::mem::take;
@@ -86,8 +88,10 @@ use self::peer::MissingPeerWarning;
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{OverTls, Peer};
 use self::quota::QuotaEndpoint;
-use self::record::RequestGuard;
+use self::record::{RequestGuard, RequestRecord};
 pub use self::rejection::Rejection;
+pub use self::replace::RulesChange;
+use self::replace::StartSettings;
 pub use self::report::{ReportHandle, RequestOutcome, RequestReport};
 #[cfg(feature = "gateway")]
 pub(crate) use self::request_id::X_REQUEST_ID;
@@ -138,7 +142,7 @@ pub struct NotSent;
 struct LayerState {
     active: Arc<ArcSwap<Active>>,
     /// Held while `active` is replaced.
-    replacing: Arc<Mutex<()>>,
+    replacing: Arc<Mutex<StartSettings>>,
     /// Held while overrides are read from the store.
     #[cfg(feature = "gateway")]
     reading_overrides: Arc<tokio::sync::Mutex<()>>,
@@ -220,7 +224,7 @@ impl RateLimitLayer {
         store.announce_as_gateway();
         let state = LayerState {
             active: Arc::new(ArcSwap::from_pointee(Active::new(rules, Stores::new(store, 0)))),
-            replacing: Arc::default(),
+            replacing: Arc::new(Mutex::new(StartSettings::new(config))),
             #[cfg(feature = "gateway")]
             reading_overrides: Arc::default(),
             #[cfg(feature = "gateway")]
@@ -236,8 +240,8 @@ impl RateLimitLayer {
         Self { state: Arc::new(state) }
     }
 
-    /// Returns the same layer for a thread with its own runtime. It shares the rules and the buckets, but has its own
-    /// connections to the store, so that requests never change threads.
+    /// Returns the same layer for a thread with its own runtime, in a program that has one runtime for each thread. It shares
+    /// the rules and the buckets, but has its own connections to the store, so that requests never change threads.
     pub fn for_worker(&self) -> Self {
         let own_store = Some(self.state.store(&self.state.active.load()).for_worker());
         Self { state: Arc::new(LayerState { own_store, ..(*self.state).clone() }) }
@@ -250,8 +254,8 @@ impl RateLimitLayer {
         Self { state: Arc::new(LayerState { worker: Some(worker), ..(*self.state).clone() }) }
     }
 
-    /// Connects to the store before the first request. The connections belong to the current Tokio runtime. Without
-    /// this call they belong to the runtime of the first request.
+    /// Connects to a store in Redis before the first request, which then does not wait for a connection. Returns at once. The
+    /// connections belong to the current Tokio runtime. Without this call they belong to the runtime of the first request.
     ///
     /// # Panics
     /// The store is in Redis, and the caller is outside a Tokio runtime.
@@ -259,8 +263,8 @@ impl RateLimitLayer {
         self.state.store(&self.state.active.load()).connect();
     }
 
-    /// Rejects all requests that wait for a permit, and all later requests that would have to wait. Call it before
-    /// shutdown.
+    /// Rejects all requests that wait for a permit (`max_wait`), and all later requests that would have to wait. Call it
+    /// when the server begins to shut down: otherwise requests in flight can delay its end by their `max_wait`.
     pub fn stop_waiting(&self) {
         self.state.queues.close();
     }
@@ -311,16 +315,6 @@ impl RateLimitLayer {
     pub(crate) fn run_maintenance(&self) {
         self.state.store(&self.state.active.load()).run_maintenance();
         self.state.quotas.run_maintenance();
-    }
-
-    /// Replaces the rules for all later requests by the rules of `config`. Keeps the store, the buckets and the
-    /// counters.
-    pub fn replace_rules(&self, config: &Config) {
-        let _replacing = self.state.replacing.lock();
-        let active = self.state.active.load();
-        let rules = compile(config, self.state.store(&active), &self.state.metrics);
-        self.state.store(&active).set_active_limits(rules.limiters(), active.rules.limiters());
-        self.state.active.store(Arc::new(active.with_rules(rules, active.stores.clone())));
     }
 
     /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
@@ -381,8 +375,7 @@ where
                         // The proxy reads only the status, and a gRPC error would have the status 200.
                         request.headers_mut().remove(CONTENT_TYPE);
                     }
-                    let route = guard.record.route.map(|(route, _)| &*route.name);
-                    let mut response = state.reject(local_response, &mut request, route).map(Either::Right);
+                    let mut response = state.reject(local_response, &mut request, &guard.record).map(Either::Right);
                     guard.finish(&mut response);
                     return Ok(response);
                 }
@@ -420,9 +413,10 @@ impl LayerState {
         &self,
         local_response: LocalResponse,
         request: &mut Request<B>,
-        route: Option<&str>,
+        record: &RequestRecord<'_>,
     ) -> Response<Full<Bytes>> {
-        let from_hook = self.options.on_reject.as_ref().and_then(|hook| hook.response(&local_response, request, route));
+        let hook = self.options.on_reject.as_ref();
+        let from_hook = hook.and_then(|hook| hook.response(&local_response, request, record));
         from_hook.unwrap_or_else(|| make_response(local_response, request))
     }
 }

@@ -396,6 +396,15 @@ impl<'r> RequestRecord<'r> {
         self.limit = limit.map(|one| one.limit.name.as_str().into());
     }
 
+    /// Returns the value of `RateLimit-Policy`. Returns `None` if the response has no such field.
+    pub(super) fn policy(&self) -> Option<HeaderValue> {
+        self.rate_limit.as_ref()?;
+        match &self.changed_policy {
+            Some(policy) => Some((**policy).clone()),
+            None => Some(self.route?.1.policy.as_ref()?.at(self.at.unwrap_or_default())),
+        }
+    }
+
     /// Adds the rate limit fields and the id to the response.
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
         if let Some((route, _)) = self.route
@@ -405,11 +414,8 @@ impl<'r> RequestRecord<'r> {
             let values = Values { route: &route.name, request_id, ..Values::default() };
             changes.apply(response.headers_mut(), changes.render(&values));
         }
-        let of_limits = self.rate_limit.take().and_then(|rate_limit| {
-            let policy = self.route.and_then(|(_, compiled)| compiled.policy.as_ref());
-            let policy = || policy.map(|policy| policy.at(self.at.unwrap_or_default()));
-            Some((self.changed_policy.take().map(|policy| *policy).or_else(policy)?, rate_limit))
-        });
+        let policy = self.policy();
+        let of_limits = policy.zip(self.rate_limit.take());
         let Extra { request_id, cors, in_flight, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
         let quota = in_flight.and_then(|in_flight| in_flight.quota);
         let quota = quota.filter(|_| self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf));

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{Entry, RETRY_AFTER};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
+use http::{Extensions, HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
 
+use super::record::RequestRecord;
 use crate::local_response::{GrpcCall, LocalResponse};
 
 /// A request that the layer rejects, for the hook of
@@ -28,12 +29,18 @@ pub struct Rejection<'a> {
     /// The time after which the same request can be admitted, in whole seconds. `None` if the time is unknown, or if
     /// the request can never be admitted.
     pub retry_after: Option<Duration>,
+    /// The fewest permits that remain in a bucket of `limits`. `None` unless limits rejected the request.
+    pub remaining: Option<u32>,
+    /// The value of `RateLimit-Policy`. `None` if the response has no such field.
+    pub policy: Option<&'a HeaderValue>,
     /// The request's method.
     pub method: &'a Method,
     /// The request's target.
     pub uri: &'a Uri,
     /// The request's header fields.
     pub headers: &'a HeaderMap,
+    /// The request's extensions, such as the user that your service has identified.
+    pub extensions: &'a Extensions,
 }
 
 /// Makes the response to a rejected request.
@@ -53,23 +60,26 @@ impl RejectHook {
         &self,
         local_response: &LocalResponse,
         request: &Request<B>,
-        route: Option<&str>,
+        record: &RequestRecord<'_>,
     ) -> Option<Response<Full<Bytes>>> {
         let (status, detail) = local_response.status_and_detail();
         let is_configured = matches!(local_response, LocalResponse::Configured(_));
         if is_configured || status.is_success() || GrpcCall::detect(request.method(), request.headers()).is_some() {
             return None;
         }
-        let seconds = local_response.retry_after();
+        let (seconds, policy) = (local_response.retry_after(), record.policy());
         let mut response = self.0(Rejection {
             status,
             detail: &detail,
-            route,
+            route: record.route.map(|(route, _)| &*route.name),
             limits: &local_response.violated(),
             retry_after: seconds.map(Duration::from_secs),
+            remaining: local_response.remaining(),
+            policy: policy.as_ref(),
             method: request.method(),
             uri: request.uri(),
             headers: request.headers(),
+            extensions: request.extensions(),
         });
         if let (Some(seconds), Entry::Vacant(field)) = (seconds, response.headers_mut().entry(RETRY_AFTER)) {
             field.insert(seconds.into());

@@ -18,6 +18,8 @@ pub(super) const ROUTE_BUSY: &str = "too many requests are in flight";
 pub(crate) struct ViolatedLimits {
     /// The names as the elements of a JSON array (RFC 8259 section 5), without its brackets.
     members: String,
+    /// The fewest permits that remain in a bucket of these limits.
+    remaining: u32,
 }
 
 /// Returns the problem details (RFC 9457, draft-ietf-httpapi-ratelimit-headers) and a newline for terminals.
@@ -55,6 +57,15 @@ pub(super) fn detail(retry_after: Option<u64>, digits: &mut itoa::Buffer) -> [&s
 }
 
 impl ViolatedLimits {
+    /// Sets the permits that remain.
+    pub(crate) fn with_remaining(self, remaining: u32) -> Self {
+        Self { remaining, ..self }
+    }
+
+    pub(super) fn remaining(&self) -> u32 {
+        self.remaining
+    }
+
     /// Returns the names. Only hooks need them; the response body uses the JSON.
     pub(super) fn names(&self) -> Vec<String> {
         serde_json::from_str(&format!("[{}]", self.members)).unwrap_or_default()
@@ -70,7 +81,7 @@ impl<'n> FromIterator<&'n str> for ViolatedLimits {
             }
             push_name(&mut members, name);
         }
-        Self { members }
+        Self { members, remaining: 0 }
     }
 }
 

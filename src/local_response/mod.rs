@@ -316,6 +316,14 @@ impl LocalResponse {
 }
 
 impl LocalResponse {
+    /// Returns the fewest permits that remain in a bucket of the limits that rejected the request.
+    pub(crate) fn remaining(&self) -> Option<u32> {
+        match self {
+            Self::Limited { violated, .. } => Some(violated.remaining()),
+            _ => None,
+        }
+    }
+
     /// Returns the names of the limits that rejected the request.
     pub(crate) fn violated(&self) -> Vec<String> {
         match self {

@@ -24,7 +24,6 @@ pub(crate) struct FileWatch {
 
 /// Files that are polled together, and whose contents are used only once two reads, one poll apart, were equal. A file
 /// that is written in pieces can be valid before its end.
-#[cfg(feature = "gateway")]
 #[derive(Debug)]
 pub(crate) struct StableFiles<T> {
     watch: FileWatch,
@@ -82,7 +81,6 @@ impl FileWatch {
     }
 }
 
-#[cfg(feature = "gateway")]
 impl<T: Clone + PartialEq> StableFiles<T> {
     /// Watches files that have just been read.
     pub(crate) fn new(paths: Vec<PathBuf>) -> Self {

@@ -110,7 +110,7 @@ impl Admin {
 }
 
 fn parse(text: &str) -> Config {
-    Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+    Gateway::parse_config(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 impl Drop for Admin {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use socket2::SockRef;
-use tidegate::{Config, Gateway};
+use tidegate::Gateway;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::task::yield_now;
@@ -64,7 +64,7 @@ async fn half_requests_do_not_block_health_checks() {
 async fn half_requests_do_not_block_a_unix_admin_socket() {
     let path = std::env::temp_dir().join(format!("tg-admin-{}.sock", std::process::id()));
     let rules = format!("listen: 127.0.0.1:0\nadmin: 'unix:{}'\n{RULES}", path.display());
-    let config = Config::parse_for_gateway(&rules).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Gateway::parse_config(&rules).unwrap_or_else(|problems| panic!("{problems}"));
     let gateway = Gateway::start(config, 1).expect("a gateway");
     assert_served(async || soon(UnixStream::connect(&path)).await.expect("a connection")).await;
     tokio::task::spawn_blocking(move || gateway.drain(Duration::from_millis(10)))

@@ -1,7 +1,7 @@
 //! The admin API: the state of a gateway, explanations of requests, and the OpenAPI document.
 
 use serde_json::{Value, json};
-use tidegate::ListenAddress;
+use tidegate::{Gateway, ListenAddress};
 
 use crate::admin_api::Admin;
 use crate::support::pages;
@@ -79,7 +79,7 @@ async fn failing_target_is_shown_with_its_error() {
     let rules = "listen: 127.0.0.1:0
 upstreams: { gone: { targets: ['http://127.0.0.1:1'], retry: off } }
 routes: [{ name: all, match: {}, upstream: gone }]";
-    let config = tidegate::Config::parse_for_gateway(rules).expect("rules");
+    let config = Gateway::parse_config(rules).expect("rules");
     admin.gateway().reload(config).expect("reloaded");
     assert_eq!(admin.request("/", "").await.status(), 502);
     let (_, upstreams) = admin.api("GET", "upstreams", "").await;

@@ -49,7 +49,7 @@ async fn event(client: &mut Raw) -> (String, Value) {
 /// Returns the rules with this setting of the dashboard.
 fn config(mode: &str) -> Config {
     let text = format!("listen: 127.0.0.1:0\nadmin: {{ address: '127.0.0.1:0', dashboard: {mode} }}\n{RULES}");
-    Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"))
+    Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 /// Starts a gateway with this setting of the dashboard.

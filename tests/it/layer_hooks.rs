@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tidegate::build::{By, Client, Limit, MINUTE, Route, Rules, Tier};
 use tidegate::redisson::{Mode, RateConfig, RateLimiter};
-use tidegate::{ClientKey, ClientKeys, Config, RateLimitLayer, Rejection, Store, Unmatched};
+use tidegate::{ClientKey, ClientKeys, Config, Gateway, RateLimitLayer, Rejection, Store, Unmatched};
 use tower::ServiceExt;
 
 const RULES: &str = "
@@ -67,15 +67,15 @@ async fn tier_of_a_client_comes_from_its_keys() {
 fn gateway_rejects_client_extension_at_load() {
     let gateway =
         format!("listen: 127.0.0.1:0\nupstreams: {{ up: {{ targets: [builtin:echo] }} }}\n{RULES}    upstream: up\n");
-    let problems = Config::parse_for_gateway(&gateway).expect_err("an error").to_string();
+    let problems = Gateway::parse_config(&gateway).expect_err("an error").to_string();
     assert!(problems.contains("`extension` works only in a layer"), "{problems}");
     assert!(problems.contains("help: for a gateway use `ip`"), "{problems}");
     assert!(Config::parse(RULES).is_ok());
     let named = gateway.replace("client: extension", "client: extension:tenant");
-    let problems = Config::parse_for_gateway(&named).expect_err("an error").to_string();
+    let problems = Gateway::parse_config(&named).expect_err("an error").to_string();
     assert!(problems.contains("`extension` works only in a layer"), "{problems}");
     let rate = gateway.replace("client: extension, rate: 1", "client: ip, rate: { by: extension:plan, default: 1 }");
-    let problems = Config::parse_for_gateway(&rate).expect_err("an error").to_string();
+    let problems = Gateway::parse_config(&rate).expect_err("an error").to_string();
     assert!(problems.contains("`extension` works only in a layer") && problems.ends_with("1 error"), "{problems}");
 }
 
@@ -101,6 +101,27 @@ async fn hook_makes_the_response_to_a_rejected_request() {
     assert_eq!(missing, "400 Bad Request Some(\"tenants\") [] None GET /tenants");
     let unmatched = text(ask(&layer, request("/other", None)).await).await;
     assert_eq!(unmatched, "404 Not Found None [] None GET /other");
+}
+
+/// The service knows the user only from the extensions that it has inserted.
+#[tokio::test]
+async fn hook_reads_extensions_policy_and_remaining_permits() {
+    let hook = |rejection: Rejection<'_>| {
+        let Rejection { remaining, policy, extensions, .. } = rejection;
+        let user = extensions.get::<ClientKey>().map(|key| key.0.as_str());
+        Response::builder().status(429).body(format!("{user:?} {remaining:?} {policy:?}")).expect("a response")
+    };
+    let limit = Limit::per_client("per-user", Client::extension()).rate(3, MINUTE);
+    let limit = limit.permits_from_header("x-cost", 1, 3);
+    let layer = RateLimitLayer::builder().on_reject(hook).from_rules(limit).expect("a layer");
+    let ask = async |cost: &'static str| {
+        let mut asked = request("/", Some("ada"));
+        asked.headers_mut().insert("x-cost", http::HeaderValue::from_static(cost));
+        text(ask(&layer, asked).await).await
+    };
+    assert_eq!(ask("2").await, "handled");
+    assert_eq!(ask("2").await, r#"Some("ada") Some(1) Some("\"per-user\";q=3;w=60")"#);
+    assert_eq!(ask("4").await, r#"Some("ada") None None"#, "400: above the maximum");
 }
 
 #[tokio::test]

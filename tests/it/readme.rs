@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tidegate::Config;
+use tidegate::Gateway;
 
 /// Returns the lines of each Rust block, without indentation.
 fn blocks(page: &str) -> Vec<Vec<&str>> {
@@ -40,10 +40,10 @@ fn shown_error_matches_the_shown_rule_file() {
     let page = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).expect("the page");
     let (_, rest) = page.split_once("```yaml\n").expect("a rule file");
     let (file, rest) = rest.split_once("```").expect("its end");
-    assert!(Config::parse_for_gateway(file).is_ok());
+    assert!(Gateway::parse_config(file).is_ok());
     let (_, rest) = rest.split_once("`tidegate check` reports errors like this:\n\n```\n").expect("an error");
     let (shown, _) = rest.split_once("```").expect("its end");
     let with_typo = file.replacen("interval", "intervall", 1);
-    let errors = Config::parse_for_gateway(&with_typo).expect_err("an error");
+    let errors = Gateway::parse_config(&with_typo).expect_err("an error");
     assert_eq!(errors.in_file(Path::new("rules.yaml")).to_string(), format!("{shown}1 error"));
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tidegate::Config;
+use tidegate::Gateway;
 use tidegate::internals::ConfigInternals;
 use tidegate::internals::limit::AlgorithmName;
 
@@ -67,7 +67,7 @@ routes:
 }
 
 fn read(text: &str) -> String {
-    let config = Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
+    let config = Gateway::parse_config(text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
     config.describe()
 }
 

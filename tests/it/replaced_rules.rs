@@ -14,11 +14,14 @@ use tower::ServiceExt;
 
 use crate::support::redis::RedisServer;
 
-/// Returns rules with one route and one limit with this rate. `wait` is appended to the limit.
-fn rules(route: &str, rate: u32, wait: &str) -> Config {
+/// Returns the text of rules with one route and one limit with this rate. `wait` is appended to the limit.
+fn text(route: &str, rate: u32, wait: &str) -> String {
     let limit = format!("{{ name: total, mode: OVERALL, rate: {rate}, interval: 1h{wait} }}");
-    let text = format!("routes: [{{ name: {route}, match: {{ path: /{route} }}, limits: [{limit}] }}]");
-    Config::parse(&text).unwrap_or_else(|problems| panic!("{problems}"))
+    format!("routes: [{{ name: {route}, match: {{ path: /{route} }}, limits: [{limit}] }}]")
+}
+
+fn rules(route: &str, rate: u32, wait: &str) -> Config {
+    Config::parse(&text(route, rate, wait)).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn without_wait(route: &str, rate: u32) -> Config {
@@ -44,6 +47,59 @@ async fn statuses(app: &Router, path: &str, count: usize) -> Vec<u16> {
         statuses.push(ask(app, path).await.status().as_u16());
     }
     statuses
+}
+
+#[tokio::test]
+async fn replaced_rules_report_changes_and_ignored_keys() {
+    let layer = layer(&without_wait("a", 3), &Store::memory());
+    assert!(
+        layer
+            .replace_rules(&Config::parse(&format!("# another line\n{}", text("a", 3, ""))).expect("rules"))
+            .is_empty()
+    );
+    let change = layer.replace_rules(&without_wait("a", 4));
+    assert_eq!((change.changed, change.added, change.removed), (vec!["a".to_owned()], vec![], vec![]));
+    let change = layer.replace_rules(&without_wait("b", 4));
+    assert_eq!((change.added, change.removed, change.changed), (vec!["b".to_owned()], vec!["a".to_owned()], vec![]));
+    let ignored = "store: redis://127.0.0.1:1\nmetrics: { buckets: [1s] }\nclients: { ipv6_prefix: 48 }\n";
+    let config = Config::parse(&format!("{ignored}{}", text("b", 4, ""))).expect("rules");
+    let change = layer.replace_rules(&config);
+    assert_eq!((change.ignored, change.keys), (vec!["store", "metrics"], vec!["clients"]));
+    assert!(layer.replace_rules(&config).is_empty());
+    let conditions = |path: &str| {
+        let limit = format!("{{ name: l, mode: OVERALL, rate: 1, interval: 1s, when: {{ path: {path} }} }}");
+        Config::parse(&format!("routes: [{{ name: b, match: {{ path: /** }}, limits: [{limit}] }}]")).expect("rules")
+    };
+    layer.replace_rules(&conditions("/x"));
+    assert_eq!(layer.replace_rules(&conditions("/y")).changed, ["b"]);
+}
+
+#[tokio::test]
+async fn watched_file_replaces_the_rules() {
+    let folder = std::env::temp_dir().join(format!("tidegate-watched-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("rules.yaml");
+    let write = |text: &str| {
+        let new = folder.join("new.yaml");
+        std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &path)).expect("the file is written");
+    };
+    write(&text("a", 2, ""));
+    let layer = RateLimitLayer::from_file(&path).expect("a layer");
+    let app = app(&layer);
+    let watcher = tokio::spawn(layer.watch_file(&path));
+    assert_eq!(statuses(&app, "/a", 3).await, [200, 200, 429]);
+    write("routes: nonsense");
+    write(&text("a", 4, ""));
+    let rest = async {
+        while ask(&app, "/a").await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), rest).await.expect("the new rules apply");
+    assert_eq!(statuses(&app, "/a", 2).await, [200, 429], "usage is kept");
+    assert!(!watcher.is_finished());
+    watcher.abort();
+    std::fs::remove_dir_all(&folder).expect("the folder is removed");
 }
 
 #[tokio::test]

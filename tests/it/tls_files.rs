@@ -1,7 +1,7 @@
 //! Errors of certificate and key files for TLS to clients. Each error names the file and the fault.
 
 use rcgen::date_time_ymd;
-use tidegate::Config;
+use tidegate::Gateway;
 
 use crate::support::listening::address;
 use crate::support::process::{Program, RuleFile, tidegate};
@@ -19,7 +19,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: echo }}]"
 
 /// Returns the errors of this `tls` of a listener; empty if it is valid.
 fn errors(tls: &str) -> String {
-    Config::parse_for_gateway(&rules(tls)).err().map(|problems| problems.to_string()).unwrap_or_default()
+    Gateway::parse_config(&rules(tls)).err().map(|problems| problems.to_string()).unwrap_or_default()
 }
 
 fn authority() -> Authority {
@@ -100,7 +100,7 @@ fn only_regular_files_are_opened() {
             assert!(error.contains(&format!("`{path}` is not a regular file\n")), "{error}");
         }
         let login = format!("store: {{ url: 'redis://gate@localhost', password_file: '{path}' }}\nroutes: []");
-        let error = Config::parse_for_gateway(&login).expect_err("an error").to_string();
+        let error = Gateway::parse_config(&login).expect_err("an error").to_string();
         assert!(error.contains(&format!("`{path}` is not a regular file\n")), "{error}");
     }
 }

@@ -10,7 +10,7 @@ use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tidegate::internals::ConfigInternals;
-use tidegate::{Config, Gateway, ListenAddress};
+use tidegate::{Gateway, ListenAddress};
 
 use crate::support::gateway::get;
 use crate::support::tls::{Authority, listener};
@@ -38,7 +38,7 @@ store: memory
 upstreams: {{ api: {{ {upstream} }} }}
 routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]"
     );
-    let mut config = Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut config = Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}"));
     config.set_certificate_check_interval(interval);
     Gateway::start(config, 2).unwrap()
 }

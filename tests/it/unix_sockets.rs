@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tidegate::{Config, Gateway};
+use tidegate::Gateway;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -64,7 +64,7 @@ pub fn get(path: &str) -> String {
 
 /// Starts a gateway in this process.
 fn start(rules: &str) -> Gateway {
-    let config = Config::parse_for_gateway(rules).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Gateway::parse_config(rules).unwrap_or_else(|problems| panic!("{problems}"));
     Gateway::start(config, 2).expect("a gateway")
 }
 

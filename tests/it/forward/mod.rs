@@ -111,7 +111,7 @@ routes: [{{ name: all, match: {{ path: /** }}, upstream: api }}]",
             self.targets.join("', '"),
             timeouts.join(", "),
         );
-        Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+        tidegate::Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
     }
 }
 

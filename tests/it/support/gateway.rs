@@ -115,7 +115,7 @@ impl Drop for TestGateway {
 
 fn parse(listen: &str, rules: &str) -> Config {
     let text = format!("listen: {listen}\nadmin: 127.0.0.1:0\n{rules}");
-    Config::parse_for_gateway(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+    Gateway::parse_config(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 /// Sends a GET request with these header lines on an open connection, and returns the response.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate::{Config, Gateway};
+use tidegate::Gateway;
 
 use super::*;
 
@@ -59,7 +59,7 @@ async fn upgraded_connection_keeps_its_upstream_slot() {
 async fn drain_ends_upgraded_connections_at_its_deadline() {
     let origin = echo().await;
     let text = format!("listen: 127.0.0.1:0\nadmin: off\n{}", rules(&origin, "", ""));
-    let gateway = Gateway::start(Config::parse_for_gateway(&text).unwrap(), 1).unwrap();
+    let gateway = Gateway::start(Gateway::parse_config(&text).unwrap(), 1).unwrap();
     let address = gateway.addresses()[0].tcp().expect("a port");
     let mut client = Raw::connect(address).await;
     client.send(handshake("/", "")).await;
