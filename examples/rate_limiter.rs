@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tidegate::Store;
-use tidegate::redisson::{Mode, RateConfig, RateLimiter};
+use tidegate::redisson::{RateConfig, RateLimiter};
 use tokio::time::{Instant, timeout_at};
 
 const RATE: u64 = 20;
@@ -31,8 +31,8 @@ async fn main() -> Result<()> {
         println!("{}", take_all(&limiter).await?);
         return Ok(());
     }
-    let config = RateConfig::new(Mode::Overall, RATE, Duration::from_secs(1))?;
-    limiter.set_rate(&config.with_keep_alive(Duration::from_secs(60))?).await?;
+    let config = RateConfig::per_second(RATE)?;
+    limiter.ensure_rate(&config.with_keep_alive(Duration::from_secs(60))?).await?;
     let child = Command::new(std::env::current_exe()?).arg(&redis).env(CHILD, "1").stdout(Stdio::piped()).spawn()?;
     let own = take_all(&limiter).await?;
     let output = tokio::task::spawn_blocking(|| child.wait_with_output()).await??;

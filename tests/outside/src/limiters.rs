@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use tidegate::build::Quota;
 use tidegate::redisson::{Mode, RateConfig, RateLimiter};
-use tidegate::Store;
+use tidegate::{Limiter, Store};
 
 use crate::Error;
 
@@ -19,13 +20,35 @@ pub async fn limiters(store: Store) -> Result<(RateLimiter, RateLimiter), Error>
     Ok((mails, texts))
 }
 
+/// Takes two permits of one user, and waits for the second if there is none.
+///
+/// # Errors
+/// The user has sent five mails in a minute, or the store failed.
+pub async fn send_mails(store: Store) -> Result<(), Error> {
+    let mails = Limiter::new(store, "mails", Quota::per_minute(5))?;
+    mails.check("ada").await?; // or an error with the wait
+    mails.until_ready("ada").await?; // waits for the permit
+    Ok(())
+}
+
+/// Waits for three permits that Java services share.
+///
+/// # Errors
+/// The store failed.
+pub async fn send_shared(store: Store) -> Result<(), Error> {
+    let mails = RateLimiter::new(store, "mails")?;
+    mails.ensure_rate(&RateConfig::per_second(10)?).await?;
+    mails.acquire(3).await?; // waits until three permits are available, in order of arrival
+    Ok(())
+}
+
 /// Waits for three permits of a limiter in Redis, which all processes share.
 ///
 /// # Errors
 /// Redis is unreachable.
 pub async fn send(url: &str) -> Result<(), Error> {
     let (mails, _) = limiters(Store::redis(url)?).await?;
-    mails.acquire(3).await?; // waits until three permits are available, in order of arrival
+    mails.acquire(3).await?;
     Ok(())
 }
 
@@ -46,6 +69,19 @@ mod tests {
         mails.acquire(1).await?;
         assert_eq!(start.elapsed().as_millis(), 1000);
         assert!(texts.try_acquire(100).await?.granted);
+        Ok(())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limiter_refuses_the_sixth_mail_of_a_minute() -> Result<(), Error> {
+        let store = Store::memory();
+        send_mails(store.clone()).await?;
+        send_mails(store.clone()).await?;
+        send_shared(store.clone()).await?;
+        let mails = Limiter::new(store, "mails", Quota::per_minute(5))?;
+        assert_eq!(mails.check("ada").await?.remaining, Some(0));
+        let refused = mails.check("ada").await.expect_err("five mails");
+        assert_eq!(refused.wait(), Some(Duration::from_secs(60)));
         Ok(())
     }
 
