@@ -11,19 +11,19 @@ use crate::config::referenced_files::ReferencedFiles;
 use crate::config::suggest::nearest;
 
 pub(super) fn access_log(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<AccessLog> {
-    let Some(written) = file.access_log.optional(problems)? else { return Ok(AccessLog::default()) };
-    let destination = destination(&written.path, files, problems);
-    let format = written.format.optional(problems)?.copied();
-    let sample = written.sample.optional(problems)?.map_or_else(Sample::default, |share| Sample::from_share(*share));
+    let Some(raw) = file.access_log.optional(problems)? else { return Ok(AccessLog::default()) };
+    let destination = destination(&raw.path, files, problems);
+    let format = raw.format.optional(problems)?.copied();
+    let sample = raw.sample.optional(problems)?.map_or_else(Sample::default, |share| Sample::from_share(*share));
     Ok(AccessLog { destination: destination?, format, sample })
 }
 
 fn destination(
-    written: &Located<String>,
+    raw: &Located<String>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<AccessLogDestination> {
-    let text = match written.required(problems)?.as_str() {
+    let text = match raw.required(problems)?.as_str() {
         "off" => return Ok(AccessLogDestination::Off),
         "stdout" => return Ok(AccessLogDestination::Stdout),
         text => text,
@@ -32,7 +32,7 @@ fn destination(
     if text.contains(['/', '.']) {
         let path = files.path(text);
         if files.are_checked() {
-            check_folder(&path, written, problems)?;
+            check_folder(&path, raw, problems)?;
         }
         return Ok(AccessLogDestination::File(path));
     }
@@ -41,16 +41,16 @@ fn destination(
         None => format!("for a file with this name write {}", quote(&format!("./{text}"))),
     };
     let message = format!("`access_log` must be `off`, `stdout` or a path, not {}", quote(text));
-    Err(written.report(message, help, problems))
+    Err(raw.report(message, help, problems))
 }
 
 /// Reports an error if the folder of the access log does not exist. The gateway creates only the file.
-fn check_folder(path: &Path, written: &Located<String>, problems: &mut Problems) -> Checked<()> {
+fn check_folder(path: &Path, raw: &Located<String>, problems: &mut Problems) -> Checked<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if folder.is_dir() {
         return Ok(());
     }
     let folder = quote(&folder.to_string_lossy());
     let help = "create the folder; a relative path starts at the folder of the rule file";
-    Err(written.report(format!("the folder of the access log, {folder}, does not exist"), help, problems))
+    Err(raw.report(format!("the folder of the access log, {folder}, does not exist"), help, problems))
 }

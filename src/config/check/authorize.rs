@@ -10,7 +10,7 @@ pub(super) fn authorize(
     matcher: Option<&Matcher>,
     problems: &mut Problems,
 ) -> Checked<Option<Authorize>> {
-    let Some(written) = route.authorize.optional(problems)? else { return Ok(None) };
+    let Some(raw) = route.authorize.optional(problems)? else { return Ok(None) };
     let keys = [
         ("upstream", route.upstream.key),
         ("redirect", route.redirect.key),
@@ -23,7 +23,7 @@ pub(super) fn authorize(
         let message = format!("{} has no effect with `authorize`", quote(key));
         problems.add(location, message, "leave it out: the limits of the original request's route apply");
     }
-    let nginx = written.nginx.optional(problems)?.copied().unwrap_or_default();
+    let nginx = raw.nginx.optional(problems)?.copied().unwrap_or_default();
     let paths = matcher.map(|matcher| matcher.paths.as_slice()).unwrap_or_default();
     let prefix = paths.iter().find_map(PathPattern::segments_before_rest);
     if prefix.is_some() && paths.len() > 1 {

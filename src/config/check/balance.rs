@@ -10,18 +10,18 @@ use crate::config::problem::{Problems, quote};
 use crate::upstream::settings::{Balance, BalanceMethod, Eject, EjectMode, HashKey};
 
 pub(super) fn balance(
-    written: &Located<ValueOrMap<BalanceMethod, file::HashBalance>>,
+    raw: &Located<ValueOrMap<BalanceMethod, file::HashBalance>>,
     problems: &mut Problems,
 ) -> Checked<Balance> {
-    match written.optional(problems)? {
+    match raw.optional(problems)? {
         None => Ok(Balance::default()),
         Some(ValueOrMap::Value(method)) => Ok(Balance::Method(*method)),
         Some(ValueOrMap::Map(map)) => Ok(Balance::Hash(hash_key(&map.hash, problems)?)),
     }
 }
 
-fn hash_key(written: &Located<String>, problems: &mut Problems) -> Checked<HashKey> {
-    let text = written.required(problems)?.as_str();
+fn hash_key(raw: &Located<String>, problems: &mut Problems) -> Checked<HashKey> {
+    let text = raw.required(problems)?.as_str();
     let key = match text.split_once(':') {
         None if text == "client" => Some(HashKey::Client),
         None if text == "path" => Some(HashKey::Path),
@@ -31,16 +31,16 @@ fn hash_key(written: &Located<String>, problems: &mut Problems) -> Checked<HashK
     };
     key.ok_or_else(|| {
         let help = "write `client`, `header:NAME`, `cookie:NAME` or `path`";
-        written.report(format!("{} is not a key of requests", quote(text)), help, problems)
+        raw.report(format!("{} is not a key of requests", quote(text)), help, problems)
     })
 }
 
 pub(super) fn eject(
-    written: &Located<ValueOrMap<EjectMode, file::Eject>>,
+    raw: &Located<ValueOrMap<EjectMode, file::Eject>>,
     problems: &mut Problems,
 ) -> Checked<Option<Eject>> {
     let default = Eject::default();
-    match written.optional(problems)? {
+    match raw.optional(problems)? {
         None => Ok(Some(default)),
         Some(ValueOrMap::Value(EjectMode::Off)) => Ok(None),
         Some(ValueOrMap::Map(map)) => {

@@ -7,24 +7,24 @@ use crate::config::problem::Problems;
 use crate::limit::AlgorithmName;
 use crate::rule::ChargeOn;
 
-pub(super) fn charge_on(written: &file::Limit, problems: &mut Problems) -> Checked<Option<Box<ChargeOn>>> {
-    let reserve = written.reserve.optional(problems);
-    if written.charge_on.optional(problems)?.is_none() {
+pub(super) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Box<ChargeOn>>> {
+    let reserve = raw.reserve.optional(problems);
+    if raw.charge_on.optional(problems)?.is_none() {
         let message = "`reserve` has no effect without `charge_on`";
         let help = "add `charge_on`, for example `charge_on: [401, 403]`";
         return reserve?
             .filter(|reserve| **reserve)
-            .map_or(Ok(None), |_| Err(written.reserve.report(message, help, problems)));
+            .map_or(Ok(None), |_| Err(raw.reserve.report(message, help, problems)));
     }
-    let statuses = status_ranges(&written.charge_on, problems);
-    if written.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
+    let statuses = status_ranges(&raw.charge_on, problems);
+    if raw.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
         let message = "`charge_on` does not work with `leaky_bucket`, which assigns time slots before the response";
-        return Err(written.charge_on.report(message, "use another algorithm", problems));
+        return Err(raw.charge_on.report(message, "use another algorithm", problems));
     }
-    if written.max_wait.is_present() {
+    if raw.max_wait.is_present() {
         let message =
             "`charge_on` does not work with `max_wait`: a request cannot wait for permits that it may not take";
-        return Err(written.charge_on.report(message, "leave out `max_wait`", problems));
+        return Err(raw.charge_on.report(message, "leave out `max_wait`", problems));
     }
     Ok(Some(Box::new(ChargeOn { statuses: statuses?, reserve: reserve?.copied().unwrap_or_default() })))
 }

@@ -12,8 +12,8 @@ const URL_HELP: &str =
 
 /// Converts the configured nodes. Returns an empty list if the store is no cluster.
 pub(super) fn seeds(store: &file::Store, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
-    let Some(written) = store.cluster.optional(problems)? else { return Ok(Vec::new()) };
-    let urls: Vec<_> = written.iter().map(|url| seed(url, problems)).collect();
+    let Some(raw) = store.cluster.optional(problems)? else { return Ok(Vec::new()) };
+    let urls: Vec<_> = raw.iter().map(|url| seed(url, problems)).collect();
     let urls = urls.into_iter().collect::<Checked<Vec<_>>>()?;
     let keys = reject_master_keys(store, "cluster", problems);
     if urls.iter().any(RedisUrl::is_tls) && !urls.iter().all(RedisUrl::is_tls) {

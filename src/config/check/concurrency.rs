@@ -16,24 +16,24 @@ pub(super) fn concurrency(
     RouteContext { names, functions, .. }: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<Box<Concurrency>>> {
-    let Some(written) = route.concurrency.optional(problems)? else { return Ok(None) };
-    let client = written.client.optional(problems)?;
+    let Some(raw) = route.concurrency.optional(problems)? else { return Ok(None) };
+    let client = raw.client.optional(problems)?;
     let client = client.map_or(Ok(ClientSource::Ip), |client| sources(client, functions, problems));
-    let max = bound(&written.max, problems)?;
-    let per_client = bound(&written.per_client, problems)?;
-    let queue = written.queue.number(0, problems)?;
-    let max_wait = written.max_wait.optional(problems)?.map_or(Concurrency::DEFAULT_MAX_WAIT, |wait| wait.duration());
+    let max = bound(&raw.max, problems)?;
+    let per_client = bound(&raw.per_client, problems)?;
+    let queue = raw.queue.number(0, problems)?;
+    let max_wait = raw.max_wait.optional(problems)?.map_or(Concurrency::DEFAULT_MAX_WAIT, |wait| wait.duration());
     if max.is_none() && per_client.is_none() {
         let help = "for example `concurrency: { max: 100 }`";
         return Err(route.concurrency.report("`concurrency` needs `max` or `per_client`", help, problems));
     }
-    if per_client.is_none() && written.client.is_present() {
+    if per_client.is_none() && raw.client.is_present() {
         let help = "add `per_client`, or leave `client` out";
-        return Err(written.client.report("`client` has no effect without `per_client`", help, problems));
+        return Err(raw.client.report("`client` has no effect without `per_client`", help, problems));
     }
-    if queue == 0 && written.max_wait.is_present() {
+    if queue == 0 && raw.max_wait.is_present() {
         let help = "add `queue`, for example `queue: 50`";
-        return Err(written.max_wait.report("`max_wait` has no effect without `queue`", help, problems));
+        return Err(raw.max_wait.report("`max_wait` has no effect without `queue`", help, problems));
     }
     let named = route.limits.items().iter().find_map(|item| match item.get()? {
         ValueOrMap::Value(name) => (name == Concurrency::POLICY).then_some(item.location),
@@ -48,6 +48,6 @@ pub(super) fn concurrency(
     Ok(Some(Box::new(Concurrency { name, max, per_client, client: client?, queue, max_wait })))
 }
 
-fn bound(written: &Located<u64>, problems: &mut Problems) -> Checked<Option<u32>> {
-    written.optional(problems)?.map(|bound| convert(*bound, written.location, problems)).transpose()
+fn bound(raw: &Located<u64>, problems: &mut Problems) -> Checked<Option<u32>> {
+    raw.optional(problems)?.map(|bound| convert(*bound, raw.location, problems)).transpose()
 }

@@ -19,10 +19,10 @@ type Condition = Located<OneOrList<TextOrPattern>>;
 /// Reads the name of a condition.
 type ReadSource = fn(&str, Location, &mut Problems) -> Checked<ValueSource>;
 
-pub(super) fn values(written: &file::Match, case: Case, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
+pub(super) fn values(raw: &file::Match, case: Case, problems: &mut Problems) -> Checked<Vec<ValueCondition>> {
     let mut all = Vec::new();
-    let mut add = |written: &Located<file::Values>, source: ReadSource| {
-        for (name, value) in written.get().into_iter().flatten() {
+    let mut add = |raw: &Located<file::Values>, source: ReadSource| {
+        for (name, value) in raw.get().into_iter().flatten() {
             all.push(condition(name, value, source, case, problems).and_then(|condition| {
                 let is_same = |other: &Checked<ValueCondition>| {
                     other.as_ref().is_ok_and(|other| other.source == condition.source)
@@ -34,40 +34,40 @@ pub(super) fn values(written: &file::Match, case: Case, problems: &mut Problems)
                 Ok(condition)
             }));
         }
-        written.optional(problems).map(drop)
+        raw.optional(problems).map(drop)
     };
-    let headers = add(&written.headers, header);
-    let query = add(&written.query, query);
-    let cookies = add(&written.cookies, cookie);
+    let headers = add(&raw.headers, header);
+    let query = add(&raw.query, query);
+    let cookies = add(&raw.cookies, cookie);
     headers.and(query).and(cookies)?;
     all.into_iter().collect()
 }
 
 fn condition(
     name: &str,
-    written: &Condition,
+    raw: &Condition,
     source: ReadSource,
     case: Case,
     problems: &mut Problems,
 ) -> Checked<ValueCondition> {
-    let source = source(name, written.key_location(), problems);
-    let test = match written.required(problems)? {
+    let source = source(name, raw.key_location(), problems);
+    let test = match raw.required(problems)? {
         OneOrList::One(ValueOrMap::Value(text)) if text == "present" => ValueTest::Present,
         OneOrList::One(ValueOrMap::Value(text)) if text == "absent" => ValueTest::Absent,
-        OneOrList::One(one) => ValueTest::OneOf(vec![pattern(one, written.location, &source, case, problems)?]),
+        OneOrList::One(one) => ValueTest::OneOf(vec![pattern(one, raw.location, &source, case, problems)?]),
         OneOrList::List(list) if list.len() > MAX_VALUES => {
             let message = format!("{} has more than {MAX_VALUES} values", quote(name));
-            return Err(written.report(message, "distribute the values over several routes", problems));
+            return Err(raw.report(message, "distribute the values over several routes", problems));
         }
         OneOrList::List(list) => {
             let mut item = |item: &Located<TextOrPattern>| {
-                let written = item.required(problems)?;
-                if let ValueOrMap::Value(text) = written
+                let raw = item.required(problems)?;
+                if let ValueOrMap::Value(text) = raw
                     && let Some(spelling) = spelling::of_item(text)
                 {
                     spelling.warn(item.location, problems);
                 }
-                pattern(written, item.location, &source, case, problems)
+                pattern(raw, item.location, &source, case, problems)
             };
             let values: Vec<_> = list.iter().map(&mut item).collect();
             ValueTest::OneOf(values.into_iter().collect::<Checked<_>>()?)
@@ -77,13 +77,13 @@ fn condition(
 }
 
 fn pattern(
-    written: &TextOrPattern,
+    raw: &TextOrPattern,
     location: Location,
     source: &Checked<ValueSource>,
     case: Case,
     problems: &mut Problems,
 ) -> Checked<ValuePattern> {
-    match written {
+    match raw {
         ValueOrMap::Value(text) => {
             if let Ok(source) = source
                 && let Some(spelling) = spelling::of_value(text, source)
@@ -97,41 +97,41 @@ fn pattern(
 }
 
 fn parts(
-    written: &file::Pattern,
+    raw: &file::Pattern,
     location: Location,
     source: &Checked<ValueSource>,
     case: Case,
     problems: &mut Problems,
 ) -> Checked<ValueParts> {
-    let texts = [&written.prefix, &written.suffix, &written.contains];
+    let texts = [&raw.prefix, &raw.suffix, &raw.contains];
     let [prefix, suffix, contains] = texts.map(|text| part(text, source, problems));
-    let regex = regex(&written.regex, case, problems);
-    if ![&written.prefix, &written.suffix, &written.contains, &written.regex].iter().any(|key| key.is_present()) {
+    let regex = regex(&raw.regex, case, problems);
+    if ![&raw.prefix, &raw.suffix, &raw.contains, &raw.regex].iter().any(|key| key.is_present()) {
         let help = "add `prefix`, `suffix`, `contains` or `regex`";
         return Err(problems.add(location, "a pattern needs at least one key", help));
     }
     Ok(ValueParts { prefix: prefix?, suffix: suffix?, contains: contains?, regex: regex?, case })
 }
 
-fn part(written: &Located<String>, source: &Checked<ValueSource>, problems: &mut Problems) -> Checked<Box<[u8]>> {
-    let Some(text) = written.optional(problems)? else { return Ok(Box::default()) };
+fn part(raw: &Located<String>, source: &Checked<ValueSource>, problems: &mut Problems) -> Checked<Box<[u8]>> {
+    let Some(text) = raw.optional(problems)? else { return Ok(Box::default()) };
     if text.len() > MAX_PART {
         let message = format!("the text has {} bytes, more than {MAX_PART}", text.len());
-        return Err(written.report(message, "use a shorter text", problems));
+        return Err(raw.report(message, "use a shorter text", problems));
     }
     if let Some(spelling) = spelling::of_part(text) {
-        spelling.warn(written.location, problems);
+        spelling.warn(raw.location, problems);
     }
     // A part may start or end with a space.
-    value(text, written.location, source, problems).map(|_| text.as_bytes().into())
+    value(text, raw.location, source, problems).map(|_| text.as_bytes().into())
 }
 
-fn regex(written: &Located<String>, case: Case, problems: &mut Problems) -> Checked<Option<ValueRegex>> {
-    let Some(text) = written.optional(problems)? else { return Ok(None) };
+fn regex(raw: &Located<String>, case: Case, problems: &mut Problems) -> Checked<Option<ValueRegex>> {
+    let Some(text) = raw.optional(problems)? else { return Ok(None) };
     ValueRegex::new(text, case).map(Some).map_err(|reason| {
         let message = format!("{} is not a regular expression: {reason}", quote(text));
         let help = "use the syntax of https://docs.rs/regex; for `\\` put the expression in single quotes";
-        written.report(message, help, problems)
+        raw.report(message, help, problems)
     })
 }
 

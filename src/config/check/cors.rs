@@ -14,21 +14,21 @@ use crate::route::{Cors, OriginPattern};
 const ANY: &str = "*";
 
 pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Option<Box<Cors>>> {
-    let Some(written) = route.cors.optional(problems)? else { return Ok(None) };
-    let origins = each(&written.origins, origin, problems);
-    let methods = each(&written.methods, allowed_method, problems);
-    let headers = each(&written.headers, field, problems);
-    let exposed = each(&written.expose, field, problems);
-    let credentials = written.credentials.optional(problems);
+    let Some(raw) = route.cors.optional(problems)? else { return Ok(None) };
+    let origins = each(&raw.origins, origin, problems);
+    let methods = each(&raw.methods, allowed_method, problems);
+    let headers = each(&raw.headers, field, problems);
+    let exposed = each(&raw.expose, field, problems);
+    let credentials = raw.credentials.optional(problems);
     if let Ok(Some(true)) = credentials {
-        [&written.methods, &written.headers, &written.expose].iter().for_each(|list| reject_any(list, problems));
+        [&raw.methods, &raw.headers, &raw.expose].iter().for_each(|list| reject_any(list, problems));
     }
-    let max_age = written.max_age.optional(problems);
-    written.origins.required(problems)?;
+    let max_age = raw.max_age.optional(problems);
+    raw.origins.required(problems)?;
     let (origins, credentials) = (origins?, credentials?.copied().unwrap_or_default());
     if credentials && origins.contains(&OriginPattern::Any) {
         let message = "`credentials` with the origin `*` would let any page act as the user";
-        return Err(written.credentials.report(message, "list the origins", problems));
+        return Err(raw.credentials.report(message, "list the origins", problems));
     }
     let exposed = exposed?;
     let names: Vec<&str> = Cors::EXPOSED.into_iter().chain(exposed.iter().map(http::HeaderName::as_str)).collect();
@@ -36,7 +36,7 @@ pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Opti
         origins,
         methods: methods?,
         headers: headers?,
-        expose: HeaderValue::try_from(names.join(", ")).map_err(|_| problems.reported(written.expose.location))?,
+        expose: HeaderValue::try_from(names.join(", ")).map_err(|_| problems.reported(raw.expose.location))?,
         credentials,
         max_age: max_age?.map(|max_age| max_age.0 / 1_000),
     })))
@@ -48,18 +48,18 @@ fn each<T>(
     convert: impl Fn(&Located<String>, &mut Problems) -> Checked<T>,
     problems: &mut Problems,
 ) -> Checked<Vec<T>> {
-    let written = list.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
-    let converted: Vec<_> = written.iter().map(|item| convert(item, problems)).collect();
+    let raw = list.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    let converted: Vec<_> = raw.iter().map(|item| convert(item, problems)).collect();
     converted.into_iter().collect()
 }
 
-fn origin(written: &Located<String>, problems: &mut Problems) -> Checked<OriginPattern> {
-    let text = written.required(problems)?;
+fn origin(raw: &Located<String>, problems: &mut Problems) -> Checked<OriginPattern> {
+    let text = raw.required(problems)?;
     OriginPattern::parse(text).ok_or_else(|| {
         let message = format!("{} is not an origin as browsers send it", quote(text));
         let help =
             "write scheme and host in lower case, without a path and without the usual port: `https://app.example.com`";
-        written.report(message, help, problems)
+        raw.report(message, help, problems)
     })
 }
 
@@ -70,16 +70,16 @@ fn reject_any(list: &Located<Vec<Located<String>>>, problems: &mut Problems) {
     }
 }
 
-fn allowed_method(written: &Located<String>, problems: &mut Problems) -> Checked<http::Method> {
-    match written.get().and_then(|text| http::Method::from_bytes(text.as_bytes()).ok()) {
+fn allowed_method(raw: &Located<String>, problems: &mut Problems) -> Checked<http::Method> {
+    match raw.get().and_then(|text| http::Method::from_bytes(text.as_bytes()).ok()) {
         Some(any) if any.as_str() == ANY => Ok(any),
-        _ => method(written, problems),
+        _ => method(raw, problems),
     }
 }
 
-fn field(written: &Located<String>, problems: &mut Problems) -> Checked<http::HeaderName> {
-    if written.get().is_some_and(|text| text == ANY) {
+fn field(raw: &Located<String>, problems: &mut Problems) -> Checked<http::HeaderName> {
+    if raw.get().is_some_and(|text| text == ANY) {
         return Ok(http::HeaderName::from_static(ANY));
     }
-    header_name(written.required(problems)?, written.location, problems)
+    header_name(raw.required(problems)?, raw.location, problems)
 }

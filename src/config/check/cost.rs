@@ -9,9 +9,9 @@ use crate::cost::{Cost, HeaderCost};
 use crate::limit::AlgorithmName;
 
 /// Converts `permits`.
-pub(super) fn cost(written: &Limit, problems: &mut Problems) -> Checked<Cost> {
-    let (permits, at) = (written.permits.optional(problems)?, written.permits.location);
-    let capacity = capacity(written);
+pub(super) fn cost(raw: &Limit, problems: &mut Problems) -> Checked<Cost> {
+    let (permits, at) = (raw.permits.optional(problems)?, raw.permits.location);
+    let capacity = capacity(raw);
     match permits {
         None => Ok(Cost::Fixed(1)),
         Some(ValueOrMap::Value(permits)) => {
@@ -54,14 +54,14 @@ struct Capacity {
     shards: Option<u64>,
 }
 
-fn capacity(written: &Limit) -> Capacity {
-    let (key, permits) = match written.algorithm.get() {
+fn capacity(raw: &Limit) -> Capacity {
+    let (key, permits) = match raw.algorithm.get() {
         // If `algorithm` has an error, the key of the capacity is unknown.
-        None if written.algorithm.is_present() => ("rate", None),
-        Some(AlgorithmName::Gcra) if written.burst.is_present() => ("burst", written.burst.get().copied()),
-        None | Some(_) => ("rate", written_rate::default_of(&written.rate)),
+        None if raw.algorithm.is_present() => ("rate", None),
+        Some(AlgorithmName::Gcra) if raw.burst.is_present() => ("burst", raw.burst.get().copied()),
+        None | Some(_) => ("rate", written_rate::default_of(&raw.rate)),
     };
-    Capacity { key, permits, shards: written.shards.get().copied().filter(|shards| *shards > 1) }
+    Capacity { key, permits, shards: raw.shards.get().copied().filter(|shards| *shards > 1) }
 }
 
 /// Reports a cost above the capacity of a full bucket.

@@ -20,17 +20,16 @@ pub(super) enum Message {
 }
 
 pub(super) fn field_changes(
-    written: &Located<file::FieldChanges>,
+    raw: &Located<file::FieldChanges>,
     message: Message,
     variables: Variables,
     problems: &mut Problems,
 ) -> Checked<Option<FieldChanges>> {
-    let Some(written) = written.optional(problems)? else { return Ok(None) };
-    let remove: Vec<_> = (written.remove.items().iter())
-        .map(|written| name(written.required(problems)?, written.location, message, problems))
-        .collect();
-    let values = |written: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems| {
-        let pairs = written.optional(problems)?.into_iter().flatten();
+    let Some(raw) = raw.optional(problems)? else { return Ok(None) };
+    let remove: Vec<_> =
+        (raw.remove.items().iter()).map(|raw| name(raw.required(problems)?, raw.location, message, problems)).collect();
+    let values = |raw: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems| {
+        let pairs = raw.optional(problems)?.into_iter().flatten();
         let pairs: Vec<_> = pairs
             .map(|(key, value)| {
                 let name = name(key, value.key_location(), message, problems);
@@ -40,7 +39,7 @@ pub(super) fn field_changes(
             .collect();
         pairs.into_iter().collect::<Checked<Vec<_>>>()
     };
-    let (set, add) = (values(&written.set, problems), values(&written.add, problems));
+    let (set, add) = (values(&raw.set, problems), values(&raw.add, problems));
     Ok(Some(FieldChanges { remove: remove.into_iter().collect::<Checked<_>>()?, set: set?, add: add? }))
 }
 
@@ -59,9 +58,9 @@ pub(super) fn name(text: &str, location: Location, message: Message, problems: &
     Err(problems.add(location, format!("{} must not be changed", quote(text)), help))
 }
 
-fn field_value(written: &Located<String>, variables: Variables, problems: &mut Problems) -> Checked<FieldValue> {
-    let fixed = value(written, problems)?;
-    let template = templates::template(written, Escape::Field, variables, problems)?;
+fn field_value(raw: &Located<String>, variables: Variables, problems: &mut Problems) -> Checked<FieldValue> {
+    let fixed = value(raw, problems)?;
+    let template = templates::template(raw, Escape::Field, variables, problems)?;
     let has_variables = template.variables().next().is_some();
     Ok(match has_variables {
         true => FieldValue::Template(template),
@@ -71,8 +70,8 @@ fn field_value(written: &Located<String>, variables: Variables, problems: &mut P
 }
 
 /// Parses the value of a field.
-pub(super) fn value(written: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
-    let text = written.required(problems)?.trim();
+pub(super) fn value(raw: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
+    let text = raw.required(problems)?.trim();
     let value = HeaderValue::from_str(text).map_err(|_| format!("{} is not a header field value", quote(text)));
-    parsed(value, "remove the control characters", written.location, problems)
+    parsed(value, "remove the control characters", raw.location, problems)
 }

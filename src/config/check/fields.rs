@@ -4,7 +4,7 @@ use http::HeaderName;
 
 use super::Checked;
 use super::names::header_name;
-use super::written_limits::own_limits;
+use super::raw_limits::own_limits;
 use crate::config::Purpose;
 use crate::config::file::{self, File};
 use crate::config::located::{Located, ValueOrMap};
@@ -16,15 +16,15 @@ use crate::sanitize::{hop_by_hop, name};
 const DEFAULT: &str = "default";
 
 pub(super) fn fields(file: &File, problems: &mut Problems) -> Checked<FieldRules> {
-    let Some(written) = file.requests.optional(problems)? else { return Ok(FieldRules::default()) };
-    let underscores = written.underscores.optional(problems);
-    let strip = strip(written, problems);
+    let Some(raw) = file.requests.optional(problems)? else { return Ok(FieldRules::default()) };
+    let underscores = raw.underscores.optional(problems);
+    let strip = strip(raw, problems);
     Ok(FieldRules { strip: strip?, underscores: underscores?.copied().unwrap_or_default() })
 }
 
-fn strip(written: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
-    let keep = written.keep.optional(problems);
-    let patterns = match written.strip.optional(problems)? {
+fn strip(raw: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
+    let keep = raw.keep.optional(problems);
+    let patterns = match raw.strip.optional(problems)? {
         None => defaults().collect(),
         Some(list) => patterns(list, problems)?,
     };
@@ -34,22 +34,22 @@ fn strip(written: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
 
 fn patterns(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<Pattern>> {
     let mut patterns = Vec::new();
-    for written in list {
-        match written.required(problems).map(String::as_str) {
+    for raw in list {
+        match raw.required(problems).map(String::as_str) {
             Ok(DEFAULT) => patterns.extend(defaults().map(Ok)),
-            Ok(text) => patterns.push(pattern(text, written.location, problems)),
+            Ok(text) => patterns.push(pattern(text, raw.location, problems)),
             Err(reported) => patterns.push(Err(reported)),
         }
     }
     patterns.into_iter().collect()
 }
 
-fn kept_field(written: &Located<String>, patterns: &[Pattern], problems: &mut Problems) -> Checked<HeaderName> {
-    let text = written.required(problems)?;
-    let name = header_name(text, written.location, problems)?;
+fn kept_field(raw: &Located<String>, patterns: &[Pattern], problems: &mut Problems) -> Checked<HeaderName> {
+    let text = raw.required(problems)?;
+    let name = header_name(text, raw.location, problems)?;
     if !patterns.iter().any(|pattern| pattern.matches(name.as_str())) {
         let message = format!("{} does not match `strip`", quote(text));
-        return Err(written.report(message, "remove it from `keep`", problems));
+        return Err(raw.report(message, "remove it from `keep`", problems));
     }
     Ok(name)
 }
@@ -76,8 +76,8 @@ pub(super) struct FieldCheck<'f> {
 impl FieldCheck<'_> {
     /// Reports each field that a route or its own limits read although it is always removed before.
     pub(super) fn check_route(&self, route: &file::Route, problems: &mut Problems) {
-        if let Some(written) = route.r#match.get() {
-            self.check_match(written, problems);
+        if let Some(raw) = route.r#match.get() {
+            self.check_match(raw, problems);
         }
         own_limits(route).for_each(|limit| self.check_limit(limit, problems));
     }
@@ -106,11 +106,11 @@ impl FieldCheck<'_> {
         }
     }
 
-    fn check_match(&self, written: &file::Match, problems: &mut Problems) {
-        for (name, value) in written.headers.get().into_iter().flatten() {
+    fn check_match(&self, raw: &file::Match, problems: &mut Problems) {
+        for (name, value) in raw.headers.get().into_iter().flatten() {
             self.check_name(name, value.key_location(), problems);
         }
-        written.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
+        raw.not.items().iter().filter_map(Located::get).for_each(|not| self.check_match(not, problems));
     }
 
     /// Checks a value that is accepted only from trusted proxies, if it is a field.

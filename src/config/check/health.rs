@@ -12,8 +12,8 @@ use crate::upstream::settings::{HealthRequest, HealthSettings};
 /// The statuses that pass by default.
 const DEFAULT_EXPECT: StatusRange = StatusRange { first: 200, last: 399 };
 
-pub(super) fn health(written: &Located<file::Health>, problems: &mut Problems) -> Checked<Option<HealthSettings>> {
-    let Some(health) = written.optional(problems)? else { return Ok(None) };
+pub(super) fn health(raw: &Located<file::Health>, problems: &mut Problems) -> Checked<Option<HealthSettings>> {
+    let Some(health) = raw.optional(problems)? else { return Ok(None) };
     let request = match (health.path.optional(problems)?, health.grpc.optional(problems)?) {
         (Some(path), None) => {
             HealthRequest::Http { path: parse_path(path, &health.path, problems)?, expect: expect(health, problems)? }
@@ -27,7 +27,7 @@ pub(super) fn health(written: &Located<file::Health>, problems: &mut Problems) -
         }
         _ => {
             let help = "write `path: /healthz` for HTTP, or `grpc: my.Service` for gRPC";
-            return Err(written.report("`health` needs either `path` or `grpc`", help, problems));
+            return Err(raw.report("`health` needs either `path` or `grpc`", help, problems));
         }
     };
     let interval = health.interval.duration(HealthSettings::DEFAULT_INTERVAL);
@@ -55,16 +55,13 @@ fn expect(health: &file::Health, problems: &mut Problems) -> Checked<Vec<StatusR
 }
 
 /// Converts a list of statuses and ranges.
-pub(super) fn status_ranges(
-    written: &Located<Vec<Located<String>>>,
-    problems: &mut Problems,
-) -> Checked<Vec<StatusRange>> {
-    let ranges: Vec<_> = written.items().iter().map(|written| status_range(written, problems)).collect();
+pub(super) fn status_ranges(raw: &Located<Vec<Located<String>>>, problems: &mut Problems) -> Checked<Vec<StatusRange>> {
+    let ranges: Vec<_> = raw.items().iter().map(|raw| status_range(raw, problems)).collect();
     ranges.into_iter().collect()
 }
 
-fn status_range(written: &Located<String>, problems: &mut Problems) -> Checked<StatusRange> {
-    let text = written.required(problems)?;
+fn status_range(raw: &Located<String>, problems: &mut Problems) -> Checked<StatusRange> {
+    let text = raw.required(problems)?;
     let status = |text: &str| text.parse().ok().filter(|status| (200..=599).contains(status));
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (status(first), status(last)) {
@@ -77,7 +74,7 @@ fn status_range(written: &Located<String>, problems: &mut Problems) -> Checked<S
                 }
                 _ => "write a status from 200 to 599, or a range such as `200-399`".to_owned(),
             };
-            Err(written.report(format!("{} is not a range of statuses", quote(text)), help, problems))
+            Err(raw.report(format!("{} is not a range of statuses", quote(text)), help, problems))
         }
     }
 }

@@ -6,8 +6,8 @@ use super::charge_on::charge_on;
 use super::identities::check_configured;
 use super::matcher::MatchContext;
 use super::quota::quota;
+use super::raw_limits::limits_of;
 use super::request_value::request_value;
-use super::written_limits::limits_of;
 use super::{Checked, candidate, cost, matcher, rates, redisson, spelling, spread};
 use crate::client::{ClientFunction, ClientSource, TlsName};
 use crate::config::Purpose;
@@ -54,40 +54,40 @@ pub(super) struct WrittenLimit<'f> {
 
 /// Converts a limit and its candidate, and adds its conditions to `when`. `other_names` are the names of the limits of its route.
 pub(super) fn with_candidate<'f>(
-    written: WrittenLimit<'f>,
+    raw: WrittenLimit<'f>,
     other_names: impl Iterator<Item = &'f str>,
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Vec<Checked<Limit>> {
-    let limit = limit(written, when, problems);
-    let candidate = candidate::candidate(written.keys, &limit, other_names, problems);
+    let limit = limit(raw, when, problems);
+    let candidate = candidate::candidate(raw.keys, &limit, other_names, problems);
     [limit].into_iter().chain(candidate.transpose()).collect()
 }
 
 fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
-    let WrittenLimit { keys: written, location, name, group, shared, file, context } = limit;
-    let conditions = conditions(written, file, context, problems);
-    let permits = cost::cost(written, problems);
-    let client = client(written, context.functions, problems);
-    redisson::check_store(written, context.in_memory, problems);
-    let sharing = redisson::sharing(written, problems);
-    let rate_keys = rates::default_keys(written, file, problems);
-    let quota = sharing.and_then(|sharing| quota(written, rate_keys?, sharing, location, problems));
-    let wait_policy = wait_policy(written, problems);
-    let charge_on = charge_on(written, problems);
-    let on_missing_client = written.on_missing_client.optional(problems);
-    let duplicates = written.duplicates.optional(problems);
-    let on_store_failure = on_store_failure(written, problems);
-    let shadow = written.shadow.optional(problems);
+    let WrittenLimit { keys: raw, location, name, group, shared, file, context } = limit;
+    let conditions = conditions(raw, file, context, problems);
+    let permits = cost::cost(raw, problems);
+    let client = client(raw, context.functions, problems);
+    redisson::check_store(raw, context.in_memory, problems);
+    let sharing = redisson::sharing(raw, problems);
+    let rate_keys = rates::default_keys(raw, file, problems);
+    let quota = sharing.and_then(|sharing| quota(raw, rate_keys?, sharing, location, problems));
+    let wait_policy = wait_policy(raw, problems);
+    let charge_on = charge_on(raw, problems);
+    let on_missing_client = raw.on_missing_client.optional(problems);
+    let duplicates = raw.duplicates.optional(problems);
+    let on_store_failure = on_store_failure(raw, problems);
+    let shadow = raw.shadow.optional(problems);
     let name = name?;
-    let mode = redisson::mode(written, sharing?, problems)?;
+    let mode = redisson::mode(raw, sharing?, problems)?;
     let quota = quota?;
-    let spread = spread::spread(written, mode, &quota, problems);
-    let key = written.key.get().cloned().unwrap_or_else(|| format!("{group}:{name}"));
+    let spread = spread::spread(raw, mode, &quota, problems);
+    let key = raw.key.get().cloned().unwrap_or_else(|| format!("{group}:{name}"));
     let spread = spread?;
     let limiter = spread.apply(Limiter::new(key, mode, quota));
     let all = rates::Shared { name: &limiter.name, mode, cost: &permits, spread: &spread };
-    let rates = rates::rates(written, file, &all, &limiter, problems)?.map(Arc::new);
+    let rates = rates::rates(raw, file, &all, &limiter, problems)?.map(Arc::new);
     let limiter = rates.as_ref().map_or_else(|| Arc::new(limiter), |rates| Arc::clone(rates.default_limiter()));
     let conditions = conditions?;
     let has_tiers = rates.as_ref().is_some_and(|rates| rates.tiers().next().is_some());
@@ -109,7 +109,7 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
         wait_policy: wait_policy?,
         charge_on: charge_on?,
         shadow: shadow?.copied().unwrap_or_default(),
-        sets_partitions: written.partitions.get().is_some(),
+        sets_partitions: raw.partitions.get().is_some(),
         shared,
         location: problems.limit_location(location),
     })
@@ -117,43 +117,43 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
 
 /// Converts `when`.
 fn conditions(
-    written: &file::Limit,
+    raw: &file::Limit,
     file: &File,
     context: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<When>> {
-    let Some(written) = written.when.optional(problems)? else { return Ok(None) };
-    let matcher = matcher::conditions(&written.matcher, context.matching, Case::Sensitive, problems);
-    let tiers = rates::tiers_of_condition(&written.tier, file, problems);
+    let Some(raw) = raw.when.optional(problems)? else { return Ok(None) };
+    let matcher = matcher::conditions(&raw.matcher, context.matching, Case::Sensitive, problems);
+    let tiers = rates::tiers_of_condition(&raw.tier, file, problems);
     Ok(Some(When { matcher: matcher?, tiers: tiers? }))
 }
 
 /// Converts `on_store_failure`. A limit with `adopt` has no rate to enforce locally while the store is unreachable.
-fn on_store_failure(written: &file::Limit, problems: &mut Problems) -> Checked<OnStoreFailure> {
-    let adopts = written.adopt.get() == Some(&true);
-    match written.on_store_failure.optional(problems)? {
+fn on_store_failure(raw: &file::Limit, problems: &mut Problems) -> Checked<OnStoreFailure> {
+    let adopts = raw.adopt.get() == Some(&true);
+    match raw.on_store_failure.optional(problems)? {
         None if adopts => Ok(OnStoreFailure::Allow),
         Some(OnStoreFailure::Local) if adopts => {
             let message = "`local` needs a rate, and a limit with `adopt` has none while the store is unreachable";
-            Err(written.on_store_failure.report(message, "use `allow` or `deny`", problems))
+            Err(raw.on_store_failure.report(message, "use `allow` or `deny`", problems))
         }
         action => Ok(action.copied().unwrap_or_default()),
     }
 }
 
 /// Converts `max_wait` and `queue`.
-fn wait_policy(written: &file::Limit, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
-    if written.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
+fn wait_policy(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<WaitPolicy>> {
+    if raw.algorithm.get() == Some(&AlgorithmName::LeakyBucket) {
         return Ok(None); // its requests wait for time slots, which the algorithm assigns
     }
-    let max_wait = written.max_wait.optional(problems);
-    let queue = written.queue.optional(problems);
+    let max_wait = raw.max_wait.optional(problems);
+    let queue = raw.queue.optional(problems);
     let Some(max_wait) = max_wait? else {
         let message = "`queue` has no effect without `max_wait`";
-        return queue?.map_or(Ok(None), |_| Err(written.queue.report(message, "add `max_wait`", problems)));
+        return queue?.map_or(Ok(None), |_| Err(raw.queue.report(message, "add `max_wait`", problems)));
     };
     queue?;
-    let queue = written.queue.number(WaitPolicy::DEFAULT_QUEUE, problems)?;
+    let queue = raw.queue.number(WaitPolicy::DEFAULT_QUEUE, problems)?;
     Ok(Some(WaitPolicy { max_wait: max_wait.duration(), queue }))
 }
 
@@ -172,13 +172,13 @@ pub(super) fn check_identities(
         };
         limit.client.items().iter().chain(limit.tier.get().map(|tier| &tier.by)).chain(rate)
     });
-    for written in of_limits.chain(of_slots) {
-        if let Some(value) = written.get().and_then(|text| IdentityValue::parse(text)) {
-            checked = check_configured(value.kinds(), (file, purpose), written, problems).and(checked);
+    for raw in of_limits.chain(of_slots) {
+        if let Some(value) = raw.get().and_then(|text| IdentityValue::parse(text)) {
+            checked = check_configured(value.kinds(), (file, purpose), raw, problems).and(checked);
             if let IdentityValue::Claim(claim) = &value
                 && let Some(spelling) = spelling::of_claim(claim)
             {
-                spelling.warn(written.location, problems);
+                spelling.warn(raw.location, problems);
             }
         }
     }
@@ -232,24 +232,24 @@ pub(super) fn reject_extension<'f>(
 }
 
 /// Converts `client`, which PER_CLIENT requires and OVERALL rejects.
-fn client(written: &file::Limit, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
-    let mode = written.mode.get();
+fn client(raw: &file::Limit, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
+    let mode = raw.mode.get();
     if mode == Some(&Mode::Overall) {
         let keys = [
-            ("client", written.client.key),
-            ("on_missing_client", written.on_missing_client.key),
-            ("duplicates", written.duplicates.key),
+            ("client", raw.client.key),
+            ("on_missing_client", raw.on_missing_client.key),
+            ("duplicates", raw.duplicates.key),
         ];
         for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
             let message = format!("{} has no effect on an OVERALL limit", quote(key));
             problems.add(location, message, "leave it out, or use `mode: PER_CLIENT`");
         }
     }
-    let Some(sources) = written.client.optional(problems)? else {
+    let Some(sources) = raw.client.optional(problems)? else {
         return match mode {
             Some(Mode::PerClient) => {
                 let message = "a PER_CLIENT limit needs `client`".to_owned();
-                Err(problems.add_missing(written.client.location, "client", message, "for example `client: ip`"))
+                Err(problems.add_missing(raw.client.location, "client", message, "for example `client: ip`"))
             }
             Some(Mode::Overall) | None => Ok(ClientSource::Ip),
         };
@@ -259,11 +259,11 @@ fn client(written: &file::Limit, functions: &[ClientFunction], problems: &mut Pr
 
 /// Converts the sources of a client.
 pub(super) fn sources(
-    written: &[Located<String>],
+    raw: &[Located<String>],
     functions: &[ClientFunction],
     problems: &mut Problems,
 ) -> Checked<ClientSource> {
-    let checked: Vec<_> = written.iter().map(|written| source(written, functions, problems)).collect();
+    let checked: Vec<_> = raw.iter().map(|raw| source(raw, functions, problems)).collect();
     let mut sources = checked.into_iter().collect::<Checked<Vec<_>>>()?;
     Ok(match sources.len() {
         1 => sources.remove(0),
@@ -271,9 +271,9 @@ pub(super) fn sources(
     })
 }
 
-fn source(written: &Located<String>, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
-    let text = written.required(problems)?.as_str();
-    if let Some(source) = request_value(text, written, problems)? {
+fn source(raw: &Located<String>, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
+    let text = raw.required(problems)?.as_str();
+    if let Some(source) = request_value(text, raw, problems)? {
         return Ok(source);
     }
     match (text.split_once(':'), IdentityValue::parse(text)) {
@@ -299,5 +299,5 @@ fn source(written: &Located<String>, functions: &[ClientFunction], problems: &mu
             }
             _ => CLIENT_HELP.to_owned(),
         };
-    Err(written.report(format!("{} is not a client source", quote(text)), help, problems))
+    Err(raw.report(format!("{} is not a client source", quote(text)), help, problems))
 }

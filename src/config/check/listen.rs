@@ -15,13 +15,12 @@ const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0
                             or `unix:/path` for a Unix socket";
 
 pub(super) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -> Checked<Vec<Listen>> {
-    let written = file.listen.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    let raw = file.listen.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
     if source.purpose == Purpose::Gateway && !file.listen.is_present() {
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
-    let entries: Vec<_> =
-        written.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)).collect();
+    let entries: Vec<_> = raw.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)).collect();
     entries.into_iter().collect()
 }
 
@@ -85,11 +84,11 @@ pub(super) fn address(text: &str, at: Location, problems: &mut Problems) -> Chec
 
 /// Reports listeners with `proxy_protocol` if there are no trusted proxies, since no client could connect.
 pub(super) fn proxies(file: &File, listen: &Checked<Vec<Listen>>, trusted: &[IpNet], problems: &mut Problems) {
-    for (entry, written) in listen.iter().flatten().zip(file.listen.items()) {
-        if let (true, true, Some(written)) = (entry.proxy_protocol, trusted.is_empty(), written.get()) {
+    for (entry, raw) in listen.iter().flatten().zip(file.listen.items()) {
+        if let (true, true, Some(raw)) = (entry.proxy_protocol, trusted.is_empty(), raw.get()) {
             let message = "`proxy_protocol` needs `clients.trusted_proxies`, which is empty";
             let help = "list the proxies: `clients: { trusted_proxies: [10.0.0.0/8] }`";
-            written.proxy_protocol.report(message, help, problems);
+            raw.proxy_protocol.report(message, help, problems);
         }
     }
 }
@@ -102,7 +101,7 @@ pub(super) fn overlaps(
     problems: &mut Problems,
 ) {
     let entries = listen.iter().flatten().zip(file.listen.items());
-    let entries = entries.map(|(entry, written)| (&entry.address, written.location, false));
+    let entries = entries.map(|(entry, raw)| (&entry.address, raw.location, false));
     let is_default = !file.admin.is_present();
     let admin = admin.iter().flatten().map(|address| (address, file.admin.location, is_default));
     let mut taken: Vec<(&ListenAddress, Location)> = Vec::new();

@@ -13,12 +13,12 @@ pub(super) fn tls(
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<ListenTls>> {
-    let Some(written) = entry.tls.optional(problems)? else { return Ok(None) };
-    let certificates = certificates(written, files, problems);
-    let min_version = written.min_version.optional(problems);
-    let client_auth = client_auth(written, files, problems);
+    let Some(raw) = entry.tls.optional(problems)? else { return Ok(None) };
+    let certificates = certificates(raw, files, problems);
+    let min_version = raw.min_version.optional(problems);
+    let client_auth = client_auth(raw, files, problems);
     let min_version = min_version?.copied().unwrap_or_default();
-    let max_handshake_rate = written.max_handshake_rate.number(DEFAULT_MAX_HANDSHAKE_RATE, problems)?;
+    let max_handshake_rate = raw.max_handshake_rate.number(DEFAULT_MAX_HANDSHAKE_RATE, problems)?;
     let (certificates, client_auth) = (certificates?, client_auth?);
     Ok(Some(ListenTls {
         certificates,
@@ -30,11 +30,11 @@ pub(super) fn tls(
 }
 
 fn certificates(
-    written: &file::ListenTls,
+    raw: &file::ListenTls,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Vec<CertificateFiles>> {
-    let entries = written.certificates.required(problems)?.iter().enumerate();
+    let entries = raw.certificates.required(problems)?.iter().enumerate();
     let all: Vec<Checked<_>> = entries
         .map(|(index, entry)| {
             let entry = entry.required(problems)?;
@@ -60,23 +60,23 @@ fn certificate_files(
 }
 
 fn client_auth(
-    written: &file::ListenTls,
+    raw: &file::ListenTls,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<ClientAuth>> {
-    let Some(written) = written.client_auth.optional(problems)? else { return Ok(None) };
-    let ca = files.path(written.ca.required(problems)?);
+    let Some(raw) = raw.client_auth.optional(problems)? else { return Ok(None) };
+    let ca = files.path(raw.ca.required(problems)?);
     if files.are_checked() {
-        check_authorities(&ca, written, problems)?;
+        check_authorities(&ca, raw, problems)?;
     }
-    Ok(Some(ClientAuth { ca, required: written.required.get().copied().unwrap_or(true) }))
+    Ok(Some(ClientAuth { ca, required: raw.required.get().copied().unwrap_or(true) }))
 }
 
 #[cfg(feature = "tls")]
 fn check_certificate(
     certificate: &CertificateFiles,
     is_first: bool,
-    written: &file::Certificate,
+    raw: &file::Certificate,
     problems: &mut Problems,
 ) -> Checked<()> {
     match crate::tls::ServerCertificate::read(certificate) {
@@ -86,20 +86,20 @@ fn check_certificate(
                 "the certificate in `{}` contains no host name that a client could request",
                 certificate.cert.display()
             );
-            Err(written.cert.report(message, "only the first certificate may have no host name", problems))
+            Err(raw.cert.report(message, "only the first certificate may have no host name", problems))
         }
         Err(bad) => {
-            let places = [("cert", &written.cert), ("key", &written.key), ("ocsp", &written.ocsp)];
+            let places = [("cert", &raw.cert), ("key", &raw.key), ("ocsp", &raw.ocsp)];
             Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
         }
     }
 }
 
 #[cfg(feature = "tls")]
-fn check_authorities(ca: &std::path::Path, written: &file::ClientAuth, problems: &mut Problems) -> Checked<()> {
+fn check_authorities(ca: &std::path::Path, raw: &file::ClientAuth, problems: &mut Problems) -> Checked<()> {
     let file = crate::tls::files::ConfiguredFile { key: "ca", path: ca };
     let found = file.read().and_then(|text| file.authorities(&text));
-    found.map(drop).map_err(|bad| written.ca.report(bad.to_string(), bad.help, problems))
+    found.map(drop).map_err(|bad| raw.ca.report(bad.to_string(), bad.help, problems))
 }
 
 #[cfg(not(feature = "tls"))]

@@ -13,11 +13,11 @@ const MAX_BUCKETS: usize = 30;
 pub(super) fn buckets(file: &File, problems: &mut Problems) -> Checked<Vec<Duration>> {
     let Some(metrics) = file.metrics.optional(problems)? else { return Ok(Vec::new()) };
     let mut bounds: Vec<Duration> = Vec::new();
-    for written in metrics.buckets.items() {
-        let bound = written.required(problems)?.duration();
+    for raw in metrics.buckets.items() {
+        let bound = raw.required(problems)?.duration();
         if bounds.last().is_some_and(|last| *last >= bound) {
             let (message, help) = ("`buckets` must be in ascending order", "sort the bounds, and write each once");
-            return Err(written.report(message, help, problems));
+            return Err(raw.report(message, help, problems));
         }
         bounds.push(bound);
     }

@@ -29,6 +29,7 @@ mod percent;
 mod quota;
 mod quota_path;
 mod rates;
+mod raw_limits;
 mod reach;
 mod redisson;
 mod request_value;
@@ -48,7 +49,6 @@ mod upgrades;
 mod upstream_tls;
 mod upstreams;
 mod windows;
-mod written_limits;
 mod written_rate;
 
 use std::fmt::Display;
@@ -196,21 +196,21 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
 
 fn addresses(file: &File, problems: &mut Problems) -> Checked<AddressRules> {
     let default = AddressRules::default();
-    let Some(written) = file.clients.optional(problems)? else { return Ok(default) };
-    let networks = written.trusted_proxies.items().iter();
-    let networks: Vec<_> = networks.map(|written| network(written, problems)).collect();
+    let Some(raw) = file.clients.optional(problems)? else { return Ok(default) };
+    let networks = raw.trusted_proxies.items().iter();
+    let networks: Vec<_> = networks.map(|raw| network(raw, problems)).collect();
     Ok(AddressRules {
         trusted_proxies: networks.into_iter().collect::<Checked<_>>()?,
-        ipv6_prefix: written.ipv6_prefix.number(default.ipv6_prefix, problems)?,
+        ipv6_prefix: raw.ipv6_prefix.number(default.ipv6_prefix, problems)?,
     })
 }
 
-fn network(written: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
-    let text = written.required(problems)?.as_str();
+fn network(raw: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
+    let text = raw.required(problems)?.as_str();
     let address = || text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address));
     let Some(network) = text.parse().ok().or_else(address) else {
         let message = format!("{} is not a network", quote(text));
-        return Err(written.report(message, "write `10.0.0.0/8`, `2001:db8::/32` or a single address", problems));
+        return Err(raw.report(message, "write `10.0.0.0/8`, `2001:db8::/32` or a single address", problems));
     };
     if network.trunc() != network {
         let (whole, one) = (network.trunc(), IpNet::from(network.addr()));
@@ -219,16 +219,16 @@ fn network(written: &Located<String>, problems: &mut Problems) -> Checked<IpNet>
             quote(&whole.to_string()),
             quote(&one.to_string())
         );
-        return Err(written.report(format!("{} has bits set after its prefix", quote(text)), help, problems));
+        return Err(raw.report(format!("{} has bits set after its prefix", quote(text)), help, problems));
     }
     if let Some(spelling) = spelling::of_address(text, &network) {
-        spelling.warn(written.location, problems);
+        spelling.warn(raw.location, problems);
     }
     match network {
         // The gateway converts mapped addresses of clients to IPv4 before it compares them.
         IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
             let message = format!("{} is an IPv4 network in IPv6 form", quote(text));
-            Err(written.report(message, "write it as an IPv4 network", problems))
+            Err(raw.report(message, "write it as an IPv4 network", problems))
         }
         network => Ok(network),
     }

@@ -21,21 +21,21 @@ pub(super) struct RateKeys<'f> {
 
 /// Converts the quota of a limit or a candidate at this location.
 pub(super) fn quota(
-    written: &file::Limit,
+    raw: &file::Limit,
     keys: RateKeys<'_>,
     sharing: Option<Sharing>,
     location: Location,
     problems: &mut Problems,
 ) -> Checked<Quota> {
     if let Some(sharing) = sharing {
-        return redisson::quota(written, sharing, location, problems);
+        return redisson::quota(raw, sharing, location, problems);
     }
-    let name = written.algorithm.optional(problems)?.copied().unwrap_or_default();
-    reject_other_keys(written, name, problems);
-    let (burst, warm_up) = (keys.burst.optional(problems), written.warm_up.optional(problems));
+    let name = raw.algorithm.optional(problems)?.copied().unwrap_or_default();
+    reject_other_keys(raw, name, problems);
+    let (burst, warm_up) = (keys.burst.optional(problems), raw.warm_up.optional(problems));
     let windows = match name {
-        AlgorithmName::SlidingWindow => Some(windows::sliding(written, problems)?),
-        AlgorithmName::FixedWindow => Some(windows::fixed(written, keys.interval, location, problems)?),
+        AlgorithmName::SlidingWindow => Some(windows::sliding(raw, problems)?),
+        AlgorithmName::FixedWindow => Some(windows::fixed(raw, keys.interval, location, problems)?),
         _ => None,
     };
     let rate = keys.rate.ok_or_else(|| problems.reported(location))?;
@@ -47,7 +47,7 @@ pub(super) fn quota(
             Some(millis) => Algorithm::GcraWarmUp(WarmUp { burst, millis }),
             None => Algorithm::Gcra { burst },
         },
-        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(queue(written, rate, interval, problems)?),
+        AlgorithmName::LeakyBucket => Algorithm::LeakyBucket(queue(raw, rate, interval, problems)?),
         AlgorithmName::TokenBucket => Algorithm::TokenBucket,
         AlgorithmName::SlidingWindow | AlgorithmName::FixedWindow => windows.unwrap_or(Algorithm::TokenBucket),
     };
@@ -55,12 +55,12 @@ pub(super) fn quota(
 }
 
 /// Reports keys that apply only to other algorithms.
-fn reject_other_keys(written: &file::Limit, algorithm: AlgorithmName, problems: &mut Problems) {
+fn reject_other_keys(raw: &file::Limit, algorithm: AlgorithmName, problems: &mut Problems) {
     let own_keys = [
-        ("burst", written.burst.key, AlgorithmName::Gcra),
-        ("warm_up", written.warm_up.key, AlgorithmName::Gcra),
-        ("segments", written.segments.key, AlgorithmName::SlidingWindow),
-        ("timezone", written.timezone.key, AlgorithmName::FixedWindow),
+        ("burst", raw.burst.key, AlgorithmName::Gcra),
+        ("warm_up", raw.warm_up.key, AlgorithmName::Gcra),
+        ("segments", raw.segments.key, AlgorithmName::SlidingWindow),
+        ("timezone", raw.timezone.key, AlgorithmName::FixedWindow),
     ];
     for (key, location, owner) in own_keys.into_iter().filter(|(.., owner)| *owner != algorithm) {
         let (Some(location), name) = (location, owner.name()) else { continue };
@@ -70,8 +70,8 @@ fn reject_other_keys(written: &file::Limit, algorithm: AlgorithmName, problems: 
 }
 
 /// Converts the queue of `leaky_bucket`. By default it holds the permits of one interval.
-fn queue(written: &file::Limit, rate: u64, interval: u64, problems: &mut Problems) -> Checked<Queue> {
-    let max_wait = written.max_wait.optional(problems)?.map_or(interval, |max_wait| max_wait.0);
-    let length = written.queue.optional(problems)?.copied().unwrap_or(rate);
-    Ok(Queue { length: convert(length, written.queue.location, problems)?, max_wait })
+fn queue(raw: &file::Limit, rate: u64, interval: u64, problems: &mut Problems) -> Checked<Queue> {
+    let max_wait = raw.max_wait.optional(problems)?.map_or(interval, |max_wait| max_wait.0);
+    let length = raw.queue.optional(problems)?.copied().unwrap_or(rate);
+    Ok(Queue { length: convert(length, raw.queue.location, problems)?, max_wait })
 }

@@ -9,8 +9,8 @@ use crate::rule::Limit;
 /// The conditions of requests for a quota, with a name for messages, and the location of the path.
 pub(super) type QuotaMatcher = (Matcher, String, Location);
 
-pub(super) fn quota_path(written: &file::Route, problems: &mut Problems) -> Checked<Option<PathPattern>> {
-    let Some(text) = written.quota.optional(problems)? else { return Ok(None) };
+pub(super) fn quota_path(raw: &file::Route, problems: &mut Problems) -> Checked<Option<PathPattern>> {
+    let Some(text) = raw.quota.optional(problems)? else { return Ok(None) };
     if let Ok(path) = PathPattern::parse(text)
         && path.is_literal()
         && !path.has_encoded_slash()
@@ -18,18 +18,18 @@ pub(super) fn quota_path(written: &file::Route, problems: &mut Problems) -> Chec
         return Ok(Some(path));
     }
     let message = format!("{} is not a normalized path without patterns", quote(text));
-    Err(written.quota.report(message, "write a path such as `/.well-known/quota`", problems))
+    Err(raw.quota.report(message, "write a path such as `/.well-known/quota`", problems))
 }
 
 /// Reports a quota without a limit that clients see.
-pub(super) fn check_limits(written: &file::Route, limits: &[Limit], problems: &mut Problems) {
-    if written.quota.get().is_some() && !limits.iter().any(Limit::is_visible_in_quota) {
+pub(super) fn check_limits(raw: &file::Route, limits: &[Limit], problems: &mut Problems) {
+    if raw.quota.get().is_some() && !limits.iter().any(Limit::is_visible_in_quota) {
         let help = "add a live limit with `mode: PER_CLIENT` and a `client` without `path`, or remove `quota`";
-        written.quota.report("the route has no `PER_CLIENT` limit that `quota` can show", help, problems);
+        raw.quota.report("the route has no `PER_CLIENT` limit that `quota` can show", help, problems);
     }
 }
 
 /// Returns the conditions of requests for the quota of a route, to compare them with other routes.
-pub(super) fn quota_matcher(route: &Route, written: &file::Route) -> Option<QuotaMatcher> {
-    Some((route.quota_matcher()?, format!("quota of {}", route.name), written.quota.location))
+pub(super) fn quota_matcher(route: &Route, raw: &file::Route) -> Option<QuotaMatcher> {
+    Some((route.quota_matcher()?, format!("quota of {}", route.name), raw.quota.location))
 }

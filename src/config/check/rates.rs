@@ -28,30 +28,26 @@ pub(super) struct Shared<'a> {
 }
 
 /// Returns the keys of the default rate of a limit, and reports keys that exclude each other.
-pub(super) fn default_keys<'f>(
-    written: &'f file::Limit,
-    file: &'f File,
-    problems: &mut Problems,
-) -> Checked<RateKeys<'f>> {
-    let tier = written.tier.optional(problems)?;
-    let key = if tier.is_some() { Some(("tier", written.tier.key_location())) } else { None };
-    let is_dynamic = matches!(written.rate.get(), Some(ValueOrMap::Map(_)));
-    let key = key.or_else(|| is_dynamic.then(|| ("rate", written.rate.key_location())));
+pub(super) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &mut Problems) -> Checked<RateKeys<'f>> {
+    let tier = raw.tier.optional(problems)?;
+    let key = if tier.is_some() { Some(("tier", raw.tier.key_location())) } else { None };
+    let is_dynamic = matches!(raw.rate.get(), Some(ValueOrMap::Map(_)));
+    let key = key.or_else(|| is_dynamic.then(|| ("rate", raw.rate.key_location())));
     if let Some((key, at)) = key {
-        if written.mode.get() == Some(&Mode::Overall) {
+        if raw.mode.get() == Some(&Mode::Overall) {
             let message = format!("{} cannot depend on the request in an OVERALL limit", quote(key));
             return Err(problems.add(at, message, "use `mode: PER_CLIENT`"));
         }
-        if written.key.is_present() || written.adopt.get() == Some(&true) {
+        if raw.key.is_present() || raw.adopt.get() == Some(&true) {
             let message = format!("{} cannot depend on the request in a limit with `key`", quote(key));
             return Err(problems.add(at, message, "leave one of them out"));
         }
     }
     let Some(source) = tier else {
-        let rate = written.rate.optional(problems)?.and_then(|_| default_of(&written.rate));
-        return Ok(RateKeys { rate, interval: &written.interval, burst: &written.burst });
+        let rate = raw.rate.optional(problems)?.and_then(|_| default_of(&raw.rate));
+        return Ok(RateKeys { rate, interval: &raw.interval, burst: &raw.burst });
     };
-    let keys = [("rate", written.rate.key), ("interval", written.interval.key), ("burst", written.burst.key)];
+    let keys = [("rate", raw.rate.key), ("interval", raw.interval.key), ("burst", raw.burst.key)];
     let mut fault = None;
     for (key, at) in keys.into_iter().filter_map(|(key, at)| Some((key, at?))) {
         let message = format!("{} has no effect with `tier`: the tier has it", quote(key));
@@ -66,25 +62,25 @@ pub(super) fn default_keys<'f>(
 
 /// Returns the source of the rates of a limit, if they depend on the request. `default` is its limiter.
 pub(super) fn rates(
-    written: &file::Limit,
+    raw: &file::Limit,
     file: &File,
     shared: &Shared<'_>,
     default: &Limiter,
     problems: &mut Problems,
 ) -> Checked<Option<Rates>> {
     let limiter = |quota| shared.spread.apply(Limiter::new(shared.name.to_owned(), shared.mode, quota));
-    if let Some(source) = written.tier.optional(problems)? {
+    if let Some(source) = raw.tier.optional(problems)? {
         let (by, name) = (value(&source.by, problems)?, source.default.required(problems)?);
         let mut limiters = BTreeMap::new();
         for (tier, located) in file.tiers.get().into_iter().flatten() {
             let keys = located.required(problems).and_then(|tier| tier_keys(tier, problems))?;
-            let quota = quota(written, keys, None, located.location, problems)?;
-            check_cost(tier, &quota, shared.cost, &written.permits, problems)?;
+            let quota = quota(raw, keys, None, located.location, problems)?;
+            check_cost(tier, &quota, shared.cost, &raw.permits, problems)?;
             limiters.insert(tier.as_str().into(), Arc::new(limiter(quota)));
         }
         return Rates::by_tier(by, name, limiters).map(Some).ok_or_else(|| problems.reported(source.default.location));
     }
-    let Some(ValueOrMap::Map(source)) = written.rate.optional(problems)? else { return Ok(None) };
+    let Some(ValueOrMap::Map(source)) = raw.rate.optional(problems)? else { return Ok(None) };
     let max = source.max.number(MAX_RATE, problems)?;
     let by = value(&source.by, problems)?;
     if max < default.quota.rate() {
@@ -96,17 +92,17 @@ pub(super) fn rates(
 }
 
 /// Returns the tier with this name, or reports that the name is unknown.
-fn tier_named<'f>(written: &Located<String>, file: &'f File, problems: &mut Problems) -> Checked<&'f file::Tier> {
-    let name = written.required(problems)?;
+fn tier_named<'f>(raw: &Located<String>, file: &'f File, problems: &mut Problems) -> Checked<&'f file::Tier> {
+    let name = raw.required(problems)?;
     let tiers = || file.tiers.get().into_iter().flatten();
     match tiers().find(|(tier, _)| *tier == name) {
         Some((_, tier)) => tier.required(problems),
-        None => Err(unknown_tier(written, name, file, problems)),
+        None => Err(unknown_tier(raw, name, file, problems)),
     }
 }
 
 fn unknown_tier(
-    written: &Located<String>,
+    raw: &Located<String>,
     name: &str,
     file: &File,
     problems: &mut Problems,
@@ -117,17 +113,17 @@ fn unknown_tier(
         (None, Some(_)) => format!("the tiers are {}", quote_all(names().take(10))),
         (None, None) => format!("define it at the top level: `tiers: {{ {name}: {{ rate: 100, interval: 1m }} }}`"),
     };
-    written.report(format!("there is no tier {}", quote(name)), help, problems)
+    raw.report(format!("there is no tier {}", quote(name)), help, problems)
 }
 
 /// Returns the tiers of a condition.
 pub(super) fn tiers_of_condition(
-    written: &Located<Vec<Located<String>>>,
+    raw: &Located<Vec<Located<String>>>,
     file: &File,
     problems: &mut Problems,
 ) -> Checked<Vec<Box<str>>> {
     let mut tiers = Vec::new();
-    for name in written.optional(problems)?.into_iter().flatten() {
+    for name in raw.optional(problems)?.into_iter().flatten() {
         let found = tier_named(name, file, problems);
         tiers.push(found.and_then(|_| Ok(name.required(problems)?.as_str().into())));
     }
@@ -140,11 +136,10 @@ fn tier_keys<'f>(tier: &'f file::Tier, problems: &mut Problems) -> Checked<RateK
 }
 
 /// Converts the name of a value.
-fn value(written: &Located<String>, problems: &mut Problems) -> Checked<IdentityValue> {
-    let text = written.required(problems)?;
-    IdentityValue::parse(text).ok_or_else(|| {
-        written.report(format!("{} is not a value of a request's identity", quote(text)), BY_HELP, problems)
-    })
+fn value(raw: &Located<String>, problems: &mut Problems) -> Checked<IdentityValue> {
+    let text = raw.required(problems)?;
+    IdentityValue::parse(text)
+        .ok_or_else(|| raw.report(format!("{} is not a value of a request's identity", quote(text)), BY_HELP, problems))
 }
 
 /// Reports a tier whose full bucket has fewer permits than a request may cost.

@@ -10,48 +10,48 @@ use crate::limit::redisson::Sharing;
 use crate::limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};
 
 /// Returns how a limit is shared. Returns `None` if it is not shared.
-pub(super) fn sharing(written: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
-    let (key, adopt) = (written.key.optional(problems), written.adopt.optional(problems));
+pub(super) fn sharing(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Sharing>> {
+    let (key, adopt) = (raw.key.optional(problems), raw.adopt.optional(problems));
     // If `adopt` has an error, the required keys are unknown.
     let adopts = adopt? == Some(&true);
     if !adopts {
-        require_quota_keys(written, problems);
+        require_quota_keys(raw, problems);
     }
     let key = key?;
-    if key.is_some() && !matches!(written.algorithm.get(), None | Some(AlgorithmName::TokenBucket)) {
+    if key.is_some() && !matches!(raw.algorithm.get(), None | Some(AlgorithmName::TokenBucket)) {
         let message = "a limit with `key` must use the algorithm `token_bucket`, as Redisson does";
-        return Err(written.algorithm.report(message, "leave out `algorithm` or `key`", problems));
+        return Err(raw.algorithm.report(message, "leave out `algorithm` or `key`", problems));
     }
     match (key, adopts) {
         (None, false) => Ok(None),
         (None, true) => {
             let help = "add `key: NAME` with the name of the limiter in Redisson";
-            Err(written.adopt.report("`adopt` needs `key`", help, problems))
+            Err(raw.adopt.report("`adopt` needs `key`", help, problems))
         }
         (Some(_), false) => Ok(Some(Sharing::Configure)),
-        (Some(_), true) => Ok(Some(Sharing::Adopt(expected_mode(written)))),
+        (Some(_), true) => Ok(Some(Sharing::Adopt(expected_mode(raw)))),
     }
 }
 
 /// Returns the mode. A limit with `adopt` and a client can have either mode, so its `mode` is optional.
-pub(super) fn mode(written: &file::Limit, sharing: Option<Sharing>, problems: &mut Problems) -> Checked<Mode> {
-    match (written.mode.get(), sharing) {
+pub(super) fn mode(raw: &file::Limit, sharing: Option<Sharing>, problems: &mut Problems) -> Checked<Mode> {
+    match (raw.mode.get(), sharing) {
         (None, Some(Sharing::Adopt(None))) => Ok(Mode::PerClient),
         (None, Some(Sharing::Adopt(Some(mode)))) => Ok(mode),
-        _ => written.mode.required(problems).copied(),
+        _ => raw.mode.required(problems).copied(),
     }
 }
 
 /// Returns the quota of a shared limit. With `adopt`, its values are only expectations: the limiter in Redis decides.
 pub(super) fn quota(
-    written: &file::Limit,
+    raw: &file::Limit,
     sharing: Sharing,
     location: Location,
     problems: &mut Problems,
 ) -> Checked<Quota> {
-    let rate = written_rate::fixed(&written.rate, problems);
-    let interval = match written.interval.optional(problems)? {
-        Some(_) => windows::length(&written.interval, None, AlgorithmName::TokenBucket, problems)?,
+    let rate = written_rate::fixed(&raw.rate, problems);
+    let interval = match raw.interval.optional(problems)? {
+        Some(_) => windows::length(&raw.interval, None, AlgorithmName::TokenBucket, problems)?,
         None => MAX_INTERVAL,
     };
     let rate = rate?.unwrap_or(u64::from(MAX_RATE));
@@ -81,8 +81,8 @@ pub(super) fn reject_duplicate_keys<'f>(limits: impl Iterator<Item = &'f file::L
     }
 }
 
-fn expected_mode(written: &file::Limit) -> Option<Mode> {
-    match (written.mode.get(), written.client.get()) {
+fn expected_mode(raw: &file::Limit) -> Option<Mode> {
+    match (raw.mode.get(), raw.client.get()) {
         (Some(mode), _) => Some(*mode),
         // Without a client, only OVERALL is possible.
         (None, None) => Some(Mode::Overall),
@@ -91,17 +91,17 @@ fn expected_mode(written: &file::Limit) -> Option<Mode> {
 }
 
 /// Reports missing keys of a limit without `adopt`.
-fn require_quota_keys(written: &file::Limit, problems: &mut Problems) {
-    require(&written.mode, "mode", "mode: PER_CLIENT", problems);
-    if !written.tier.is_present() {
-        require(&written.rate, "rate", "rate: 100", problems);
-        require(&written.interval, "interval", "interval: 1m", problems);
+fn require_quota_keys(raw: &file::Limit, problems: &mut Problems) {
+    require(&raw.mode, "mode", "mode: PER_CLIENT", problems);
+    if !raw.tier.is_present() {
+        require(&raw.rate, "rate", "rate: 100", problems);
+        require(&raw.interval, "interval", "interval: 1m", problems);
     }
 }
 
-fn require<T>(written: &Located<T>, key: &'static str, example: &str, problems: &mut Problems) {
-    if !written.is_present() {
+fn require<T>(raw: &Located<T>, key: &'static str, example: &str, problems: &mut Problems) {
+    if !raw.is_present() {
         let (message, help) = (format!("a limit needs {}", quote(key)), format!("for example {}", quote(example)));
-        problems.add_missing(written.location, key, message, help);
+        problems.add_missing(raw.location, key, message, help);
     }
 }

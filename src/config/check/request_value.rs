@@ -9,7 +9,7 @@ use crate::config::problem::Problems;
 /// Parses `header:NAME`, `cookie:NAME` or `query:NAME`. Returns `None` for other texts.
 pub(super) fn request_value(
     text: &str,
-    written: &Located<String>,
+    raw: &Located<String>,
     problems: &mut Problems,
 ) -> Checked<Option<ClientSource>> {
     let is_valid = |name: &str, excluded: &[char]| {
@@ -19,7 +19,7 @@ pub(super) fn request_value(
     Ok(match text.split_once(':') {
         // `host` also handles absolute targets and `:authority`.
         Some(("header", name)) if name.eq_ignore_ascii_case("host") => Some(ClientSource::Host),
-        Some(("header", name)) => Some(ClientSource::Header(header_name(name, written.location, problems)?)),
+        Some(("header", name)) => Some(ClientSource::Header(header_name(name, raw.location, problems)?)),
         Some(("cookie", name)) if is_valid(name, &['=', ';', ',', '"', '*']) => {
             Some(ClientSource::Cookie(name.to_owned()))
         }

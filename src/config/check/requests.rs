@@ -6,10 +6,10 @@ use crate::config::problem::Problems;
 use crate::rules::Requests;
 
 pub(super) fn requests(file: &File, problems: &mut Problems) -> Checked<Requests> {
-    let Some(written) = file.requests.optional(problems)? else { return Ok(Requests::default()) };
-    let encoded_slash = written.encoded_slash.optional(problems);
-    let slashes = written.slashes.optional(problems);
-    let request_id = written.request_id.optional(problems)?.copied().unwrap_or_default();
+    let Some(raw) = file.requests.optional(problems)? else { return Ok(Requests::default()) };
+    let encoded_slash = raw.encoded_slash.optional(problems);
+    let slashes = raw.slashes.optional(problems);
+    let request_id = raw.request_id.optional(problems)?.copied().unwrap_or_default();
     let encoded_slash = encoded_slash?.copied().unwrap_or_default();
     Ok(Requests { encoded_slash, slashes: slashes?.copied().unwrap_or_default(), request_id })
 }

@@ -19,16 +19,16 @@ pub(super) fn limits(
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Vec<Limit>> {
-    let written = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
-    let names = written.iter().filter_map(|limit| match limit.get()? {
+    let raw = route.limits.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
+    let names = raw.iter().filter_map(|limit| match limit.get()? {
         ValueOrMap::Value(name) => Some((name.as_str(), limit.location)),
         ValueOrMap::Map(keys) => Some((keys.name.get()?.as_str(), keys.name.location)),
     });
     duplicates(names.clone(), "limit", problems);
     // If the name of the route has an error, the limits are only checked and not used.
     let group = context.names.tag(route.name.get().map(String::as_str).unwrap_or_default());
-    let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(written.len());
-    for located in written {
+    let mut limits: Vec<Checked<Limit>> = Vec::with_capacity(raw.len());
+    for located in raw {
         match located.required(problems) {
             Ok(ValueOrMap::Value(name)) => match shared.get(name, located, problems) {
                 Ok(shared) => limits.extend(shared.into_iter().map(Ok)),

@@ -8,9 +8,9 @@ use super::limits::RouteContext;
 use super::matcher::matcher;
 use super::names::duplicates;
 use super::quota_path::QuotaMatcher;
+use super::raw_limits::{limits_of, own_limits};
 use super::shared_limits::SharedLimits;
 use super::templates::Variables;
-use super::written_limits::{limits_of, own_limits};
 use super::{
     Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
     route_limits, upgrades,
@@ -65,14 +65,14 @@ pub(super) fn routes(
     let shared = SharedLimits::new(file, context, when, problems);
     let (routes, named, quotas) = (Vec::with_capacity(first.len() + others.len()), Vec::new(), Vec::new());
     let mut reader = RouteReader { file, context, field_check, shared, routes, named, quotas };
-    for written in first {
-        reader.read(written, when, problems);
+    for raw in first {
+        reader.read(raw, when, problems);
     }
     for node in others {
         let valid = shape::validate_item(&node, "routes", &ROUTE_KIND, problems);
         // Validated values fit the fields, so an error here is a bug.
-        let written = valid.into_struct().ok_or_else(|| problems.reported(node.location))?;
-        reader.read(&written, when, problems);
+        let raw = valid.into_struct().ok_or_else(|| problems.reported(node.location))?;
+        reader.read(&raw, when, problems);
     }
     reader.finish(problems)
 }
@@ -82,7 +82,7 @@ pub(super) fn routes(
 impl RouteReader<'_> {
     fn read(&mut self, located: &Located<file::Route>, when: &mut Vec<When>, problems: &mut Problems) {
         let route = match located.required(problems) {
-            Ok(written) => self.convert(written, located.location, when, problems),
+            Ok(raw) => self.convert(raw, located.location, when, problems),
             Err(reported) => Err(reported),
         };
         self.routes.push(route);
@@ -90,35 +90,35 @@ impl RouteReader<'_> {
 
     fn convert(
         &mut self,
-        written: &file::Route,
+        raw: &file::Route,
         location: Location,
         when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Checked<Route> {
         let Self { file, context, .. } = *self;
-        let matcher = matcher(&written.r#match, context.matching, problems);
+        let matcher = matcher(&raw.r#match, context.matching, problems);
         let conditions = matcher.clone().ok();
-        let action = action::action(written, file, context, problems);
-        let require = identities::require(written, file, context.purpose, problems);
-        let limits = self.limits(written, when, problems);
-        let concurrency = concurrency::concurrency(written, context, problems);
-        let route = route(written, context, (matcher, action, limits, require), problems);
+        let action = action::action(raw, file, context, problems);
+        let require = identities::require(raw, file, context.purpose, problems);
+        let limits = self.limits(raw, when, problems);
+        let concurrency = concurrency::concurrency(raw, context, problems);
+        let route = route(raw, context, (matcher, action, limits, require), problems);
         let route = route.and_then(|route| Ok(Route { concurrency: concurrency?, ..route }));
         let route = route.map(|mut route| {
             if !carries_upgrades(file, &route) {
                 route.upgrades.protocols.clear();
             }
-            rewrite::check_prefix(written, &route, problems);
+            rewrite::check_prefix(raw, &route, problems);
             route
         });
         for value in route.iter().flat_map(Route::template_values) {
-            _ = identities::check_configured(value.kinds(), (file, context.purpose), &written.name, problems);
+            _ = identities::check_configured(value.kinds(), (file, context.purpose), &raw.name, problems);
         }
-        self.quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, written)));
-        authorize::check_proxies(written, file, problems);
-        if let Some(name) = written.name.get() {
+        self.quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, raw)));
+        authorize::check_proxies(raw, file, problems);
+        if let Some(name) = raw.name.get() {
             let matcher = conditions.filter(|_| route.is_err());
-            let (index, name, name_location) = (self.routes.len(), name.as_str().into(), written.name.location);
+            let (index, name, name_location) = (self.routes.len(), name.as_str().into(), raw.name.location);
             self.named.push(NamedRoute { index, name, name_location, location, matcher });
         }
         route
@@ -126,20 +126,20 @@ impl RouteReader<'_> {
 
     fn limits(
         &mut self,
-        written: &file::Route,
+        raw: &file::Route,
         when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Checked<Vec<crate::rule::Limit>> {
         let Self { file, context, field_check, .. } = *self;
-        let limits = route_limits::limits(written, (file, context), &mut self.shared, when, problems);
-        let limits = limits::check_identities(written, (file, context.purpose), problems).and(limits);
-        redisson::reject_duplicate_keys(limits_of(file, written), problems);
+        let limits = route_limits::limits(raw, (file, context), &mut self.shared, when, problems);
+        let limits = limits::check_identities(raw, (file, context.purpose), problems).and(limits);
+        redisson::reject_duplicate_keys(limits_of(file, raw), problems);
         if let Some(check) = field_check {
-            check.check_route(written, problems);
+            check.check_route(raw, problems);
         }
         match context.purpose {
             Purpose::Layer => limits,
-            Purpose::Gateway => limits::reject_extension(own_limits(written), problems).and(limits),
+            Purpose::Gateway => limits::reject_extension(own_limits(raw), problems).and(limits),
         }
     }
 
@@ -163,7 +163,7 @@ impl RouteReader<'_> {
 }
 
 fn route(
-    written: &file::Route,
+    raw: &file::Route,
     context: RouteContext<'_>,
     (matcher, action, limits, require): (
         Checked<Matcher>,
@@ -173,25 +173,25 @@ fn route(
     ),
     problems: &mut Problems,
 ) -> Checked<Route> {
-    let rate_limit_headers = rate_limit_headers(written, problems);
-    let upgrades = upgrades::upgrades(written, problems);
-    let quota = quota_path::quota_path(written, problems);
-    let cors = cors::cors(written, problems);
-    let authorize = authorize::authorize(written, matcher.as_ref().ok(), problems);
-    let limits = limits.inspect(|limits| quota_path::check_limits(written, limits, problems));
-    let rewrite = rewrite::check_keys(written, problems).and(rewrite::rewrite(&written.rewrite, problems));
-    let request = field_changes(&written.request_headers, Message::Request, Variables::request(context), problems);
-    let response = field_changes(&written.response_headers, Message::Response, Variables::response(context), problems);
-    let reject = rewrite::reject(&written.reject, context, problems);
-    let timeout = written.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
+    let rate_limit_headers = rate_limit_headers(raw, problems);
+    let upgrades = upgrades::upgrades(raw, problems);
+    let quota = quota_path::quota_path(raw, problems);
+    let cors = cors::cors(raw, problems);
+    let authorize = authorize::authorize(raw, matcher.as_ref().ok(), problems);
+    let limits = limits.inspect(|limits| quota_path::check_limits(raw, limits, problems));
+    let rewrite = rewrite::check_keys(raw, problems).and(rewrite::rewrite(&raw.rewrite, problems));
+    let request = field_changes(&raw.request_headers, Message::Request, Variables::request(context), problems);
+    let response = field_changes(&raw.response_headers, Message::Response, Variables::response(context), problems);
+    let reject = rewrite::reject(&raw.reject, context, problems);
+    let timeout = raw.timeout.optional(problems).map(|timeout| timeout.copied().map(Millis::duration));
     if let (Ok(Action::Redirect(_) | Action::Respond(_)), Ok(limits)) = (&action, &limits)
         && limits.iter().any(|limit| limit.charge_on.is_some())
     {
         let message = "`charge_on` has no effect without `upstream`: the status is always the same";
-        problems.add(written.limits.location, message, "remove `charge_on`");
+        problems.add(raw.limits.location, message, "remove `charge_on`");
     }
-    let name = Arc::from(written.name.required(problems)?.as_str());
-    let max_body = written.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
+    let name = Arc::from(raw.name.required(problems)?.as_str());
+    let max_body = raw.max_body.optional(problems)?.map_or(Route::DEFAULT_MAX_BODY, |most| most.0);
     Ok(Route {
         name,
         matcher: matcher?,
@@ -220,8 +220,8 @@ fn carries_upgrades(file: &File, route: &Route) -> bool {
 }
 
 /// Converts `headers`. An empty list sends no fields.
-fn rate_limit_headers(written: &file::Route, problems: &mut Problems) -> Checked<RateLimitHeaders> {
-    let Some(fields) = written.headers.optional(problems)? else { return Ok(RateLimitHeaders::default()) };
+fn rate_limit_headers(raw: &file::Route, problems: &mut Problems) -> Checked<RateLimitHeaders> {
+    let Some(fields) = raw.headers.optional(problems)? else { return Ok(RateLimitHeaders::default()) };
     let fields: Vec<_> = fields.iter().map(|field| field.required(problems)).collect::<Checked<_>>()?;
     let has = |field| fields.contains(&&field);
     Ok(RateLimitHeaders { ietf: has(RateLimitFields::Ietf), legacy: has(RateLimitFields::Legacy) })

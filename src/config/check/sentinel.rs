@@ -36,30 +36,30 @@ pub(super) fn sentinel(
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<SentinelSettings>> {
-    let Some(written) = store.sentinel.optional(problems)? else { return Ok(None) };
-    let urls = urls(written, problems);
-    let password_file = tls::password_file(&written.password_file, files, problems);
+    let Some(raw) = store.sentinel.optional(problems)? else { return Ok(None) };
+    let urls = urls(raw, problems);
+    let password_file = tls::password_file(&raw.password_file, files, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
-    let own = tls::tls(&written.tls, is_tls, files, problems);
+    let own = tls::tls(&raw.tls, is_tls, files, problems);
     if is_tls && urls.is_ok() && !store.tls.is_present() {
         let message = "the sentinels use TLS, but the master does not";
-        return Err(written.urls.report(message, "add `tls: {}`, or `tls: { ca: FILE }`, to the store", problems));
+        return Err(raw.urls.report(message, "add `tls: {}`, or `tls: { ca: FILE }`, to the store", problems));
     }
     let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
     if is_tls && urls.is_ok() && files.are_checked() {
-        tls::check_trust_anchors(&tls, written.urls.location, problems)?;
+        tls::check_trust_anchors(&tls, raw.urls.location, problems)?;
     }
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
 }
 
-fn urls(written: &file::Sentinel, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
-    let urls: Vec<_> = written.urls.required(problems)?.iter().map(|url| sentinel_url(url, problems)).collect();
+fn urls(raw: &file::Sentinel, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
+    let urls: Vec<_> = raw.urls.required(problems)?.iter().map(|url| sentinel_url(url, problems)).collect();
     urls.into_iter().collect()
 }
 
-fn sentinel_url(written: &Located<String>, problems: &mut Problems) -> Checked<RedisUrl> {
-    RedisUrl::parse_sentinel(written.required(problems)?)
-        .map_err(|fault| written.report(format!("the URL of a sentinel {fault}"), URL_HELP, problems))
+fn sentinel_url(raw: &Located<String>, problems: &mut Problems) -> Checked<RedisUrl> {
+    RedisUrl::parse_sentinel(raw.required(problems)?)
+        .map_err(|fault| raw.report(format!("the URL of a sentinel {fault}"), URL_HELP, problems))
 }
 
 /// Reports keys of a master in a store with URLs, where they are part of the URLs.

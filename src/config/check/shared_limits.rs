@@ -40,8 +40,8 @@ impl<'f> SharedLimits<'f> {
             }
             let group = names.tag(&format!("{SHARED_ROUTE}{name}"));
             let location = located.key_location();
-            let written = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true, file, context };
-            let limits = with_candidate(written, std::iter::empty(), when, problems);
+            let raw = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true, file, context };
+            let limits = with_candidate(raw, std::iter::empty(), when, problems);
             let limits = limits.into_iter().collect::<Checked<Vec<_>>>();
             let limits = match purpose {
                 Purpose::Layer => limits,

@@ -12,11 +12,11 @@ pub(super) struct Spread {
     count: u32,
 }
 
-pub(super) fn spread(written: &file::Limit, mode: Mode, quota: &Quota, problems: &mut Problems) -> Checked<Spread> {
+pub(super) fn spread(raw: &file::Limit, mode: Mode, quota: &Quota, problems: &mut Problems) -> Checked<Spread> {
     // Each key with its mode, and the key of the other mode.
     let keys = [
-        ("partitions", &written.partitions, Mode::PerClient, "shards"),
-        ("shards", &written.shards, Mode::Overall, "partitions"),
+        ("partitions", &raw.partitions, Mode::PerClient, "shards"),
+        ("shards", &raw.shards, Mode::Overall, "partitions"),
     ];
     for (key, value, key_mode, instead) in keys.into_iter().filter(|(_, value, ..)| value.is_present()) {
         if key_mode != mode {
@@ -29,8 +29,8 @@ pub(super) fn spread(written: &file::Limit, mode: Mode, quota: &Quota, problems:
         }
     }
     let value = match mode {
-        Mode::PerClient => &written.partitions,
-        Mode::Overall => &written.shards,
+        Mode::PerClient => &raw.partitions,
+        Mode::Overall => &raw.shards,
     };
     value.optional(problems)?;
     let spread = Spread { mode, count: value.number(1, problems)? };
@@ -49,15 +49,15 @@ impl Spread {
         }
     }
 
-    fn check_shards(&self, quota: &Quota, written: &Located<u64>, problems: &mut Problems) -> Checked<()> {
+    fn check_shards(&self, quota: &Quota, raw: &Located<u64>, problems: &mut Problems) -> Checked<()> {
         let (shards, min_permits) = (self.count, quota.rate().min(quota.capacity()));
         if let Algorithm::LeakyBucket(_) = quota.algorithm() {
             let message = "`shards` cannot be used with `leaky_bucket`, which has a single queue";
-            return Err(written.report(message, "leave it out, or use `algorithm: gcra`", problems));
+            return Err(raw.report(message, "leave it out, or use `algorithm: gcra`", problems));
         }
         if shards > min_permits {
             let message = format!("{shards} shards cannot share {min_permits} permits: each shard needs at least one");
-            return Err(written.report(message, "use fewer shards", problems));
+            return Err(raw.report(message, "use fewer shards", problems));
         }
         Ok(())
     }

@@ -41,15 +41,15 @@ fn has_ids(context: RouteContext<'_>) -> bool {
 
 /// Parses a text with variables.
 pub(super) fn template(
-    written: &Located<String>,
+    raw: &Located<String>,
     escape: Escape,
     allowed: Variables,
     problems: &mut Problems,
 ) -> Checked<Template> {
-    let text = written.required(problems)?;
+    let text = raw.required(problems)?;
     let template = Template::parse(text, escape).map_err(|error| {
         let (message, help) = describe(error, allowed);
-        written.report(message, help, problems)
+        raw.report(message, help, problems)
     })?;
     for variable in template.variables() {
         let name = variable.to_string();
@@ -59,11 +59,11 @@ pub(super) fn template(
         };
         if !is_allowed {
             let message = format!("{} has no value here", braced(&name));
-            return Err(written.report(message, list(allowed), problems));
+            return Err(raw.report(message, list(allowed), problems));
         }
         if *variable == Variable::RequestId && !allowed.has_ids {
             let message = "`{request_id}` has no value, since requests get no ids";
-            return Err(written.report(message, "set `request_id: true` in `requests`", problems));
+            return Err(raw.report(message, "set `request_id: true` in `requests`", problems));
         }
     }
     Ok(template)

@@ -12,14 +12,14 @@ use crate::tls::read_bounded;
 
 /// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
 pub(super) fn tls(
-    written: &Located<file::Tls>,
+    raw: &Located<file::Tls>,
     may_use_tls: bool,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<RedisTls>> {
-    let Some(keys) = written.optional(problems)? else { return Ok(None) };
+    let Some(keys) = raw.optional(problems)? else { return Ok(None) };
     if !may_use_tls {
-        return Err(written.report("`tls` has no effect without a URL that uses TLS", "use `rediss://...`", problems));
+        return Err(raw.report("`tls` has no effect without a URL that uses TLS", "use `rediss://...`", problems));
     }
     let ca = keys.ca.optional(problems).map(|path| path.map(|path| files.path(path)));
     let identity = identity(&keys.cert, &keys.key, files, problems)?;
@@ -45,21 +45,21 @@ pub(super) fn identity(
     }
 }
 
-fn missing_pair(written: &Located<String>, message: &'static str, problems: &mut Problems) -> Reported {
-    written.report(message, "set both the certificate and its private key", problems)
+fn missing_pair(raw: &Located<String>, message: &'static str, problems: &mut Problems) -> Reported {
+    raw.report(message, "set both the certificate and its private key", problems)
 }
 
 /// Returns the place in the rule file where this key is set.
 #[cfg(feature = "tls")]
 pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Location {
     let [(_, first), ..] = places;
-    places.into_iter().find(|(name, _)| *name == key).map_or(first.location, |(_, written)| written.location)
+    places.into_iter().find(|(name, _)| *name == key).map_or(first.location, |(_, raw)| raw.location)
 }
 
 #[cfg(feature = "tls")]
-fn check_files(tls: &RedisTls, written: &file::Tls, problems: &mut Problems) -> Checked<()> {
+fn check_files(tls: &RedisTls, raw: &file::Tls, problems: &mut Problems) -> Checked<()> {
     crate::store::settings::tls::read(tls).map(drop).map_err(|bad| {
-        let places = [("ca", &written.ca), ("cert", &written.cert), ("key", &written.key)];
+        let places = [("ca", &raw.ca), ("cert", &raw.cert), ("key", &raw.key)];
         problems.add(place_of(bad.key, places), bad.to_string(), bad.help)
     })
 }
@@ -85,11 +85,11 @@ pub(super) fn check_trust_anchors(_: &RedisTls, _: Location, _: &mut Problems) -
 }
 
 pub(super) fn password_file(
-    written: &Located<String>,
+    raw: &Located<String>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<PathBuf>> {
-    let Some(text) = written.optional(problems)? else { return Ok(None) };
+    let Some(text) = raw.optional(problems)? else { return Ok(None) };
     let path = files.path(text);
     let error = if files.are_checked() { read_bounded(&path).err() } else { None };
     match error {
@@ -97,7 +97,7 @@ pub(super) fn password_file(
         Some(error) => {
             let message = format!("{} {error}", quote(&path.to_string_lossy()));
             let help = error.help(&path).unwrap_or_else(|| "put only the password into the file".into());
-            Err(written.report(message, help, problems))
+            Err(raw.report(message, help, problems))
         }
     }
 }

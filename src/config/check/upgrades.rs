@@ -14,16 +14,16 @@ pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<
     match route.upgrades.optional(problems)? {
         None => Ok(default),
         Some(ValueOrMap::Value(list)) => Ok(Upgrades { protocols: protocols(list, problems)?, ..default }),
-        Some(ValueOrMap::Map(written)) => {
-            let protocols = match written.protocols.optional(problems)? {
+        Some(ValueOrMap::Map(raw)) => {
+            let protocols = match raw.protocols.optional(problems)? {
                 Some(list) => protocols(list, problems)?,
                 None => default.protocols,
             };
-            written.idle_timeout.optional(problems)?;
+            raw.idle_timeout.optional(problems)?;
             let limits = TunnelLimits {
-                idle_timeout: written.idle_timeout.duration(default.limits.idle_timeout),
-                max_time: written.max_time.optional(problems)?.copied().map(Millis::duration),
-                max_bytes: written.max_bytes.optional(problems)?.map(|Bytes(bytes)| *bytes),
+                idle_timeout: raw.idle_timeout.duration(default.limits.idle_timeout),
+                max_time: raw.max_time.optional(problems)?.copied().map(Millis::duration),
+                max_bytes: raw.max_bytes.optional(problems)?.map(|Bytes(bytes)| *bytes),
             };
             Ok(Upgrades { protocols, limits })
         }
@@ -31,23 +31,23 @@ pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<
 }
 
 fn protocols(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<HeaderValue>> {
-    let checked: Vec<_> = list.iter().map(|written| protocol(written, problems)).collect();
+    let checked: Vec<_> = list.iter().map(|raw| protocol(raw, problems)).collect();
     checked.into_iter().collect()
 }
 
-fn protocol(written: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
-    let text = written.required(problems)?.as_str();
+fn protocol(raw: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
+    let text = raw.required(problems)?.as_str();
     let lower = text.to_ascii_lowercase();
     if lower == "h2c" || lower == "h2" || lower.starts_with("http/") {
         let message = format!("{} is not allowed: its requests would bypass the limits", quote(text));
         let help = "leave it out: HTTP/2 starts with its preface and not with `Upgrade`";
-        return Err(written.report(message, help, problems));
+        return Err(raw.report(message, help, problems));
     }
     match HeaderValue::from_str(text) {
         Ok(value) if is_protocol(text) => Ok(value),
         _ => {
             let message = format!("{} is not a protocol name", quote(text));
-            Err(written.report(message, "use a name with an optional version: `websocket`, `SPDY/3.1`", problems))
+            Err(raw.report(message, "use a name with an optional version: `websocket`, `SPDY/3.1`", problems))
         }
     }
 }

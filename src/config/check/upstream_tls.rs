@@ -13,41 +13,41 @@ use crate::upstream::settings::{Target, TlsIdentity, UpstreamTls};
 
 /// Converts `tls` of an upstream. Returns `None` if no target uses TLS.
 pub(super) fn tls(
-    written: &Located<file::UpstreamTls>,
+    raw: &Located<file::UpstreamTls>,
     targets: &[Target],
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<Option<UpstreamTls>> {
     let uses_tls = targets.iter().any(Target::uses_tls);
-    let tls = match written.optional(problems)? {
+    let tls = match raw.optional(problems)? {
         Some(_) if !uses_tls => {
             let help = "use `https://...` for targets with TLS";
-            return Err(written.report("`tls` has no effect without an `https://` target", help, problems));
+            return Err(raw.report("`tls` has no effect without an `https://` target", help, problems));
         }
-        Some(written) => settings(written, files, problems)?,
+        Some(raw) => settings(raw, files, problems)?,
         None if uses_tls => UpstreamTls::default(),
         None => return Ok(None),
     };
     if files.are_checked() {
-        check_files(&tls, written, problems)?;
+        check_files(&tls, raw, problems)?;
     }
     Ok(Some(tls))
 }
 
-fn settings(written: &file::UpstreamTls, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<UpstreamTls> {
-    let ca = written.ca.optional(problems)?.map(|path| files.path(path));
-    let identity = identity(&written.cert, &written.key, files, problems)?;
+fn settings(raw: &file::UpstreamTls, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<UpstreamTls> {
+    let ca = raw.ca.optional(problems)?.map(|path| files.path(path));
+    let identity = identity(&raw.cert, &raw.key, files, problems)?;
     let identity = identity.map(|(cert, key)| TlsIdentity { cert, key });
-    let server_name = written.server_name.optional(problems)?.cloned();
+    let server_name = raw.server_name.optional(problems)?.cloned();
     if let Some(name) = server_name.as_deref().filter(|name| !is_name(name)) {
         let (message, help) =
             (format!("{} is not a server name", quote(name)), "use a host name or an IP address, without a port");
-        return Err(written.server_name.report(message, help, problems));
+        return Err(raw.server_name.report(message, help, problems));
     }
-    let verify = written.verify.optional(problems)?.copied().unwrap_or(true);
+    let verify = raw.verify.optional(problems)?.copied().unwrap_or(true);
     if !verify && ca.is_some() {
         let help = "leave `verify` out to verify certificates with `ca`";
-        return Err(written.verify.report("`ca` has no effect with `verify: false`", help, problems));
+        return Err(raw.verify.report("`ca` has no effect with `verify: false`", help, problems));
     }
     Ok(UpstreamTls { ca, server_name, identity, verify, ..UpstreamTls::default() })
 }
@@ -57,16 +57,16 @@ fn is_name(name: &str) -> bool {
 }
 
 #[cfg(feature = "gateway")]
-fn check_files(tls: &UpstreamTls, written: &Located<file::UpstreamTls>, problems: &mut Problems) -> Checked<()> {
+fn check_files(tls: &UpstreamTls, raw: &Located<file::UpstreamTls>, problems: &mut Problems) -> Checked<()> {
     use crate::upstream::tls::{TlsSetupError, check};
 
-    match (check(tls), written.get()) {
+    match (check(tls), raw.get()) {
         (Ok(()), _) => Ok(()),
         (Err(TlsSetupError::File(bad)), Some(keys)) => {
             let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
             Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
         }
-        (Err(error), _) => Err(written.report(error.to_string(), "set `tls: { ca: FILE }`", problems)),
+        (Err(error), _) => Err(raw.report(error.to_string(), "set `tls: { ca: FILE }`", problems)),
     }
 }
 

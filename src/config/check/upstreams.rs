@@ -21,10 +21,10 @@ const TARGET_HELP: &str = "a target is `http://host`, `http://host:port`, the sa
      `srv://_service._proto.name`, `srv+https://_service._proto.name`, `unix:/path`, or `builtin:echo`";
 
 pub(super) fn upstreams(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Upstreams> {
-    let Some(written) = file.upstreams.optional(problems)? else { return Ok(Upstreams::new()) };
+    let Some(raw) = file.upstreams.optional(problems)? else { return Ok(Upstreams::new()) };
     let mut upstreams = Ok(Upstreams::new());
-    for (name, located) in written {
-        match located.required(problems).and_then(|written| upstream(name, written, files, problems)) {
+    for (name, located) in raw {
+        match located.required(problems).and_then(|raw| upstream(name, raw, files, problems)) {
             Ok(upstream) => drop(upstreams.as_mut().map(|all| all.insert(Arc::clone(&upstream.name), upstream))),
             Err(reported) => upstreams = Err(reported),
         }
@@ -34,17 +34,17 @@ pub(super) fn upstreams(file: &File, files: ReferencedFiles<'_>, problems: &mut 
 
 fn upstream(
     name: &str,
-    written: &file::Upstream,
+    raw: &file::Upstream,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
-    let listed = written.targets.required(problems)?;
-    let targets: Vec<_> = listed.iter().map(|written| weighted_target(written.required(problems)?, problems)).collect();
+    let listed = raw.targets.required(problems)?;
+    let targets: Vec<_> = listed.iter().map(|raw| weighted_target(raw.required(problems)?, problems)).collect();
     let (targets, weights) = targets.into_iter().collect::<Checked<(Vec<_>, Vec<_>)>>()?;
     reject_repeated(listed, &targets, problems)?;
-    let tls = upstream_tls::tls(&written.tls, &targets, files, problems)?;
-    let health = health::health(&written.health, problems)?;
-    let (balance, eject) = (balance::balance(&written.balance, problems), balance::eject(&written.eject, problems));
+    let tls = upstream_tls::tls(&raw.tls, &targets, files, problems)?;
+    let health = health::health(&raw.health, problems)?;
+    let (balance, eject) = (balance::balance(&raw.balance, problems), balance::eject(&raw.eject, problems));
     let default = UpstreamSettings::new(Arc::from(name), targets);
     Ok(UpstreamSettings {
         tls,
@@ -52,15 +52,15 @@ fn upstream(
         weights,
         balance: balance?,
         eject: eject?,
-        slow_start: written.slow_start.optional(problems)?.map(|time| time.duration()),
-        protocol: written.protocol.get().copied().unwrap_or_default(),
-        timeouts: timeouts(&written.timeouts, problems)?,
-        retry: retry(&written.retry, problems)?,
-        max_connections: written.max_connections.number(default.max_connections, problems)?,
-        queue: written.queue.number(default.queue, problems)?,
-        queue_timeout: written.queue_timeout.duration(default.queue_timeout),
-        max_fields: written.max_fields.number(default.max_fields, problems)?,
-        max_field_bytes: written.max_field_bytes.size(default.max_field_bytes, problems)?,
+        slow_start: raw.slow_start.optional(problems)?.map(|time| time.duration()),
+        protocol: raw.protocol.get().copied().unwrap_or_default(),
+        timeouts: timeouts(&raw.timeouts, problems)?,
+        retry: retry(&raw.retry, problems)?,
+        max_connections: raw.max_connections.number(default.max_connections, problems)?,
+        queue: raw.queue.number(default.queue, problems)?,
+        queue_timeout: raw.queue_timeout.duration(default.queue_timeout),
+        max_fields: raw.max_fields.number(default.max_fields, problems)?,
+        max_field_bytes: raw.max_field_bytes.size(default.max_field_bytes, problems)?,
         ..default
     })
 }
@@ -68,33 +68,33 @@ fn upstream(
 /// Rejects a target that is listed twice, because both entries would share one state, such as the health.
 fn reject_repeated(listed: &[Located<file::Target>], targets: &[Target], problems: &mut Problems) -> Checked<()> {
     let mut result = Ok(());
-    for (position, (written, target)) in listed.iter().zip(targets).enumerate() {
+    for (position, (raw, target)) in listed.iter().zip(targets).enumerate() {
         if targets[..position].contains(target) {
             let message = format!("{} is listed twice", quote(&target.to_string()));
-            result = Err(written.report(message, "list it once, with a higher `weight`", problems));
+            result = Err(raw.report(message, "list it once, with a higher `weight`", problems));
         }
     }
     result
 }
 
-fn timeouts(written: &Located<file::Timeouts>, problems: &mut Problems) -> Checked<Timeouts> {
+fn timeouts(raw: &Located<file::Timeouts>, problems: &mut Problems) -> Checked<Timeouts> {
     let default = Timeouts::default();
-    let Some(written) = written.optional(problems)? else { return Ok(default) };
+    let Some(raw) = raw.optional(problems)? else { return Ok(default) };
     Ok(Timeouts {
-        connect: written.connect.duration(default.connect),
-        response: written.response.duration(default.response),
-        idle: written.idle.duration(default.idle),
-        total: written.total.get().map(|total| total.duration()),
+        connect: raw.connect.duration(default.connect),
+        response: raw.response.duration(default.response),
+        idle: raw.idle.duration(default.idle),
+        total: raw.total.get().map(|total| total.duration()),
     })
 }
 
-fn weighted_target(written: &file::Target, problems: &mut Problems) -> Checked<(Target, u32)> {
-    let weight = written.weight.number(1, problems);
-    Ok((target(&written.url, problems)?, weight?))
+fn weighted_target(raw: &file::Target, problems: &mut Problems) -> Checked<(Target, u32)> {
+    let weight = raw.weight.number(1, problems);
+    Ok((target(&raw.url, problems)?, weight?))
 }
 
-fn target(written: &Located<String>, problems: &mut Problems) -> Checked<Target> {
-    let url = written.required(problems)?.as_str();
+fn target(raw: &Located<String>, problems: &mut Problems) -> Checked<Target> {
+    let url = raw.required(problems)?.as_str();
     let (message, help) = match url.split_once(':') {
         Some(("builtin", "echo")) => return Ok(Target::Echo),
         Some(("builtin", _)) => (format!("{} is not built in", quote(url)), "use `builtin:echo`"),
@@ -113,7 +113,7 @@ fn target(written: &Located<String>, problems: &mut Problems) -> Checked<Target>
         },
         _ => (format!("{} is not a target", quote(url)), TARGET_HELP),
     };
-    Err(written.report(message, help, problems))
+    Err(raw.report(message, help, problems))
 }
 
 /// Parses the authority of a target. Requests keep their path and query, so a target must have neither.

@@ -9,20 +9,20 @@ use crate::config::problem::Problems;
 type WrittenRate = Located<ValueOrMap<u64, file::RateSource>>;
 
 /// Returns a rate that does not depend on the request, and reports other rates.
-pub(super) fn fixed(written: &WrittenRate, problems: &mut Problems) -> Checked<Option<u64>> {
-    match written.optional(problems)? {
+pub(super) fn fixed(raw: &WrittenRate, problems: &mut Problems) -> Checked<Option<u64>> {
+    match raw.optional(problems)? {
         None => Ok(None),
         Some(ValueOrMap::Value(rate)) => Ok(Some(*rate)),
         Some(ValueOrMap::Map(_)) => {
             let message = "a `rate` with `by` cannot be used with `key`: all programs must know the rate";
-            Err(written.report(message, "write a number", problems))
+            Err(raw.report(message, "write a number", problems))
         }
     }
 }
 
 /// Returns the rate, or the default of a rate that depends on the request.
-pub(super) fn default_of(written: &WrittenRate) -> Option<u64> {
-    match written.get()? {
+pub(super) fn default_of(raw: &WrittenRate) -> Option<u64> {
+    match raw.get()? {
         ValueOrMap::Value(rate) => Some(*rate),
         ValueOrMap::Map(source) => source.default.get().copied(),
     }

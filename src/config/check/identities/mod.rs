@@ -23,41 +23,41 @@ const KEYS_EXAMPLE: &str = "{ header: X-Api-Key, file: keys.yaml }";
 
 /// Converts where requests contain credentials.
 pub(super) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
-    let Some(written) = file.identities.optional(problems)? else { return Ok(Credentials::default()) };
-    let key = key_source(written, problems);
-    let token = token_source(written, problems);
+    let Some(raw) = file.identities.optional(problems)? else { return Ok(Credentials::default()) };
+    let key = key_source(raw, problems);
+    let token = token_source(raw, problems);
     let (key, token) = (key?, token?);
     if key.is_some() && key == token {
         let message = "API keys and tokens are in the same part of a request";
-        return Err(written.jwt.report(message, "set `from`, or another `header` of `keys`", problems));
+        return Err(raw.jwt.report(message, "set `from`, or another `header` of `keys`", problems));
     }
     Ok(Credentials { key, token })
 }
 
-fn key_source(written: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
-    let Some(keys) = written.keys.optional(problems)? else { return Ok(None) };
+fn key_source(raw: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
+    let Some(keys) = raw.keys.optional(problems)? else { return Ok(None) };
     let sources = [("header", &keys.header), ("cookie", &keys.cookie), ("query", &keys.query)];
     let given: Vec<_> = sources.into_iter().filter(|(_, source)| source.is_present()).collect();
     let [(kind, source)] = given[..] else {
         let message = "`keys` needs exactly one of `header`, `cookie` and `query`";
-        return Err(written.keys.report(message, "for example `header: X-Api-Key`", problems));
+        return Err(raw.keys.report(message, "for example `header: X-Api-Key`", problems));
     };
     let name = source.required(problems)?;
     read_source(&format!("{kind}:{name}"), source, problems).map(Some)
 }
 
-fn token_source(written: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
-    let Some(jwt) = written.jwt.optional(problems)? else { return Ok(None) };
+fn token_source(raw: &file::Identities, problems: &mut Problems) -> Checked<Option<ClientSource>> {
+    let Some(jwt) = raw.jwt.optional(problems)? else { return Ok(None) };
     match jwt.from.optional(problems)? {
         Some(text) => read_source(text, &jwt.from, problems).map(Some),
         None => Ok(Some(ClientSource::Header(http::header::AUTHORIZATION))),
     }
 }
 
-fn read_source(text: &str, written: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
-    match request_value(text, written, problems)? {
+fn read_source(text: &str, raw: &Located<String>, problems: &mut Problems) -> Checked<ClientSource> {
+    match request_value(text, raw, problems)? {
         Some(source @ (ClientSource::Header(_) | ClientSource::Cookie(_) | ClientSource::Query(_))) => Ok(source),
-        _ => Err(written.report(format!("{} is not a part of a request", quote(text)), FROM_HELP, problems)),
+        _ => Err(raw.report(format!("{} is not a part of a request", quote(text)), FROM_HELP, problems)),
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn require(
 pub(super) fn check_configured<T>(
     kinds: IdentityKinds,
     (file, purpose): (&File, Purpose),
-    written: &Located<T>,
+    raw: &Located<T>,
     problems: &mut Problems,
 ) -> Checked<()> {
     let identities = file.identities.optional(problems)?;
@@ -102,7 +102,7 @@ pub(super) fn check_configured<T>(
                 Some(_) => format!("add it to `identities`: `{key}: {example}`"),
                 None => format!("add it at the top level: `identities: {{ {key}: {example} }}`"),
             };
-            result = Err(written.report(message, help, problems));
+            result = Err(raw.report(message, help, problems));
         }
     }
     result

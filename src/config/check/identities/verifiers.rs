@@ -24,9 +24,9 @@ pub(in crate::config::check) fn verifiers(
     source: Source<'_>,
     problems: &mut Problems,
 ) -> Checked<Verifiers> {
-    let Some(written) = file.identities.optional(problems)? else { return Ok(Verifiers::default()) };
-    let keys = written.keys.optional(problems)?.map(|keys| api_keys(keys, source, problems)).transpose();
-    let tokens = written.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
+    let Some(raw) = file.identities.optional(problems)? else { return Ok(Verifiers::default()) };
+    let keys = raw.keys.optional(problems)?.map(|keys| api_keys(keys, source, problems)).transpose();
+    let tokens = raw.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
     Ok(Verifiers { keys: keys?.map(Arc::new), tokens: tokens?.map(Arc::new) })
 }
 
@@ -40,7 +40,7 @@ pub(in crate::config::check) fn check_tiers(
     let limits = routes.iter().flat_map(|route| &route.limits);
     let by_tier = limits.filter_map(|limit| limit.rates.as_ref()).any(|rates| rates.by == IdentityValue::KeyTier);
     let (Some(keys), Some(tiers), true) = (&verifiers.keys, file.tiers.get(), by_tier) else { return };
-    let Some(written) = file.identities.get().and_then(|identities| identities.keys.get()) else { return };
+    let Some(raw) = file.identities.get().and_then(|identities| identities.keys.get()) else { return };
     let names = || tiers.keys().map(String::as_str);
     let unknown = keys.tiers().into_iter().filter(|(_, tier)| names().all(|name| *name != **tier));
     for (line, tier) in unknown.take(MAX_UNKNOWN_TIERS) {
@@ -50,12 +50,12 @@ pub(in crate::config::check) fn check_tiers(
             Some(near) => format!("did you mean {}?", quote(near)),
             None => format!("the tiers are {}", quote_all(names().take(10))),
         };
-        problems.warn(written.file.location, &message, help);
+        problems.warn(raw.file.location, &message, help);
     }
 }
 
-fn api_keys(written: &file::IdentityKeys, source: Source<'_>, problems: &mut Problems) -> Checked<ApiKeys> {
-    let path = source.files.path(written.file.required(problems)?);
+fn api_keys(raw: &file::IdentityKeys, source: Source<'_>, problems: &mut Problems) -> Checked<ApiKeys> {
+    let path = source.files.path(raw.file.required(problems)?);
     if !source.files.are_checked() {
         return Ok(ApiKeys::new(path, KeyTable::default()));
     }
@@ -63,18 +63,18 @@ fn api_keys(written: &file::IdentityKeys, source: Source<'_>, problems: &mut Pro
         Ok(table) => Ok(ApiKeys::new(path, table)),
         Err(error) => {
             let (message, help) = (format!("{} {error}", quote(&path.to_string_lossy())), error.help(&path));
-            Err(written.file.report(message, help, problems))
+            Err(raw.file.report(message, help, problems))
         }
     }
 }
 
-fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenVerifier> {
-    let jwks = key_set(written, source, problems);
-    let ca = authorities(written, source, problems);
-    let audiences = written.audience.required(problems)?.iter();
+fn tokens(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenVerifier> {
+    let jwks = key_set(raw, source, problems);
+    let ca = authorities(raw, source, problems);
+    let audiences = raw.audience.required(problems)?.iter();
     let audiences = audiences.map(|text| audience(text, problems)).collect::<Vec<_>>();
-    let issuer = issuer(&written.issuer, problems)?;
-    let max_token = written.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
+    let issuer = issuer(&raw.issuer, problems)?;
+    let max_token = raw.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
     let verifier = TokenVerifier::new(TokenSettings {
         jwks: jwks?,
         ca: ca?,
@@ -90,82 +90,78 @@ fn tokens(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> C
     };
     if let Err((fault, help)) = loaded {
         let message = format!("{} {fault}", quote(&path.to_string_lossy()));
-        return Err(written.jwks.report(message, help, problems));
+        return Err(raw.jwks.report(message, help, problems));
     }
     Ok(verifier)
 }
 
 /// Checks a value of `aud`, which is compared as a whole.
-fn audience(written: &Located<String>, problems: &mut Problems) -> Checked<String> {
-    let text = written.required(problems)?;
+fn audience(raw: &Located<String>, problems: &mut Problems) -> Checked<String> {
+    let text = raw.required(problems)?;
     if text.contains('*') {
         let message = format!("{} is not an audience: a `*` has no meaning", quote(text));
-        return Err(written.report(message, "list the values of `aud` that your issuer writes for this API", problems));
+        return Err(raw.report(message, "list the values of `aud` that your issuer writes for this API", problems));
     }
     if text.contains([',', '|', ' ']) {
         let parts: Vec<_> = text.split([',', '|', ' ']).filter(|part| !part.is_empty()).collect();
         let message = format!("{} is one audience", quote(text));
-        problems.warn(written.location, &message, format!("for several, write `[{}]`", parts.join(", ")));
+        problems.warn(raw.location, &message, format!("for several, write `[{}]`", parts.join(", ")));
     }
     Ok(text.clone())
 }
 
 /// Checks `iss`, which is compared as a whole.
-fn issuer(written: &Located<String>, problems: &mut Problems) -> Checked<String> {
-    let text = written.required(problems)?;
+fn issuer(raw: &Located<String>, problems: &mut Problems) -> Checked<String> {
+    let text = raw.required(problems)?;
     if text.contains('*') {
         let message = format!("{} is not an issuer: a `*` has no meaning", quote(text));
-        return Err(written.report(message, "write the `iss` of your tokens, letter by letter", problems));
+        return Err(raw.report(message, "write the `iss` of your tokens, letter by letter", problems));
     }
     if let Some((issuer, _)) = text.split_once(".well-known/") {
         let message = format!("{} is the address of a document, not the `iss` of tokens", quote(text));
-        problems.warn(
-            written.location,
-            &message,
-            format!("write `issuer` of that document, probably {}", quote(issuer)),
-        );
+        problems.warn(raw.location, &message, format!("write `issuer` of that document, probably {}", quote(issuer)));
     }
     if text.ends_with(".auth0.com") {
         let message = format!("{} is not the `iss` of Auth0, which ends with a slash", quote(text));
-        problems.warn(written.location, &message, format!("write {}", quote(&format!("{text}/"))));
+        problems.warn(raw.location, &message, format!("write {}", quote(&format!("{text}/"))));
     }
     Ok(text.clone())
 }
 
 /// Checks and returns the file of the authorities that sign the certificate of the key set's server.
-fn authorities(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
-    let Some(path) = written.ca.optional(problems)?.map(|path| source.files.path(path)) else { return Ok(None) };
-    let url = written.jwks.get().and_then(|text| KeySetUrl::parse(text));
-    if written.jwks.is_present() && !url.is_some_and(|url| url.is_https()) {
+fn authorities(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<Option<PathBuf>> {
+    let Some(path) = raw.ca.optional(problems)?.map(|path| source.files.path(path)) else { return Ok(None) };
+    let url = raw.jwks.get().and_then(|text| KeySetUrl::parse(text));
+    if raw.jwks.is_present() && !url.is_some_and(|url| url.is_https()) {
         let help = "leave `ca` out, or fetch the key set from an `https` URL";
-        return Err(written.ca.report("`ca` has no effect without an `https` URL in `jwks`", help, problems));
+        return Err(raw.ca.report("`ca` has no effect without an `https` URL in `jwks`", help, problems));
     }
     let file = ConfiguredFile { key: "ca", path: &path };
     if source.files.are_checked()
         && let Err(bad) = file.read().and_then(|text| file.authorities(&text))
     {
-        return Err(written.ca.report(bad.to_string(), bad.help, problems));
+        return Err(raw.ca.report(bad.to_string(), bad.help, problems));
     }
     Ok(Some(path))
 }
 
-fn key_set(written: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<KeySetSource> {
-    let text = written.jwks.required(problems)?;
+fn key_set(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<KeySetSource> {
+    let text = raw.jwks.required(problems)?;
     if !text.contains("://") {
         return Ok(KeySetSource::File(source.files.path(text)));
     }
     let Some(url) = KeySetUrl::parse(text) else {
         let message = "`jwks` must be an `http` or `https` URL without credentials or fragment";
-        return Err(written.jwks.report(message, "write `https://host/path`, or a path", problems));
+        return Err(raw.jwks.report(message, "write `https://host/path`, or a path", problems));
     };
     if source.purpose == Purpose::Layer {
         let message = "a layer reads the key set only from a file";
-        return Err(written.jwks.report(message, "write the path of a file", problems));
+        return Err(raw.jwks.report(message, "write the path of a file", problems));
     }
     let is_local = url.host() == "localhost" || url.host().parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
     if !url.is_https() && !is_local {
         let message = "`jwks` is fetched in plaintext, so that an attacker on the path can replace the keys";
-        problems.warn(written.jwks.location, message, "use `https`");
+        problems.warn(raw.jwks.location, message, "use `https`");
     }
     Ok(KeySetSource::Url(url))
 }
