@@ -1,6 +1,7 @@
 //! Rules that a program builds, as a tree of keys and values. They become the tree of a rule file, so that the same steps check
 //! them.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::node::{Entry, Node, Value};
@@ -135,11 +136,16 @@ impl Tree {
     }
 
     fn map(&mut self, map: &Map, location: Location, owner: &str) -> Value {
-        let entry = |(index, (key, item)): (usize, &(String, Item))| {
+        let (mut entries, mut seen) = (Vec::with_capacity(map.0.len()), HashSet::new());
+        for (index, (key, item)) in map.0.iter().enumerate() {
+            if !seen.insert(key) {
+                self.problems.add(location, format!("{} is given twice", quote(key)), "keep one of them");
+                continue;
+            }
             let value = self.node(item, location, owner, index + 1);
-            Entry { key: key.clone(), location: value.location, value }
-        };
-        Value::Map(map.0.iter().enumerate().map(entry).collect())
+            entries.push(Entry { key: key.clone(), location: value.location, value });
+        }
+        Value::Map(entries)
     }
 }
 

@@ -27,8 +27,6 @@ pub struct Problem {
 pub struct Problems {
     /// The rule file, and the included files.
     files: Vec<Arc<str>>,
-    /// The parts of rules that a program built.
-    parts: Vec<Part>,
     errors: BTreeSet<Problem>,
     /// Valid values that are probably not intended.
     warnings: BTreeSet<Problem>,
@@ -48,6 +46,8 @@ struct Part {
 /// Locations and texts that decide how errors are reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Notes {
+    /// The parts of rules that a program built.
+    parts: Vec<Part>,
     /// Keys that were reported as misspelt, with the locations of their maps.
     misspelt: BTreeSet<(Location, &'static str)>,
     /// The locations of maps with a merge key, which may add any keys.
@@ -188,12 +188,12 @@ impl Problems {
 
     /// Adds a part of rules that a program built, such as "route `login`". Returns its location.
     pub(super) fn add_part(&mut self, name: &str, position: usize) -> Location {
-        self.parts.push(Part { name: name.into(), position });
-        Location::new(0, self.parts.len(), 0)
+        self.notes.parts.push(Part { name: name.into(), position });
+        Location::new(0, self.notes.parts.len(), 0)
     }
 
     fn part(&self, location: Location) -> Option<&Part> {
-        if location.is_part() { self.parts.get(location.line() - 1) } else { None }
+        if location.is_part() { self.notes.parts.get(location.line() - 1) } else { None }
     }
 
     /// Returns the included file or the part with this location. Returns `None` for the rule file.

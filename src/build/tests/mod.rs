@@ -160,6 +160,18 @@ fn errors_name_the_part_and_have_no_line() {
     assert_eq!(format!("{error:?}"), text);
 }
 
+/// The second limit would replace the first.
+#[test]
+fn names_that_are_given_twice_are_an_error() {
+    let limit = |rate| Limit::overall("daily").rate(rate, DAY);
+    let route = Route::new("all").shared_limit("daily").header("x-a", "1").header("x-a", "2");
+    let rules = Rules::new().route(route).shared_limit(limit(1)).shared_limit(limit(2));
+    let error = rules.tier("pro", Tier::new(1, DAY)).tier("pro", Tier::new(2, DAY)).build().expect_err("errors");
+    let lines: Vec<_> = error.iter().map(ToString::to_string).collect();
+    let twice = |part: &str, name: &str| format!("{part}: `{name}` is given twice\n  help: keep one of them");
+    assert_eq!(lines, [twice("the rules", "daily"), twice("the rules", "pro"), twice("route `all`", "x-a")]);
+}
+
 #[test]
 fn rules_without_routes_are_an_error() {
     let error = Rules::new().build().expect_err("no routes");
