@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use super::handover_session::HandoverSession;
 use super::logging::{self, Logs};
-use super::serve::serve;
+use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{CommonArgs, ConfigArg, RunArgs};
 use crate::config::{Config, ListenAddress, RuleFile};
@@ -29,7 +29,8 @@ pub(super) fn demo(args: &CommonArgs) -> u8 {
                 handover: None,
                 state: None,
             };
-            let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), (&logs, None)));
+            let hangup = OnHangUp { logs: &logs, rules: None };
+            let served = runtime.block_on(serve(gateway, &args, signals, HandoverSession::default(), hangup));
             runtime.shutdown_background();
             served.map_or_else(|error| report_failure(&error), |()| 0)
         }

@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 use super::handover_session::HandoverSession;
 use super::logging;
 use super::notify::notify;
-use super::serve::serve;
+use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
 use crate::config::{Config, ConfigLoadError, ListenAddress, Loaded};
@@ -67,9 +67,9 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         gateway.file_reloader(file.clone(), sources, !args.no_watch)
     };
     let result = match start(args, config, inherited, &runtime, &mut signals, prepare_reloads) {
-        Ok(Some((gateway, session, rules))) => {
-            runtime.block_on(serve(gateway, args, signals, session, (&logs, rules))).map_err(Into::into)
-        }
+        Ok(Some((gateway, session, rules))) => runtime
+            .block_on(serve(gateway, args, signals, session, OnHangUp { logs: &logs, rules }))
+            .map_err(Into::into),
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };

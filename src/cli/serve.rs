@@ -17,6 +17,14 @@ use crate::gateway::handover::{HandoverOutcome, ReleasedSuccessor, Successor};
 use crate::gateway::{FileReloader, Gateway, ReloadTrigger};
 use crate::store::Store;
 
+/// What SIGHUP reopens and reloads.
+#[derive(Debug)]
+pub(super) struct OnHangUp<'l> {
+    pub(super) logs: &'l Logs,
+    /// `None` if there is no rule file.
+    pub(super) rules: Option<FileReloader>,
+}
+
 /// The durations of a drain.
 #[derive(Clone, Copy, Debug)]
 struct Drain {
@@ -34,7 +42,7 @@ pub(super) async fn serve(
     args: &RunArgs,
     mut signals: Signals,
     mut session: HandoverSession,
-    (logs, rules): (&Logs, Option<FileReloader>),
+    hangup: OnHangUp<'_>,
 ) -> io::Result<()> {
     let (stop, stopped) = oneshot::channel();
     let mut stop = Some(stop);
@@ -51,7 +59,7 @@ pub(super) async fn serve(
                 received = signals.next() => match (received, stop.take()) {
                     (Received::HangUp, kept) => {
                         stop = kept;
-                        reload(&gateway, logs, rules.as_ref());
+                        hangup.run(&gateway);
                     }
                     (Received::End, Some(stop)) => _ = stop.send(()),
                     (Received::End, None) => return Err(second_signal()),
@@ -69,7 +77,7 @@ pub(super) async fn serve(
         tokio::select! {
             drained = &mut drained => return drained,
             received = signals.next() => match received {
-                Received::HangUp => logs.reopen(),
+                Received::HangUp => hangup.logs.reopen(),
                 Received::End if has_end_signal => return Err(second_signal()),
                 Received::End => {
                     has_end_signal = true;
@@ -80,22 +88,26 @@ pub(super) async fn serve(
     }
 }
 
-/// Reopens the access log, checks certificate files, and reloads the rules. Notifies systemd of the start and the end of
-/// the reload.
-fn reload(gateway: &Gateway, logs: &Logs, rules: Option<&FileReloader>) {
-    tracing::info!("received SIGHUP: reopening the access log, checking certificate files and reloading rules");
-    notify_reloading();
-    logs.reopen();
-    gateway.check_certificates();
-    let Some(rules) = rules.cloned() else { return notify("READY=1") };
-    drop(spawn_blocking(move || {
-        _ = rules.reload(ReloadTrigger::Signal); // logs the result
-        notify("READY=1");
-    }));
-}
-
 fn second_signal() -> io::Error {
     io::Error::other("ended by a second signal")
+}
+
+// === impl OnHangUp ===
+
+impl OnHangUp<'_> {
+    /// Reopens the access log, checks certificate files, and reloads the rules. Notifies systemd of the start and the end of
+    /// the reload.
+    fn run(&self, gateway: &Gateway) {
+        tracing::info!("received SIGHUP: reopening the access log, checking certificate files and reloading rules");
+        notify_reloading();
+        self.logs.reopen();
+        gateway.check_certificates();
+        let Some(rules) = self.rules.clone() else { return notify("READY=1") };
+        drop(spawn_blocking(move || {
+            _ = rules.reload(ReloadTrigger::Signal); // logs the result
+            notify("READY=1");
+        }));
+    }
 }
 
 // === impl Drain ===

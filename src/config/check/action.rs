@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::limits::RouteContext;
+use super::route_context::RouteContext;
 use super::templates::{self, Variables};
 use super::{Checked, field_changes};
 use crate::config::Purpose;
@@ -18,12 +18,7 @@ use crate::template::{Escape, Variable};
 /// The largest body of a response.
 const MAX_BODY: usize = 64 << 10;
 
-pub(super) fn action(
-    raw: &file::Route,
-    file: &File,
-    context: RouteContext<'_>,
-    problems: &mut Problems,
-) -> Checked<Action> {
+pub(super) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Action> {
     if raw.authorize.is_present() {
         return Ok(Action::Forward(None));
     }
@@ -41,7 +36,7 @@ pub(super) fn action(
             Ok(Action::Redirect(Box::new(redirect)))
         }
         Some(("respond", _)) => Ok(Action::Respond(Box::new(respond(raw.respond.required(problems)?, problems)?))),
-        Some(_) => upstream(&raw.upstream, file, problems).map(|name| Action::Forward(Some(name))),
+        Some(_) => upstream(&raw.upstream, context.file, problems).map(|name| Action::Forward(Some(name))),
         None => match context.purpose {
             Purpose::Layer => Ok(Action::Forward(None)),
             Purpose::Gateway => {

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::limits::{RouteContext, sources};
+use super::limits::sources;
+use super::route_context::RouteContext;
 use super::{Checked, convert};
 use crate::client::ClientSource;
 use crate::concurrency::Concurrency;

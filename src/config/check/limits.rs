@@ -4,19 +4,18 @@ use std::sync::Arc;
 
 use super::charge_on::charge_on;
 use super::identities::check_configured;
-use super::matcher::MatchContext;
 use super::quota::quota;
 use super::raw_limits::limits_of;
 use super::request_value::request_value;
+use super::route_context::RouteContext;
 use super::{Checked, candidate, cost, matcher, rates, redisson, spelling, spread};
 use crate::client::{ClientFunction, ClientSource, TlsName};
-use crate::config::Purpose;
-use crate::config::file::{self, File};
+use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::suggest::nearest;
 use crate::identity::{IdentityKind, IdentityValue};
-use crate::limit::{AlgorithmName, BucketNames, Limiter, Mode};
+use crate::limit::{AlgorithmName, Limiter, Mode};
 use crate::route::Case;
 use crate::rule::{Limit, OnStoreFailure, WaitPolicy};
 use crate::rules::When;
@@ -26,21 +25,9 @@ const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `coo
 
 const GATEWAY_CLIENT_HELP: &str = "for a gateway use `ip`, `header:NAME`, `cookie:NAME`, `query:NAME` or `tls:subject`";
 
-/// The parts of the configuration that routes depend on.
-#[derive(Clone, Copy)]
-pub(super) struct RouteContext<'f> {
-    pub(super) purpose: Purpose,
-    pub(super) names: &'f BucketNames,
-    pub(super) matching: MatchContext<'f>,
-    /// Whether buckets are stored in this process.
-    pub(super) in_memory: bool,
-    /// The functions that identify clients.
-    pub(super) functions: &'f [ClientFunction],
-}
-
 /// A limit in the rule file, and the start of its limiter's name.
 #[derive(Clone, Copy)]
-pub(super) struct WrittenLimit<'f> {
+pub(super) struct RawLimit<'f> {
     pub(super) keys: &'f file::Limit,
     /// The location of the entry.
     pub(super) location: Location,
@@ -48,13 +35,12 @@ pub(super) struct WrittenLimit<'f> {
     /// The hash tag of the route, or of the shared limit.
     pub(super) group: &'f str,
     pub(super) shared: bool,
-    pub(super) file: &'f File,
     pub(super) context: RouteContext<'f>,
 }
 
 /// Converts a limit and its candidate, and adds its conditions to `when`. `other_names` are the names of the limits of its route.
 pub(super) fn with_candidate<'f>(
-    raw: WrittenLimit<'f>,
+    raw: RawLimit<'f>,
     other_names: impl Iterator<Item = &'f str>,
     when: &mut Vec<When>,
     problems: &mut Problems,
@@ -64,9 +50,10 @@ pub(super) fn with_candidate<'f>(
     [limit].into_iter().chain(candidate.transpose()).collect()
 }
 
-fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
-    let WrittenLimit { keys: raw, location, name, group, shared, file, context } = limit;
-    let conditions = conditions(raw, file, context, problems);
+fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> Checked<Limit> {
+    let RawLimit { keys: raw, location, name, group, shared, context } = limit;
+    let file = context.file;
+    let conditions = conditions(raw, context, problems);
     let permits = cost::cost(raw, problems);
     let client = client(raw, context.functions, problems);
     redisson::check_store(raw, context.in_memory, problems);
@@ -116,15 +103,10 @@ fn limit(limit: WrittenLimit<'_>, when: &mut Vec<When>, problems: &mut Problems)
 }
 
 /// Converts `when`.
-fn conditions(
-    raw: &file::Limit,
-    file: &File,
-    context: RouteContext<'_>,
-    problems: &mut Problems,
-) -> Checked<Option<When>> {
+fn conditions(raw: &file::Limit, context: RouteContext<'_>, problems: &mut Problems) -> Checked<Option<When>> {
     let Some(raw) = raw.when.optional(problems)? else { return Ok(None) };
     let matcher = matcher::conditions(&raw.matcher, context.matching, Case::Sensitive, problems);
-    let tiers = rates::tiers_of_condition(&raw.tier, file, problems);
+    let tiers = rates::tiers_of_condition(&raw.tier, context.file, problems);
     Ok(Some(When { matcher: matcher?, tiers: tiers? }))
 }
 
@@ -158,14 +140,10 @@ fn wait_policy(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Wai
 }
 
 /// Rejects clients, tiers and rates whose credentials are not configured.
-pub(super) fn check_identities(
-    route: &file::Route,
-    (file, purpose): (&File, Purpose),
-    problems: &mut Problems,
-) -> Checked<()> {
+pub(super) fn check_identities(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     let of_slots = route.concurrency.get().into_iter().flat_map(|concurrency| concurrency.client.items());
-    let of_limits = limits_of(file, route).flat_map(|limit| {
+    let of_limits = limits_of(context.file, route).flat_map(|limit| {
         let rate = match limit.rate.get() {
             Some(ValueOrMap::Map(rate)) => Some(&rate.by),
             Some(ValueOrMap::Value(_)) | None => None,
@@ -174,7 +152,7 @@ pub(super) fn check_identities(
     });
     for raw in of_limits.chain(of_slots) {
         if let Some(value) = raw.get().and_then(|text| IdentityValue::parse(text)) {
-            checked = check_configured(value.kinds(), (file, purpose), raw, problems).and(checked);
+            checked = check_configured(value.kinds(), context, raw, problems).and(checked);
             if let IdentityValue::Claim(claim) = &value
                 && let Some(spelling) = spelling::of_claim(claim)
             {
@@ -182,9 +160,9 @@ pub(super) fn check_identities(
             }
         }
     }
-    for limit in limits_of(file, route).filter(|limit| !limit.tier.is_present()) {
+    for limit in limits_of(context.file, route).filter(|limit| !limit.tier.is_present()) {
         let Some(tiers) = limit.when.get().map(|when| &when.tier).filter(|tiers| tiers.is_present()) else { continue };
-        checked = check_key_tier(tiers, route, (file, purpose), problems).and(checked);
+        checked = check_key_tier(tiers, route, context, problems).and(checked);
     }
     checked
 }
@@ -193,10 +171,10 @@ pub(super) fn check_identities(
 fn check_key_tier<T>(
     tiers: &Located<T>,
     route: &file::Route,
-    (file, purpose): (&File, Purpose),
+    context: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<()> {
-    check_configured(IdentityValue::KeyTier.kinds(), (file, purpose), tiers, problems)?;
+    check_configured(IdentityValue::KeyTier.kinds(), context, tiers, problems)?;
     let required = route.require.items();
     if !required.is_empty() && required.iter().all(|kind| kind.get() == Some(&IdentityKind::Token)) {
         let message = "requests with only a token have no tier: `tier` of `when` reads `key:tier`";

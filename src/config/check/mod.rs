@@ -36,6 +36,7 @@ mod request_value;
 mod requests;
 mod retry;
 mod rewrite;
+mod route_context;
 mod route_limits;
 mod routes;
 mod sentinel;
@@ -57,6 +58,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use self::matcher::MatchContext;
+use self::route_context::RouteContext;
 use super::file::File;
 use super::include::include;
 use super::located::Located;
@@ -147,8 +149,8 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
     let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
     // A program that builds rules gives its store to the layer.
     let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
-    let context =
-        limits::RouteContext { purpose, names: &names, matching, in_memory, functions: functions.unwrap_or_default() };
+    let functions = functions.unwrap_or_default();
+    let context = RouteContext { file, purpose, names: &names, matching, in_memory, functions };
     let fields = fields::fields(file, problems);
     let field_check = match (&fields, &addresses) {
         (Ok(fields), Ok(addresses)) => {
@@ -158,7 +160,7 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
         _ => None,
     };
     let mut when = Vec::new();
-    let routes = routes::routes(file, other_routes, context, field_check, &mut when, problems);
+    let routes = routes::routes(other_routes, context, field_check, &mut when, problems);
     #[cfg(feature = "gateway")]
     if let (Ok(verifiers), Ok(routes)) = (&verifiers, &routes) {
         identities::check_tiers(file, verifiers, routes, problems);

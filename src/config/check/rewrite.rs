@@ -5,7 +5,7 @@ use http::uri::Authority;
 
 use super::Checked;
 use super::action;
-use super::limits::RouteContext;
+use super::route_context::RouteContext;
 use super::templates::{self, Variables};
 use crate::config::file;
 use crate::config::located::Located;

@@ -1,10 +1,11 @@
 //! The limits of a route: its own limits, and the shared limits that it names.
 
 use super::Checked;
-use super::limits::{RouteContext, WrittenLimit, with_candidate};
+use super::limits::{RawLimit, with_candidate};
 use super::names::duplicates;
+use super::route_context::RouteContext;
 use super::shared_limits::SharedLimits;
-use crate::config::file::{self, File};
+use crate::config::file;
 use crate::config::located::ValueOrMap;
 use crate::config::problem::Problems;
 use crate::route::Route;
@@ -14,7 +15,7 @@ use crate::rules::When;
 /// Converts the limits of a route. Adds their conditions to `when`.
 pub(super) fn limits(
     route: &file::Route,
-    (file, context): (&File, RouteContext<'_>),
+    context: RouteContext<'_>,
     shared: &mut SharedLimits<'_>,
     when: &mut Vec<When>,
     problems: &mut Problems,
@@ -37,7 +38,7 @@ pub(super) fn limits(
             Ok(ValueOrMap::Map(keys)) => {
                 let name = own_name(keys, problems);
                 let location = located.location;
-                let own = WrittenLimit { keys, location, name, group: &group, shared: false, file, context };
+                let own = RawLimit { keys, location, name, group: &group, shared: false, context };
                 limits.extend(with_candidate(own, names.clone().map(|(name, _)| name), when, problems));
             }
             Err(reported) => limits.push(Err(reported)),

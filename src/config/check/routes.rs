@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::field_changes::{Message, field_changes};
 use super::fields::FieldCheck;
-use super::limits::RouteContext;
 use super::matcher::matcher;
 use super::names::duplicates;
 use super::quota_path::QuotaMatcher;
 use super::raw_limits::{limits_of, own_limits};
+use super::route_context::RouteContext;
 use super::shared_limits::SharedLimits;
 use super::templates::Variables;
 use super::{
@@ -30,7 +30,6 @@ use crate::upstream::settings::Protocol;
 
 /// Converts the routes one after the other: a route of the file needs more memory than its result.
 struct RouteReader<'f> {
-    file: &'f File,
     context: RouteContext<'f>,
     field_check: Option<FieldCheck<'f>>,
     shared: SharedLimits<'f>,
@@ -49,22 +48,29 @@ struct NamedRoute {
     matcher: Option<Matcher>,
 }
 
+/// The parts of a route that are checked even if others have errors.
+struct RouteParts {
+    matcher: Checked<Matcher>,
+    action: Checked<Action>,
+    limits: Checked<Vec<crate::rule::Limit>>,
+    require: Checked<IdentityKinds>,
+}
+
 /// The kind of the items of `routes`.
 static ROUTE_KIND: Kind = Kind::Map(&ROUTE);
 
-/// Converts the routes of `file`, and then `others`. Adds their conditions to `when`.
+/// Converts the routes of the file, and then `others`. Adds their conditions to `when`.
 pub(super) fn routes(
-    file: &File,
     others: Vec<Node>,
     context: RouteContext<'_>,
     field_check: Option<FieldCheck<'_>>,
     when: &mut Vec<When>,
     problems: &mut Problems,
 ) -> Checked<Routes> {
-    let first = file.routes.required(problems)?;
-    let shared = SharedLimits::new(file, context, when, problems);
+    let first = context.file.routes.required(problems)?;
+    let shared = SharedLimits::new(context, when, problems);
     let (routes, named, quotas) = (Vec::with_capacity(first.len() + others.len()), Vec::new(), Vec::new());
-    let mut reader = RouteReader { file, context, field_check, shared, routes, named, quotas };
+    let mut reader = RouteReader { context, field_check, shared, routes, named, quotas };
     for raw in first {
         reader.read(raw, when, problems);
     }
@@ -95,27 +101,28 @@ impl RouteReader<'_> {
         when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Checked<Route> {
-        let Self { file, context, .. } = *self;
+        let context = self.context;
         let matcher = matcher(&raw.r#match, context.matching, problems);
         let conditions = matcher.clone().ok();
-        let action = action::action(raw, file, context, problems);
-        let require = identities::require(raw, file, context.purpose, problems);
+        let action = action::action(raw, context, problems);
+        let require = identities::require(raw, context, problems);
         let limits = self.limits(raw, when, problems);
         let concurrency = concurrency::concurrency(raw, context, problems);
-        let route = route(raw, context, (matcher, action, limits, require), problems);
+        let parts = RouteParts { matcher, action, limits, require };
+        let route = route(raw, context, parts, problems);
         let route = route.and_then(|route| Ok(Route { concurrency: concurrency?, ..route }));
         let route = route.map(|mut route| {
-            if !carries_upgrades(file, &route) {
+            if !carries_upgrades(context.file, &route) {
                 route.upgrades.protocols.clear();
             }
             rewrite::check_prefix(raw, &route, problems);
             route
         });
         for value in route.iter().flat_map(Route::template_values) {
-            _ = identities::check_configured(value.kinds(), (file, context.purpose), &raw.name, problems);
+            _ = identities::check_configured(value.kinds(), context, &raw.name, problems);
         }
         self.quotas.extend(route.as_ref().ok().and_then(|route| quota_path::quota_matcher(route, raw)));
-        authorize::check_proxies(raw, file, problems);
+        authorize::check_proxies(raw, context.file, problems);
         if let Some(name) = raw.name.get() {
             let matcher = conditions.filter(|_| route.is_err());
             let (index, name, name_location) = (self.routes.len(), name.as_str().into(), raw.name.location);
@@ -130,10 +137,10 @@ impl RouteReader<'_> {
         when: &mut Vec<When>,
         problems: &mut Problems,
     ) -> Checked<Vec<crate::rule::Limit>> {
-        let Self { file, context, field_check, .. } = *self;
-        let limits = route_limits::limits(raw, (file, context), &mut self.shared, when, problems);
-        let limits = limits::check_identities(raw, (file, context.purpose), problems).and(limits);
-        redisson::reject_duplicate_keys(limits_of(file, raw), problems);
+        let Self { context, field_check, .. } = *self;
+        let limits = route_limits::limits(raw, context, &mut self.shared, when, problems);
+        let limits = limits::check_identities(raw, context, problems).and(limits);
+        redisson::reject_duplicate_keys(limits_of(context.file, raw), problems);
         if let Some(check) = field_check {
             check.check_route(raw, problems);
         }
@@ -145,7 +152,7 @@ impl RouteReader<'_> {
 
     /// Checks what concerns several routes.
     fn finish(self, problems: &mut Problems) -> Checked<Routes> {
-        let Self { file, field_check, shared, routes, named, quotas, .. } = self;
+        let Self { context: RouteContext { file, .. }, field_check, shared, routes, named, quotas } = self;
         duplicates(named.iter().map(|route| (&*route.name, route.name_location)), "route", problems);
         shared.warn_of_unused(file, problems);
         for limit in file.limits.get().into_iter().flatten().filter_map(|(_, limit)| limit.get()) {
@@ -165,12 +172,7 @@ impl RouteReader<'_> {
 fn route(
     raw: &file::Route,
     context: RouteContext<'_>,
-    (matcher, action, limits, require): (
-        Checked<Matcher>,
-        Checked<Action>,
-        Checked<Vec<crate::rule::Limit>>,
-        Checked<IdentityKinds>,
-    ),
+    RouteParts { matcher, action, limits, require }: RouteParts,
     problems: &mut Problems,
 ) -> Checked<Route> {
     let rate_limit_headers = rate_limit_headers(raw, problems);

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::Checked;
-use super::limits::{RouteContext, WrittenLimit, reject_extension, with_candidate};
+use super::limits::{RawLimit, reject_extension, with_candidate};
+use super::route_context::RouteContext;
 use crate::config::Purpose;
 use crate::config::file::File;
 use crate::config::located::Located;
@@ -21,13 +22,8 @@ pub(super) struct SharedLimits<'f> {
 
 impl<'f> SharedLimits<'f> {
     /// Converts the shared limits.
-    pub(super) fn new(
-        file: &'f File,
-        context: RouteContext<'_>,
-        when: &mut Vec<When>,
-        problems: &mut Problems,
-    ) -> Self {
-        let RouteContext { purpose, names, .. } = context;
+    pub(super) fn new(context: RouteContext<'f>, when: &mut Vec<When>, problems: &mut Problems) -> Self {
+        let RouteContext { file, purpose, names, .. } = context;
         let mut by_name = BTreeMap::new();
         for (name, located) in file.limits.get().into_iter().flatten() {
             let Ok(keys) = located.required(problems) else {
@@ -40,7 +36,7 @@ impl<'f> SharedLimits<'f> {
             }
             let group = names.tag(&format!("{SHARED_ROUTE}{name}"));
             let location = located.key_location();
-            let raw = WrittenLimit { keys, location, name: Ok(name), group: &group, shared: true, file, context };
+            let raw = RawLimit { keys, location, name: Ok(name), group: &group, shared: true, context };
             let limits = with_candidate(raw, std::iter::empty(), when, problems);
             let limits = limits.into_iter().collect::<Checked<Vec<_>>>();
             let limits = match purpose {

@@ -1,7 +1,7 @@
 //! Texts with variables.
 
 use super::Checked;
-use super::limits::RouteContext;
+use super::route_context::RouteContext;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote, quote_all};
 use crate::config::suggest::nearest;

@@ -4,6 +4,7 @@
 mod verifiers;
 
 use super::request_value::request_value;
+use super::route_context::RouteContext;
 use crate::client::ClientSource;
 use crate::config::Purpose;
 use crate::config::file::{self, File};
@@ -64,26 +65,25 @@ fn read_source(text: &str, raw: &Located<String>, problems: &mut Problems) -> Ch
 /// Converts `require`.
 pub(super) fn require(
     route: &file::Route,
-    file: &File,
-    purpose: Purpose,
+    context: RouteContext<'_>,
     problems: &mut Problems,
 ) -> Checked<IdentityKinds> {
     let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
     let kinds: Vec<_> = kinds.iter().map(|kind| kind.required(problems).copied()).collect();
     let kinds: IdentityKinds = kinds.into_iter().collect::<Checked<Vec<IdentityKind>>>()?.into_iter().collect();
-    check_configured(kinds, (file, purpose), &route.require, problems)?;
+    check_configured(kinds, context, &route.require, problems)?;
     Ok(kinds)
 }
 
 /// Reports an error if these kinds of credentials are not configured.
 pub(super) fn check_configured<T>(
     kinds: IdentityKinds,
-    (file, purpose): (&File, Purpose),
+    context: RouteContext<'_>,
     raw: &Located<T>,
     problems: &mut Problems,
 ) -> Checked<()> {
-    let identities = file.identities.optional(problems)?;
-    let jwt = match purpose {
+    let identities = context.file.identities.optional(problems)?;
+    let jwt = match context.purpose {
         Purpose::Gateway => JWT_EXAMPLE,
         Purpose::Layer => LAYER_JWT_EXAMPLE, // a layer fetches no key sets
     };

@@ -1,0 +1,20 @@
+//! The parts of the configuration that routes depend on.
+
+use super::matcher::MatchContext;
+use crate::client::ClientFunction;
+use crate::config::Purpose;
+use crate::config::file::File;
+use crate::limit::BucketNames;
+
+/// The parts of the configuration that routes depend on.
+#[derive(Clone, Copy)]
+pub(super) struct RouteContext<'f> {
+    pub(super) file: &'f File,
+    pub(super) purpose: Purpose,
+    pub(super) names: &'f BucketNames,
+    pub(super) matching: MatchContext<'f>,
+    /// Whether buckets are stored in this process.
+    pub(super) in_memory: bool,
+    /// The functions that identify clients.
+    pub(super) functions: &'f [ClientFunction],
+}
