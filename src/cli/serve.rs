@@ -17,7 +17,7 @@ use crate::gateway::handover::{HandoverOutcome, ReleasedSuccessor, Successor};
 use crate::gateway::{FileReloader, Gateway, ReloadTrigger};
 use crate::store::Store;
 
-/// What SIGHUP reopens and reloads.
+/// The files that SIGHUP reopens and reloads.
 #[derive(Debug)]
 pub(super) struct OnHangUp<'l> {
     pub(super) logs: &'l Logs,

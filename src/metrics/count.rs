@@ -1,4 +1,4 @@
-//! A counter of one series, without an allocation of its own.
+//! A counter of one series, which needs no other allocation.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -23,7 +23,7 @@ const STATUSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "499"];
 #[derive(Debug)]
 pub(super) struct Routes {
     all: ByName<RouteSeries, 1>,
-    /// A histogram like those of the routes.
+    /// The template of the histograms of all routes.
     durations: Histogram,
 }
 

@@ -32,7 +32,7 @@ const TUNNEL_ENDS: [&str; 6] = ["closed", "broken", "idle", "max_time", "max_byt
 #[derive(Debug)]
 pub(super) struct Upstreams {
     all: ByName<UpstreamSeries, 1>,
-    /// A histogram like those of the upstreams.
+    /// The template of the histograms of all upstreams.
     durations: Histogram,
 }
 

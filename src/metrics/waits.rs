@@ -20,7 +20,7 @@ type WaitSeries = [Histogram; OUTCOMES.len()];
 #[derive(Debug)]
 pub(super) struct Waits {
     all: ByName<WaitSeries, 1>,
-    /// A histogram like those of the routes.
+    /// The template of the histograms of all routes.
     durations: Histogram,
 }
 

@@ -36,7 +36,7 @@ pub(in crate::cli) struct RecordArgs {
     client: Vec<String>,
     /// How long, such as 30s or 2h; at most 1d
     #[arg(long = "for", value_name = "DURATION", default_value = "10m", value_parser = duration)]
-    lasts: String,
+    duration: String,
     /// Size at which the recording ends
     #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size)]
     max_size: u64,
@@ -111,7 +111,7 @@ impl RecordArgs {
         out: &mut impl Write,
         errors: &mut impl Write,
     ) -> Result<(End, Mark, [u64; 2]), RecordError> {
-        let mut parameters = vec![("sample", self.sample.to_string()), ("for", self.lasts.clone())];
+        let mut parameters = vec![("sample", self.sample.to_string()), ("for", self.duration.clone())];
         parameters.extend(self.client.iter().map(|client| ("client", client.clone())));
         let target = path(&["record"]) + &query(&parameters);
         let gateway = self.gateway.client().map_err(RecordError::Api)?;
