@@ -153,6 +153,7 @@ mod client;
 mod concurrency;
 mod condition;
 mod cost;
+mod evaluation;
 mod facts;
 mod identity;
 #[cfg(feature = "gateway")]

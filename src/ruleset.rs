@@ -4,29 +4,26 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderMap, Method, Request, Uri};
+use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
 #[cfg(feature = "gateway")]
 use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::concurrency::Concurrency;
-#[cfg(feature = "gateway")]
-use crate::credentials::IdentityNeeds;
 use crate::credentials::Verifiers;
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
 #[cfg(feature = "gateway")]
-use crate::identity::Identity;
+use crate::identity::{Identity, IdentityNeeds};
 use crate::limit::{Charge, ClientId, Limiter};
 use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
-use crate::path::{self, Readings};
 use crate::policy::Policy;
 #[cfg(feature = "gateway")]
 use crate::recording::Inputs;
 #[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
-use crate::route::{FieldChanges, Met, RenderedValues, Rewrite, Route};
+use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
 use crate::rule::Limit;
 use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
@@ -116,9 +113,6 @@ pub(crate) struct CompiledRoute {
     pub(crate) policy: Option<Policy>,
     /// The members of the `RateLimit` field.
     pub(crate) members: Members,
-    /// The credentials to verify. `None` for most routes.
-    #[cfg(feature = "gateway")]
-    pub(crate) identity: Option<IdentityNeeds>,
 }
 
 static GET: Method = Method::GET;
@@ -195,17 +189,6 @@ impl RuleSet {
         self.rules.read(method, uri, host, request.headers(), peer)
     }
 
-    /// Reads the facts of an original request, which a proxy has described in the fields of a request with these facts.
-    pub(crate) fn read_original<'a>(
-        &self,
-        method: &'a Method,
-        uri: &'a Uri,
-        host: HostRequirement,
-        facts: &Facts<'a>,
-    ) -> Result<Facts<'a>, BadRequest> {
-        self.rules.read(method, uri, host, facts.headers, facts.peer)
-    }
-
     /// Reads the facts of a request without normalizing its path and query. Uses only the fields that rules may read.
     pub(crate) fn read_unnormalized<'a, B>(
         &self,
@@ -217,38 +200,14 @@ impl RuleSet {
         self.rules.read_unnormalized(method_for_handler(request), request.uri(), headers, peer)
     }
 
-    /// Returns the readings of a path; `None` if all servers read it as it is written.
-    pub(crate) fn readings<'a>(&self, path: &'a str) -> Option<Readings<'a>> {
-        path::readings(path, self.rules.requests.encoded_slash)
-    }
-
-    /// Returns the first route that matches.
-    ///
-    /// # Errors
-    /// Servers may differ in whether the request meets the conditions of the route.
-    pub(crate) fn find(&self, facts: &Facts<'_>) -> Result<Option<(&Route, &CompiledRoute)>, BadRequest> {
-        let Some((position, route, met)) = self.rules.routes.find_met(facts) else { return Ok(None) };
-        if met == Met::Perhaps {
-            return Err(BadRequest::AmbiguousValue);
-        }
-        Ok(self.compiled.get(position).map(|compiled| (route, compiled)))
+    /// Returns the data of the route at this position.
+    pub(crate) fn compiled(&self, position: usize) -> Option<&CompiledRoute> {
+        self.compiled.get(position)
     }
 
     /// Returns the route with this name.
     pub(crate) fn find_named(&self, name: &str) -> Option<(&Route, &CompiledRoute)> {
         self.rules.routes.iter().zip(&self.compiled).find(|(route, _)| *route.name == *name)
-    }
-
-    /// Returns the route whose quota a request asks for.
-    pub(crate) fn find_quota(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
-        let (position, route) = self.rules.routes.find_quota(facts)?;
-        Some((route, self.compiled.get(position)?))
-    }
-
-    /// Returns the route that answers this preflight, if the request is one.
-    pub(crate) fn find_preflight(&self, facts: &Facts<'_>) -> Option<(&Route, &CompiledRoute)> {
-        let (position, route) = self.rules.routes.find_preflight(facts)?;
-        Some((route, self.compiled.get(position)?))
     }
 
     /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
@@ -284,8 +243,8 @@ impl RuleSet {
     }
 
     /// Returns the network to which a request's use of shared resources is attributed.
-    pub(crate) fn client_network(&self, facts: &Facts<'_>, trusted_peer: bool) -> Option<IpNet> {
-        self.rules.addresses.client_network(facts, trusted_peer)
+    pub(crate) fn client_network(&self, facts: &Facts<'_>) -> Option<IpNet> {
+        self.rules.addresses.client_network(facts, facts.peer_is_trusted)
     }
 
     pub(crate) fn charges<'r>(
@@ -341,7 +300,7 @@ impl RuleSet {
             peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
-            client: self.client_network(facts, context.trusted),
+            client: self.client_network(facts),
             max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
             fields: None,
             rewrite: route.and_then(|(route, _)| route.rewrite.clone()),
@@ -404,8 +363,6 @@ impl CompiledRoute {
             charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
-            #[cfg(feature = "gateway")]
-            identity: IdentityNeeds::of_route(route),
         }
     }
 

@@ -17,7 +17,7 @@ use super::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit, admit_wit
 use crate::concurrency::Concurrency;
 use crate::limit::{Algorithm, BucketId, ClientId, Mode};
 use crate::metrics::{GaugeGuard, InFlightMetrics};
-use crate::rules::{Charges, LimitCharge, Positions};
+use crate::rules::{Charges, LimitCharge, LimitPositions};
 use crate::store::{Full, RouteSlots, Slot, SlotRequest, Store};
 
 /// The time between two attempts to take a slot that other gateways may have released.
@@ -148,7 +148,7 @@ impl NewRequest<'_> {
     async fn admit_in_turn(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, Slot), Denial> {
         let admitted = admit(self.store, self.queues, self.charges, self.waits.map(Box::new)).await?;
         let permits = Charged::new(self.store, Receipt::new(self.charges.clone(), admitted.status.clone()));
-        let none = Charges::from_parts(&[], Positions::default(), Vec::new());
+        let none = Charges::from_parts(&[], LimitPositions::default(), Vec::new());
         let only_slot = NewRequest { charges: &none, waits: None, ..self };
         match only_slot.admit_at_once(slots).await {
             Ok((_, slot)) => {

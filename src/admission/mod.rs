@@ -88,23 +88,26 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
 ///
 /// # Errors
 /// See [`Denial`].
-pub(crate) async fn admit(
+#[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
+pub(crate) fn admit(
     store: &Store,
     queues: &WaitQueues,
     charges: &Charges<'_>,
     waits: Option<Box<RouteWaits<'_>>>,
-) -> Result<Admitted, Denial> {
-    if charges.is_empty() {
-        return Ok(admit_unlimited());
+) -> impl Future<Output = Result<Admitted, Denial>> {
+    async move {
+        if charges.is_empty() {
+            return Ok(admit_unlimited());
+        }
+        // Futures are made in their boxes, so that requests that are decided immediately do not pay for their memory.
+        if let Some(waits) = waits {
+            return boxed(|| admit_with_waiting(store, queues, charges, *waits, None)).await;
+        }
+        if let Some(limits) = decide_immediately(store, charges) {
+            return to_admission(store, Decided { limits, slot: None }, charges);
+        }
+        boxed(|| admit_without_waiting(store, charges)).await
     }
-    // Futures are made in their boxes, so that requests that are decided immediately do not pay for their memory.
-    if let Some(waits) = waits {
-        return boxed(|| admit_with_waiting(store, queues, charges, *waits, None)).await;
-    }
-    if let Some(limits) = decide_immediately(store, charges) {
-        return to_admission(store, Decided { limits, slot: None }, charges);
-    }
-    boxed(|| admit_without_waiting(store, charges)).await
 }
 
 /// Makes all charges of a request and takes a slot, or does nothing. Does not wait for a slot.
@@ -298,14 +301,14 @@ fn is_adopted(one: &LimitCharge<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rules::Positions;
+    use crate::rules::LimitPositions;
 
     /// The largest allocation that the allocator serves from its size classes.
     const SMALL_ALLOCATION: usize = 1024;
 
     #[test]
     fn future_of_a_decision_fits_into_a_small_allocation() {
-        let (store, charges) = (Store::memory(), Charges::from_parts(&[], Positions::default(), Vec::new()));
+        let (store, charges) = (Store::memory(), Charges::from_parts(&[], LimitPositions::default(), Vec::new()));
         let size = size_of_val(&admit_without_waiting(&store, &charges));
         assert!(size <= SMALL_ALLOCATION, "{size}");
     }

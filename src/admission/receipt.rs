@@ -7,14 +7,14 @@ use http::StatusCode;
 use super::LimitStatus;
 use crate::limit::{Charge, ChargeKind, Decision, Granted};
 use crate::rule::Limit;
-use crate::rules::{Charges, Positions};
+use crate::rules::{Charges, LimitPositions};
 use crate::store::Store;
 
 /// The charges of an admitted request, which can be given back.
 #[derive(Debug, Default)]
 pub(crate) struct Receipt {
     /// For each charge, the position of its limit.
-    positions: Positions,
+    positions: LimitPositions,
     asked: Vec<Charge>,
     status: LimitStatus,
 }
@@ -67,11 +67,11 @@ impl Receipt {
         status: StatusCode,
         was_sent: bool,
     ) -> (Charges<'r>, LimitStatus) {
-        let settlement = |(position, charge): (&usize, &Charge)| {
-            let is_due = limits.get(*position)?.charge_on.as_ref().map(|on| on.includes(status));
-            self.settlement(*position, charge, is_due, was_sent)
+        let settlement = |(position, charge): (usize, &Charge)| {
+            let is_due = limits.get(position)?.charge_on.as_ref().map(|on| on.includes(status));
+            self.settlement(position, charge, is_due, was_sent)
         };
-        let settlements = self.positions.iter().zip(&self.asked).map(settlement).collect();
+        let settlements = self.positions().zip(&self.asked).map(settlement).collect();
         let settled = self.settle_each(store.clone(), settlements);
         let settled = match store.is_redis() {
             true => tokio::spawn(settled).await.unwrap_or_default(),
@@ -95,7 +95,7 @@ impl Receipt {
 
     /// Settles each charge. `settlements` has an entry for each.
     async fn settle_each(mut self, store: Store, settlements: Vec<Option<Settlement>>) -> Self {
-        let of_limits: Vec<_> = self.positions.iter().copied().zip(settlements).collect();
+        let of_limits: Vec<_> = self.positions().zip(settlements).collect();
         let gives_back = |position: usize| {
             let settlement = of_limits.iter().find(|(of, _)| *of == position).and_then(|(_, settlement)| *settlement);
             matches!(settlement, Some(Settlement::GiveBack | Settlement::Refund))
@@ -118,11 +118,16 @@ impl Receipt {
         self
     }
 
+    /// Returns the position of the limit of each charge.
+    fn positions(&self) -> impl Iterator<Item = usize> {
+        self.positions.iter().map(|position| usize::from(*position))
+    }
+
     /// Returns the charges that were made, each with the time of its grant or time slot.
     fn granted(&self, which: impl Fn(usize) -> bool) -> Vec<Granted> {
-        let asked = self.positions.iter().zip(&self.asked).filter(|(position, _)| which(**position));
+        let asked = self.positions().zip(&self.asked).filter(|(position, _)| which(*position));
         let made = asked.filter_map(|(position, charge)| {
-            let decision = self.status.decision(*position).filter(|said| said.granted && charge.taken() > 0)?;
+            let decision = self.status.decision(position).filter(|said| said.granted && charge.taken() > 0)?;
             let at = self.status.now.plus_millis(decision.ahead + decision.delay);
             Some(Granted { charge: charge.on_shard(decision.shard), at, overflow: decision.overflow })
         });
@@ -162,7 +167,7 @@ mod tests {
             let kind = if reserve { ChargeKind::Take } else { ChargeKind::Check };
             let asked = vec![Charge { kind, ..charge.clone() }];
             let status: LimitStatus = [(0, Decision::new(1, Wait::Millis(1_000), 1_000))].into_iter().collect();
-            let receipt = Receipt { positions: Positions::from_slice(&[0]), asked, status };
+            let receipt = Receipt { positions: LimitPositions::from_slice(&[0]), asked, status };
             let response = if reserve { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
             let (_, status) = receipt.settle(&store, slice::from_ref(&limit), response, true).await;
             assert_eq!(status.decision(0).map(|decision| decision.remaining), Some(1));

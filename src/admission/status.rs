@@ -47,8 +47,8 @@ impl LimitStatus {
             }
         }
         let mut next = 0;
-        for index in charges.positions() {
-            for uncharged in next..*index {
+        for index in charges.limit_positions() {
+            for uncharged in next..index {
                 said.insert(uncharged, None);
             }
             next = index + 1;

@@ -16,8 +16,7 @@ pub(crate) use self::tokens::{KeySetSource, TokenSettings, TokenVerifier};
 pub(crate) use self::url::KeySetUrl;
 use crate::client::{ClientError, ClientSource, Duplicates};
 use crate::facts::Facts;
-use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityKinds};
-use crate::route::Route;
+use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
 use crate::rules::Credentials;
 
 /// Verifies credentials as `identities` in the rule file configures it. Clones share the keys.
@@ -25,21 +24,6 @@ use crate::rules::Credentials;
 pub(crate) struct Verifiers {
     pub(crate) keys: Option<Arc<ApiKeys>>,
     pub(crate) tokens: Option<Arc<TokenVerifier>>,
-}
-
-/// The credentials that a route reads, and those that it requires.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IdentityNeeds {
-    pub(crate) reads: IdentityKinds,
-    pub(crate) requires: IdentityKinds,
-}
-
-impl IdentityNeeds {
-    /// Returns the needs of a route. Returns `None` if it reads no credentials.
-    pub(crate) fn of_route(route: &Route) -> Option<Self> {
-        let reads = route.identity_kinds();
-        (!reads.is_empty()).then_some(Self { reads, requires: route.require })
-    }
 }
 
 impl Verifiers {

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use http::Method;
-
 use crate::config::quote;
 use crate::facts::Facts;
 use crate::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
@@ -19,20 +17,6 @@ pub(crate) fn describe_action(route: &Route) -> String {
         Action::Redirect(redirect) => format!("redirected with {}", redirect.status.as_u16()),
         Action::Respond(response) => format!("answered with {}", response.status.as_u16()),
     }
-}
-
-/// Returns the status of the response to a preflight, and a description.
-pub(super) fn describe_preflight(route: &Route, facts: &Facts<'_>) -> (u16, String) {
-    let name = quote(&route.name);
-    let Some(cors) = route.cors.as_ref().filter(|cors| cors.allows_origin(facts.headers)) else {
-        return (403, format!("route {name} does not allow the origin of the preflight"));
-    };
-    let methods: Vec<_> = cors.methods.iter().map(Method::as_str).collect();
-    let methods = match methods.is_empty() {
-        true => "the requested method".to_owned(),
-        false => format!("the methods {}", methods.join(", ")),
-    };
-    (204, format!("route {name} allows the origin of the preflight, and {methods}"))
 }
 
 /// Returns the path that the upstream receives.

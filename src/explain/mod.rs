@@ -2,11 +2,13 @@
 //! file and the request only, without a store or a connection.
 
 mod action;
+mod answer;
 mod conditions;
 mod limits;
 mod original;
 mod request;
 mod text;
+mod walk;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,15 +18,16 @@ use http::{Method, Uri, Version};
 
 use self::action::describe_action;
 pub(crate) use self::action::forwarded_path;
+use self::answer::describe;
 use self::original::ProxyRequest;
 pub(crate) use self::request::{field, method, target};
+use self::walk::{Ending, Outcome, identify, walk};
 use crate::client::AddressTrace;
 use crate::clock::Timestamp;
 use crate::condition::Search;
 use crate::config::Config;
-use crate::credentials::IdentityNeeds;
+use crate::evaluation::{Answer, Evaluation, LastHop, Subject, last_hop};
 use crate::facts::{BadRequest, Facts, TlsPeer};
-use crate::identity::IdentityFault;
 use crate::route::Route;
 use crate::rule::Limit;
 use crate::rules::{LimitCheck, Rules};
@@ -64,6 +67,10 @@ pub(crate) struct Explanation<'r> {
     pub(crate) checks: Vec<(&'r Limit, LimitCheck)>,
     /// The changes of the request and the response, one in a line.
     pub(crate) changes: Vec<String>,
+    /// The status and the reason of an answer that does not depend on the limits.
+    early: Option<(u16, String)>,
+    /// The answers after the limits have decided. `None` if they are not asked.
+    outcome: Option<Outcome<'r>>,
     /// The request of the proxy that asks about this request, if a proxy does.
     proxy: Option<ProxyRequest<'r>>,
     rules: &'r Rules,
@@ -84,8 +91,8 @@ impl ExplainedRequest {
     ) -> T {
         let answer = |status, reason| EarlyAnswer { request: self, status, reason, is_authorized: false };
         let Self { method, url, version, peer, tls, .. } = self;
-        if let Some(max) = request::exceeded_max_target(url, config) {
-            return read(Err(&answer(414, format!("target is longer than {max} bytes"))));
+        if let Some((status, reason)) = request::describe_large(self, config) {
+            return read(Err(&answer(status, reason)));
         }
         let (rules, mut headers) = (&config.rules, self.headers.clone());
         let trusted = rules.addresses.trusts(peer.to_canonical());
@@ -97,30 +104,20 @@ impl ExplainedRequest {
         };
         facts.tls = Some(tls);
         facts.peer_is_trusted = trusted;
-        if facts.is_for_server() {
-            return read(Err(&answer(204, "the request is about the gateway itself".to_owned())));
-        }
-        if let Some((_, route)) = rules.routes.find_preflight(&facts) {
-            let (status, result) = action::describe_preflight(route, &facts);
-            return read(Err(&answer(status, result)));
-        }
-        if let Some((_, route)) = rules.routes.find_quota(&facts) {
-            return read(Err(&answer(200, format!("the gateway returns the quota of route `{}`", route.name))));
-        }
-        let found = rules.routes.find(&facts).map(|(_, route)| route);
-        if let Some((route, authorize)) = found.and_then(|route| Some((route, route.authorize?))) {
-            if route.matcher.is_ambiguous(&facts) {
-                return read(Err(&answer(400, BadRequest::AmbiguousValue.to_string())));
+        let mut evaluation = Evaluation::new(rules, facts, Subject::Request);
+        let (early, outcome) = match walk(&mut evaluation, config, now) {
+            Ending::Asked(outcome) => (None, Some(outcome)),
+            Ending::Unmatched => (Some((404, "no route matches".to_owned())), None),
+            Ending::Answered { status, reason, of_route: true } => (Some((status, reason)), None),
+            Ending::Answered { status, reason, .. } => return read(Err(&answer(status, reason))),
+            Ending::Authorize(route, authorize) => {
+                let proxy = ProxyRequest { request: self, route, authorize };
+                return proxy.explain(&evaluation, (config, now), read);
             }
-            let proxy = ProxyRequest { request: self, route, authorize };
-            return proxy.explain(&facts, (config, now), read);
-        }
-        if let Some(needs) = found.and_then(IdentityNeeds::of_route) {
-            let identity = config.verifiers.identify(needs, &rules.credentials, &facts, now.as_millis() / 1000);
-            facts.identity = Some(Box::new(identity));
-        }
+        };
         let removed = self.headers.keys().filter(|name| !headers.contains_key(*name)).collect();
-        read(Ok(&Explanation { removed, ..Explanation::new(rules, &facts, url, now) }))
+        let explanation = Explanation::new(&mut evaluation, (config, now), url);
+        read(Ok(&Explanation { removed, early, outcome, ..explanation }))
     }
 }
 
@@ -134,7 +131,12 @@ impl fmt::Display for EarlyAnswer<'_> {
 // === impl Explanation ===
 
 impl<'r> Explanation<'r> {
-    fn new(rules: &'r Rules, facts: &'r Facts<'r>, sent: &'r Uri, now: Timestamp) -> Self {
+    /// Creates the explanation of a request that was sent with this target.
+    fn new(evaluation: &'r mut Evaluation<'r, '_>, (config, now): (&Config, Timestamp), sent: &'r Uri) -> Self {
+        if let (Some(needs), None) = (evaluation.identity_needs(), &evaluation.facts.identity) {
+            identify(evaluation, needs, (config, now)); // to show what the limits read
+        }
+        let (rules, facts) = (evaluation.rules(), &evaluation.facts);
         let search = rules.routes.search(facts);
         let limits = search.found.map(|route| route.limits.as_slice()).unwrap_or_default();
         let checks = limits.iter().map(|limit| (limit, rules.check_limit(limit, facts))).collect();
@@ -148,6 +150,8 @@ impl<'r> Explanation<'r> {
             checks,
             changes,
             proxy: None,
+            early: None,
+            outcome: None,
             rules,
             now,
         }
@@ -190,24 +194,37 @@ impl<'r> Explanation<'r> {
 
     /// Returns the status and the reason of a response that does not depend on the limits.
     pub(crate) fn early_rejection(&self) -> Option<(u16, String)> {
-        let Some(route) = self.route() else { return Some((404, "no route matches".to_owned())) };
-        if route.matcher.is_ambiguous(self.facts) {
-            return Some((400, BadRequest::AmbiguousValue.to_string()));
+        self.early.clone()
+    }
+
+    /// Returns the status of the gateway's own answer if the limits grant the request. Returns `None` if it is forwarded.
+    pub(crate) fn granted_status(&self) -> Option<u16> {
+        match self.outcome?.granted {
+            Some(Answer::Authorized(_)) => Some(200),
+            Some(answer) => Some(self.response_status(describe(answer, self.facts).0)),
+            None => self.failure_to_forward().map(|(status, _)| status),
         }
-        // The proxy limits the body of an original request.
-        if self.proxy.is_none() && route.is_too_long(self.facts) {
-            return Some((
-                413,
-                format!("content-length is larger than {} bytes, the `max_body` of the route", route.max_body),
-            ));
+    }
+
+    /// Returns the status of the answer if the limits refuse the request. Returns `None` if they are not asked.
+    pub(crate) fn refused_status(&self) -> Option<u16> {
+        Some(self.response_status(describe(self.outcome?.refused, self.facts).0))
+    }
+
+    /// Returns the status of the answer to an admitted request that cannot be forwarded, and the reason.
+    fn failure_to_forward(&self) -> Option<(u16, &'static str)> {
+        let route = self.route().filter(|_| self.outcome.is_some_and(|outcome| outcome.granted.is_none()))?;
+        match last_hop(self.facts.method, self.facts.headers) {
+            Some(hop @ LastHop::NotForwarded) => Some((hop.status(), "the method is not forwarded")),
+            Some(hop) => Some((hop.status(), "`max-forwards: 0` makes the gateway the last recipient")),
+            None => route.has_too_long_body(self.facts).then_some((413, "the body is longer than `max_body`")),
         }
-        None
     }
 
     /// Returns the status and the reason if the credentials are not accepted. Limits by address count the request first.
     pub(crate) fn identity_rejection(&self) -> Option<(u16, String)> {
-        let fault = self.facts.identity_fault()?;
-        Some((if fault == IdentityFault::Unavailable { 503 } else { 401 }, fault.to_string()))
+        let answer = self.outcome?.granted.filter(|answer| matches!(answer, Answer::NotIdentified { .. }));
+        answer.map(|answer| describe(answer, self.facts))
     }
 
     /// Returns the status and the reason if a limit lacks its input and rejects the request. Only limits at positions

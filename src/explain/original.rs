@@ -1,10 +1,11 @@
 //! Explains the response to a proxy that asks about an original request (`authorize`).
 
-use super::{EarlyAnswer, ExplainedRequest, Explanation, action};
+use super::answer::describe;
+use super::walk::{Ending, walk};
+use super::{EarlyAnswer, ExplainedRequest, Explanation};
 use crate::clock::Timestamp;
 use crate::config::{Config, quote};
-use crate::credentials::IdentityNeeds;
-use crate::facts::{BadRequest, Facts, HostRequirement};
+use crate::evaluation::{Answer, Evaluation};
 use crate::route::{Action, Authorize, OriginalRequest, OriginalRequestError, Route};
 
 /// The request of a proxy that asks about an original request.
@@ -33,53 +34,40 @@ impl ProxyRequest<'_> {
     }
 
     /// Passes the explanation of the original request to `read`, or the reason why the gateway answers without limits.
-    /// `facts` are the facts of the proxy's request.
+    /// `evaluation` is the evaluation of the proxy's request.
     pub(super) fn explain<T>(
         self,
-        facts: &Facts<'_>,
+        evaluation: &Evaluation<'_, '_>,
         (config, now): (&Config, Timestamp),
         read: impl FnOnce(Result<&Explanation<'_>, &EarlyAnswer<'_>>) -> T,
     ) -> T {
-        let answer = |status, reason: &str, is_authorized| EarlyAnswer {
-            request: self.request,
-            status,
-            reason: reason.to_owned(),
-            is_authorized,
+        let answer = |(status, reason), is_authorized| {
+            let status = if is_authorized { status } else { self.status(status) };
+            EarlyAnswer { request: self.request, status, reason, is_authorized }
         };
-        let rejection = |status, reason: &str| answer(self.status(status), reason, false);
-        if !facts.peer_is_trusted {
-            let peer = self.request.peer;
-            let reason = format!("only trusted proxies can ask for authorizations, and the peer {peer} is not one");
-            return read(Err(&rejection(403, &reason)));
-        }
-        let rules = &config.rules;
-        let original = match OriginalRequest::read(self.authorize, facts) {
+        let original = match evaluation.original(self.authorize) {
             Ok(original) => original,
-            Err(error) => return read(Err(&rejection(400, error.detail()))),
+            Err(error) => return read(Err(&answer(describe(error, &evaluation.facts), false))),
+        };
+        let mut evaluation = match evaluation.of_original(&original) {
+            Ok(evaluation) => evaluation,
+            Err(error) => return read(Err(&answer(describe(Answer::BadRequest(error), &evaluation.facts), false))),
         };
         let OriginalRequest { method, uri } = &original;
-        let mut facts = match rules.read(method, uri, HostRequirement::Optional, facts.headers, facts.peer) {
-            Ok(read) => Facts { peer_is_trusted: true, ..read },
-            Err(error) => return read(Err(&rejection(super::request::status(&error), &error.to_string()))),
-        };
-        if let Some((_, route)) = rules.routes.find_preflight(&facts) {
-            let (status, reason) = action::describe_preflight(route, &facts);
-            return read(Err(&if status == 204 { answer(200, &reason, true) } else { rejection(status, &reason) }));
+        match walk(&mut evaluation, config, now) {
+            Ending::Asked(outcome) => {
+                let explanation = Explanation::new(&mut evaluation, (config, now), uri);
+                read(Ok(&Explanation { proxy: Some(self), outcome: Some(outcome), ..explanation }))
+            }
+            Ending::Unmatched => {
+                let original = quote(&format!("{method} {uri}"));
+                read(Err(&answer((200, format!("no route matches the original request {original}")), true)))
+            }
+            Ending::Answered { status, reason, .. } => read(Err(&answer((status, reason), status == 200))),
+            Ending::Authorize(..) => {
+                let error = Answer::BadOriginal(OriginalRequestError::Recursive);
+                read(Err(&answer(describe(error, &evaluation.facts), false)))
+            }
         }
-        let Some((_, route)) = rules.routes.find(&facts) else {
-            let reason = format!("no route matches the original request {}", quote(&format!("{method} {uri}")));
-            return read(Err(&answer(200, &reason, true)));
-        };
-        if route.matcher.is_ambiguous(&facts) {
-            return read(Err(&rejection(400, &BadRequest::AmbiguousValue.to_string())));
-        }
-        if route.authorize.is_some() {
-            return read(Err(&rejection(400, OriginalRequestError::Recursive.detail())));
-        }
-        if let Some(needs) = IdentityNeeds::of_route(route) {
-            let identity = config.verifiers.identify(needs, &rules.credentials, &facts, now.as_millis() / 1000);
-            facts.identity = Some(Box::new(identity));
-        }
-        read(Ok(&Explanation { proxy: Some(self), ..Explanation::new(rules, &facts, uri, now) }))
     }
 }

@@ -3,7 +3,9 @@
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
 
+use super::ExplainedRequest;
 use crate::config::{Config, Listen};
+use crate::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
 use crate::facts::BadRequest;
 use crate::sanitize::BadField;
 
@@ -27,11 +29,22 @@ pub(crate) fn field(name: &str, value: &str) -> Result<(HeaderName, HeaderValue)
     Ok((name, value))
 }
 
-/// Returns the maximum target length of all listeners, in bytes, if the target is longer.
-pub(super) fn exceeded_max_target(target: &Uri, config: &Config) -> Option<usize> {
-    let max = config.listen.iter().map(|listen| listen.max_target).max().unwrap_or(Listen::DEFAULT_MAX_TARGET);
-    let length = target.path_and_query().map_or(0, |path| path.as_str().len());
-    (length > max).then_some(max)
+/// Returns the status and the reason if no listener accepts so large a head.
+pub(super) fn describe_large(request: &ExplainedRequest, config: &Config) -> Option<(u16, String)> {
+    let max = |limit: fn(&Listen) -> usize, default| config.listen.iter().map(limit).max().unwrap_or(default);
+    let limits = HeadLimits {
+        fields: max(|listen| listen.max_fields, Listen::DEFAULT_MAX_FIELDS),
+        field_bytes: max(|listen| listen.max_field_bytes, Listen::DEFAULT_MAX_FIELD_BYTES),
+        target: max(|listen| listen.max_target, Listen::DEFAULT_MAX_TARGET),
+    };
+    let HeadLimits { fields, field_bytes, target } = limits;
+    Some(match limits.check(&request.method, &request.url, &request.headers)? {
+        LargeHead::Method => (501, format!("method is longer than {MAX_METHOD} letters")),
+        LargeHead::Target => (414, format!("target is longer than {target} bytes")),
+        LargeHead::Fields => {
+            (431, format!("there are more than {fields} header fields, or {field_bytes} bytes of them"))
+        }
+    })
 }
 
 /// Returns the reason why a request is invalid.

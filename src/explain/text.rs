@@ -149,13 +149,11 @@ impl Explanation<'_> {
         let live = || self.checks.iter().filter(|(limit, _)| !limit.shadow).filter_map(charged);
         match live().find(|(_, charge)| is_never_granted(charge, self.now)) {
             Some((limit, _)) => {
-                let status = self.proxy.map_or(429, |proxy| proxy.status(429));
+                let status = self.refused_status().unwrap_or(429);
                 writeln!(f, "answered with {status}, always: {} never has enough permits", quote(&limit.name))
             }
             None if live().next().is_some() => {
-                let reject = self.route().and_then(|route| route.reject.as_ref());
-                let rejected = reject.map_or(429, |reject| reject.status.as_u16());
-                let rejected = self.proxy.map_or(rejected, |proxy| proxy.status(429));
+                let rejected = self.refused_status().unwrap_or(429);
                 writeln!(f, "{action} if every live limit grants it, otherwise answered with {rejected}")
             }
             None => writeln!(f, "{action}: no live limit counts it"),
@@ -166,10 +164,10 @@ impl Explanation<'_> {
         if self.route().is_some_and(|route| route.concurrency.is_some()) {
             writeln!(f, "without a free slot, answered with 429 or 503")?;
         }
-        if *self.facts.method == http::Method::TRACE {
-            writeln!(f, "TRACE is not forwarded: answered with 501 instead")?;
+        match self.failure_to_forward() {
+            Some((status, reason)) => writeln!(f, "answered with {status} instead: {reason}"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

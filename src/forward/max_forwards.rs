@@ -3,45 +3,30 @@
 use std::io::Write;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue, MAX_FORWARDS, VIA};
+use http::header::{CONTENT_TYPE, HOST, HeaderValue, MAX_FORWARDS, VIA};
 use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 
 use super::local_response;
+use crate::evaluation::{LastHop, last_hop, max_forwards};
 use crate::local_response::LocalResponse;
 use crate::upstream::{RequestBody, ResponseBody};
 
 /// Responds to a request for the gateway itself, and rejects methods that are not forwarded. Returns `None` for other
 /// requests.
 pub(super) fn respond(request: &mut Request<RequestBody>) -> Option<Response<ResponseBody>> {
-    let method = request.method();
-    let (is_trace, is_options) = (*method == Method::TRACE, *method == Method::OPTIONS);
-    if *method == Method::CONNECT {
-        return Some(local_response(LocalResponse::MethodNotImplemented, None)); // a tunnel would bypass all rules
-    }
-    if !is_trace && !is_options {
-        return None;
-    }
-    let is_last_hop = !decrement_max_forwards(request.headers_mut());
-    match is_last_hop {
-        true if is_trace => Some(trace(request)),
-        true => Some(local_response(LocalResponse::Options, None)),
-        // The response of an origin server would reveal fields that proxies have added.
-        false => is_trace.then(|| local_response(LocalResponse::MethodNotImplemented, None)),
-    }
-}
-
-/// Decrements `Max-Forwards`. Returns `false` if it is zero. Ignores an invalid value.
-fn decrement_max_forwards(headers: &mut HeaderMap) -> bool {
-    let Some(value) = headers.get(MAX_FORWARDS) else { return true };
-    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-    match digits.and_then(|digits| digits.parse::<u64>().ok()) {
-        Some(0) => false,
-        Some(count) => {
-            headers.insert(MAX_FORWARDS, HeaderValue::from(count - 1));
-            true
+    match last_hop(request.method(), request.headers()) {
+        Some(LastHop::Options) => Some(local_response(LocalResponse::Options, None)),
+        Some(LastHop::Trace) => Some(trace(request)),
+        Some(LastHop::NotForwarded) => Some(local_response(LocalResponse::MethodNotImplemented, None)),
+        None => {
+            if *request.method() == Method::OPTIONS
+                && let Some(count) = max_forwards(request.headers())
+            {
+                request.headers_mut().insert(MAX_FORWARDS, HeaderValue::from(count - 1));
+            }
+            None
         }
-        None => true,
     }
 }
 

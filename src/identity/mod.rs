@@ -49,6 +49,13 @@ pub struct IdentityKinds {
     pub key: bool,
 }
 
+/// The credentials that a route reads, and those that it requires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IdentityNeeds {
+    pub(crate) reads: IdentityKinds,
+    pub(crate) requires: IdentityKinds,
+}
+
 /// The claims of a verified token (RFC 7519 section 4).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims(pub(crate) Map<String, Value>);

@@ -36,6 +36,13 @@ pub(crate) struct Stores {
     workers: Box<[Store]>,
 }
 
+/// The rules, with the overrides, and the store by which a request is evaluated.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'r> {
+    pub(super) active: &'r Active,
+    pub(super) store: &'r Store,
+}
+
 // === impl Active ===
 
 impl Active {

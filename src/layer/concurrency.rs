@@ -1,15 +1,13 @@
 //! Admits a request to a route with `concurrency`.
 
 use super::LayerState;
+use super::active::Place;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial, NewRequest, RouteWaits, admit};
 use crate::concurrency::Concurrency;
 use crate::facts::Facts;
-use crate::route::Route;
 use crate::rules::Charges;
-use crate::ruleset::{CompiledRoute, RuleSet};
-use crate::store::Store;
 
 impl LayerState {
     /// Admits a request by its limits and with a slot. Records the slot, and what remains for the client.
@@ -18,19 +16,20 @@ impl LayerState {
     /// See [`Denial`].
     pub(super) async fn admit_with_slot(
         &self,
-        (rules, store): (&RuleSet, &Store),
+        Place { active, store }: Place<'_>,
         facts: &Facts<'_>,
-        (route, compiled, concurrency): (&Route, &CompiledRoute, &Concurrency),
+        concurrency: &Concurrency,
         (charges, waits): (&Charges<'_>, Option<Box<RouteWaits<'_>>>),
         record: &mut RequestRecord<'_>,
     ) -> Result<Admitted, Denial> {
+        let Some(found @ (_, compiled)) = record.route else { return admit(store, &self.queues, charges, waits).await };
         let Some(metrics) = compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
-        let client = rules.client_in_flight(concurrency, facts);
+        let client = active.rules.client_in_flight(concurrency, facts);
         let client = client.as_ref();
         #[cfg(feature = "gateway")]
-        let deadline = record.deadline((route, compiled), facts);
+        let deadline = record.deadline(found, facts);
         #[cfg(not(feature = "gateway"))]
-        let (deadline, _) = (None, route); // a layer has no timeouts
+        let (deadline, _) = (None, found); // a layer has no timeouts
         let (queues, waits) = (&self.queues, waits.map(|waits| *waits));
         let request = NewRequest { store, queues, charges, waits, concurrency, client, metrics, deadline };
         let admitted = request.admit().await;

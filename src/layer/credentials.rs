@@ -1,78 +1,67 @@
-//! Rejects requests whose credentials are not accepted. Limits by address count these requests, so that guesses are
-//! limited. Requests over a limit that does not depend on their credentials are rejected before a signature is verified.
-
-#[cfg(feature = "gateway")]
-use http::Method;
+//! Verifies the credentials of a request. Before, a request over a limit that does not depend on its credentials is
+//! rejected, since a signature costs more than a decision.
 
 use super::LayerState;
-#[cfg(feature = "gateway")]
-use super::action;
-use super::active::Active;
-use super::decide::{local_response, not_identified};
+use super::active::Place;
+use super::limits::Decided;
 use super::record::RequestRecord;
-#[cfg(feature = "gateway")]
-use crate::admission::Denial;
-use crate::admission::{Admitted, Receipt, admit};
+use crate::admission::{Denial, admit};
+use crate::clock::unix_seconds;
+use crate::evaluation::Evaluation;
 use crate::facts::Facts;
+use crate::identity::{IdentityFault, IdentityNeeds};
 use crate::local_response::LocalResponse;
-use crate::route::Route;
-use crate::ruleset::CompiledRoute;
-use crate::store::Store;
+use crate::ruleset::RuleSet;
 
 impl LayerState {
-    /// Rejects a request with a token before its signature is verified, which costs more than a decision: if its address
-    /// is banned, or if a limit that does not depend on the credentials is known to refuse the request. Takes no permits.
-    #[cfg(feature = "gateway")]
+    /// Rejects a request whose address is banned, or that a limit which does not depend on its credentials is known to
+    /// refuse. Takes no permits.
+    ///
+    /// # Errors
+    /// The response to the rejected request.
     pub(super) async fn reject_before_verification<'r>(
         &self,
-        (active, store): (&'r Active, &Store),
-        (route, compiled): (&'r Route, &'r CompiledRoute),
-        (method, facts): (&Method, &Facts<'_>),
+        place: Place<'r>,
+        evaluation: &Evaluation<'r, '_>,
         record: &mut RequestRecord<'r>,
-    ) -> Option<LocalResponse> {
-        let charges = active.charges_without_identity(store, route, facts);
-        let charges = match charges.inspect_err(|cause| record.record_ban(cause, &self.metrics)) {
-            Ok(charges) if charges.is_empty() || !store.may_refuse(charges.as_slice()) => return None,
-            Ok(charges) => charges,
-            Err(banned) => return Some(banned),
+    ) -> Result<(), LocalResponse> {
+        let (Some((route, _)), facts, store) = (record.route, &evaluation.facts, place.store) else {
+            return Ok(());
         };
+        let charges = place.active.charges_without_identity(store, route, facts);
+        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
+        if charges.is_empty() || !store.may_refuse(charges.as_slice()) {
+            return Ok(());
+        }
         // Boxed, as it is rare and large.
         let admitted = Box::pin(admit(store, &self.queues, &charges, None)).await;
-        let Err(Denial::Limited { .. }) = admitted else { return None };
+        let Err(Denial::Limited { .. }) = &admitted else { return Ok(()) };
         record.start_decision(&charges, store);
-        self.record_admitted(&charges, &admitted, (compiled, store), record);
-        let response = local_response(&charges, admitted.err()?);
-        if self.options.on_reject.is_some() || record.is_authorization() {
-            return Some(response);
-        }
-        let values = || action::values(&active.rules, route, facts, record);
-        Some(action::reject(route, (method, facts.headers), response, values))
+        let decided = Decided::new(charges, admitted);
+        self.record_decided(&decided, store, record);
+        Err(self.respond(&place.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
     }
 
-    /// Charges the limits by address. Returns the response: of the limit that rejects the request, or 401 or 503.
-    pub(super) async fn reject_unidentified<'r>(
+    /// Verifies the credentials of a request.
+    pub(super) async fn verify(
         &self,
-        (active, store): (&'r Active, &Store),
-        (route, compiled): (&'r Route, &'r CompiledRoute),
-        facts: &Facts<'_>,
-        record: &mut RequestRecord<'r>,
-    ) -> LocalResponse {
-        #[cfg(feature = "gateway")]
-        record.omit_lines();
-        let charges = match self.charges((active, store), route, facts, record) {
-            Ok(charges) => charges,
-            Err(rejection) => return rejection,
-        };
-        record.start_decision(&charges, store);
-        let waits = record.waits((route, compiled), facts);
-        let admitted = admit(store, &self.queues, &charges, waits).await;
-        self.record_admitted(&charges, &admitted, (compiled, store), record);
-        match admitted {
-            Err(denial) => local_response(&charges, denial),
-            Ok(Admitted { status, .. }) => {
-                let rejection = not_identified(route, facts).unwrap_or(LocalResponse::Internal);
-                record.settle_rejection(Receipt::new(charges, status), store, rejection).await
-            }
+        rules: &RuleSet,
+        needs: IdentityNeeds,
+        facts: &mut Facts<'_>,
+        record: &mut RequestRecord<'_>,
+    ) {
+        identify(rules, needs, facts);
+        if facts.identity_fault() == Some(IdentityFault::UnknownKey) {
+            // Boxed, so that other requests do not pay for its memory. Identified again also without a fetch: the fetch of
+            // another request may have ended in the meantime.
+            Box::pin(rules.refresh_key_set()).await;
+            identify(rules, needs, facts);
         }
+        record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
     }
+}
+
+fn identify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) {
+    let now = if needs.reads.token { unix_seconds() } else { 0 }; // only tokens have times
+    facts.identity = Some(Box::new(rules.identify(needs, facts, now)));
 }

@@ -1,24 +1,19 @@
-//! The decision about a request, step by step: admits it, or returns the reason for a rejection.
+//! Decides about a request: admits it, or returns the reason for a rejection.
 
 use http::uri::Parts;
 use http::{HeaderMap, Request, Uri};
 
-use super::active::Active;
-use super::builder::Unmatched;
+use super::active::{Active, Place};
+use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
-#[cfg(feature = "gateway")]
-use super::verify::{verify, verify_again};
-use super::{LayerState, action, peer, request_id, route_lookup};
-use crate::admission::{Admitted, Denial, Receipt, admit, admit_unlimited, store_failure};
-#[cfg(feature = "gateway")]
-use crate::clock::unix_seconds;
+use super::{LayerState, peer, request_id, respond};
+use crate::admission::Receipt;
+use crate::evaluation::{Evaluation, Subject};
 use crate::facts::{BadRequest, Facts};
-use crate::headers;
-use crate::local_response::{LocalResponse, ViolatedLimits};
-use crate::route::{Rewrite, Route};
-use crate::rules::Charges;
-use crate::ruleset::{CompiledRoute, ForwardContext, RequestOrigin, RuleSet};
+use crate::local_response::LocalResponse;
+use crate::route::Rewrite;
+use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use crate::sanitize::{FieldKinds, NextHop, RequestContext};
 use crate::store::Store;
 use crate::upgrade::{Offer, is_tunnel};
@@ -30,7 +25,7 @@ impl LayerState {
     pub(super) fn decide<'r, B>(
         &self,
         active: &'r Active,
-        store: &Store,
+        store: &'r Store,
         request: &mut Request<B>,
         record: &mut RequestRecord<'r>,
     ) -> impl Future<Output = Result<Receipt, LocalResponse>> {
@@ -51,175 +46,34 @@ impl LayerState {
                 true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
                 false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
             };
-            let mut facts = match &screened {
-                None => rules.read(request, peer, self.options.next)?, // 400, 501
-                Some(screened) => rules.read_unnormalized(request, screened, peer)?,
+            let (mut facts, subject) = match &screened {
+                None => (rules.read(request, peer, self.options.next)?, Subject::Request), // 400, 501
+                Some(screened) => {
+                    (rules.read_unnormalized(request, screened, peer)?, Subject::Unchanged(screened.fault))
+                }
             };
             facts.tls = peer::tls(request.extensions());
             facts.extensions = Some(request.extensions());
             facts.peer_is_client = peer_is_client;
             facts.peer_is_trusted = trusted_peer;
-            if screened.is_none() && facts.is_for_server() {
-                return Err(LocalResponse::Options); // 204
+            let mut evaluation = Evaluation::new(&rules.rules, facts, subject);
+            if let Some(offer) = request.extensions().get::<Offer>() {
+                evaluation = evaluation.with_offer(offer, is_tunnel(request));
             }
-            record.record_facts(rules, &facts);
-            if let Some((route, compiled)) = rules.find_preflight(&facts) {
-                record.record_route(route, compiled);
-                return Err(record.answer_preflight(route, &facts)); // 204, 403
-            }
-            if let Some((route, compiled)) = rules.find_quota(&facts) {
-                record.record_route(route, compiled);
-                record.record_origin(route, &facts);
-                // The endpoint has its own limit, which also limits guesses.
-                self.quotas.admit(&facts, rules.client_network(&facts, trusted_peer))?; // 405, 429
-                #[cfg(feature = "gateway")]
-                if let Some(needs) = compiled.identity {
-                    facts.identity = Some(Box::new(rules.identify(needs, &facts, unix_seconds())));
-                }
-                // Boxed, so that other requests do not pay for its memory.
-                let response = Box::pin(self.quotas.respond((active, store), route, &facts)).await;
-                let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
-                let rejection = not_identified(route, &facts).filter(|_| depends_on_identity);
-                let response = rejection.unwrap_or(response);
-                #[cfg(feature = "gateway")]
-                record.record_ban(&response, &self.metrics);
-                return Err(response);
-            }
-            let found = match &screened {
-                None => rules.find(&facts)?, // 400
-                Some(screened) => route_lookup::find(rules, request.uri(), &mut facts, screened.fault)
-                    .inspect_err(|bad| self.count_bad_field(bad))?, // 400
-            };
-            let Some((route, compiled)) = found else {
-                #[cfg(feature = "gateway")]
-                record.record_lines(&self.recorder, rules, &facts);
-                let Unmatched::Pass = self.options.unmatched else { return Err(LocalResponse::NoRoute) }; // 404
-                let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
-                let forward_context = rules.forward_context(admit_unlimited().permit, None, origin, kinds, None);
-                let target = self.target(request.uri(), &facts, None)?;
-                prepare_for_service(request, forward_context, target, record);
-                return Ok(Receipt::default());
-            };
-            record.record_route(route, compiled);
-            record.record_origin(route, &facts);
-            if let Some(authorize) = route.authorize {
-                record.record_authorize(authorize);
-                // Boxed, so that other requests do not pay for its memory.
-                let authorized = Box::pin(self.authorize((active, store), authorize, &facts, record)).await;
-                return Err(authorized.unwrap_or_else(|rejection| rejection));
-            }
-            let offer = request.extensions().get::<Offer>(); // only the gateway's server adds it
-            let upgrade = offer.and_then(|offer| route.upgrades.choose(offer)).map(Box::new);
-            if upgrade.is_none() && is_tunnel(request) {
-                return Err(LocalResponse::MethodNotImplemented); // 501
-            }
-            if route.is_too_long(&facts) {
-                self.metrics.rejected("max_body");
-                return Err(LocalResponse::BodyTooLong); // 413
-            }
-            #[cfg(feature = "gateway")]
-            record.record_lines(&self.recorder, rules, &facts);
-            if facts.peer.is_none() {
-                self.missing_peer_warning.log_once(&route.limits);
-            }
-            #[cfg(feature = "gateway")]
-            if let Some(needs) = compiled.identity {
-                let (place, asked) = ((active, store), (request.method(), &facts));
-                if needs.reads.token {
-                    // Boxed, so that other requests do not pay for its memory.
-                    let rejection = Box::pin(self.reject_before_verification(place, (route, compiled), asked, record));
-                    if let Some(rejection) = rejection.await {
-                        return Err(rejection); // 403, 429
-                    }
-                }
-                if verify(rules, needs, &mut facts) {
-                    // Boxed, so that other requests do not pay for its memory.
-                    Box::pin(verify_again(rules, needs, &mut facts)).await;
-                }
-                record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
-            }
-            if facts.identity_fault().is_some() {
-                // Boxed, as it is rare and large.
-                let rejection = Box::pin(self.reject_unidentified((active, store), (route, compiled), &facts, record));
-                return Err(rejection.await); // 401, 403, 429, 503
-            }
-            let charges = self.charges((active, store), route, &facts, record)?; // 400, 403
-            record.start_decision(&charges, store);
-            let waits = record.waits((route, compiled), &facts);
-            let admitted = match &route.concurrency {
-                // Boxed, so that other routes do not pay for its memory.
-                Some(concurrency) => {
-                    let route = (route, compiled, &**concurrency);
-                    Box::pin(self.admit_with_slot((rules, store), &facts, route, (&charges, waits), record)).await
-                }
-                None => admit(store, &self.queues, &charges, waits).await,
-            };
-            if let Err(Denial::Busy { full, .. }) = admitted {
-                return Err(LocalResponse::Busy { by_client: full.client }); // 429, 503
-            }
-            self.record_admitted(&charges, &admitted, (compiled, store), record);
-            let Admitted { permit, status, .. } = match admitted {
-                Ok(admitted) => admitted,
-                Err(denial) => {
-                    let response = local_response(&charges, denial); // 429, 503
-                    if self.options.on_reject.is_some() {
-                        return Err(response);
-                    }
-                    let values = || action::values(rules, route, &facts, record);
-                    return Err(action::reject(route, (request.method(), facts.headers), response, values));
-                }
-            };
-            if let Some(response) = action::respond(route, || action::values(rules, route, &facts, record)) {
-                return Err(response);
-            }
-            let origin = RequestOrigin { facts: &facts, context, worker: self.worker };
-            let mut forward_context = rules.forward_context(permit, Some((route, compiled)), origin, kinds, upgrade);
-            if let Some(changes) = &route.request_headers {
-                let rendered = changes.render(&action::values(rules, route, &facts, record));
+            let Passed { permit, receipt } = self.evaluate(Place { active, store }, &mut evaluation, record).await?; // all other statuses
+            let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
+            let origin = RequestOrigin { facts, context, worker: self.worker };
+            let route = record.route.map(|(route, _)| route);
+            let mut forward_context = active.rules.forward_context(permit, record.route, origin, kinds, upgrade);
+            if let Some((route, changes)) = route.and_then(|route| Some((route, route.request_headers.as_ref()?))) {
+                let rendered = changes.render(&respond::values(&active.rules, route, facts, record));
                 forward_context.fields = Some(Box::new((changes.clone(), rendered)));
             }
-            let rewrite = route.rewrite.as_deref().filter(|_| self.options.next == NextHop::Origin);
-            let target = self.target(request.uri(), &facts, rewrite)?;
+            let rewrite = route.and_then(|route| route.rewrite.as_deref());
+            let target = self.target(request.uri(), facts, rewrite)?;
             prepare_for_service(request, forward_context, target, record);
-            Ok(Receipt::new(charges, status))
+            Ok(receipt)
         }
-    }
-
-    /// Returns the charges of a request to this route.
-    pub(super) fn charges<'r>(
-        &self,
-        (active, store): (&'r Active, &Store),
-        route: &'r Route,
-        facts: &Facts<'_>,
-        record: &mut RequestRecord<'_>,
-    ) -> Result<Charges<'r>, LocalResponse> {
-        let charges = active.charges(store, route, facts);
-        #[cfg(feature = "gateway")]
-        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
-        #[cfg(not(feature = "gateway"))]
-        let _ = (&self.metrics, record);
-        charges
-    }
-
-    /// Counts and records the decision about a request.
-    pub(super) fn record_admitted(
-        &self,
-        charges: &Charges<'_>,
-        admitted: &Result<Admitted, Denial>,
-        (compiled, store): (&CompiledRoute, &Store),
-        record: &mut RequestRecord<'_>,
-    ) {
-        compiled.count(charges, admitted, |_one| {
-            #[cfg(feature = "gateway")]
-            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_one.index)) {
-                rejected.record(self.worker.unwrap_or(0), limit, _one.charge.client.as_ref(), store);
-            }
-        });
-        if let Some(error) = store_failure(admitted) {
-            self.metrics.store_failed(error.cause());
-        }
-        record.record_client_key(charges, store);
-        record.record_decision(charges, admitted);
     }
 
     fn sanitize(
@@ -231,36 +85,16 @@ impl LayerState {
         rules.sanitize(headers, context).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
     }
 
-    fn count_bad_field(&self, bad: &BadRequest) {
+    pub(super) fn count_bad_field(&self, bad: &BadRequest) {
         if let BadRequest::BadField(field) = bad {
             self.metrics.rejected(field.cause());
         }
     }
 
-    /// Returns the new target of the request, or `None` if it does not change.
+    /// Returns the new target of the request, or `None` if it does not change. A handler gets no rewritten path.
     fn target(&self, uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
+        let rewrite = rewrite.filter(|_| self.options.next == NextHop::Origin);
         if self.options.changes_requests() { normal_target(uri, facts, rewrite) } else { Ok(None) }
-    }
-}
-
-/// Returns the rejection of a request whose credentials are not accepted. Returns `None` for other requests.
-pub(super) fn not_identified(route: &Route, facts: &Facts<'_>) -> Option<LocalResponse> {
-    let fault = facts.identity_fault()?;
-    Some(LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() })
-}
-
-/// Returns the reason for a rejection by limits or the store.
-pub(super) fn local_response(charges: &Charges<'_>, denial: Denial) -> LocalResponse {
-    match denial {
-        Denial::StoreFailed(_) => LocalResponse::StoreFailed,
-        Denial::Busy { full, .. } => LocalResponse::Busy { by_client: full.client },
-        Denial::Limited { status, wait } => {
-            let remaining =
-                status.refusing(charges).filter_map(|one| Some(status.decision(one.index)?.remaining)).min();
-            let violated = status.refusing(charges).map(|one| one.limit.name.as_str());
-            let violated = violated.collect::<ViolatedLimits>().with_remaining(remaining.unwrap_or(0));
-            LocalResponse::Limited { violated, retry_after: headers::retry_after(wait) }
-        }
     }
 }
 

@@ -34,16 +34,17 @@
 //! the request's extensions. Without a peer address, the limit's `on_missing_client` decides. A request without a host
 //! matches only routes without a host. A request that matches no route passes, unless [`Unmatched::Reject`] is set.
 
-mod action;
 mod active;
-mod authorize;
 mod body;
 mod builder;
 mod check;
 mod concurrency;
+#[cfg(feature = "gateway")]
 mod credentials;
 mod deadline;
 mod decide;
+mod evaluate;
+mod limits;
 #[cfg(feature = "gateway")]
 mod lines;
 #[cfg(feature = "gateway")]
@@ -55,9 +56,7 @@ mod rejection;
 mod replace;
 mod report;
 mod request_id;
-mod route_lookup;
-#[cfg(feature = "gateway")]
-mod verify;
+mod respond;
 mod watch_file;
 
 use std::future::Future;

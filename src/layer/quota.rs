@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use http::Method;
 use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::active::Active;
+use super::LayerState;
+use super::active::Place;
+use super::record::RequestRecord;
 use crate::facts::Facts;
 use crate::headers::retry_after;
 use crate::limit::{Algorithm, Charge, ClientId, Inspection, Limiter, Mode, Quota, Wait};
@@ -50,6 +51,28 @@ struct LimitQuota<'r> {
     reset: u64,
 }
 
+impl LayerState {
+    /// Returns the response to an admitted request for the quota of this route.
+    pub(super) async fn quota(
+        &self,
+        place: Place<'_>,
+        route: &Route,
+        facts: &Facts<'_>,
+        record: &mut RequestRecord<'_>,
+    ) -> LocalResponse {
+        let response = QuotaEndpoint::respond(place, route, facts).await;
+        let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
+        if let Some(fault) = facts.identity_fault().filter(|_| depends_on_identity) {
+            return LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() };
+        }
+        #[cfg(feature = "gateway")]
+        record.record_ban(&response, &self.metrics);
+        #[cfg(not(feature = "gateway"))]
+        let _ = record;
+        response
+    }
+}
+
 impl QuotaEndpoint {
     pub(super) fn new() -> Self {
         let quota = Quota::new(RATE, 1_000, Algorithm::TokenBucket).ok();
@@ -62,14 +85,11 @@ impl QuotaEndpoint {
         self.store.run_maintenance();
     }
 
-    /// Counts a request for a quota. `client` is the network that the request is attributed to, if it is known.
+    /// Counts a request for a quota.
     ///
     /// # Errors
-    /// The client sends too many requests, or the request has another method than GET and HEAD.
-    pub(super) fn admit(&self, facts: &Facts<'_>, client: Option<IpNet>) -> Result<(), LocalResponse> {
-        if *facts.method != Method::GET && *facts.method != Method::HEAD {
-            return Err(LocalResponse::QuotaMethod);
-        }
+    /// The client sends too many requests.
+    pub(super) fn admit(&self, client: Option<IpNet>) -> Result<(), LocalResponse> {
         match self.wait(client) {
             None => Ok(()),
             Some(wait) => {
@@ -80,12 +100,7 @@ impl QuotaEndpoint {
     }
 
     /// Returns the response to an admitted request for the quota of this route.
-    pub(super) async fn respond(
-        &self,
-        (active, store): (&Active, &Store),
-        route: &Route,
-        facts: &Facts<'_>,
-    ) -> LocalResponse {
+    async fn respond(Place { active, store }: Place<'_>, route: &Route, facts: &Facts<'_>) -> LocalResponse {
         let charges = match active.visible_charges(store, route, facts) {
             Ok(charges) => charges,
             Err(rejection) => return rejection,

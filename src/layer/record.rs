@@ -13,12 +13,12 @@ use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, LimitStatus, Receipt, RequestInFlight, denying};
 use crate::clock::{Stopwatch, Timestamp};
 use crate::concurrency::Concurrency;
-#[cfg(feature = "gateway")]
-use crate::credentials::IdentityNeeds;
+use crate::evaluation::Evaluation;
 use crate::facts::Facts;
 use crate::headers;
 #[cfg(feature = "gateway")]
-use crate::identity::{Identity, IdentityFault};
+use crate::identity::{Identity, IdentityFault, IdentityNeeds};
+#[cfg(feature = "gateway")]
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
@@ -195,12 +195,16 @@ impl<'r> RequestRecord<'r> {
         self.client = if self.is_reported { rules.client_address(facts) } else { None };
     }
 
-    /// Records the route of the request.
-    pub(super) fn record_route(&mut self, route: &'r Route, compiled: &'r CompiledRoute) {
-        self.route = Some((route, compiled));
+    /// Records the route of the request, and its origin if the route has `cors`.
+    pub(super) fn record_found(&mut self, rules: &'r RuleSet, evaluation: &Evaluation<'r, '_>) {
+        self.route = evaluation.route().and_then(|(position, route)| Some((route, rules.compiled(position)?)));
         #[cfg(feature = "otlp")]
         if self.is_reported {
             self.matched = Some(self.stopwatch.elapsed());
+        }
+        let facts = &evaluation.facts;
+        if self.route.is_some_and(|(route, _)| route.cors.is_some()) {
+            self.extra.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
         }
     }
 
@@ -235,21 +239,6 @@ impl<'r> RequestRecord<'r> {
         if status != StatusCode::UNAUTHORIZED {
             *response.status_mut() = StatusCode::FORBIDDEN;
         }
-    }
-
-    /// Records the origin of a request to a route with `cors`.
-    pub(super) fn record_origin(&mut self, route: &Route, facts: &Facts<'_>) {
-        if route.cors.is_some() {
-            self.extra.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
-        }
-    }
-
-    /// Records a preflight and returns the response to it.
-    pub(super) fn answer_preflight(&mut self, route: &Route, facts: &Facts<'_>) -> LocalResponse {
-        self.record_origin(route, facts);
-        let request = self.extra.as_ref().and_then(|extra| extra.cors.as_ref());
-        let is_allowed = route.cors.as_ref().zip(request).is_some_and(|(cors, request)| cors.allows(request));
-        if is_allowed { LocalResponse::Preflight } else { LocalResponse::OriginNotAllowed }
     }
 
     /// Returns the time since the request was received.
@@ -324,26 +313,12 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Settles the charges of an admitted request with the status of its response.
-    async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
+    pub(super) async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
         let Some((route, _)) = self.route else { return receipt.give_back(store).await };
         let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
         if self.at.is_some() {
             self.record_fields(&charges, &status);
         }
-    }
-
-    /// Settles the charges of a request that limits admitted, and that is rejected for another reason. Returns the
-    /// rejection.
-    pub(super) async fn settle_rejection(
-        &mut self,
-        receipt: Receipt,
-        store: &Store,
-        rejection: LocalResponse,
-    ) -> LocalResponse {
-        if self.is_charged_by_outcome() {
-            self.settle(receipt, store, rejection.status(), true).await;
-        }
-        rejection
     }
 
     /// Records the rate limit fields of the response.

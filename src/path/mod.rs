@@ -14,7 +14,7 @@ mod segment;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::readings::{Readings, readings};
+pub(crate) use self::readings::readings;
 use crate::words::words;
 
 /// A path in its normal form.
@@ -148,6 +148,16 @@ impl Path<'_> {
 }
 
 /// Converts a path that is in normal form and has no parameters.
+impl<'a> Path<'a> {
+    /// Returns the path as it was sent, if it was not changed.
+    pub(crate) fn as_sent(&self) -> Option<&'a str> {
+        match self.normalized {
+            Cow::Borrowed(path) => Some(path),
+            Cow::Owned(_) => None,
+        }
+    }
+}
+
 impl<'a> From<&'a str> for Path<'a> {
     fn from(path: &'a str) -> Self {
         Self { normalized: Cow::Borrowed(path), matched: None }

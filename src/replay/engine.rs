@@ -1,8 +1,8 @@
 //! Runs requests through the rules in virtual time.
 
 use hashbrown::HashSet;
+use http::StatusCode;
 use http::header::{HOST, HeaderMap, HeaderName};
-use http::{Method, StatusCode};
 
 use super::batch::ParsedRequest;
 use super::decided::{Decided, Origin};
@@ -14,6 +14,7 @@ use super::tally::Tally;
 use super::waiting::Waiting;
 use crate::client::ClientError;
 use crate::clock::Timestamp;
+use crate::evaluation::{Answer, Evaluation, Event, Step, Subject};
 use crate::facts::{Facts, HostRequirement};
 use crate::limit::ClientId;
 use crate::route::Route;
@@ -183,25 +184,15 @@ impl<'r> Engine<'r> {
         let facts = rules.read(method, uri, HostRequirement::Optional, headers, address);
         let mut facts = facts.map_err(|_| Undecided::Invalid)?;
         facts.peer_is_client = true;
-        if facts.is_for_server() || rules.routes.find_quota(&facts).is_some() {
-            return Err(Undecided::Free);
-        }
         let has_host = headers.contains_key(HOST) || uri.host().is_some();
         let logged = request.route.as_deref().filter(|_| !has_host).and_then(|name| self.position_of(name));
-        let position = logged.or_else(|| rules.routes.find(&facts).map(|(position, _)| position));
-        let position = position.ok_or(Undecided::Unmatched)?;
-        let replayed = &self.routes[position];
-        let route = replayed.route;
-        if route.matcher.is_ambiguous(&facts) {
-            return Err(Undecided::Invalid);
-        }
-        // Counted as a preflight, which charges no limit. Logs lack the field that distinguishes preflights.
-        if route.cors.is_some() && *method == Method::OPTIONS {
-            return Err(Undecided::Free);
-        }
-        let mut charges = rules.charges_if(route, &facts, |_| false).map_err(|_| Undecided::Invalid)?;
-        if !replayed.needs_nothing || charges.len() < route.limits.len() {
-            self.sort_out(position, &facts, &mut charges)?;
+        let mut evaluation =
+            Evaluation::new(rules, facts, Subject::Logged(logged.and_then(|position| u32::try_from(position).ok())));
+        let (position, route) = find_route(&mut evaluation)?;
+        let facts = &evaluation.facts;
+        let mut charges = rules.charges_if(route, facts, |_| false).map_err(|_| Undecided::Invalid)?;
+        if !self.routes[position].needs_nothing || charges.len() < route.limits.len() {
+            self.sort_out(position, facts, &mut charges)?;
         }
         let origin = Origin {
             number,
@@ -238,7 +229,7 @@ impl<'r> Engine<'r> {
                 Needs::Credentials => true,
                 Needs::AdoptedRate => false,
                 Needs::Fields(fields) if self.inputs.lacks(fields) => false,
-                _ if charges.positions().contains(&index) => continue,
+                _ if charges.has(index) => continue,
                 _ => match self.rules.check_limit(limit, facts) {
                     LimitCheck::Deny(MissingInput::Client(ClientError::Missing)) if facts.peer.is_none() => false,
                     LimitCheck::Deny(_) => return Err(Undecided::Invalid),
@@ -314,6 +305,25 @@ impl<'r> Engine<'r> {
             notes.push("`concurrency` is not replayed: the log has no durations".to_owned());
         }
         notes
+    }
+}
+
+/// Returns the route whose limits decide about a request, with its position. Credentials are not verified: the log lacks
+/// them.
+fn find_route<'r>(evaluation: &mut Evaluation<'r, '_>) -> Result<(usize, &'r Route), Undecided> {
+    loop {
+        match evaluation.next(Event::Done) {
+            Step::Found | Step::Check(_) | Step::Verify(_) => {}
+            Step::AdmitQuota | Step::Quota(_) | Step::Respond(Answer::Options | Answer::Preflight(_)) => {
+                return Err(Undecided::Free);
+            }
+            Step::Respond(Answer::OriginNotAllowed(_) | Answer::QuotaMethod) => return Err(Undecided::Free),
+            Step::Respond(_) => return Err(Undecided::Invalid),
+            Step::Unmatched => return Err(Undecided::Unmatched),
+            Step::Authorize(..) | Step::Decide(_) | Step::Forward => {
+                return evaluation.route().ok_or(Undecided::Unmatched);
+            }
+        }
     }
 }
 

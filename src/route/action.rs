@@ -60,6 +60,15 @@ impl Action {
             Self::Redirect(_) | Self::Respond(_) => None,
         }
     }
+
+    /// Returns the status of the response, unless the action forwards.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Forward(_) => None,
+            Self::Redirect(redirect) => Some(redirect.status),
+            Self::Respond(response) => Some(response.status),
+        }
+    }
 }
 
 // === impl Redirect ===

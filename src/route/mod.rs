@@ -42,7 +42,7 @@ use self::table::Table;
 pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 use crate::concurrency::Concurrency;
 use crate::facts::{BadRequest, Facts, is_common};
-use crate::identity::{IdentityKinds, IdentityValue};
+use crate::identity::{IdentityKinds, IdentityNeeds, IdentityValue};
 use crate::policy::RateLimitHeaders;
 use crate::rule::Limit;
 use crate::template::Template;
@@ -58,6 +58,8 @@ pub struct Routes {
     quotas: Quotas,
     /// Whether a route has `cors`.
     has_cors: bool,
+    /// The credentials that each route needs.
+    needs: Vec<Option<IdentityNeeds>>,
     /// The conditions of each route that a lookup has to check. So most lookups need not read the route itself.
     unchecked: Vec<Unchecked>,
     /// The unregistered methods that routes name.
@@ -165,11 +167,20 @@ impl Route {
         of_limits.chain(of_templates).chain(of_clients).fold(self.require, IdentityKinds::union)
     }
 
-    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read.
+    /// Returns the credentials to verify for this route; `None` for most routes.
+    fn identity_needs(&self) -> Option<IdentityNeeds> {
+        let reads = self.identity_kinds();
+        (!reads.is_empty()).then_some(IdentityNeeds { reads, requires: self.require })
+    }
+
+    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read. For safe
+    /// methods, the check is left to [`has_too_long_body`](Self::has_too_long_body): hardly any of their requests has a body.
     pub(crate) fn is_too_long(&self, facts: &Facts<'_>) -> bool {
-        if facts.method.is_safe() {
-            return false; // hardly any of these requests has a body
-        }
+        !facts.method.is_safe() && self.has_too_long_body(facts)
+    }
+
+    /// Returns `true` if the `Content-Length` is too large. Checked for all requests before they are forwarded.
+    pub(crate) fn has_too_long_body(&self, facts: &Facts<'_>) -> bool {
         let length = facts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
         length.is_some_and(|length: u64| length > self.max_body)
     }
@@ -191,12 +202,13 @@ impl Routes {
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
         let unchecked = list.iter().map(|route| Unchecked::of(&route.matcher)).collect();
+        let needs = list.iter().map(Route::identity_needs).collect();
         let asked = || list.iter().map(|route| &route.matcher);
         let methods = unique(asked().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
         let fields = unique(asked().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
-        Self { list, has_cors, table, quotas, unchecked, methods, fields }
+        Self { list, has_cors, table, quotas, needs, unchecked, methods, fields }
     }
 
     /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
@@ -261,6 +273,16 @@ impl Routes {
     pub(crate) fn find_quota(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
         let position = self.quotas.find(facts)?;
         Some((position, self.list.get(position)?))
+    }
+
+    /// Returns the route at this position.
+    pub(crate) fn get(&self, position: usize) -> Option<&Route> {
+        self.list.get(position)
+    }
+
+    /// Returns the credentials that the route at this position needs. `None` if it reads no credentials.
+    pub(crate) fn identity_needs(&self, position: usize) -> Option<IdentityNeeds> {
+        self.needs.get(position).copied().flatten()
     }
 
     /// Iterates over all routes, in their order.

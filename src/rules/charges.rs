@@ -9,15 +9,19 @@ use crate::limit::Limiter;
 use crate::limit::{Charge, ChargeKind, Turn};
 use crate::rule::Limit;
 
-/// Positions of limits in their route, or of charges in their request. Up to four need no allocation.
+/// Positions of the charges of a request. Up to four need no allocation.
 pub(crate) type Positions = SmallVec<[usize; 4]>;
+
+/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS). Up to eight
+/// need no allocation.
+pub(crate) type LimitPositions = SmallVec<[u16; 8]>;
 
 /// The charges of one request: one for each limit that counts it.
 #[derive(Clone, Debug)]
 pub struct Charges<'r> {
     limits: &'r [Limit],
     /// For each charge, the position of its limit.
-    positions: Positions,
+    positions: LimitPositions,
     charges: Vec<Charge>,
 }
 
@@ -35,13 +39,17 @@ pub struct LimitCharge<'c> {
 impl<'r> Charges<'r> {
     /// Creates an empty list for a route with these limits.
     pub(super) fn new(limits: &'r [Limit]) -> Self {
-        Self { limits, positions: Positions::with_capacity(limits.len()), charges: Vec::with_capacity(limits.len()) }
+        Self {
+            limits,
+            positions: LimitPositions::with_capacity(limits.len()),
+            charges: Vec::with_capacity(limits.len()),
+        }
     }
 
     /// Adds the charge of the limit at this position.
     #[inline]
     pub(super) fn push(&mut self, index: usize, charge: Charge) {
-        self.positions.push(index);
+        self.positions.push(u16::try_from(index).unwrap_or(u16::MAX));
         self.charges.push(charge);
     }
 
@@ -68,19 +76,19 @@ impl<'r> Charges<'r> {
     /// Returns the charges in order, each with its limit.
     pub fn iter(&self) -> impl Iterator<Item = LimitCharge<'_>> {
         let limit = |(index, charge)| LimitCharge { index, limit: &self.limits[index], charge };
-        self.positions.iter().copied().zip(&self.charges).map(limit)
+        self.limit_positions().zip(&self.charges).map(limit)
     }
 
     /// Returns the last charge.
     #[inline]
     pub(super) fn last(&self) -> Option<LimitCharge<'_>> {
-        let (index, charge) = (*self.positions.last()?, self.charges.last()?);
+        let (index, charge) = (usize::from(*self.positions.last()?), self.charges.last()?);
         Some(LimitCharge { index, limit: &self.limits[index], charge })
     }
 
     /// Returns the charge at this position of the request.
     pub(crate) fn at(&self, position: usize) -> LimitCharge<'_> {
-        let index = self.positions[position];
+        let index = usize::from(self.positions[position]);
         LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position] }
     }
 
@@ -107,7 +115,7 @@ impl<'r> Charges<'r> {
     #[cfg(feature = "gateway")]
     pub(crate) fn replace_limiters(&mut self, change: impl Fn(&Limit, &Arc<Limiter>) -> Option<Arc<Limiter>>) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
-            if let Some(limiter) = change(&self.limits[*index], &charge.limiter) {
+            if let Some(limiter) = change(&self.limits[usize::from(*index)], &charge.limiter) {
                 charge.limiter = limiter;
             }
         }
@@ -121,14 +129,15 @@ impl<'r> Charges<'r> {
     /// Sets the turn of each charge.
     pub(crate) fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
-            charge.turn = turn(&LimitCharge { index: *index, limit: &self.limits[*index], charge });
+            let index = usize::from(*index);
+            charge.turn = turn(&LimitCharge { index, limit: &self.limits[index], charge });
         }
     }
 
     /// Returns the limits of the route as responses to the request report them, if that differs from other requests: with
     /// the limiters of the charges, and without the limits whose conditions the request does not meet.
     pub(crate) fn changed_limits(&self) -> Option<Vec<Limit>> {
-        let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.positions.contains(index);
+        let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.has(*index);
         let is_same = |one: LimitCharge<'_>| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter);
         let has_all =
             self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_unmet(&index));
@@ -143,17 +152,23 @@ impl<'r> Charges<'r> {
     }
 
     /// Returns the position of the limit of each charge.
-    pub(crate) fn positions(&self) -> &Positions {
-        &self.positions
+    #[inline]
+    pub(crate) fn limit_positions(&self) -> impl Iterator<Item = usize> {
+        self.positions.iter().map(|index| usize::from(*index))
+    }
+
+    /// Returns `true` if the limit at this position counts the request.
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.limit_positions().any(|position| position == index)
     }
 
     /// Joins what [`into_parts`](Self::into_parts) has split.
-    pub(crate) fn from_parts(limits: &'r [Limit], positions: Positions, charges: Vec<Charge>) -> Self {
+    pub(crate) fn from_parts(limits: &'r [Limit], positions: LimitPositions, charges: Vec<Charge>) -> Self {
         Self { limits, positions, charges }
     }
 
     /// Splits the list into the positions of the limits and the charges.
-    pub(crate) fn into_parts(self) -> (Positions, Vec<Charge>) {
+    pub(crate) fn into_parts(self) -> (LimitPositions, Vec<Charge>) {
         (self.positions, self.charges)
     }
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Method, Uri};
 
-pub(crate) use self::charges::Positions;
 pub use self::charges::{Charges, LimitCharge};
+pub(crate) use self::charges::{LimitPositions, Positions};
 #[cfg(feature = "gateway")]
 pub(crate) use self::named_client::NamedClientError;
 pub use self::when::{Unmet, When};

@@ -60,6 +60,7 @@ pub(crate) use rejection::Rejection;
 #[cfg(test)]
 use crate::client::AddressRules;
 use crate::config::Listen;
+use crate::evaluation::HeadLimits;
 use crate::metrics::Metrics;
 use crate::tls::Termination;
 use crate::transport::Transport;
@@ -68,7 +69,6 @@ use acceptor::Acceptor;
 use activity::Activity;
 use connection_slots::{ConnectionCap, ConnectionSlot, ListenerConnections};
 use handshake_limit::HandshakeLimit;
-use head::HeadLimits;
 use open_connections::OpenConnections;
 use transfer_rate::MinRate;
 

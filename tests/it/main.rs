@@ -30,6 +30,7 @@ mod dns;
 mod docs_examples;
 mod docs_links;
 mod explain;
+mod explain_decides;
 mod fields;
 mod forward;
 mod functions;

@@ -26,6 +26,10 @@ pub(in crate::admin) struct Explained {
     pub(super) admitted: Option<bool>,
     /// The status of a response that needs no decision of the limits.
     pub(super) status: Option<u16>,
+    /// The status of the gateway's own answer if the limits grant the request; null if it is forwarded.
+    pub(super) status_if_granted: Option<u16>,
+    /// The status of the answer if a limit refuses the request; null if the limits are not asked.
+    pub(super) status_if_refused: Option<u16>,
     /// Why the gateway sends this response.
     pub(super) reason: Option<String>,
     /// The request as the rules read it; null if it is answered before.
@@ -167,6 +171,8 @@ impl Explained {
         let explained = Self {
             admitted: status.map(|_| false),
             status,
+            status_if_granted: explanation.granted_status().filter(|_| status.is_none()),
+            status_if_refused: explanation.refused_status().filter(|_| status.is_none()),
             reason,
             request: Some(NormalRequest {
                 method: facts.method.to_string(),

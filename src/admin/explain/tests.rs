@@ -67,7 +67,8 @@ async fn by_layer(layer: &RateLimitLayer, request: &ExplainedRequest) -> Outcome
     let response = layer.layer(service).oneshot(sent).await.expect("a response");
     let report = report.get().expect("a report");
     let key = report.client_key.map(|key| format!("{key:032x}"));
-    let client = report.client.map(|client| client.to_string());
+    // Requests that are answered before their route is known have an address, but no explanation.
+    let client = report.client.filter(|_| response.status() != 204).map(|client| client.to_string());
     (response.status().as_u16(), report.route.as_ref().map(ToString::to_string), client, key)
 }
 

@@ -1,7 +1,7 @@
 //! Waits and timeouts, in virtual time.
 
 use super::*;
-use crate::server::head::HeadLimits;
+use crate::evaluation::HeadLimits;
 use crate::server::transfer_rate::MinRate;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {

@@ -23,7 +23,7 @@ use self::request_reader::{ClientBody, MAX_DISCARDED, RequestReader};
 use self::response_writer::{ResponseSource, ResponseWriter};
 use super::activity::{Activity, InFlightRequest};
 use super::driver::Drainable;
-use super::head::rejection_cause;
+use super::head::{check_incomplete, check_request, rejection_cause};
 use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
 use super::{HttpService, Rejection, ServerContext, scheme};
@@ -141,7 +141,7 @@ impl<S: HttpService> Http1<S> {
                 }
             }
             self.searched = reader.unread.len();
-            if let Some(local_response) = self.context.limits.head.check_incomplete(&reader.unread) {
+            if let Some(local_response) = check_incomplete(&self.context.limits.head, &reader.unread) {
                 drop(reader);
                 return self.reject(local_response);
             }
@@ -164,7 +164,7 @@ impl<S: HttpService> Http1<S> {
         let mut exchange = Exchange { version, head_only, accepts_trailers, keeps_open, in_flight };
         self.searched = 0;
         let accepts_informational = version == Version::HTTP_11;
-        let head_error = self.context.limits.head.check_request(&request);
+        let head_error = check_request(&self.context.limits.head, &request);
         let target = || scheme::check(version, request.uri(), request.headers());
         if let Some(local_response) = head_error.or_else(target) {
             self.context.metrics.rejected(rejection_cause(&local_response));

@@ -50,7 +50,7 @@ use self::upload::{Unread, Upload};
 use self::windows::Windows;
 use super::activity::Activity;
 use super::driver::Drainable;
-use super::head::rejection_cause;
+use super::head::{check_request, rejection_cause};
 use super::metered_socket::MeteredSocket;
 use super::peer::ConnectionPeer;
 use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
@@ -167,7 +167,7 @@ impl<S: HttpService> Http2<S> {
         }
         let target = || scheme::check(Version::HTTP_2, request.uri(), request.headers());
         let local_response =
-            self.context.limits.head.check_request(&request).or_else(target).inspect(|local_response| {
+            check_request(&self.context.limits.head, &request).or_else(target).inspect(|local_response| {
                 self.context.metrics.rejected(rejection_cause(local_response));
                 (self.context.on_rejection)(&Rejection::request(local_response, &request, self.peer.address));
             });

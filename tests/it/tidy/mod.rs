@@ -26,6 +26,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
             "concurrency",
             "condition",
             "cost",
+            "evaluation",
             "facts",
             "identity",
             "overrides",

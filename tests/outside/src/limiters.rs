@@ -20,7 +20,7 @@ pub async fn limiters(store: Store) -> Result<(RateLimiter, RateLimiter), Error>
     Ok((mails, texts))
 }
 
-/// Takes two permits of one user, and waits for the second if there is none.
+/// Takes two permits of one user, and waits if the second is missing.
 ///
 /// # Errors
 /// The user has sent five mails in a minute, or the store failed.

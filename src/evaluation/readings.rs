@@ -3,26 +3,26 @@
 //! The inner service may interpret such a request differently than the rules. The layer rejects an ambiguous request
 //! only if a limit applies to it.
 
-use http::Uri;
-
+use super::find;
 use crate::facts::{BadRequest, Facts};
+use crate::path;
 use crate::route::Route;
-use crate::ruleset::{CompiledRoute, RuleSet};
+use crate::rules::Rules;
 use crate::sanitize::BadField;
 
-type Found<'r> = (&'r Route, &'r CompiledRoute);
+type Found<'r> = Option<(usize, &'r Route)>;
 
-/// Returns the route of a request. Sets the path of `facts` to the interpretation that matched the route.
+/// Returns the route of a request whose path is not normalized, with its position. Sets the path of `facts` to the interpretation that
+/// matched the route.
 ///
 /// # Errors
 /// A limit applies to the request, and its fields, its query or its path are ambiguous.
-pub(super) fn find<'r, 'a>(
-    rules: &'r RuleSet,
-    uri: &'a Uri,
-    facts: &mut Facts<'a>,
+pub(super) fn find_unchanged<'r>(
+    rules: &'r Rules,
+    facts: &mut Facts<'_>,
     fault: Option<BadField>,
-) -> Result<Option<Found<'r>>, BadRequest> {
-    let found = find_by_path(rules, uri, facts)?;
+) -> Result<Found<'r>, BadRequest> {
+    let found = find_by_path(rules, facts)?;
     let fault = fault.map(BadRequest::from).or_else(|| (!facts.has_valid_query()).then_some(BadRequest::BadQuery));
     match fault {
         Some(fault) if is_limited(found) => Err(fault),
@@ -34,20 +34,17 @@ pub(super) fn find<'r, 'a>(
 ///
 /// # Errors
 /// Two interpretations match different routes with limits, or a value that selects a route is ambiguous.
-fn find_by_path<'r, 'a>(
-    rules: &'r RuleSet,
-    uri: &'a Uri,
-    facts: &mut Facts<'a>,
-) -> Result<Option<Found<'r>>, BadRequest> {
-    let Some(readings) = rules.readings(uri.path()) else { return rules.find(facts) };
+fn find_by_path<'r>(rules: &'r Rules, facts: &mut Facts<'_>) -> Result<Found<'r>, BadRequest> {
+    let readings = facts.path.as_sent().and_then(|path| path::readings(path, rules.requests.encoded_slash));
+    let Some(readings) = readings else { return find(rules, facts) };
     let mut best = None;
     for path in readings.paths {
         facts.path = path;
-        let found = rules.find(facts)?;
+        let found = find(rules, facts)?;
         match best {
             None => best = Some((found, facts.path.clone())),
             Some((before, _)) if is_limited(before) => {
-                if is_limited(found) && route_of(found) != route_of(before) {
+                if is_limited(found) && position(found) != position(before) {
                     return Err(readings.fault.into());
                 }
             }
@@ -60,10 +57,10 @@ fn find_by_path<'r, 'a>(
     Ok(found)
 }
 
-fn is_limited(found: Option<Found<'_>>) -> bool {
-    found.is_some_and(|(route, _)| !route.limits.is_empty())
+fn is_limited(found: Found<'_>) -> bool {
+    found.is_some_and(|(_, route)| !route.limits.is_empty())
 }
 
-fn route_of<'r>(found: Option<Found<'r>>) -> Option<&'r str> {
-    found.map(|(route, _)| &*route.name)
+fn position(found: Found<'_>) -> Option<usize> {
+    found.map(|(position, _)| position)
 }

@@ -1,0 +1,58 @@
+//! The order of the stages of an evaluation.
+
+/// A stage of an evaluation. The stages are in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// `OPTIONS *` asks about the server itself.
+    Server,
+    /// A browser asks whether it may send a request.
+    Preflight,
+    PreflightAnswer,
+    /// A client reads the state of its limits.
+    Quota,
+    QuotaMethod,
+    QuotaIdentity,
+    QuotaState,
+    /// All other requests need a route.
+    Route,
+    /// A proxy asks about another request.
+    Authorize,
+    /// The upgrade to another protocol.
+    Tunnel,
+    /// The length of the body.
+    Size,
+    /// Limits that do not depend on the credentials, if they are known to refuse the request.
+    Check,
+    /// The credentials.
+    Identity,
+    /// The limits and the slot.
+    Limits,
+    Decision,
+    /// The response of the route, if it has one.
+    Action,
+    Forward,
+}
+
+impl Stage {
+    /// Returns the next stage.
+    pub(super) fn following(self) -> Self {
+        match self {
+            Self::Server => Self::Preflight,
+            Self::Preflight => Self::PreflightAnswer,
+            Self::PreflightAnswer => Self::Quota,
+            Self::Quota => Self::QuotaMethod,
+            Self::QuotaMethod => Self::QuotaIdentity,
+            Self::QuotaIdentity => Self::QuotaState,
+            Self::QuotaState => Self::Route,
+            Self::Route => Self::Authorize,
+            Self::Authorize => Self::Tunnel,
+            Self::Tunnel => Self::Size,
+            Self::Size => Self::Check,
+            Self::Check => Self::Identity,
+            Self::Identity => Self::Limits,
+            Self::Limits => Self::Decision,
+            Self::Decision => Self::Action,
+            Self::Action | Self::Forward => Self::Forward,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Evaluates a request as if all limits granted it.
+
+use std::mem::take;
+
+use super::answer::describe;
+use super::limits::describe_denial;
+use crate::clock::Timestamp;
+use crate::config::{Config, quote};
+use crate::evaluation::{Answer, Evaluation, Event, Step, Verdict};
+use crate::identity::IdentityNeeds;
+use crate::route::{Authorize, Route};
+use crate::rules::LimitRejection;
+
+/// How the evaluation of a request ends.
+#[derive(Debug)]
+pub(super) enum Ending<'r> {
+    /// The gateway answers and asks no limit.
+    Answered {
+        status: u16,
+        reason: String,
+        /// Whether the answer depends on the route, which limits then do not count.
+        of_route: bool,
+    },
+    /// No route matches.
+    Unmatched,
+    /// A proxy asks about another request.
+    Authorize(&'r Route, Authorize),
+    /// The limits are asked.
+    Asked(Outcome<'r>),
+}
+
+/// The answers of the gateway after the limits have decided.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome<'r> {
+    /// If the limits grant the request; `None` if it is forwarded.
+    pub(super) granted: Option<Answer<'r>>,
+    pub(super) refused: Answer<'r>,
+}
+
+/// Evaluates a request to its end.
+pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now: Timestamp) -> Ending<'r> {
+    let (mut event, mut refused) = (Event::Done, None);
+    let granted = loop {
+        match evaluation.next(take(&mut event)) {
+            Step::Found | Step::AdmitQuota | Step::Check(_) => {}
+            Step::Verify(needs) => identify(evaluation, needs, (config, now)),
+            Step::Decide(_) => {
+                refused = Some(evaluation.refused());
+                event = Event::Decided(Verdict::Granted);
+            }
+            Step::Quota(route) => return answer_quota(route, evaluation, config),
+            Step::Authorize(route, authorize) => return Ending::Authorize(route, authorize),
+            Step::Unmatched => return Ending::Unmatched,
+            Step::Respond(answer) => break Some(answer),
+            Step::Forward => break None,
+        }
+    };
+    match (granted, refused) {
+        (granted, Some(refused)) => Ending::Asked(Outcome { granted, refused }),
+        (Some(answer), None) => {
+            let of_route = matches!(answer, Answer::BadRequest(_) | Answer::BodyTooLong(_) | Answer::Tunnel);
+            answered(describe(answer, &evaluation.facts), of_route)
+        }
+        (None, None) => Ending::Unmatched, // only admitted requests are forwarded
+    }
+}
+
+/// Verifies the credentials of a request.
+pub(super) fn identify(evaluation: &mut Evaluation<'_, '_>, needs: IdentityNeeds, (config, now): (&Config, Timestamp)) {
+    let Config { verifiers, rules, .. } = config;
+    let identity = verifiers.identify(needs, &rules.credentials, &evaluation.facts, now.as_millis() / 1000);
+    evaluation.facts.identity = Some(Box::new(identity));
+}
+
+fn answer_quota<'r>(route: &'r Route, evaluation: &Evaluation<'r, '_>, config: &Config) -> Ending<'r> {
+    if let Some(fault) = evaluation.facts.identity_fault() {
+        return answered(describe(Answer::NotIdentified { fault, route }, &evaluation.facts), false);
+    }
+    let answer = match config.rules.visible_charges(route, &evaluation.facts, |_| true) {
+        Ok(_) => (200, format!("the gateway returns the quota of route {}", quote(&route.name))),
+        Err(LimitRejection { limit, cause, .. }) => {
+            let limit = route.limits.iter().find(|other| other.name == limit);
+            (400, limit.map_or_else(String::new, |limit| describe_denial(limit, &cause)))
+        }
+    };
+    answered(answer, false)
+}
+
+fn answered<'r>((status, reason): (u16, String), of_route: bool) -> Ending<'r> {
+    Ending::Answered { status, reason, of_route }
+}
