@@ -1,6 +1,7 @@
 //! One version of the rules, compiled at load.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,13 +11,12 @@ use ipnet::IpNet;
 use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
-use crate::concurrency::Concurrency;
 use crate::credentials::Verifiers;
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
 #[cfg(feature = "gateway")]
 use crate::identity::{Identity, IdentityNeeds};
-use crate::limit::{Charge, ClientId, Limiter};
+use crate::limit::Limiter;
 use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::policy::Policy;
 #[cfg(feature = "gateway")]
@@ -24,8 +24,7 @@ use crate::recording::Inputs;
 #[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
 use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
-use crate::rule::Limit;
-use crate::rules::{Charges, LimitCharge, LimitRejection, Rules};
+use crate::rules::{Charges, LimitCharge, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 #[cfg(feature = "gateway")]
@@ -118,6 +117,15 @@ pub(crate) struct CompiledRoute {
 static GET: Method = Method::GET;
 
 // === impl RuleSet ===
+
+/// All that the rules can answer without the compiled data.
+impl Deref for RuleSet {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
 
 impl RuleSet {
     pub(crate) fn new(rules: Arc<Rules>, verifiers: Verifiers, metrics: &Metrics) -> Self {
@@ -222,54 +230,9 @@ impl RuleSet {
         self.verifiers.refresh_key_set().await;
     }
 
-    /// See [`Rules::visible_charges`].
-    pub(crate) fn visible_charges<'r>(
-        &self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-        may_reject: impl Fn(&Limit) -> bool,
-    ) -> Result<Vec<(&'r Limit, Charge)>, LimitRejection<'r>> {
-        self.rules.visible_charges(route, facts, may_reject)
-    }
-
-    /// See [`Rules::clients`].
-    #[cfg(feature = "gateway")]
-    pub(crate) fn clients<'r>(
-        &'r self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-    ) -> impl Iterator<Item = (&'r Limit, ClientId)> {
-        self.rules.clients(route, facts)
-    }
-
     /// Returns the network to which a request's use of shared resources is attributed.
     pub(crate) fn client_network(&self, facts: &Facts<'_>) -> Option<IpNet> {
         self.rules.addresses.client_network(facts, facts.peer_is_trusted)
-    }
-
-    pub(crate) fn charges<'r>(
-        &'r self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-    ) -> Result<Charges<'r>, LimitRejection<'r>> {
-        self.rules.charges(route, facts)
-    }
-
-    /// See [`Rules::limits`].
-    #[cfg(feature = "gateway")]
-    pub(crate) fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
-        self.rules.limits()
-    }
-
-    /// See [`Rules::charges_if`].
-    #[cfg(feature = "gateway")]
-    pub(crate) fn charges_if<'r>(
-        &'r self,
-        route: &'r Route,
-        facts: &Facts<'_>,
-        may_reject: impl Fn(&Limit) -> bool,
-    ) -> Result<Charges<'r>, LimitRejection<'r>> {
-        self.rules.charges_if(route, facts, may_reject)
     }
 
     /// Records when a request was received, if it may have a deadline.
@@ -307,11 +270,6 @@ impl RuleSet {
             timeout: route.and_then(|(route, _)| route.timeout),
             upgrade,
         }
-    }
-
-    /// See [`Rules::client_in_flight`].
-    pub(crate) fn client_in_flight(&self, concurrency: &Concurrency, facts: &Facts<'_>) -> Option<ClientId> {
-        self.rules.client_in_flight(concurrency, facts)
     }
 
     /// Returns the client's address: the nearest hop that is not a trusted proxy.

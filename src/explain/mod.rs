@@ -238,3 +238,6 @@ impl<'r> Explanation<'r> {
         Some((400, limits::describe_denial(limit, cause)))
     }
 }
+
+#[cfg(test)]
+mod tests;

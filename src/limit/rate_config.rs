@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota, QuotaError};
 
-/// The configuration of a [`RateLimiter`](crate::RateLimiter): a mode, a rate, an interval, and how long the limiter
+/// The configuration of a [`RateLimiter`](crate::redisson::RateLimiter): a mode, a rate, an interval, and how long the limiter
 /// outlives its last grant. These are the four fields of Redisson's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {

@@ -1,4 +1,4 @@
-//! The operations of [`RateLimiter`](crate::RateLimiter), whose rates are in the store.
+//! The operations of [`RateLimiter`](crate::redisson::RateLimiter), whose rates are in the store.
 
 use std::sync::Arc;
 use std::time::Duration;

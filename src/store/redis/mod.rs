@@ -13,7 +13,7 @@
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `reset_log`, `shared` | read and remove buckets for operators, and keep their data |
 //! | `in_flight`, `leases` | leases of requests in flight |
-//! | `limiters` | the operations of [`RateLimiter`](crate::RateLimiter) |
+//! | `limiters` | the operations of [`RateLimiter`](crate::redisson::RateLimiter) |
 
 mod backoff;
 mod dispatch;
