@@ -49,7 +49,6 @@ enum PollTime {
     /// Each call reads the clock.
     NotShared,
     /// The next call reads the clock for the rest of the poll.
-    #[cfg(feature = "gateway")]
     Unread,
     /// The clock was read at this time in the poll.
     Read(Instant),
@@ -57,7 +56,6 @@ enum PollTime {
 
 /// Runs a poll in which all calls of [`poll_time`] return the same time. A forwarded HTTP/1 request needs the time seven
 /// times, in two polls of a few microseconds. Seven readings would cost 1 % of its CPU time.
-#[cfg(feature = "gateway")]
 pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
     struct End;
     impl Drop for End {
@@ -72,7 +70,6 @@ pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
 
 /// Makes the next call of [`poll_time`] read the clock. For a new request in the poll of the last one, which may have
 /// taken milliseconds.
-#[cfg(feature = "gateway")]
 pub(crate) fn forget_poll_time() {
     if let PollTime::Read(_) = POLL_TIME.get() {
         POLL_TIME.set(PollTime::Unread);
@@ -85,7 +82,6 @@ pub(crate) fn poll_time() -> Instant {
     match POLL_TIME.get() {
         PollTime::Read(time) => time,
         PollTime::NotShared => Instant::now(),
-        #[cfg(feature = "gateway")]
         PollTime::Unread => read_poll_time(),
     }
 }
@@ -111,7 +107,6 @@ pub(crate) fn since_epoch() -> Duration {
 }
 
 /// Returns the present wall time. Used for dates in output, never for decisions.
-#[cfg(feature = "gateway")]
 pub(crate) fn wall_time() -> Timestamp {
     Timestamp(millis(since_epoch()))
 }
@@ -127,7 +122,6 @@ pub(crate) fn system_time() -> SystemTime {
 
 impl Timestamp {
     /// Returns the time in the format of RFC 3339, in UTC.
-    #[cfg(feature = "gateway")]
     pub(crate) fn to_rfc3339(self) -> String {
         let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
         // The format has years of four digits, so a later time becomes the last time with such a year.
@@ -234,7 +228,7 @@ impl Stopwatch {
     }
 }
 
-#[cfg(all(test, feature = "gateway"))]
+#[cfg(test)]
 mod tests {
     use super::*;
 

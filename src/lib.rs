@@ -136,7 +136,7 @@
 #![cfg_attr(not(feature = "gateway"), doc = "[`ReloadError`]: #features")]
 #![cfg_attr(not(feature = "gateway"), doc = "[`ReloadReport`]: #features")]
 // Without the gateway, some items of the shared modules are unused.
-#![cfg_attr(not(feature = "gateway"), allow(dead_code))]
+#![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
 
 // 0 core
 mod boxed;

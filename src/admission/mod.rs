@@ -15,9 +15,7 @@ mod waiting;
 
 use self::concurrency::SlotAsk;
 pub(crate) use self::concurrency::{NewRequest, RequestInFlight};
-#[cfg(feature = "gateway")]
 pub(crate) use self::order::narrowest_first;
-#[cfg(feature = "gateway")]
 pub(crate) use self::queue::MAX_LATENESS;
 pub(crate) use self::queue::WaitQueues;
 pub(crate) use self::receipt::Receipt;

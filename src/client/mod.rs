@@ -177,7 +177,6 @@ impl ClientSource {
     }
 
     /// Returns the single sources of a combination, in order.
-    #[cfg(feature = "gateway")]
     pub(crate) fn sources(&self) -> Vec<&Self> {
         match self {
             Self::All(sources) => sources.iter().flat_map(Self::sources).collect(),
@@ -206,7 +205,6 @@ impl ClientSource {
     }
 
     /// Returns the value of credentials that the source reads.
-    #[cfg(feature = "gateway")]
     pub(crate) fn identity_value(&self) -> Option<&IdentityValue> {
         match self {
             Self::Identity(value) => Some(value),
@@ -228,7 +226,6 @@ impl ClientSource {
     /// Returns the API key in a field, a cookie or a query parameter. Does not normalize the key, because similar keys
     /// can belong to different clients. In `Authorization` the key follows `Bearer`. Returns [`ClientError::Missing`]
     /// for other sources.
-    #[cfg(feature = "gateway")]
     pub(crate) fn sent_key<'f>(&self, facts: &'f Facts<'_>) -> Result<Cow<'f, [u8]>, ClientError> {
         let key = match self {
             Self::Header(name) if *name == header::AUTHORIZATION => {
@@ -244,7 +241,6 @@ impl ClientSource {
     }
 
     /// Returns the value of a field, a cookie or a query parameter. Returns [`ClientError::Missing`] for other sources.
-    #[cfg(feature = "gateway")]
     pub(crate) fn sent_value<'f>(&self, facts: &'f Facts<'_>, duplicates: Duplicates) -> Value<'f> {
         match self {
             Self::Header(name) => field(facts, name, duplicates),
@@ -296,7 +292,6 @@ fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
 }
 
 /// Returns the values of an encoded client for operators: at most `max` bytes, then `...` if there are more.
-#[cfg(feature = "gateway")]
 pub(crate) fn shown_value(encoded: &[u8], max: usize) -> String {
     let (mut rest, mut shown) = (encoded, String::new());
     while let Some(value) = split_value(&mut rest) {
@@ -316,7 +311,6 @@ pub(crate) fn shown_value(encoded: &[u8], max: usize) -> String {
 }
 
 /// Splits off the value that one call of `append` has added.
-#[cfg(feature = "gateway")]
 fn split_value<'e>(encoded: &mut &'e [u8]) -> Option<&'e [u8]> {
     *encoded = encoded.get(1..)?;
     let mut text = || {

@@ -19,7 +19,6 @@ pub(super) fn value<'f>(query: &'f str, name: &str, duplicates: Duplicates) -> V
 /// # Errors
 /// The parameter is missing, empty or sent with different values, or a percent-encoding in a name or in the value is
 /// invalid.
-#[cfg(feature = "gateway")]
 pub(super) fn decoded<'f>(query: &'f str, name: &str) -> Value<'f> {
     let value = spelling::decode(sent(query, name, Duplicates::Reject)?)?;
     if value.is_empty() { Err(ClientError::Missing) } else { Ok(value) }

@@ -351,7 +351,6 @@ proptest! {
     }
 }
 
-#[cfg(feature = "gateway")]
 #[test]
 fn shown_value_is_decoded_and_bounded() {
     let mut encoded = Vec::new();

@@ -9,9 +9,7 @@
 //! `explain`, and the replay of access logs.
 
 mod answer;
-#[cfg(feature = "gateway")]
 mod head;
-#[cfg(feature = "gateway")]
 mod hop;
 mod readings;
 mod stage;
@@ -20,9 +18,7 @@ mod step;
 use http::Method;
 
 pub(crate) use self::answer::Answer;
-#[cfg(feature = "gateway")]
 pub(crate) use self::head::{HeadLimits, LargeHead, MAX_METHOD};
-#[cfg(feature = "gateway")]
 pub(crate) use self::hop::{LastHop, last_hop, max_forwards};
 use self::readings::find_unchanged;
 use self::stage::Stage;

@@ -3,7 +3,6 @@
 
 mod action;
 mod answer;
-mod conditions;
 mod limits;
 mod original;
 mod request;

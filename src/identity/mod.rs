@@ -12,7 +12,6 @@ use http::{Extensions, HeaderMap, HeaderName};
 use serde_json::{Map, Value};
 
 pub(crate) use self::api_key::ApiKey;
-#[cfg(feature = "gateway")]
 pub(crate) use self::api_key::AttributeNames;
 pub use self::client_keys::{ClientKey, ClientKeys};
 pub(crate) use self::fault::IdentityFault;

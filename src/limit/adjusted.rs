@@ -1,6 +1,5 @@
 //! Limits with another rate for some clients. The buckets are the same, so that permits in use are kept.
 
-#[cfg(feature = "gateway")]
 use super::{Algorithm, Mode};
 use super::{Limiter, MAX_RATE, Quota, Spread};
 
@@ -19,7 +18,6 @@ impl Quota {
 impl Limiter {
     /// Returns `true` if a client can have another rate: each client has a bucket, and no other program reads or sets the
     /// rate in the store.
-    #[cfg(feature = "gateway")]
     pub(crate) fn is_adjustable(&self) -> bool {
         self.mode == Mode::PerClient && !matches!(self.quota.algorithm(), Algorithm::Redisson(_))
     }

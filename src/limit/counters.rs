@@ -12,7 +12,6 @@
 use super::MAX_DEBT;
 use super::debt::Dated;
 use super::entries::Entries;
-#[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use crate::clock::Timestamp;
@@ -129,14 +128,12 @@ impl Counters {
     }
 
     /// Returns these counters and their debt as numbers, with their ends relative to `now`.
-    #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let counter = |one: &Counter| [numbers::time(one.ends, now), numbers::amount(one.permits)];
         self.log.iter().flat_map(counter).chain(numbers::debt(self.debt)).collect()
     }
 
     /// Returns the counters that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let debt = numbers.take_debt()?;
         Some(Self { log: numbers.entries(|ends, permits| Counter { ends, permits })?, debt })

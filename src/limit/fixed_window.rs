@@ -22,7 +22,6 @@
 use super::calendar::Window;
 use super::counters::Counters;
 use super::debt;
-#[cfg(feature = "gateway")]
 use super::numbers::{CALENDAR, Numbers};
 use super::packed::Packed;
 use super::{Algorithm, Decision, MAX_WAIT, Quota, Wait};
@@ -165,13 +164,11 @@ impl State {
     }
 
     /// Returns this bucket as numbers. Windows end at the same moment in every process.
-    #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, _now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(CALENDAR)
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         Counters::from_numbers(numbers.relative_to(CALENDAR)).map(Self)
     }

@@ -25,7 +25,6 @@
 use serde::{Deserialize, Serialize};
 
 use super::gcra::{self, parts, returned};
-#[cfg(feature = "gateway")]
 use super::numbers::Numbers;
 use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, Wait};
@@ -117,13 +116,11 @@ impl State {
     }
 
     /// Returns this bucket as numbers.
-    #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(now)
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(numbers: Numbers<'_>) -> Option<Self> {
         gcra::State::from_numbers(numbers).map(Self)
     }

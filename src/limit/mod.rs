@@ -13,10 +13,8 @@ pub mod gcra;
 mod inspection;
 pub mod leaky_bucket;
 mod names;
-#[cfg(feature = "gateway")]
 mod numbers;
 mod packed;
-#[cfg(feature = "gateway")]
 mod quarter;
 mod rate_config;
 pub mod redisson;

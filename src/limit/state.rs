@@ -1,7 +1,6 @@
 //! The state of a bucket of any algorithm.
 
 use super::gcra::warm_up;
-#[cfg(feature = "gateway")]
 use super::numbers::{MAX_NUMBERS, Numbers};
 use super::packed::Packed;
 use super::{Algorithm, Charge, ChargeKind, Decision, Quota, Wait};
@@ -42,14 +41,12 @@ macro_rules! states {
                 }
             }
 
-            #[cfg(feature = "gateway")]
             fn from_numbers(quota: &Quota, numbers: Numbers<'_>) -> Option<Self> {
                 match quota.algorithm() {
                     $($algorithm => $module::State::from_numbers(numbers).map(Self::$variant),)+
                 }
             }
 
-            #[cfg(feature = "gateway")]
             fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
                 match self {
                     $(Self::$variant(state) => state.to_numbers(now),)+
@@ -223,7 +220,6 @@ impl BucketState {
     }
 
     /// Returns this bucket as numbers, for another process.
-    #[cfg(feature = "gateway")]
     pub(crate) fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
         match &self.0 {
             Repr::Unpacked(whole) => whole.to_numbers(now),
@@ -233,7 +229,6 @@ impl BucketState {
 
     /// Returns the bucket that another process has sent as these numbers, or `None` if they are invalid for this
     /// algorithm.
-    #[cfg(feature = "gateway")]
     pub(crate) fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
         if numbers.len() > MAX_NUMBERS {
             return None;

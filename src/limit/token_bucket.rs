@@ -17,7 +17,6 @@
 
 use super::debt::{Cycle, Grant};
 use super::entries::Entries;
-#[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use super::{Decision, MAX_DEBT, Quota, Wait};
@@ -227,7 +226,6 @@ impl State {
     }
 
     /// Returns this bucket as numbers: the longest interval, the end of its use, the grants, and the debt if there is one.
-    #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
         let grants = self.log.iter().flat_map(|grant| [numbers::time(grant.at, now), numbers::amount(grant.permits)]);
@@ -235,7 +233,6 @@ impl State {
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let (longest, longest_until) = (numbers.amount()?, numbers.time()?);
         let debt = numbers.take_debt()?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-#[cfg(feature = "gateway")]
 use crate::limit::Limiter;
 use crate::limit::{Charge, ChargeKind, Turn};
 use crate::rule::Limit;
@@ -102,7 +101,6 @@ impl<'r> Charges<'r> {
     }
 
     /// Removes the charges of limits that do not match a predicate.
-    #[cfg(feature = "gateway")]
     pub(crate) fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
         let kept: SmallVec<[bool; 4]> = self.iter().map(|one| keeps(one.limit)).collect();
         let mut is_kept = kept.iter().copied();
@@ -112,7 +110,6 @@ impl<'r> Charges<'r> {
     }
 
     /// Replaces the limiter of each charge for which `change` returns another one.
-    #[cfg(feature = "gateway")]
     pub(crate) fn replace_limiters(&mut self, change: impl Fn(&Limit, &Arc<Limiter>) -> Option<Arc<Limiter>>) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
             if let Some(limiter) = change(&self.limits[usize::from(*index)], &charge.limiter) {

@@ -1,7 +1,6 @@
 //! The rules of a file. They derive from a request its facts, its route and its charges.
 
 mod charges;
-#[cfg(feature = "gateway")]
 mod named_client;
 mod names;
 mod when;
@@ -14,7 +13,6 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 
 pub use self::charges::{Charges, LimitCharge};
 pub(crate) use self::charges::{LimitPositions, Positions};
-#[cfg(feature = "gateway")]
 pub(crate) use self::named_client::NamedClientError;
 pub use self::when::{Unmet, When};
 use crate::client::{AddressRules, ClientError, ClientSource};
@@ -231,7 +229,6 @@ impl Rules {
 
     /// Returns the charges of the live limits that match `includes` and do not depend on the credentials of a request.
     /// They take no permits. Limits that cannot count the request are omitted.
-    #[cfg(feature = "gateway")]
     pub(crate) fn charges_without_identity<'r>(
         &self,
         route: &'r Route,
@@ -341,7 +338,6 @@ impl Rules {
     }
 
     /// Returns the clients of a request for the limits of a route that can identify them, each with its limit.
-    #[cfg(feature = "gateway")]
     pub(crate) fn clients<'r>(
         &self,
         route: &'r Route,

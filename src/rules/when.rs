@@ -43,7 +43,6 @@ impl When {
     }
 }
 
-#[cfg(feature = "gateway")]
 impl std::fmt::Display for Unmet<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -4,7 +4,6 @@
 //! its own limit grants it.
 
 mod adopted;
-#[cfg(feature = "gateway")]
 mod audit;
 mod builder;
 mod fallback;
@@ -14,23 +13,18 @@ mod limiters;
 mod memory;
 mod multi_slot;
 mod negative_cache;
-#[cfg(feature = "gateway")]
 mod overrides;
 mod redis;
-#[cfg(feature = "gateway")]
 mod rejected;
-#[cfg(feature = "gateway")]
 mod reset;
 pub mod settings;
 mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
-#[cfg(feature = "gateway")]
 pub(crate) mod transfer;
 
 use std::sync::Arc;
 
-#[cfg(feature = "gateway")]
 pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
 pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
 pub(crate) use self::in_flight::{Full, RouteSlots, Slot, SlotRequest, TakenWithSlot};
@@ -38,12 +32,9 @@ pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 use self::multi_slot::Unsettled;
 pub use self::negative_cache::NegativeCache;
-#[cfg(feature = "gateway")]
 pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
 pub use self::redis::Redis;
-#[cfg(feature = "gateway")]
 pub(crate) use self::redis::redis_keys;
-#[cfg(feature = "gateway")]
 pub(crate) use self::rejected::RejectedMinute;
 pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
@@ -185,7 +176,6 @@ impl Store {
     }
 
     /// Returns `true` if both are handles of one open store.
-    #[cfg(feature = "gateway")]
     pub(crate) fn has_same_buckets(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Backend::Memory(one), Backend::Memory(other)) => Arc::ptr_eq(one, other),
@@ -257,7 +247,6 @@ impl Store {
     }
 
     /// Releases the slots of ended requests, before the runtime of the worker ends.
-    #[cfg(feature = "gateway")]
     pub(crate) async fn release_last_slots(&self) {
         if let Backend::Redis(redis) = &self.0 {
             redis.store().release_last_leases().await;
@@ -321,7 +310,6 @@ impl Store {
     }
 
     /// Returns the last known address of the master, if the store uses sentinels.
-    #[cfg(feature = "gateway")]
     pub(crate) fn master(&self) -> Option<String> {
         match &self.0 {
             Backend::Memory(_) => None,
@@ -330,7 +318,6 @@ impl Store {
     }
 
     /// Returns the number of gateways that share the store, as last counted.
-    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> Option<u32> {
         match &self.0 {
             Backend::Memory(_) => None,
@@ -339,7 +326,6 @@ impl Store {
     }
 
     /// Returns the number of permits that were granted locally and are not charged to the store yet.
-    #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> Option<u64> {
         match &self.0 {
             Backend::Memory(_) => None,

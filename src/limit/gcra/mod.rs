@@ -23,7 +23,6 @@
 
 pub mod warm_up;
 
-#[cfg(feature = "gateway")]
 use super::numbers::{self, Numbers};
 use super::packed::Packed;
 use super::{Decision, MAX_DEBT, MAX_WAIT, Quota, Wait};
@@ -126,7 +125,6 @@ impl State {
 
     /// Returns this bucket as numbers: its time, the interval, the whole permits in use, and the parts of one more
     /// permit.
-    #[cfg(feature = "gateway")]
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let of_permit = u128::from(self.interval.max(1));
         let number = |amount: u128| numbers::amount(u64::try_from(amount).unwrap_or(u64::MAX));
@@ -135,13 +133,11 @@ impl State {
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(super) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         Self::read(&mut numbers).filter(|_| numbers.is_empty())
     }
 
     /// Reads a bucket; other numbers may follow.
-    #[cfg(feature = "gateway")]
     fn read(numbers: &mut Numbers<'_>) -> Option<Self> {
         let (at, interval, whole, parts) = (numbers.time()?, numbers.amount()?, numbers.amount()?, numbers.amount()?);
         let is_unused = (interval, whole, parts) == (0, 0, 0);

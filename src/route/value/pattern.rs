@@ -88,7 +88,6 @@ impl ValuePattern {
     }
 
     /// Returns a text that identifies the pattern. The pattern of a whole value is that value.
-    #[cfg(feature = "gateway")]
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         match self {
             Self::Exact(text) => text.to_vec(),
@@ -98,7 +97,6 @@ impl ValuePattern {
     }
 
     /// Returns a value that matches and contains `middle`, unless the pattern has a regular expression.
-    #[cfg(feature = "gateway")]
     pub(crate) fn example(&self, middle: &str) -> Option<String> {
         let Self::Parts(parts) = self else { return None };
         let ValueParts { prefix, suffix, contains, regex: None, case: _ } = &**parts else { return None };

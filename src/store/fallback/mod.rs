@@ -4,10 +4,8 @@
 //! [debts]. When the store has recovered, the gateway charges it with the debts before its first decision.
 
 pub(crate) mod debts;
-#[cfg(feature = "gateway")]
 mod reset;
 mod share;
-#[cfg(feature = "gateway")]
 mod transfer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,10 +15,8 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use self::debts::{Debts, Payment};
-#[cfg(feature = "gateway")]
 pub(crate) use self::reset::ResetDebts;
 use self::share::Shares;
-#[cfg(feature = "gateway")]
 pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
 use crate::clock::{Clock, SystemClock, Timestamp};
@@ -124,7 +120,6 @@ impl Fallback {
     }
 
     /// Returns the number of parts into which limits are divided.
-    #[cfg(feature = "gateway")]
     pub(crate) fn gateways(&self) -> u32 {
         self.shares.lock().gateways()
     }
@@ -135,7 +130,6 @@ impl Fallback {
     }
 
     /// Returns the number of permits that are not charged to the store yet.
-    #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> u64 {
         self.debts.lock().owed()
     }

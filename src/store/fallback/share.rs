@@ -20,10 +20,8 @@ pub(super) struct Shares {
     /// The minimum number of gateways to assume.
     least: u32,
     /// The number of predecessors that still drain.
-    #[cfg(feature = "gateway")]
     predecessors: u8,
     /// Whether this gateway drains and has a successor.
-    #[cfg(feature = "gateway")]
     has_successor: bool,
     /// The shares by the address of the limiter. The limits of a tier have equal names.
     by_limiter: HashMap<usize, Share>,
@@ -45,9 +43,7 @@ impl Shares {
         Self {
             known: 1,
             least: least.max(1),
-            #[cfg(feature = "gateway")]
             predecessors: 0,
-            #[cfg(feature = "gateway")]
             has_successor: false,
             by_limiter: HashMap::new(),
             max_shares: MIN_SHARES,
@@ -102,7 +98,6 @@ impl Shares {
     }
 
     /// Returns the share of a quota, and whether it is less than a permit.
-    #[cfg(feature = "gateway")]
     fn quota(&self, whole: &Quota) -> (Quota, bool) {
         let share = (0..self.predecessors).fold(whole.share(self.gateways()), |share, _| share.without_quarter());
         match self.has_successor {
@@ -111,22 +106,11 @@ impl Shares {
         }
     }
 
-    #[cfg(not(feature = "gateway"))]
-    fn quota(&self, whole: &Quota) -> (Quota, bool) {
-        (whole.share(self.gateways()), false)
-    }
-
     /// Returns this gateway's share of a bound on requests in flight. May be zero while this gateway drains.
-    #[cfg(feature = "gateway")]
     pub(super) fn of_bound(&self, bound: u32) -> u32 {
         let share = (bound / self.gateways()).max(1);
         let share = (0..self.predecessors).fold(share, |share, _| share - share / 4);
         if self.has_successor { share / 4 } else { share }
-    }
-
-    #[cfg(not(feature = "gateway"))]
-    pub(super) fn of_bound(&self, bound: u32) -> u32 {
-        (bound / self.gateways()).max(1)
     }
 
     fn reset_if(&mut self, is_new: bool) -> bool {
@@ -138,7 +122,6 @@ impl Shares {
 }
 
 /// The methods for handovers.
-#[cfg(feature = "gateway")]
 impl Shares {
     /// Returns the number of gateways that divide the share with a successor: this gateway, and predecessors that
     /// still drain.
@@ -168,7 +151,6 @@ impl Shares {
 }
 
 /// The maximum number of gateways that drain at the same time. Larger numbers from other processes are reduced to it.
-#[cfg(feature = "gateway")]
 const MAX_PREDECESSORS: u8 = 16;
 
 #[cfg(test)]

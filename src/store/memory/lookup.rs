@@ -63,7 +63,6 @@ impl<'c> Lookup<'c> {
     }
 
     /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any shard.
-    #[cfg(feature = "gateway")]
     pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
         Self::with_owner(charge, Owner::ANY, hasher)
     }

@@ -13,14 +13,12 @@ mod lookup;
 mod overflow;
 mod owner;
 mod registry;
-#[cfg(feature = "gateway")]
 mod reset;
 mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
 mod transaction;
-#[cfg(feature = "gateway")]
 mod transfer;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -37,7 +35,6 @@ use self::shard::{SWEEP_PAUSE, Shard};
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
-#[cfg(feature = "gateway")]
 use super::overrides::LocalOverrides;
 use super::settings::KeySecret;
 use crate::clock::{Clock, Timestamp};
@@ -66,7 +63,6 @@ pub struct Memory {
     secret: OnceLock<KeySecret>,
     limiters: Mutex<Registry>,
     in_flight: InFlight,
-    #[cfg(feature = "gateway")]
     overrides: Mutex<LocalOverrides>,
 }
 
@@ -119,7 +115,6 @@ impl Memory {
             secret,
             limiters: Mutex::default(),
             in_flight: InFlight::default(),
-            #[cfg(feature = "gateway")]
             overrides: Mutex::default(),
         }
     }
@@ -213,13 +208,11 @@ impl Memory {
     }
 
     /// Returns the overrides of limits, locked, and the time, read under the lock.
-    #[cfg(feature = "gateway")]
     pub(super) fn overrides(&self) -> (MutexGuard<'_, LocalOverrides>, Timestamp) {
         (self.overrides.lock(), self.clock.now())
     }
 
     /// Returns the time of its clock.
-    #[cfg(feature = "gateway")]
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }

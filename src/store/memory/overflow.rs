@@ -38,7 +38,6 @@ impl Overflow {
     }
 
     /// Empties the bucket of this limit, so that all of its permits are free. It is removed like any full bucket.
-    #[cfg(feature = "gateway")]
     pub(super) fn empty(&mut self, limit_capacity: &Arc<LimitCapacity>) {
         if let Some(bucket) = self.0.get_mut(&address(limit_capacity)) {
             bucket.state = BucketState::EMPTY;

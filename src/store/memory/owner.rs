@@ -22,7 +22,6 @@ const INSTANCE: u8 = 5;
 
 impl Owner {
     /// A kind that no client has, for lookups of a PER_CLIENT limit without a client.
-    #[cfg(feature = "gateway")]
     pub(super) const ANY: Self = Self([u8::MAX; LENGTH]);
 
     /// Creates the owner of a client. An address is stored as it is, if it fits. Other identities are hashed with a
@@ -58,13 +57,11 @@ impl Owner {
     }
 
     /// Creates an owner from the bytes of another process.
-    #[cfg(feature = "gateway")]
     pub(super) fn of_bytes(bytes: [u8; LENGTH]) -> Self {
         Self(bytes)
     }
 
     /// Returns all bytes, for another process with the same secret.
-    #[cfg(feature = "gateway")]
     pub(super) fn bytes(self) -> [u8; LENGTH] {
         self.0
     }

@@ -6,12 +6,10 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{Location, Lookup};
-#[cfg(feature = "gateway")]
 use super::owner::Owner;
 use super::table::Table;
 use crate::clock::Timestamp;
 use crate::limit::{BucketState, Decision};
-#[cfg(feature = "gateway")]
 use crate::limit::{Limiter, Quota};
 
 /// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent
@@ -175,7 +173,6 @@ impl Shard {
     }
 
     /// Adds a bucket in this state. Returns `false` if it exists, or if there is no capacity.
-    #[cfg(feature = "gateway")]
     pub(super) fn insert(
         &mut self,
         lookup: &mut Lookup<'_>,
@@ -198,7 +195,6 @@ impl Shard {
     }
 
     /// Removes the bucket of a charge. Returns `false` if the bucket does not exist.
-    #[cfg(feature = "gateway")]
     pub(super) fn remove(&mut self, lookup: &mut Lookup<'_>, capacity: &BucketCapacity) -> bool {
         if !self.find(lookup) {
             return false;
@@ -214,7 +210,6 @@ impl Shard {
     }
 
     /// Removes all buckets of the lookup's limit. Returns their number.
-    #[cfg(feature = "gateway")]
     pub(super) fn remove_all(&mut self, limit: &Lookup<'_>, capacity: &BucketCapacity) -> usize {
         let Ok(table) = self.tables.find_entry(limit.name_hash, |table| table.is_of(limit)) else { return 0 };
         let (table, _) = table.remove();
@@ -226,13 +221,11 @@ impl Shard {
     }
 
     /// See [`Table::each_in_use`].
-    #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
         self.tables.iter().for_each(|table| table.each_in_use(now, each));
     }
 
     /// See [`Table::add_quotas`]. The lookup has a bucket.
-    #[cfg(feature = "gateway")]
     pub(super) fn add_quotas(&mut self, lookup: &Lookup<'_>, quotas: &[Quota]) {
         if let Some(table) = self.table(lookup).and_then(|table| self.tables.get_bucket_mut(table)) {
             table.add_quotas(quotas);

@@ -4,7 +4,6 @@ use std::mem::discriminant;
 use std::slice;
 use std::sync::Arc;
 
-#[cfg(feature = "gateway")]
 use hashbrown::hash_table::OccupiedEntry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
@@ -91,13 +90,11 @@ impl Table {
     }
 
     /// Removes the bucket in this slot. Returns `false` if the bucket does not exist.
-    #[cfg(feature = "gateway")]
     pub(super) fn remove(&mut self, slot: usize) -> bool {
         self.buckets.get_bucket_entry(slot).map(OccupiedEntry::remove).is_ok()
     }
 
     /// Passes the limiter, the slowest quotas, and the owner and the state of each bucket in use to `each`.
-    #[cfg(feature = "gateway")]
     pub(super) fn each_in_use(&self, now: Timestamp, each: &mut impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
         let quotas = self.slowest.distinct();
         let in_use = self.buckets.iter().filter(|bucket| bucket.is_in_use(quotas, now));
@@ -105,7 +102,6 @@ impl Table {
     }
 
     /// Keeps buckets that are in use by one of these quotas, as if they had used the table.
-    #[cfg(feature = "gateway")]
     pub(super) fn add_quotas(&mut self, quotas: &[Quota]) {
         quotas.iter().for_each(|quota| self.slowest.add(quota));
     }

@@ -177,7 +177,6 @@ impl<S: Remote> NegativeCache<S> {
     }
 
     /// Forgets all refusals.
-    #[cfg(feature = "gateway")]
     pub(crate) fn forget_all(&self) {
         self.known.entries.clear();
     }

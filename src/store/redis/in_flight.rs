@@ -9,7 +9,6 @@ use deadpool_redis::redis::{Cmd, Value};
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
-#[cfg(feature = "gateway")]
 use tokio::time::timeout;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -108,7 +107,6 @@ impl Redis {
 
     /// Waits until the leases of ended requests are released, but at most a second. To be called before the runtime of the
     /// worker ends: its tasks end with it.
-    #[cfg(feature = "gateway")]
     pub(crate) async fn release_last_leases(&self) {
         let Some(keeper) = self.keeper.0.lock().take() else { return };
         self.leases.end();

@@ -24,13 +24,10 @@ mod leases;
 mod limiters;
 mod locator;
 mod node;
-#[cfg(feature = "gateway")]
 mod reset;
-#[cfg(feature = "gateway")]
 mod reset_log;
 mod routing;
 mod script;
-#[cfg(feature = "gateway")]
 mod shared;
 mod topology;
 
@@ -46,7 +43,6 @@ use self::in_flight::Keeper;
 pub(crate) use self::in_flight::NewSlot;
 use self::leases::Leases;
 use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
-#[cfg(feature = "gateway")]
 use self::reset_log::ResetLog;
 use self::routing::Call;
 use self::script::buckets::Buckets;
@@ -74,9 +70,7 @@ pub struct Redis {
     secret: Arc<SharedSecret>,
     names: BucketNames,
     /// The hash tag of the keys that operators use.
-    #[cfg(feature = "gateway")]
     shared_tag: Arc<str>,
-    #[cfg(feature = "gateway")]
     reset_log: Arc<ResetLog>,
     adopted: Arc<AdoptedFailures>,
     dispatchers: Arc<Dispatchers>,
@@ -99,7 +93,6 @@ impl Redis {
         let (secret, fallback) = (SharedSecret::new(settings), Fallback::new(settings.min_gateways));
         let (secret, fallback) = (Arc::new(secret), Arc::new(fallback));
         let membership = Membership::new(Arc::clone(&fallback), &settings.prefix, Arc::clone(&metrics));
-        #[cfg(feature = "gateway")]
         let reset_log = Arc::clone(membership.reset_log());
         let topology = Arc::new(Topology::new(settings, Arc::clone(&secret), membership)?);
         let context =
@@ -113,9 +106,7 @@ impl Redis {
             fallback,
             secret,
             names: settings.bucket_names(),
-            #[cfg(feature = "gateway")]
             shared_tag: settings.bucket_names().tag("@operators").into(),
-            #[cfg(feature = "gateway")]
             reset_log,
             adopted: Arc::default(),
             dispatchers,
@@ -144,9 +135,7 @@ impl Redis {
             fallback,
             secret,
             names: self.names.clone(),
-            #[cfg(feature = "gateway")]
             shared_tag: Arc::clone(&self.shared_tag),
-            #[cfg(feature = "gateway")]
             reset_log: Arc::clone(&self.reset_log),
             adopted,
             dispatchers,

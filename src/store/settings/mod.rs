@@ -111,7 +111,6 @@ impl StoreSettings {
     pub const DEFAULT_POOL_SIZE: usize = 1;
 
     /// Returns `true` if a store with the settings `new` has the buckets of this one.
-    #[cfg(feature = "gateway")]
     pub(crate) fn keeps_buckets_in(&self, new: &Self) -> bool {
         match (self, new) {
             (Self::Memory { .. }, Self::Memory { .. }) => self == new,
@@ -139,7 +138,6 @@ impl StoreSettings {
     }
 
     /// Returns `true` if a gateway is not ready while the store is unreachable.
-    #[cfg(feature = "gateway")]
     pub(crate) fn fails_readiness(&self) -> bool {
         matches!(self, Self::Redis(settings) if settings.fail_readiness)
     }
@@ -188,7 +186,6 @@ impl RedisUrl {
     }
 
     /// Returns the host, port and database, or all of a Unix socket's URL.
-    #[cfg(feature = "gateway")]
     fn server(&self) -> &str {
         match self.0.split_once("://") {
             Some(("unix", _)) | None => &self.0,
@@ -230,7 +227,6 @@ impl KeySecret {
     }
 
     /// Wraps the bytes of a secret.
-    #[cfg(feature = "gateway")]
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

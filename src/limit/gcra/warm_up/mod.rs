@@ -26,7 +26,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{Decision, MAX_WAIT, Packed, Quota, Timestamp, millis_for, parts, returned};
 use crate::limit::Algorithm;
-#[cfg(feature = "gateway")]
 use crate::limit::numbers::{self, Numbers};
 
 /// The shortest warm-up, in milliseconds: shorter ones are rounded too much.
@@ -141,7 +140,6 @@ impl State {
     }
 
     /// Returns this bucket as numbers: the numbers of `gcra`, then the whole permits and the other parts of the heat.
-    #[cfg(feature = "gateway")]
     pub(in crate::limit) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let of_permit = self.bucket.interval.max(1);
         let mut all = self.bucket.to_numbers(now);
@@ -150,7 +148,6 @@ impl State {
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    #[cfg(feature = "gateway")]
     pub(in crate::limit) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let bucket = super::State::read(&mut numbers)?;
         let (whole, parts) = (numbers.amount()?, numbers.amount()?);

@@ -5,7 +5,6 @@
 //! not exceed the rate again and again. Only local grants of calendar windows leave no debt to the next window. Grants in one
 //! time step are merged and dated at the latest of them, so that no permit returns too early.
 
-#[cfg(feature = "gateway")]
 mod transfer;
 
 use std::collections::{HashMap, VecDeque};
@@ -95,14 +94,12 @@ impl Debts {
     }
 
     /// Returns the number of owed permits. May include permits that have expired since.
-    #[cfg(feature = "gateway")]
     pub(crate) fn owed(&self) -> u64 {
         let new = self.by_bucket.values().flat_map(|debt| &debt.grants).map(|(_, permits)| u64::from(*permits));
         new.sum::<u64>() + self.unpaid.iter().map(Payment::permits).sum::<u64>()
     }
 
     /// Removes the debts to buckets that match, since an operator has reset them.
-    #[cfg(feature = "gateway")]
     pub(crate) fn forgive(&mut self, is_reset: impl Fn(&Limiter, Option<&ClientId>) -> bool) {
         let is_owed = |debt: &Debt| !is_reset(&debt.limiter, debt.client.as_ref());
         self.by_bucket.retain(|_, debt| is_owed(debt));
@@ -111,7 +108,6 @@ impl Debts {
     }
 
     /// Removes grants until this time from the debts to buckets that match. Returns `true` if no later grants are left.
-    #[cfg(feature = "gateway")]
     pub(crate) fn forgive_until(
         &mut self,
         until: Timestamp,

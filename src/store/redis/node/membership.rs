@@ -8,7 +8,6 @@ use deadpool_redis::redis::{Cmd, from_redis_value};
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-#[cfg(feature = "gateway")]
 use super::super::reset_log::{ResetLog, ResetTimes};
 use super::super::script::buckets::Buckets;
 use super::super::script::{Invoker, keys};
@@ -42,7 +41,6 @@ const MAX_ROUNDS: u64 = 2;
 #[derive(Debug)]
 pub(crate) struct Membership {
     fallback: Arc<Fallback>,
-    #[cfg(feature = "gateway")]
     reset_log: Arc<ResetLog>,
     /// The key of the set of gateways.
     key: String,
@@ -69,7 +67,6 @@ impl Membership {
         let key = format!("{{{prefix}tidegate:gateways}}");
         Self {
             fallback,
-            #[cfg(feature = "gateway")]
             reset_log: Arc::new(ResetLog::new(prefix)),
             key,
             self_test_tag: format!("{prefix}tidegate:@self_test"),
@@ -80,7 +77,6 @@ impl Membership {
     }
 
     /// Returns the resets of operators that this gateway knows.
-    #[cfg(feature = "gateway")]
     pub(crate) fn reset_log(&self) -> &Arc<ResetLog> {
         &self.reset_log
     }
@@ -151,7 +147,6 @@ impl Membership {
             return Ok(result);
         }
         let mut settlement = self.fallback.settlement().await;
-        #[cfg(feature = "gateway")]
         self.forget_reset_debts(script, secret).await;
         let last = settlement.rounds() + MAX_ROUNDS;
         while let Some((payment, now)) = settlement.next(&owns).filter(|_| settlement.rounds() <= last) {
@@ -180,7 +175,6 @@ impl Membership {
 
     /// Forgets debts to buckets that an operator has reset during the outage. Only the node of a cluster that has the list of
     /// resets returns them.
-    #[cfg(feature = "gateway")]
     async fn forget_reset_debts(&self, script: &mut Invoker, secret: &KeySecret) {
         let read = async {
             let resets = self.reset_log.read(script).await.unwrap_or_default();

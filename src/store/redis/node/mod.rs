@@ -218,7 +218,6 @@ impl Node {
             let mut redis = address.open(notify_on_end(Arc::clone(&end))).await?;
             self.locator.verify(&mut redis).await?;
             self.fetch_secret(address, &mut redis).await?;
-            #[cfg(feature = "gateway")]
             self.secret.known().map(|secret| self.membership.fallback().share_secret(secret));
             let secret = Arc::clone(&self.secret);
             let script = Invoker::new(redis.clone(), self.refusals.calls()).await?;

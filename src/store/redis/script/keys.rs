@@ -31,7 +31,6 @@ struct StoredSecret {
 }
 
 /// Recognizes the keys of all clients of a limiter.
-#[cfg(feature = "gateway")]
 #[derive(Debug)]
 pub(crate) struct BucketKeys {
     /// For each kind of key, the texts before the number of a partition, if there is one, and before the client. Each bucket in
@@ -145,7 +144,6 @@ pub(crate) fn hash_tag(name: &str) -> &str {
 
 // === impl BucketKeys ===
 
-#[cfg(feature = "gateway")]
 impl BucketKeys {
     pub(crate) fn new(limiter: &Limiter) -> Self {
         let (name, algorithm) = (&limiter.name, limiter.quota.algorithm());
@@ -186,14 +184,12 @@ impl BucketKeys {
 
 /// Returns `true` for an address, a network, or the hash of another client. So the keys of a limit in the format of another
 /// algorithm are not mistaken for clients.
-#[cfg(feature = "gateway")]
 fn is_client(text: &str) -> bool {
     let is_hash = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash || text.parse::<std::net::IpAddr>().is_ok() || text.parse::<ipnet::IpNet>().is_ok()
 }
 
 /// Escapes a text for a pattern of Redis.
-#[cfg(feature = "gateway")]
 fn glob(text: &str) -> String {
     let is_special = |letter: char| matches!(letter, '*' | '?' | '[' | ']' | '^' | '-' | '\\');
     text.chars().flat_map(|letter| is_special(letter).then_some('\\').into_iter().chain([letter])).collect()

@@ -1,5 +1,7 @@
 //! The conditions of a route, and the first condition that a request does not meet.
 
+mod text;
+
 use http::Method;
 
 use crate::facts::Facts;
