@@ -9,6 +9,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Active, Admin};
+use crate::metrics::Metrics;
 use crate::upstream::Upstreams;
 
 /// Whether load balancers should send requests to this gateway.
@@ -56,10 +57,9 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Read
     responses((status = 200, body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"))
 )]
 pub(super) async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     let active = admin.active.load();
     active.upstreams.iter().take(1).for_each(Upstreams::update_metrics);
-    ([(CONTENT_TYPE, kind)], admin.metrics.render())
+    ([(CONTENT_TYPE, Metrics::CONTENT_TYPE)], admin.metrics.render())
 }
 
 pub(super) fn readiness(admin: &Admin, active: &Active, is_up: bool) -> Readiness {

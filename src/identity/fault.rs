@@ -1,6 +1,22 @@
 //! Why the credentials of a request are not accepted.
 
-use crate::metrics::IDENTITY_FAULTS;
+/// The words of [`IdentityFault`], in the order of its variants.
+const WORDS: [&str; 14] = [
+    "missing",
+    "malformed_key",
+    "unknown_key",
+    "malformed_token",
+    "too_long",
+    "algorithm",
+    "unknown_kid",
+    "signature",
+    "claims",
+    "expired",
+    "not_yet_valid",
+    "issuer",
+    "audience",
+    "unavailable",
+];
 
 /// Why the credentials of a request are not accepted. The text is the detail of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,7 +68,7 @@ pub enum IdentityFault {
 impl IdentityFault {
     /// Returns the word in metrics and in the access log.
     pub fn as_str(self) -> &'static str {
-        IDENTITY_FAULTS[self as usize]
+        WORDS[self as usize]
     }
 
     /// Returns `true` if the fault is in the token.

@@ -353,7 +353,7 @@ impl<'r> RequestRecord<'r> {
             match (is_read, is_accepted) {
                 (false, _) => {}
                 (true, true) => metrics.identity_accepted(is_token),
-                (true, false) => metrics.identity_rejected(is_token, of_kind as usize),
+                (true, false) => metrics.identity_rejected(is_token, of_kind.as_str()),
             }
         }
     }

@@ -7,9 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
-#[cfg(feature = "gateway")]
 use super::gauge::GaugeGuard;
-#[cfg(feature = "gateway")]
 use super::sample::{ConnectionSample, Sample};
 
 const PROTOCOLS: [&str; 2] = ["http1", "http2"];
@@ -62,7 +60,6 @@ impl Default for Connections {
 
 impl Connections {
     /// Adds the client connections to a sample.
-    #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
         let [http1, http2] = self.protocols.each_ref().map(Gauge::get);
         let (open, refused) = (self.open.get(), self.refused.get());
@@ -131,53 +128,51 @@ impl Connections {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Counts an open client connection.
-    pub(crate) fn connection_opened(&self) {
+    pub fn connection_opened(&self) {
         self.connections.open.inc();
     }
 
     /// Returns the number of open client connections, then of HTTP/1 and of HTTP/2 connections.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn open_connections(&self) -> (i64, [i64; PROTOCOLS.len()]) {
+    pub fn open_connections(&self) -> (i64, [i64; PROTOCOLS.len()]) {
         (self.connections.open.get(), std::array::from_fn(|number| self.connections.protocols[number].get()))
     }
 
     /// Counts a client connection whose protocol is known.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn protocol_connection(&self, is_http2: bool) -> GaugeGuard {
+    pub fn protocol_connection(&self, is_http2: bool) -> GaugeGuard {
         GaugeGuard::new(&self.connections.protocols[usize::from(is_http2)])
     }
 
     /// Removes a closed client connection from the number of open ones.
-    pub(crate) fn connection_closed(&self) {
+    pub fn connection_closed(&self) {
         self.connections.open.dec();
     }
 
     /// Counts a connection that was refused because of a connection limit.
-    pub(crate) fn connection_refused(&self) {
+    pub fn connection_refused(&self) {
         self.connections.refused.inc();
     }
 
     /// Counts a failure to accept connections.
-    pub(crate) fn accept_failed(&self) {
+    pub fn accept_failed(&self) {
         self.connections.accept_failures.inc();
     }
 
     /// Counts a connection, stream or request that ended early. Clients cannot influence the set of values of `cause`.
-    pub(crate) fn rejected(&self, cause: &'static str) {
+    pub fn rejected(&self, cause: &'static str) {
         self.connections.rejected.get_or_create(&CauseLabels { cause }).inc();
     }
 
     /// Sets the expiry of a certificate file, in seconds since the Unix epoch.
-    pub(crate) fn set_certificate_expiry(&self, file: &str, at: i64) {
+    pub fn set_certificate_expiry(&self, file: &str, at: i64) {
         let labels = CertificateLabels { certificate: file.to_owned() };
         self.connections.certificates.get_or_create(&labels).set(at);
     }
 
     /// Ends the series of a certificate file.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn remove_certificate_expiry(&self, file: &str) {
+    pub fn remove_certificate_expiry(&self, file: &str) {
         self.connections.certificates.remove(&CertificateLabels { certificate: file.to_owned() });
     }
 }

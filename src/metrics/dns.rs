@@ -20,7 +20,7 @@ pub(super) struct DnsNames(ByName<DnsSeries, 1>);
 
 /// The metrics of one name.
 #[derive(Clone, Debug)]
-pub(crate) struct DnsNameMetrics(Handle<DnsSeries, 1>);
+pub struct DnsNameMetrics(Handle<DnsSeries, 1>);
 
 #[derive(Debug, Default)]
 struct DnsSeries {
@@ -30,7 +30,7 @@ struct DnsSeries {
 
 /// The outcome of a resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DnsOutcome {
+pub enum DnsOutcome {
     /// The name has addresses.
     Found,
     /// The name does not exist, or has no addresses.
@@ -61,16 +61,17 @@ impl DnsNames {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Returns the metrics of a name in the rule file. They are exported until the handle and its clones are dropped.
-    pub(crate) fn dns_name(&self, name: &str) -> DnsNameMetrics {
+    pub fn dns_name(&self, name: &str) -> DnsNameMetrics {
         DnsNameMetrics(self.dns_names.0.get_or_create([name.into()], DnsSeries::default))
     }
 }
 
 impl DnsNameMetrics {
     /// Counts a resolution, after which this number of addresses is in use.
-    pub(crate) fn resolved(&self, outcome: DnsOutcome, addresses: usize) {
+    pub fn resolved(&self, outcome: DnsOutcome, addresses: usize) {
         self.0.resolutions[outcome as usize].inc();
         self.0.addresses.set(i64::try_from(addresses).unwrap_or(i64::MAX));
     }

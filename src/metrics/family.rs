@@ -32,7 +32,6 @@ impl<L: Clone + Eq + Hash, M: Clone + Default> Family<L, M> {
 
 impl<L: Eq + Hash, M> Family<L, M> {
     /// Passes all series to a function.
-    #[cfg(feature = "gateway")]
     pub(super) fn for_each(&self, mut read: impl FnMut(&L, &M)) {
         self.0.read().iter().for_each(|(labels, metric)| read(labels, metric));
     }

@@ -6,7 +6,7 @@ use super::family::Series;
 
 /// Counts one in a gauge until it is dropped.
 #[derive(Debug)]
-pub(crate) struct GaugeGuard(Gauge);
+pub struct GaugeGuard(Gauge);
 
 impl GaugeGuard {
     pub(super) fn new(gauge: &Gauge) -> Self {

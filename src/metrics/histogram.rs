@@ -62,7 +62,6 @@ impl Histogram {
     }
 
     /// Returns the number of values, and their sum in millionths.
-    #[cfg(feature = "gateway")]
     pub(super) fn count_and_sum(&self) -> (u64, u64) {
         (self.counts().sum(), self.data.sum.load(Ordering::Relaxed))
     }

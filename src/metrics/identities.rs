@@ -4,31 +4,12 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 
-#[cfg(feature = "gateway")]
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 use super::family::Family;
 
 /// The kinds of credentials: tokens, then API keys.
 const KINDS: [&str; 2] = ["jwt", "keys"];
-
-/// Why credentials are not accepted, in the order of `IdentityFault`.
-pub(crate) const IDENTITY_FAULTS: [&str; 14] = [
-    "missing",
-    "malformed_key",
-    "unknown_key",
-    "malformed_token",
-    "too_long",
-    "algorithm",
-    "unknown_kid",
-    "signature",
-    "claims",
-    "expired",
-    "not_yet_valid",
-    "issuer",
-    "audience",
-    "unavailable",
-];
 
 /// The result of credentials that are accepted.
 const VALID: &str = "valid";
@@ -40,8 +21,7 @@ const OUTCOMES: [&str; 2] = ["loaded", "failed"];
 #[derive(Debug)]
 pub(super) struct Identities {
     requests: Family<ResultLabels, Counter>,
-    /// The series of `requests`, so that requests need no lock: for each kind, by fault.
-    faults: [[Counter; IDENTITY_FAULTS.len()]; KINDS.len()],
+    /// The series of valid requests for each kind, so that these requests need no lock.
     valid: [Counter; KINDS.len()],
     loads: Family<OutcomeLabels, Counter>,
     keys: Gauge,
@@ -49,7 +29,7 @@ pub(super) struct Identities {
 
 /// The outcome of an attempt to load keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LoadOutcome {
+pub enum LoadOutcome {
     /// The keys are in use.
     Loaded,
     /// The previous keys stay in use.
@@ -71,10 +51,8 @@ struct OutcomeLabels {
 impl Default for Identities {
     fn default() -> Self {
         let requests: Family<ResultLabels, Counter> = Family::default();
-        let series = |kind, result| requests.get_or_create(&ResultLabels { kind, result });
-        let faults = KINDS.map(|kind| IDENTITY_FAULTS.map(|fault| series(kind, fault)));
-        let valid = KINDS.map(|kind| series(kind, VALID));
-        Self { faults, valid, requests, loads: Family::default(), keys: Gauge::default() }
+        let valid = KINDS.map(|kind| requests.get_or_create(&ResultLabels { kind, result: VALID }));
+        Self { valid, requests, loads: Family::default(), keys: Gauge::default() }
     }
 }
 
@@ -109,25 +87,26 @@ impl Identities {
     }
 }
 
-#[cfg(feature = "gateway")]
+#[doc(hidden)]
 impl Metrics {
     /// Counts a request with an accepted token or API key.
-    pub(crate) fn identity_accepted(&self, is_token: bool) {
+    pub fn identity_accepted(&self, is_token: bool) {
         self.identities.valid[usize::from(!is_token)].inc();
     }
 
-    /// Counts a request without an accepted token or API key. `fault` is a position in [`IDENTITY_FAULTS`].
-    pub(crate) fn identity_rejected(&self, is_token: bool, fault: usize) {
-        self.identities.faults[usize::from(!is_token)][fault].inc();
+    /// Counts a request without an accepted token or API key. `fault` is a fixed word.
+    pub fn identity_rejected(&self, is_token: bool, fault: &'static str) {
+        let kind = KINDS[usize::from(!is_token)];
+        self.identities.requests.get_or_create(&ResultLabels { kind, result: fault }).inc();
     }
 
     /// Counts an attempt to load the key set of tokens, or API keys.
-    pub(crate) fn identities_loaded(&self, is_token: bool, outcome: LoadOutcome) {
+    pub fn identities_loaded(&self, is_token: bool, outcome: LoadOutcome) {
         let (kind, outcome) = (KINDS[usize::from(!is_token)], OUTCOMES[outcome as usize]);
         self.identities.loads.get_or_create(&OutcomeLabels { kind, outcome }).inc();
     }
 
-    pub(crate) fn set_api_keys(&self, count: usize) {
+    pub fn set_api_keys(&self, count: usize) {
         self.identities.keys.set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct InFlight(ByName<InFlightSeries, 1>);
 
 /// The requests in flight of one route. They are exported until the handle and its clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct InFlightMetrics(Handle<InFlightSeries, 1>);
+pub struct InFlightMetrics(Handle<InFlightSeries, 1>);
 
 #[derive(Debug, Default)]
 struct InFlightSeries {
@@ -61,25 +61,26 @@ impl InFlight {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
-    pub(crate) fn in_flight(&self, route: impl Into<Arc<str>>) -> InFlightMetrics {
+    pub fn in_flight(&self, route: impl Into<Arc<str>>) -> InFlightMetrics {
         InFlightMetrics(self.in_flight.0.get_or_create([route.into()], InFlightSeries::default))
     }
 }
 
 impl InFlightMetrics {
     /// Counts a request in flight until the guard is dropped.
-    pub(crate) fn begin(&self) -> GaugeGuard {
+    pub fn begin(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0.in_flight)
     }
 
     /// Counts a waiting request until the guard is dropped.
-    pub(crate) fn begin_wait(&self) -> GaugeGuard {
+    pub fn begin_wait(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0.waiting)
     }
 
     /// Counts a rejected request.
-    pub(crate) fn rejected(&self, by_client: bool) {
+    pub fn rejected(&self, by_client: bool) {
         self.0.rejected[usize::from(by_client)].inc();
     }
 }

@@ -8,7 +8,6 @@ use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
 use super::count::Count;
 use super::routes::ROUTE;
-#[cfg(feature = "gateway")]
 use super::sample::{LimitSample, Sample};
 use super::used_share::UsedShare;
 
@@ -23,7 +22,7 @@ pub(super) struct Limits(ByName<LimitSeries, 2>);
 
 /// The counters of one limit.
 #[derive(Clone, Debug)]
-pub(crate) struct LimitMetrics(Handle<LimitSeries, 2>);
+pub struct LimitMetrics(Handle<LimitSeries, 2>);
 
 #[derive(Debug, Default)]
 struct LimitSeries {
@@ -46,7 +45,6 @@ enum Outcome {
 
 impl Limits {
     /// Adds the decisions and the used shares of all limits to a sample.
-    #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
         for limit in self.0.all() {
             let [route, name] = limit.names();
@@ -96,9 +94,10 @@ impl Limits {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Returns the counters of one limit. They are exported until the handle and its clones are dropped.
-    pub(crate) fn limit(&self, route: impl Into<Arc<str>>, limit: &str) -> LimitMetrics {
+    pub fn limit(&self, route: impl Into<Arc<str>>, limit: &str) -> LimitMetrics {
         LimitMetrics(self.limits.0.get_or_create([route.into(), limit.into()], LimitSeries::default))
     }
 }
@@ -107,41 +106,42 @@ impl Metrics {
 
 impl LimitMetrics {
     /// Counts a request that was granted.
-    pub(crate) fn allowed(&self) {
+    pub fn allowed(&self) {
         self.count(Outcome::Allowed);
     }
 
     /// Counts a request that was rejected.
-    pub(crate) fn limited(&self) {
+    pub fn limited(&self) {
         self.count(Outcome::Limited);
     }
 
     /// Counts a request that a shadow limit would have rejected.
-    pub(crate) fn shadow_limited(&self) {
+    pub fn shadow_limited(&self) {
         self.count(Outcome::ShadowLimited);
     }
 
     /// Counts a request for which the store failed, so that `on_store_failure` decided.
-    pub(crate) fn store_failed(&self) {
+    pub fn store_failed(&self) {
         self.count(Outcome::StoreFailed);
     }
 
     /// Sets the number of milliseconds after which all permits of a decision are available again.
-    pub(crate) fn set_retention(&self, millis: u64) {
+    pub fn set_retention(&self, millis: u64) {
         self.0.used.set_retention(millis);
     }
 
     /// Records that a decision left `remaining` of `capacity` permits of an OVERALL limit.
-    pub(crate) fn record_remaining(&self, remaining: u32, capacity: u32) {
+    pub fn record_remaining(&self, remaining: u32, capacity: u32) {
         self.0.used.record(remaining, capacity);
     }
 
-    pub(crate) fn had_unknown_tiers(&self, requests: u64) {
+    /// Counts requests whose tier is not in the rule file.
+    pub fn had_unknown_tiers(&self, requests: u64) {
         self.0.unknown_tiers.inc_by(requests);
     }
 
     /// Counts a request that used the shared overflow bucket.
-    pub(crate) fn overflowed(&self) {
+    pub fn overflowed(&self) {
         self.0.overflow.inc();
     }
 

@@ -8,7 +8,6 @@ mod by_name;
 mod catalog;
 mod connections;
 mod count;
-#[cfg(feature = "gateway")]
 mod dns;
 mod family;
 mod gauge;
@@ -22,7 +21,6 @@ mod reference;
 mod reloads;
 mod responses;
 mod routes;
-#[cfg(feature = "gateway")]
 mod sample;
 mod spans;
 mod store;
@@ -33,46 +31,38 @@ mod waits;
 
 use std::time::Duration;
 
+use prometheus_client::encoding::text::encode_registry;
 use prometheus_client::registry::Registry;
 
 use self::catalog::Catalog;
 use self::connections::Connections;
-#[cfg(feature = "gateway")]
 use self::dns::DnsNames;
-#[cfg(feature = "gateway")]
-pub(crate) use self::dns::{DnsNameMetrics, DnsOutcome};
-pub(crate) use self::gauge::GaugeGuard;
+pub use self::dns::{DnsNameMetrics, DnsOutcome};
+pub use self::gauge::GaugeGuard;
 use self::histogram::Histogram;
-pub(crate) use self::identities::IDENTITY_FAULTS;
 use self::identities::Identities;
-#[cfg(feature = "gateway")]
-pub(crate) use self::identities::LoadOutcome;
+pub use self::identities::LoadOutcome;
 use self::in_flight::InFlight;
-pub(crate) use self::in_flight::InFlightMetrics;
-pub(crate) use self::limits::LimitMetrics;
+pub use self::in_flight::InFlightMetrics;
+pub use self::limits::LimitMetrics;
 use self::limits::Limits;
-pub(crate) use self::nodes::{NodeMetrics, NodeSeries};
+pub use self::nodes::{NodeMetrics, NodeSeries};
 pub use self::reference::reference;
-#[cfg(feature = "gateway")]
-pub(crate) use self::reloads::ReloadOutcome;
+pub use self::reloads::ReloadOutcome;
 use self::reloads::Reloads;
-pub(crate) use self::routes::RouteMetrics;
+pub use self::routes::RouteMetrics;
 use self::routes::Routes;
-#[cfg(feature = "gateway")]
-pub(crate) use self::sample::{ConnectionSample, Sample};
-#[cfg(feature = "otlp")]
-pub(crate) use self::spans::SpanOutcome;
+pub use self::sample::{ConnectionSample, Sample};
+pub use self::spans::SpanOutcome;
 use self::spans::Spans;
-pub(crate) use self::store::BreakerGauge;
+pub use self::store::BreakerGauge;
 use self::store::StoreMetrics;
 use self::target::Targets;
-#[cfg(feature = "gateway")]
-pub(crate) use self::target::{AttemptOutcome, TargetMetrics};
+pub use self::target::{AttemptOutcome, TargetMetrics};
 use self::upstream::Upstreams;
-#[cfg(feature = "gateway")]
-pub(crate) use self::upstream::{BrokenResponse, RetryCause, TunnelEnd, UpstreamMetrics, UpstreamTotals};
+pub use self::upstream::{BrokenResponse, RetryCause, TunnelEnd, UpstreamMetrics, UpstreamTotals};
 use self::waits::Waits;
-pub(crate) use self::waits::{WaitMetrics, WaitRecord};
+pub use self::waits::{WaitMetrics, WaitRecord};
 
 /// All metrics of a gateway or a layer.
 #[derive(Debug)]
@@ -89,13 +79,15 @@ pub struct Metrics {
     identities: Identities,
     upstreams: Upstreams,
     targets: Targets,
-    #[cfg(feature = "gateway")]
     dns_names: DnsNames,
     store: StoreMetrics,
     spans: Spans,
 }
 
 impl Metrics {
+    /// The media type of the page that [`Metrics::render`] returns.
+    pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
     /// Creates metrics without data.
     pub fn new() -> Self {
         Self::with_buckets(&[])
@@ -105,11 +97,6 @@ impl Metrics {
     /// bounds, they have default bounds from 0.5 ms to 10 s.
     pub fn with_buckets(bounds: &[Duration]) -> Self {
         Self::registered(false, bounds)
-    }
-
-    /// Creates the metrics of a gateway, with these upper bounds.
-    pub(crate) fn of_gateway(bounds: &[Duration]) -> Self {
-        Self::registered(true, bounds)
     }
 
     fn registered(of_gateway: bool, bounds: &[Duration]) -> Self {
@@ -126,23 +113,14 @@ impl Metrics {
             identities: Identities::default(),
             upstreams: Upstreams::new(&durations),
             targets: Targets::default(),
-            #[cfg(feature = "gateway")]
             dns_names: DnsNames::default(),
             store: StoreMetrics::new(&durations),
             spans: Spans::default(),
         };
         let mut registry = Registry::default();
-        metrics.register(&mut registry);
+        metrics.describe(&mut Catalog::new(&mut registry));
         metrics.registry = registry;
         metrics
-    }
-
-    /// Registers the metrics of a layer in a registry of the embedding program, under names that begin with `tidegate_`. The
-    /// program must use the same version of `prometheus_client` as this crate, 0.25.
-    ///
-    /// Can be called before or after the metrics are passed to a layer, once for each registry.
-    pub fn register(&self, registry: &mut Registry) {
-        self.describe(&mut Catalog::new(registry));
     }
 
     /// Registers the metrics, in the order of `docs/metrics.md`.
@@ -162,7 +140,6 @@ impl Metrics {
         catalog.section("Upstreams");
         self.upstreams.describe(catalog);
         self.targets.describe(catalog);
-        #[cfg(feature = "gateway")]
         self.dns_names.describe(catalog);
         catalog.section("Client connections");
         self.connections.describe(catalog);
@@ -173,9 +150,34 @@ impl Metrics {
         self.spans.describe(catalog);
     }
 
+    /// Returns a page with all metrics in the OpenMetrics text format. Its last line is `# EOF`.
+    pub fn render(&self) -> String {
+        let mut page = String::new();
+        self.append_to(&mut page);
+        page.push_str("# EOF\n");
+        page
+    }
+
+    /// Appends all metrics in the OpenMetrics text format to a page with other metrics, without the line `# EOF`. All names
+    /// begin with `tidegate_`.
+    ///
+    /// The Prometheus text format, version 0.0.4, may contain them too: only an OpenMetrics page ends with `# EOF`, which
+    /// the caller or another library writes after them.
+    pub fn append_to(&self, page: &mut String) {
+        // Writing to a string cannot fail.
+        _ = encode_registry(page, &self.registry);
+    }
+}
+
+#[doc(hidden)]
+impl Metrics {
+    /// Creates the metrics of a gateway, with these upper bounds.
+    pub fn of_gateway(bounds: &[Duration]) -> Self {
+        Self::registered(true, bounds)
+    }
+
     /// Reads the counters that the dashboard shows.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn sample(&self) -> Sample {
+    pub fn sample(&self) -> Sample {
         let mut sample = Sample::default();
         self.routes.sample(&mut sample);
         self.limits.sample(&mut sample);
@@ -183,14 +185,6 @@ impl Metrics {
         self.connections.sample(&mut sample);
         self.store.sample(&mut sample);
         sample
-    }
-
-    /// Returns all metrics in the OpenMetrics text format.
-    pub fn render(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string cannot fail.
-        _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
-        text
     }
 }
 
@@ -202,6 +196,8 @@ impl Default for Metrics {
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::metrics::MetricType;
+
     use super::histogram::SECONDS;
     use super::*;
 
@@ -262,15 +258,26 @@ mod tests {
     }
 
     #[test]
-    fn metrics_can_be_registered_in_another_registry() {
-        let (metrics, mut registry) = (Metrics::new(), Registry::default());
-        metrics.register(&mut registry);
+    fn metrics_are_appended_to_another_page() {
+        let metrics = Metrics::new();
         let route = metrics.route("api");
         route.responded(200, Duration::from_micros(1500));
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
-        assert_eq!(text, metrics.render());
-        assert!(text.contains("tidegate_request_duration_seconds_count{route=\"api\",status=\"2xx\"} 1\n"), "{text}");
+        let mut page = "mails_total 3\n".to_owned();
+        metrics.append_to(&mut page);
+        assert_eq!(page.clone() + "# EOF\n", "mails_total 3\n".to_owned() + &metrics.render());
+        assert!(page.contains("tidegate_request_duration_seconds_count{route=\"api\",status=\"2xx\"} 1\n"), "{page}");
+    }
+
+    /// The Prometheus text format has fewer types than OpenMetrics. Its readers reject the page if a type is not known.
+    #[test]
+    fn metrics_of_a_layer_have_types_of_the_prometheus_format() {
+        let mut registry = Registry::default();
+        let mut catalog = Catalog::new(&mut registry);
+        Metrics::new().describe(&mut catalog);
+        let metrics: Vec<_> = catalog.sections.iter().flat_map(|section| &section.metrics).collect();
+        let is_known =
+            |kind: &MetricType| matches!(kind, MetricType::Counter | MetricType::Gauge | MetricType::Histogram);
+        assert!(metrics.len() > 20 && metrics.iter().all(|(_, kind)| is_known(kind)), "{metrics:?}");
     }
 
     /// Regression test: a layer had `tidegate_config_last_reload_successful 0` for ever, for which there is an alert.

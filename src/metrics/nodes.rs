@@ -20,14 +20,14 @@ pub(super) struct Nodes(Arc<Mutex<BTreeMap<String, (usize, NodeMetrics)>>>);
 
 /// Counters of a single node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeMetrics {
+pub struct NodeMetrics {
     calls: Counter,
     decisions: Counter,
 }
 
 /// A user of a node's counters. When the last user is dropped, the series are removed.
 #[derive(Debug)]
-pub(crate) struct NodeSeries {
+pub struct NodeSeries {
     nodes: Nodes,
     address: String,
     metrics: NodeMetrics,
@@ -78,19 +78,19 @@ impl Nodes {
 
 impl NodeMetrics {
     /// Counts a call to the node.
-    pub(crate) fn called(&self) {
+    pub fn called(&self) {
         self.calls.inc();
     }
 
     /// Counts requests that the node decided.
-    pub(crate) fn decided(&self, requests: usize) {
+    pub fn decided(&self, requests: usize) {
         self.decisions.inc_by(requests as u64);
     }
 }
 
 impl NodeSeries {
     /// Returns the counters of the node.
-    pub(crate) fn metrics(&self) -> NodeMetrics {
+    pub fn metrics(&self) -> NodeMetrics {
         self.metrics.clone()
     }
 }

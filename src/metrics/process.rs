@@ -42,13 +42,14 @@ pub(super) fn describe(catalog: &mut Catalog<'_>) {
     catalog.add(ACCESS_LINES_DROPPED.clone(), dropped);
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Counts a panic that was caught.
-    pub(crate) fn panicked() {
+    pub fn panicked() {
         PANICS.inc();
     }
 
-    pub(crate) fn access_lines_dropped(count: u64) {
+    pub fn access_lines_dropped(count: u64) {
         ACCESS_LINES_DROPPED.inc_by(count);
     }
 }

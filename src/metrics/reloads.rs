@@ -22,7 +22,7 @@ pub(super) struct Reloads {
 
 /// The outcome of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReloadOutcome {
+pub enum ReloadOutcome {
     /// The rules changed.
     Applied,
     /// The file has the rules that are in use.
@@ -65,9 +65,10 @@ impl Reloads {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Records that the rules of the start are in use.
-    pub(crate) fn config_loaded(&self) {
+    pub fn config_loaded(&self) {
         // The series exist from the start, so that the first failure is an increase.
         for result in OUTCOMES {
             drop(self.config.reloads.get_or_create(&ResultLabels { result }));
@@ -77,7 +78,7 @@ impl Metrics {
     }
 
     /// Counts a reload.
-    pub(crate) fn reloaded(&self, outcome: ReloadOutcome) {
+    pub fn reloaded(&self, outcome: ReloadOutcome) {
         self.config.reloads.get_or_create(&ResultLabels { result: OUTCOMES[outcome as usize] }).inc();
         match outcome {
             ReloadOutcome::Applied | ReloadOutcome::Unchanged => self.config_loaded(),

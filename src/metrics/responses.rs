@@ -4,7 +4,6 @@
 //! class or as `other`. The counters of a route are one allocation, so that counting a response takes no lock.
 
 use super::count::Count;
-#[cfg(feature = "gateway")]
 use super::sample::ResponseKind;
 
 /// The labels of the status codes of the IANA registry, and of 499 for a client that disconnected before its response.
@@ -45,7 +44,6 @@ impl Responses {
     }
 
     /// Returns the number of responses of each [`ResponseKind`].
-    #[cfg(feature = "gateway")]
     pub(super) fn by_kind(&self) -> [u64; 5] {
         let mut kinds = [0; 5];
         for (position, count) in self.0.iter().enumerate() {
@@ -61,7 +59,6 @@ impl Default for Responses {
     }
 }
 
-#[cfg(feature = "gateway")]
 impl ResponseKind {
     /// Returns the kind of the codes that are counted at this position.
     fn of(position: usize) -> Self {
@@ -120,7 +117,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "gateway")]
     fn kinds_follow_the_code_or_its_class() {
         use ResponseKind::{ClientError, ClientGone, Limited, ServerError, Successful};
         let kinds = [

@@ -8,7 +8,6 @@ use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
 use super::histogram::Histogram;
 use super::responses::{LABELS, Responses};
-#[cfg(feature = "gateway")]
 use super::sample::Sample;
 
 pub(super) const ROUTE: Label = Label::Open("route");
@@ -29,7 +28,7 @@ pub(super) struct Routes {
 
 /// Counts and times the responses of one route, and the requests whose clients disconnected before the response.
 #[derive(Clone, Debug)]
-pub(crate) struct RouteMetrics(Handle<RouteSeries, 1>);
+pub struct RouteMetrics(Handle<RouteSeries, 1>);
 
 #[derive(Debug)]
 struct RouteSeries {
@@ -54,7 +53,6 @@ impl Routes {
     }
 
     /// Adds the responses of all routes to a sample.
-    #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
         for route in self.all.all() {
             let [name] = route.names();
@@ -90,10 +88,11 @@ impl Routes {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Returns the counters of one route. They are exported until the handle and its clones are dropped. The empty name
     /// is for requests that match no route.
-    pub(crate) fn route(&self, route: impl Into<Arc<str>>) -> RouteMetrics {
+    pub fn route(&self, route: impl Into<Arc<str>>) -> RouteMetrics {
         let Routes { all, durations } = &self.routes;
         let create = || RouteSeries { durations: durations.clone(), data: OnceLock::new() };
         RouteMetrics(all.get_or_create([route.into()], create))
@@ -104,12 +103,12 @@ impl Metrics {
 
 impl RouteMetrics {
     /// Records a response, and the time from the head of the request to the head of the response.
-    pub(crate) fn responded(&self, status: u16, took: Duration) {
+    pub fn responded(&self, status: u16, took: Duration) {
         self.record(status, usize::from(status / 100).clamp(1, 5) - 1, took);
     }
 
     /// Records a request whose client disconnected before the response, and the time since the head of the request.
-    pub(crate) fn abandoned(&self, took: Duration) {
+    pub fn abandoned(&self, took: Duration) {
         self.record(CLIENT_GONE, STATUSES.len() - 1, took);
     }
 

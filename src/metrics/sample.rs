@@ -21,60 +21,74 @@ pub(super) enum ResponseKind {
 
 /// The values at one moment.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// The responses of each route, indexed by [`ResponseKind`]. The empty name is for requests that match no
     /// route.
-    pub(crate) routes: BTreeMap<String, [u64; 5]>,
+    pub routes: BTreeMap<String, [u64; 5]>,
     /// The limits by route and name.
-    pub(crate) limits: BTreeMap<(String, String), LimitSample>,
-    pub(crate) upstreams: BTreeMap<String, UpstreamSample>,
-    pub(crate) store: StoreSample,
-    pub(crate) connections: ConnectionSample,
+    pub limits: BTreeMap<(String, String), LimitSample>,
+    /// The upstreams by name.
+    pub upstreams: BTreeMap<String, UpstreamSample>,
+    /// The store.
+    pub store: StoreSample,
+    /// The client connections.
+    pub connections: ConnectionSample,
 }
 
 /// A limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LimitSample {
+pub struct LimitSample {
     /// Decisions with the outcomes `allowed`, `limited`, `shadow_limited` and `store_failed`.
-    pub(crate) decisions: [u64; 4],
+    pub decisions: [u64; 4],
     /// The used share of an OVERALL limit, if a decision is recent enough.
-    pub(crate) used: Option<f32>,
+    pub used: Option<f32>,
 }
 
 /// An upstream.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct UpstreamSample {
+pub struct UpstreamSample {
     /// The requests with a response, the failures, and the total microseconds to response heads.
-    pub(crate) requests: [u64; 3],
-    pub(crate) connections: i64,
-    pub(crate) waiting: i64,
+    pub requests: [u64; 3],
+    /// The open connections.
+    pub connections: i64,
+    /// The requests that wait for a connection.
+    pub waiting: i64,
 }
 
 /// The store.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct StoreSample {
-    pub(crate) decisions: u64,
+pub struct StoreSample {
+    /// Decisions of the store.
+    pub decisions: u64,
     /// The time that all decisions took, in microseconds.
-    pub(crate) micros: u64,
-    pub(crate) failures: u64,
-    pub(crate) calls: u64,
+    pub micros: u64,
+    /// Decisions that the store failed to make.
+    pub failures: u64,
+    /// Calls to the store.
+    pub calls: u64,
     /// Rejections from the cache of refusals.
-    pub(crate) known_refusals: u64,
+    pub known_refusals: u64,
     /// Permits that were granted locally and charged later.
-    pub(crate) charged: u64,
-    pub(crate) is_up: bool,
-    pub(crate) open_breakers: i64,
+    pub charged: u64,
+    /// Whether the store is reachable.
+    pub is_up: bool,
+    /// Connections that are not used because the store is too slow.
+    pub open_breakers: i64,
 }
 
 /// The client connections.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(crate) struct ConnectionSample {
-    pub(crate) open: i64,
-    pub(crate) http1: i64,
-    pub(crate) http2: i64,
-    pub(crate) refused: u64,
+pub struct ConnectionSample {
+    /// Open connections.
+    pub open: i64,
+    /// Open connections with HTTP/1.
+    pub http1: i64,
+    /// Open connections with HTTP/2.
+    pub http2: i64,
+    /// Connections that were rejected because a connection limit was reached.
+    pub refused: u64,
     /// Connections, streams and requests that ended early for other reasons than a rate limit.
-    pub(crate) rejected: u64,
+    pub rejected: u64,
 }
 
 impl Sample {

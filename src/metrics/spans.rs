@@ -4,7 +4,6 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-#[cfg(feature = "otlp")]
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
 
@@ -16,9 +15,8 @@ const OUTCOMES: [&str; 3] = ["exported", "failed", "dropped"];
 pub(super) struct Spans(Family<OutcomeLabels, Counter>);
 
 /// The outcome of a span.
-#[cfg(feature = "otlp")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum SpanOutcome {
+pub enum SpanOutcome {
     /// The collector has it.
     Exported,
     /// The collector did not accept it.
@@ -45,9 +43,9 @@ impl Spans {
     }
 }
 
-#[cfg(feature = "otlp")]
+#[doc(hidden)]
 impl Metrics {
-    pub(crate) fn count_spans(&self, outcome: SpanOutcome, count: usize) {
+    pub fn count_spans(&self, outcome: SpanOutcome, count: usize) {
         let labels = OutcomeLabels { outcome: OUTCOMES[outcome as usize] };
         self.spans.0.get_or_create(&labels).inc_by(count as u64);
     }

@@ -12,7 +12,6 @@ use super::family::Family;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
 use super::nodes::{NodeSeries, Nodes};
-#[cfg(feature = "gateway")]
 use super::sample::{Sample, StoreSample};
 
 /// Upper bounds of the buckets for batches, in requests.
@@ -35,7 +34,7 @@ pub(super) struct StoreMetrics {
 
 /// Counts connections that are not used because the store is too slow.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BreakerGauge(Gauge);
+pub struct BreakerGauge(Gauge);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CauseLabels {
@@ -64,7 +63,6 @@ impl StoreMetrics {
     }
 
     /// Adds the store to a sample.
-    #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
         let (decisions, micros) = self.decisions.count_and_sum();
         let mut failures = 0;
@@ -163,54 +161,54 @@ impl StoreMetrics {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Records a decision of the store and its duration.
-    pub(crate) fn store_decided(&self, took: Duration) {
+    pub fn store_decided(&self, took: Duration) {
         self.store.decisions.observe(took);
     }
 
     /// Sets the number of gateways that share the store.
-    pub(crate) fn set_gateways(&self, gateways: u32) {
+    pub fn set_gateways(&self, gateways: u32) {
         self.store.gateways.set(gateways.into());
     }
 
-    pub(crate) fn set_store_up(&self, is_up: bool) {
+    pub fn set_store_up(&self, is_up: bool) {
         self.store.up.set(is_up.into());
     }
 
     /// Returns the gauge of connections that are not used because the store is too slow.
-    pub(crate) fn open_breakers(&self) -> BreakerGauge {
+    pub fn open_breakers(&self) -> BreakerGauge {
         BreakerGauge(self.store.open_breakers.clone())
     }
 
     /// Returns the number of connections that are not used because the store is too slow.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn open_breaker_count(&self) -> i64 {
+    pub fn open_breaker_count(&self) -> i64 {
         self.store.open_breakers.get()
     }
 
     /// Counts permits that were charged to the store after they had been granted without it.
-    pub(crate) fn store_charged(&self, permits: u64) {
+    pub fn store_charged(&self, permits: u64) {
         self.store.charged.inc_by(permits);
     }
 
     /// Counts a call to the store that decides this many requests.
-    pub(crate) fn store_called(&self, requests: usize) {
+    pub fn store_called(&self, requests: usize) {
         self.store.calls.inc();
         self.store.batches.observe_size(u32::try_from(requests).unwrap_or(u32::MAX));
     }
 
-    pub(crate) fn add_node(&self, address: String) -> NodeSeries {
+    pub fn add_node(&self, address: String) -> NodeSeries {
         self.store.nodes.add(address)
     }
 
     /// Counts a request that was rejected by a cached refusal.
-    pub(crate) fn known_refusal(&self) {
+    pub fn known_refusal(&self) {
         self.store.known_refusals.inc();
     }
 
     /// Counts a failed decision of the store. `cause` is a fixed label.
-    pub(crate) fn store_failed(&self, cause: &'static str) {
+    pub fn store_failed(&self, cause: &'static str) {
         self.store.failures.get_or_create(&CauseLabels { cause }).inc();
     }
 }
@@ -219,7 +217,7 @@ impl Metrics {
 
 impl BreakerGauge {
     /// Counts a connection that is not used.
-    pub(crate) fn open(&self) -> GaugeGuard {
+    pub fn open(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0)
     }
 }

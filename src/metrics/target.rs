@@ -16,7 +16,7 @@ pub(super) struct Targets(ByName<TargetSeries, 2>);
 
 /// Counters of the attempts on one target, by outcome.
 #[derive(Clone, Debug)]
-pub(crate) struct TargetMetrics(Handle<TargetSeries, 2>);
+pub struct TargetMetrics(Handle<TargetSeries, 2>);
 
 #[derive(Debug, Default)]
 struct TargetSeries {
@@ -28,7 +28,7 @@ struct TargetSeries {
 
 /// The outcome of an attempt to get a response from a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AttemptOutcome {
+pub enum AttemptOutcome {
     /// The target sent the head of a response.
     Ok,
     /// The target's name has no address.
@@ -96,18 +96,16 @@ impl Targets {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Returns the counters of a target. Both names are as in the rule file. The counters are exported until the result
     /// and its clones are dropped.
-    pub(crate) fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
+    pub fn target(&self, upstream: &str, target: &str) -> TargetMetrics {
         TargetMetrics(self.targets.0.get_or_create([upstream.into(), target.into()], TargetSeries::default))
     }
-}
 
-#[cfg(feature = "gateway")]
-impl Metrics {
     /// Returns the number of attempts on a target of an upstream, by outcome.
-    pub(crate) fn attempts(&self, upstream: &str, target: &str) -> Vec<(&'static str, u64)> {
+    pub fn attempts(&self, upstream: &str, target: &str) -> Vec<(&'static str, u64)> {
         let counters = self.target(upstream, target);
         let count = |outcome: &AttemptOutcome| (outcome.as_str(), counters.0.attempts[*outcome as usize].get());
         AttemptOutcome::ALL.iter().map(count).collect()
@@ -115,17 +113,18 @@ impl Metrics {
 }
 
 impl TargetMetrics {
-    pub(crate) fn attempted(&self, outcome: AttemptOutcome) {
+    /// Counts an attempt.
+    pub fn attempted(&self, outcome: AttemptOutcome) {
         self.0.attempts[outcome as usize].inc();
     }
 
     /// Counts a health check.
-    pub(crate) fn checked(&self, has_passed: bool) {
+    pub fn checked(&self, has_passed: bool) {
         self.0.checks[usize::from(has_passed)].inc();
     }
 
     /// Sets whether requests are sent to the target.
-    pub(crate) fn set_usable(&self, is_usable: bool) {
+    pub fn set_usable(&self, is_usable: bool) {
         self.0.usable.set(i64::from(is_usable));
     }
 }
@@ -163,7 +162,7 @@ impl AttemptOutcome {
     };
 
     /// Returns the name of the outcome in metrics and in the access log.
-    pub(crate) const fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::ResolveFailed => "resolve_failed",

@@ -11,7 +11,6 @@ use super::catalog::{Catalog, Description, Label};
 use super::count::Count;
 use super::gauge::GaugeGuard;
 use super::histogram::Histogram;
-#[cfg(feature = "gateway")]
 use super::sample::{Sample, UpstreamSample};
 
 pub(super) const UPSTREAM: Label = Label::Open("upstream");
@@ -38,7 +37,7 @@ pub(super) struct Upstreams {
 
 /// The counters of one upstream.
 #[derive(Clone, Debug)]
-pub(crate) struct UpstreamMetrics(Handle<UpstreamSeries, 1>);
+pub struct UpstreamMetrics(Handle<UpstreamSeries, 1>);
 
 #[derive(Debug)]
 struct UpstreamSeries {
@@ -66,22 +65,21 @@ enum Outcome {
 }
 
 /// The numbers of one upstream.
-#[cfg(feature = "gateway")]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct UpstreamTotals {
+pub struct UpstreamTotals {
     /// The requests by outcome, in the order of [`OUTCOMES`].
-    pub(crate) requests: [u64; OUTCOMES.len()],
+    pub requests: [u64; OUTCOMES.len()],
     /// The requests that were sent again.
-    pub(crate) retried: u64,
+    pub retried: u64,
     /// The open connections.
-    pub(crate) connections: i64,
+    pub connections: i64,
     /// The requests that wait for a connection.
-    pub(crate) waiting: i64,
+    pub waiting: i64,
 }
 
 /// Why a response was incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BrokenResponse {
+pub enum BrokenResponse {
     /// The upstream sent nothing for too long.
     Silent,
     /// The connection was closed.
@@ -92,7 +90,7 @@ pub(crate) enum BrokenResponse {
 
 /// Why a request was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RetryCause {
+pub enum RetryCause {
     /// No connection was opened.
     Connect,
     /// The request was not sent, or the target did not process it.
@@ -107,7 +105,7 @@ pub(crate) enum RetryCause {
 
 /// How a connection ended after an upgrade to another protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TunnelEnd {
+pub enum TunnelEnd {
     /// Both sides closed it.
     Closed,
     /// The connection failed.
@@ -130,7 +128,6 @@ impl Upstreams {
     }
 
     /// Adds all upstreams to a sample.
-    #[cfg(feature = "gateway")]
     pub(super) fn sample(&self, sample: &mut Sample) {
         for upstream in self.all.all() {
             let [name] = upstream.names();
@@ -228,18 +225,16 @@ impl Upstreams {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
     /// Returns the counters of one upstream. They are exported until the handle and its clones are dropped.
-    pub(crate) fn upstream(&self, upstream: &str) -> UpstreamMetrics {
+    pub fn upstream(&self, upstream: &str) -> UpstreamMetrics {
         let Upstreams { all, durations } = &self.upstreams;
         UpstreamMetrics(all.get_or_create([upstream.into()], || UpstreamSeries::new(durations)))
     }
-}
 
-#[cfg(feature = "gateway")]
-impl Metrics {
     /// Returns the numbers of an upstream.
-    pub(crate) fn upstream_totals(&self, name: &str) -> UpstreamTotals {
+    pub fn upstream_totals(&self, name: &str) -> UpstreamTotals {
         let UpstreamMetrics(series) = self.upstream(name);
         UpstreamTotals {
             requests: series.requests.each_ref().map(Count::get),
@@ -270,73 +265,73 @@ impl UpstreamSeries {
 
 impl UpstreamMetrics {
     /// Counts a response, and the time until its head.
-    pub(crate) fn responded(&self, duration: Duration) {
+    pub fn responded(&self, duration: Duration) {
         self.count(Outcome::Answered);
         self.0.responses.observe(duration);
     }
 
     /// Counts a request that was not sent, because no connection could be opened.
-    pub(crate) fn unreachable(&self) {
+    pub fn unreachable(&self) {
         self.count(Outcome::Unreachable);
     }
 
     /// Counts a request without a response in time.
-    pub(crate) fn timed_out(&self) {
+    pub fn timed_out(&self) {
         self.count(Outcome::TimedOut);
     }
 
     /// Counts a request whose connection failed, or whose response was invalid.
-    pub(crate) fn broken(&self) {
+    pub fn broken(&self) {
         self.count(Outcome::Broken);
     }
 
     /// Counts a request that is sent again, because an idle connection was closed before the response.
-    pub(crate) fn repeated(&self) {
+    pub fn repeated(&self) {
         self.0.repeats.inc();
     }
 
     /// Counts a request that is sent again after an attempt failed.
-    pub(crate) fn retried(&self, cause: RetryCause) {
+    pub fn retried(&self, cause: RetryCause) {
         self.0.retries[cause as usize].inc();
     }
 
     /// Counts a request that is not sent again because the budget is exhausted.
-    pub(crate) fn retry_budget_exhausted(&self) {
+    pub fn retry_budget_exhausted(&self) {
         self.0.exhausted_budgets.inc();
     }
 
     /// Counts an incomplete response.
-    pub(crate) fn broken_response(&self, cause: BrokenResponse) {
+    pub fn broken_response(&self, cause: BrokenResponse) {
         self.0.broken_responses[cause as usize].inc();
     }
 
     /// Counts an open connection.
-    pub(crate) fn connection(&self) -> GaugeGuard {
+    pub fn connection(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0.connections)
     }
 
     /// Counts a connection that was upgraded to another protocol.
-    pub(crate) fn tunnel_opened(&self) -> GaugeGuard {
+    pub fn tunnel_opened(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0.tunnels)
     }
 
     /// Counts the end of a connection that had been upgraded.
-    pub(crate) fn tunnel_ended(&self, how: TunnelEnd) {
+    pub fn tunnel_ended(&self, how: TunnelEnd) {
         self.0.tunnels_ended[how as usize].inc();
     }
 
     /// Counts a request that waits for a connection.
-    pub(crate) fn waiting(&self) -> GaugeGuard {
+    pub fn waiting(&self) -> GaugeGuard {
         GaugeGuard::new(&self.0.waiting)
     }
 
     /// Counts a request that was not sent, because too many requests waited for a connection.
-    pub(crate) fn queue_full(&self) {
+    pub fn queue_full(&self) {
         self.count(Outcome::QueueFull);
     }
 
     /// Counts a request that was not sent, because it waited too long for a connection.
-    pub(crate) fn queue_timed_out(&self) {
+    pub fn queue_timed_out(&self) {
         self.count(Outcome::QueueTimedOut);
     }
 

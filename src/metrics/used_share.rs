@@ -42,7 +42,6 @@ impl UsedShare {
 
 impl UsedShare {
     /// Returns the share; `None` if no decision is recent enough.
-    #[cfg(feature = "gateway")]
     pub(super) fn current(&self) -> Option<f32> {
         (!self.is_untouched()).then(|| self.latest())
     }

@@ -26,11 +26,11 @@ pub(super) struct Waits {
 
 /// The waiting times of one route. They are exported until the handle and its clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct WaitMetrics(Handle<WaitSeries, 1>);
+pub struct WaitMetrics(Handle<WaitSeries, 1>);
 
 /// A request that may have to wait. When dropped after it began to wait, it is counted.
 #[derive(Debug)]
-pub(crate) struct WaitRecord<'m> {
+pub struct WaitRecord<'m> {
     metrics: &'m WaitMetrics,
     since: Option<Stopwatch>,
     outcome: WaitOutcome,
@@ -65,8 +65,9 @@ impl Waits {
     }
 }
 
+#[doc(hidden)]
 impl Metrics {
-    pub(crate) fn waits(&self, route: impl Into<Arc<str>>) -> WaitMetrics {
+    pub fn waits(&self, route: impl Into<Arc<str>>) -> WaitMetrics {
         let Waits { all, durations } = &self.waits;
         WaitMetrics(all.get_or_create([route.into()], || OUTCOMES.map(|_| durations.empty())))
     }
@@ -74,17 +75,17 @@ impl Metrics {
 
 impl<'m> WaitRecord<'m> {
     /// Creates the record of a request that does not wait yet.
-    pub(crate) fn new(metrics: &'m WaitMetrics) -> Self {
+    pub fn new(metrics: &'m WaitMetrics) -> Self {
         Self { metrics, since: None, outcome: WaitOutcome::Abandoned }
     }
 
     /// Records that the request has to wait.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.since.get_or_insert_with(Stopwatch::start);
     }
 
     /// Records the decision about the request.
-    pub(crate) fn end(&mut self, is_admitted: bool) {
+    pub fn end(&mut self, is_admitted: bool) {
         self.outcome = if is_admitted { WaitOutcome::Admitted } else { WaitOutcome::Rejected };
     }
 

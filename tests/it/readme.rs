@@ -1,4 +1,4 @@
-//! Checks that the code and the errors in README and the guide are real.
+//! Checks that the code and the errors in README, the guide and the page about the library are real.
 
 use std::fs;
 use std::path::Path;
@@ -16,20 +16,20 @@ fn lines(code: &str) -> Vec<&str> {
 }
 
 #[test]
-fn code_in_readme_and_guide_is_compiled() {
+fn code_in_pages_is_compiled() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = fs::read_dir(root.join("tests/outside/src")).expect("tests/outside");
     let sources: Vec<String> =
         folder.map(|file| fs::read_to_string(file.expect("a file").path()).expect("text")).collect();
     let page = |name: &str| fs::read_to_string(root.join(name)).expect("a page");
-    let pages = page("README.md") + &page("docs/guide.md");
+    let pages = page("README.md") + &page("docs/guide.md") + &page("docs/library.md");
     let blocks = blocks(&pages);
-    assert!(blocks.len() >= 4, "expected at least four Rust blocks in README.md and docs/guide.md");
+    assert!(blocks.len() >= 4, "expected at least four Rust blocks in these pages");
     for block in blocks {
         let found = |source: &String| lines(source).windows(block.len()).any(|window| window == block);
         assert!(
             sources.iter().any(found),
-            "copy this block of README.md or docs/guide.md to tests/outside/src, where it is compiled:\n{}",
+            "copy this block of a page to tests/outside/src, where it is compiled:\n{}",
             block.join("\n")
         );
     }

@@ -57,7 +57,9 @@ pub(super) fn public_items(library: &Library) -> PublicItems {
     for (module, file) in library.files() {
         for item in file {
             let Item::Impl(item) = item else { continue };
-            let definition = (!is_test(&item.attrs)).then(|| named_type(library, module, &item.self_ty)).flatten();
+            let definition = (!is_test(&item.attrs) && !is_hidden(&item.attrs))
+                .then(|| named_type(library, module, &item.self_ty))
+                .flatten();
             let Some(name) = definition.and_then(|definition| names.get(&definition)) else { continue };
             add_impl(items.get_mut(name).expect("an item"), library, module, item, &names);
         }
@@ -248,6 +250,12 @@ fn relevant(attribute: &Attribute) -> Option<String> {
         Meta::List(_) => Some(source(attribute)),
         _ => Some(format!("#[{name}]")),
     }
+}
+
+/// Returns `true` for items that the documentation omits: other crates of the project use them.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    let is_hidden = |list: &syn::MetaList| list.path.is_ident("doc") && list.tokens.to_string() == "hidden";
+    attributes.iter().any(|attribute| matches!(&attribute.meta, Meta::List(list) if is_hidden(list)))
 }
 
 fn cfg(attributes: &[Attribute]) -> impl Iterator<Item = String> {

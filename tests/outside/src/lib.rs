@@ -1,7 +1,7 @@
 //! A crate that uses the public API of Tidegate: the layer around its own services, and limiters.
 //!
-//! It uses only documented names, without the feature `gateway`. A test compares the code in README.md and
-//! docs/guide.md with this crate.
+//! It uses only documented names, without the feature `gateway`. A test compares the code in README.md,
+//! docs/guide.md and docs/library.md with this crate.
 
 pub mod limiters;
 pub mod web;

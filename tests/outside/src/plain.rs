@@ -7,6 +7,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
 use tidegate::{ClientKey, Metrics, NotSent, Peer, RateLimitLayer, Rejection, Store, Unmatched};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
@@ -118,14 +121,20 @@ async fn layers_on_one_store_share_buckets_by_name() {
 }
 
 #[tokio::test]
-async fn metrics_appear_in_the_registry() {
+async fn page_has_the_metrics_of_two_libraries() {
     let metrics = Arc::new(Metrics::new());
-    let mut registry = prometheus_client::registry::Registry::default();
-    metrics.register(&mut registry);
-    let layer = RateLimitLayer::builder().metrics(metrics).from_yaml(TENANTS).expect("rules");
+    let mut registry = Registry::default();
+    registry.register("mails_sent", "Sent mails", Counter::<u64>::default());
+    let layer = RateLimitLayer::builder().metrics(Arc::clone(&metrics)).from_yaml(TENANTS).expect("rules");
     layer.layer(service_fn(echo)).oneshot(tenant_request("a")).await.expect("a response");
-    let mut text = String::new();
-    prometheus_client::encoding::text::encode(&mut text, &registry).expect("text");
-    let line = "tidegate_decisions_total{route=\"tenants\",limit=\"per-tenant\",outcome=\"allowed\"} 1";
-    assert!(text.lines().any(|other| other == line), "{text}");
+
+    let mut page = String::new();
+    metrics.append_to(&mut page);
+    encode(&mut page, &registry).expect("text");
+
+    let decision = "tidegate_decisions_total{route=\"tenants\",limit=\"per-tenant\",outcome=\"allowed\"} 1";
+    for line in [decision, "mails_sent_total 0"] {
+        assert!(page.lines().any(|other| other == line), "no `{line}` in\n{page}");
+    }
+    assert!(page.ends_with("\n# EOF\n") && page.matches("# EOF").count() == 1, "{page}");
 }
