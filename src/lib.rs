@@ -140,14 +140,10 @@
 
 // 0 core
 mod boxed;
-mod clock;
-mod hex;
 mod json;
-mod limit;
 mod metrics;
 mod random;
 mod timer;
-mod words;
 // 1 vocabulary
 mod client;
 mod concurrency;
@@ -233,6 +229,8 @@ mod cli;
 mod gateway;
 #[doc(hidden)]
 pub mod internals;
+
+use tidegate_limit::{self as limit, clock, hex, words};
 
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(feature = "gateway")]

@@ -16,7 +16,6 @@ use crate::words::words;
 
 words! {
     /// Response fields that describe limits.
-    #[non_exhaustive]
     pub enum RateLimitFields {
         /// `RateLimit-Policy` and `RateLimit`.
         Ietf = "ietf",

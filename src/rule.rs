@@ -97,7 +97,6 @@ pub struct WaitPolicy {
 
 words! {
     /// How a limit handles a request without a client key.
-    #[non_exhaustive]
     pub enum OnMissingClient, default Deny {
         /// The request is rejected with 400.
         Deny = "deny",
@@ -110,7 +109,6 @@ words! {
 
 words! {
     /// How a limit decides while the store is unreachable.
-    #[non_exhaustive]
     pub enum OnStoreFailure, default Local {
         /// Each gateway enforces its share of the limit.
         Local = "local",

@@ -5,7 +5,6 @@ use crate::words::words;
 
 words! {
     /// How a limit handles a request with several different client keys.
-    #[non_exhaustive]
     pub enum Duplicates, default Reject {
         /// The request is rejected with 400.
         Reject = "reject",

@@ -30,7 +30,6 @@ pub struct Identity {
 
 words! {
     /// A kind of credentials.
-    #[non_exhaustive]
     pub enum IdentityKind {
         /// A token with a valid signature: `identities.jwt`.
         Token = "jwt",

@@ -27,7 +27,6 @@ pub struct Path<'a> {
 
 words! {
     /// How to interpret an encoded slash or backslash in a path: `%2F`, `%5C`.
-    #[non_exhaustive]
     pub enum EncodedSlash, default Reject {
         // Origins disagree whether it is a separator.
         /// Rejected with 400.
@@ -41,7 +40,6 @@ words! {
 
 words! {
     /// How to treat empty segments of a path: `//`.
-    #[non_exhaustive]
     pub enum Slashes, default Merge {
         /// The upstream receives one slash.
         Merge = "merge",

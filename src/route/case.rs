@@ -4,7 +4,6 @@ use crate::words::words;
 
 words! {
     /// How paths and values are compared with the patterns of a match.
-    #[non_exhaustive]
     pub enum Case, default Sensitive {
         /// Letters are equal only in the same case.
         Sensitive = "sensitive",

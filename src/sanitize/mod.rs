@@ -36,7 +36,6 @@ pub(crate) struct FieldFilter {
 
 words! {
     /// How to handle fields whose names have a character other than letters, digits and hyphens.
-    #[non_exhaustive]
     pub enum Underscores, default Drop {
         /// The fields are removed.
         Drop = "drop",

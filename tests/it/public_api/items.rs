@@ -26,6 +26,13 @@ pub(super) struct PublicItem {
     pub(super) can_grow: bool,
 }
 
+impl PublicItem {
+    /// Returns `true` for an enum of `words!`.
+    pub(super) fn is_setting(&self) -> bool {
+        self.members.iter().any(|member| member.starts_with("pub const ALL"))
+    }
+}
+
 /// The public items by their names, with their modules.
 pub(super) type PublicItems = BTreeMap<String, PublicItem>;
 
@@ -73,7 +80,8 @@ fn declare(public: &mut PublicItem, library: &Library, module: &Module, item: &I
     let (attributes, header) = match item {
         Item::Struct(item) => {
             paths.visit_generics(&item.generics);
-            let fields: Vec<_> = item.fields.iter().filter(|field| is_public(&field.vis)).collect();
+            let fields: Vec<_> =
+                item.fields.iter().filter(|field| is_public(&field.vis) && !is_hidden(&field.attrs)).collect();
             fields.iter().for_each(|field| paths.visit_type(&field.ty));
             public.parts = fields.iter().map(|field| text(field.vis.span(), field.ty.span())).collect();
             public.can_grow = fields.iter().any(|field| field.ident.is_some());
@@ -162,11 +170,11 @@ fn add_impl(
                 continue;
             }
             let (attributes, signature) = match part {
-                ImplItem::Fn(part) if is_public(&part.vis) => {
+                ImplItem::Fn(part) if is_public(&part.vis) && !is_hidden(&part.attrs) => {
                     paths.visit_signature(&part.sig);
                     (&part.attrs, text(part.vis.span(), part.sig.span()))
                 }
-                ImplItem::Const(part) if is_public(&part.vis) => {
+                ImplItem::Const(part) if is_public(&part.vis) && !is_hidden(&part.attrs) => {
                     paths.visit_type(&part.ty);
                     (&part.attrs, text(part.vis.span(), part.ty.span()))
                 }

@@ -54,7 +54,8 @@ fn library_exports_at_most_42_types() {
 #[test]
 fn public_enums_and_structs_are_non_exhaustive() {
     let items = items();
-    let growing = items.iter().filter(|(_, item)| item.can_grow);
+    // The crates of the workspace match on all words of a setting, so that the compiler finds the places for a new word.
+    let growing = items.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
     let closed: Vec<_> = growing.filter(|(_, item)| !item.attributes.contains(&"#[non_exhaustive]".into())).collect();
     let closed: Vec<_> = closed.into_iter().map(|(name, _)| name).collect();
     assert!(closed.is_empty(), "a new variant or field would break users, add #[non_exhaustive]: {closed:?}");
@@ -62,7 +63,7 @@ fn public_enums_and_structs_are_non_exhaustive() {
 
 #[test]
 fn signatures_name_only_public_types_and_known_crates() {
-    let library = Library::read(&pages::root().join("src"));
+    let library = Library::read(pages::root());
     let items = public_items(&library);
     let mut own = BTreeSet::new();
     for module in std::iter::once(vec![]).chain(library.public_modules().into_iter().map(|name| vec![name])) {
@@ -102,7 +103,7 @@ fn main_types_are_send_and_sync() {
 }
 
 fn items() -> PublicItems {
-    public_items(&Library::read(&pages::root().join("src")))
+    public_items(&Library::read(&pages::root()))
 }
 
 fn list(items: &PublicItems) -> String {

@@ -1,4 +1,4 @@
-//! Reads the files of `src`, and resolves names through their `use` declarations.
+//! Reads the files of all crates of the workspace, and resolves names through their `use` declarations.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ use syn::{Attribute, Item, Meta, UseTree};
 
 use super::words;
 
-/// The modules of a path, such as `["layer", "peer"]`. Empty for `lib.rs`.
+/// The modules of a path, such as `["layer", "peer"]`, or `["tidegate_limit", "clock"]` for a module of another crate of
+/// the workspace. Empty for `lib.rs`.
 pub(super) type Module = Vec<String>;
 
 /// The files of the library by module, without tests.
@@ -36,29 +37,11 @@ pub(super) struct Import<'f> {
 impl Library {
     pub(super) fn read(root: &Path) -> Self {
         let mut files = BTreeMap::new();
-        let mut folders = vec![root.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(&folder).expect("a folder") {
-                let path = entry.expect("an entry").path();
-                let relative = path.strip_prefix(root).expect("a path in the folder").with_extension("");
-                let mut module: Module = relative.iter().map(|name| name.display().to_string()).collect();
-                let name = module.last().expect("a name").clone();
-                if ["tests", "testing", "main", "internals"].contains(&name.as_str()) {
-                    continue; // `internals` is hidden
-                }
-                if path.is_dir() {
-                    folders.push(path);
-                    continue;
-                }
-                if path.extension().is_none_or(|extension| extension != "rs") {
-                    continue; // text that a module includes
-                }
-                if ["mod", "lib"].contains(&name.as_str()) {
-                    module.pop();
-                }
-                let text = fs::read_to_string(&path).expect("text");
-                files.insert(module, syn::parse_file(&text).expect("Rust"));
-            }
+        read_crate(&Module::new(), &root.join("src"), &mut files);
+        for entry in fs::read_dir(root.join("crates")).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_name().expect("a name").display().to_string();
+            read_crate(&vec![format!("tidegate_{name}")], &path.join("src"), &mut files);
         }
         let template = files.values().find_map(words::template).expect("the macro `words!`");
         files.values_mut().for_each(|file| words::expand(file, &template));
@@ -118,7 +101,16 @@ impl Library {
             self.resolve(&[base, modules].concat(), std::slice::from_ref(name))
         };
         match first.as_str() {
-            "crate" => return absolute(&[]),
+            "crate" => {
+                let root = crate_of(module).to_vec();
+                let named =
+                    self.imports(&root).into_iter().find(|it| Some(&it.name) == rest.first() && is_crate(&it.path[0]));
+                return match named {
+                    Some(named) => self.resolve(&root, &[named.path.as_slice(), &rest[1..]].concat()),
+                    None => absolute(&root),
+                };
+            }
+            name if is_crate(name) => return absolute(&path[..1]),
             "self" => return absolute(module),
             "super" if rest.first().is_some_and(|next| next == "super") => {
                 return self.resolve(&module.split_last()?.1.to_vec(), rest);
@@ -141,9 +133,51 @@ impl Library {
 
     fn resolve_import(&self, module: &Module, path: &[String]) -> Option<Definition> {
         let is_own = ["crate", "self", "super"].contains(&path[0].as_str())
+            || is_crate(&path[0])
+            || self.imports(module).iter().any(|it| it.name == path[0] && is_crate(&it.path[0]))
             || self.files.contains_key(&[module.as_slice(), &path[..1]].concat());
         if is_own { self.resolve(module, path) } else { Some(Definition::Foreign(path[0].clone())) }
     }
+}
+
+/// Reads the files of a crate below its module.
+fn read_crate(own: &Module, root: &Path, files: &mut BTreeMap<Module, syn::File>) {
+    let mut folders = vec![root.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let relative = path.strip_prefix(root).expect("a path in the folder").with_extension("");
+            let below = relative.iter().map(|name| name.display().to_string());
+            let mut module: Module = own.iter().cloned().chain(below).collect();
+            let name = module.last().expect("a name").clone();
+            if ["tests", "testing", "main", "internals"].contains(&name.as_str()) {
+                continue; // `internals` is hidden
+            }
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue; // text that a module includes
+            }
+            if ["mod", "lib"].contains(&name.as_str()) {
+                module.pop();
+            }
+            let text = fs::read_to_string(&path).expect("text");
+            files.insert(module, syn::parse_file(&text).expect("Rust"));
+        }
+    }
+}
+
+/// Returns `true` for the name of another crate of the workspace.
+fn is_crate(name: &str) -> bool {
+    name.starts_with("tidegate_")
+}
+
+/// Returns the module of the crate that a module belongs to.
+fn crate_of(module: &Module) -> &[String] {
+    let is_other = module.first().is_some_and(|first| is_crate(first));
+    &module[..usize::from(is_other)]
 }
 
 /// Returns `true` if the attributes restrict an item to test builds.
@@ -179,6 +213,9 @@ fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<(String, Ve
         UseTree::Name(name) => {
             let name = name.ident.to_string();
             found.push((name.clone(), [before.as_slice(), &[name]].concat()));
+        }
+        UseTree::Rename(rename) if rename.ident == "self" => {
+            found.push((rename.rename.to_string(), before.clone()));
         }
         UseTree::Rename(rename) => {
             let path = [before.as_slice(), &[rename.ident.to_string()]].concat();

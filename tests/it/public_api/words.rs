@@ -1,4 +1,4 @@
-//! Expands the macro `words!` of `src/words.rs`, which defines enums of the public API.
+//! Expands the macro `words!` of `crates/limit/src/words.rs`, which defines enums of the public API.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::{Item, ItemEnum};
@@ -13,7 +13,7 @@ struct Names {
 /// Returns the text into which `words!` expands. Returns `None` for a file that does not define the macro.
 pub(super) fn template(file: &syn::File) -> Option<TokenStream> {
     let is_words =
-        |item: &&Item| matches!(item, Item::Macro(item) if item.ident.as_ref().is_some_and(|it| it == "words"));
+        |item: &&Item| matches!(item, Item::Macro(item) if item.ident.as_ref().is_some_and(|it| it == "define_words"));
     let Item::Macro(definition) = file.items.iter().find(is_words)? else { return None };
     let groups = definition.mac.tokens.clone().into_iter().filter_map(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group.stream()),
@@ -27,7 +27,9 @@ pub(super) fn expand(file: &mut syn::File, template: &TokenStream) {
     let items = std::mem::take(&mut file.items);
     for item in items {
         match item {
-            Item::Macro(item) if item.ident.is_none() && item.mac.path.is_ident("words") => {
+            Item::Macro(item)
+                if item.ident.is_none() && item.mac.path.segments.last().is_some_and(|last| last.ident == "words") =>
+            {
                 file.items.extend(expanded(item.mac.tokens, template));
             }
             item => file.items.push(item),

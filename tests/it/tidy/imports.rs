@@ -1,4 +1,4 @@
-//! Finds import cycles between the modules of `src`, and between the files of each module.
+//! Finds import cycles between the modules of each crate, and between the files of each module.
 //!
 //! A file may use the items that the `mod.rs` of its folder declares: all files of a folder share them. This is not a
 //! cycle.
@@ -8,16 +8,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::samples::sample;
 use super::{Source, code_of, is_test_file, starts_a_word, without_tests};
 
-/// `["upstream", "pool"]` for `src/upstream/pool.rs`; empty for the root.
+/// `["upstream", "pool"]` for `upstream/pool.rs` in a crate; empty for its root.
 type Module = Vec<String>;
 
 /// Returns the import cycles of each folder.
 pub(super) fn find_cycles(sources: &[Source]) -> Vec<String> {
-    let imports = imports(sources);
+    let roots: BTreeSet<&str> = sources.iter().filter_map(|source| root(&source.path)).collect();
+    roots.into_iter().flat_map(|root| find_cycles_of(root, sources)).collect()
+}
+
+/// Returns the folder of the crate's sources: `src` or `crates/limit/src`.
+fn root(path: &str) -> Option<&str> {
+    let end = path.find("src/").filter(|at| *at == 0 || path.starts_with("crates/"))? + "src".len();
+    path.get(..end)
+}
+
+fn find_cycles_of(root: &str, sources: &[Source]) -> Vec<String> {
+    let imports = imports(root, sources);
     let folders: BTreeSet<&[String]> = imports.keys().filter_map(|module| Some(module.split_last()?.1)).collect();
     let mut findings = Vec::new();
     for folder in folders {
-        let path = ["src".to_owned()].iter().chain(folder).cloned().collect::<Vec<_>>().join("/");
+        let path = [root.to_owned()].iter().chain(folder).cloned().collect::<Vec<_>>().join("/");
         let cycle = cycle(siblings(&imports, folder));
         if !cycle.is_empty() {
             findings.push(format!("in {path}: {}", cycle.into_iter().collect::<Vec<_>>().join(", ")));
@@ -56,9 +67,10 @@ fn cycle<'i>(mut units: BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i st
 }
 
 /// Returns the imports of each module, without tests.
-fn imports(sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
-    let code = sources.iter().filter(|source| source.path.starts_with("src/") && !is_test_file(&source.path));
-    let code: BTreeMap<Module, String> = code.map(|source| (module(&source.path), code_only(&source.text))).collect();
+fn imports(root: &str, sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
+    let code = sources.iter().filter(|source| !is_test_file(&source.path));
+    let inside = code.filter_map(|source| Some((source.path.strip_prefix(root)?.strip_prefix('/')?, &source.text)));
+    let code: BTreeMap<Module, String> = inside.map(|(path, text)| (module(path), code_only(text))).collect();
     let imports = |(own, text): (&Module, &String)| {
         let found = paths(text).into_iter().filter_map(|path| resolve(own, &path, &code));
         (own.clone(), found.filter(|to| to != own).collect())
@@ -67,7 +79,7 @@ fn imports(sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
 }
 
 fn module(path: &str) -> Module {
-    let path = path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
     path.split('/').filter(|part| !["lib", "main"].contains(part)).map(str::to_owned).collect()
 }
 
@@ -139,6 +151,8 @@ fn read<'c>(mut code: &'c str, before: &Module, found: &mut Vec<Module>) -> &'c 
 fn import_cycles_are_found_at_all_levels() {
     let between_modules = [sample("src/a.rs", "use crate::b::B;"), sample("src/b/mod.rs", "use crate::{c::C, a::A};")];
     assert_eq!(find_cycles(&between_modules), ["in src: a, b"]);
+    let in_a_crate = between_modules.map(|source| Source { path: format!("crates/c/{}", source.path), ..source });
+    assert_eq!(find_cycles(&in_a_crate), ["in crates/c/src: a, b"]);
 
     let below = "mod a;\nmod b;\nfn f() { a::g() }";
     let files = |b: &str| {

@@ -26,7 +26,7 @@ pub(super) fn read(path: &str) -> Source {
 /// Returns all files of the project with one of these extensions.
 pub(super) fn all(endings: &[&str]) -> Vec<Source> {
     let mut found = Vec::new();
-    for folder in ["", "src", "tests", "examples", "benches", "docs", "lua", "config"] {
+    for folder in ["", "src", "crates", "tests", "examples", "benches", "docs", "lua", "config"] {
         walk(folder, !folder.is_empty(), &mut found);
     }
     found.retain(|path| path.rsplit_once('.').is_some_and(|(_, ending)| endings.contains(&ending)));

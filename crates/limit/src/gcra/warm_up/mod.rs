@@ -25,8 +25,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, MAX_WAIT, Packed, Quota, Timestamp, millis_for, parts, returned};
-use crate::limit::Algorithm;
-use crate::limit::numbers::{self, Numbers};
+use crate::Algorithm;
+use crate::numbers::{self, Numbers};
 
 /// The shortest warm-up, in milliseconds: shorter ones are rounded too much.
 pub const MIN_WARM_UP: u64 = 1_000;
@@ -40,7 +40,7 @@ const STEPS: u64 = 16;
 /// The parameters of `gcra` with a warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WarmUp {
-    /// The capacity: 1 to [`MAX_RATE`](crate::limit::MAX_RATE).
+    /// The capacity: 1 to [`MAX_RATE`](crate::MAX_RATE).
     pub burst: u32,
     /// The milliseconds from the cold to the full rate: [`MIN_WARM_UP`] to [`MAX_WARM_UP`].
     pub millis: u64,
@@ -131,16 +131,16 @@ impl State {
     }
 
     /// Returns the packed form; `None` for a bucket with heat.
-    pub(in crate::limit) fn pack(&self) -> Option<Packed> {
+    pub(crate) fn pack(&self) -> Option<Packed> {
         if self.heat == 0 { self.bucket.pack() } else { None }
     }
 
-    pub(in crate::limit) fn unpack(packed: Packed) -> Self {
+    pub(crate) fn unpack(packed: Packed) -> Self {
         Self { bucket: super::State::unpack(packed), heat: 0 }
     }
 
     /// Returns this bucket as numbers: the numbers of `gcra`, then the whole permits and the other parts of the heat.
-    pub(in crate::limit) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
+    pub(crate) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let of_permit = self.bucket.interval.max(1);
         let mut all = self.bucket.to_numbers(now);
         all.extend([self.heat / of_permit, self.heat % of_permit].map(numbers::amount));
@@ -148,7 +148,7 @@ impl State {
     }
 
     /// Returns the bucket that these numbers describe, or `None` if the numbers are invalid.
-    pub(in crate::limit) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
+    pub(crate) fn from_numbers(mut numbers: Numbers<'_>) -> Option<Self> {
         let bucket = super::State::read(&mut numbers)?;
         let (whole, parts) = (numbers.amount()?, numbers.amount()?);
         let heat = u128::from(whole) * u128::from(bucket.interval) + u128::from(parts);
@@ -206,7 +206,7 @@ impl Prices {
 }
 
 /// Returns the time until a bucket is full, and until it is also cold, after all its permits were charged at once.
-pub(in crate::limit) fn refill(quota: &Quota) -> [u64; 2] {
+pub(crate) fn refill(quota: &Quota) -> [u64; 2] {
     let prices = Prices::new(quota);
     let mut state = State::default();
     state.charge(quota, quota.capacity(), Timestamp::default());

@@ -22,7 +22,7 @@ pub struct Window {
 impl Window {
     /// Returns the window that contains a moment. All windows have this length, and one begins at the Unix epoch.
     #[inline]
-    pub(crate) fn regular(length: u64, at: Timestamp) -> Self {
+    pub fn regular(length: u64, at: Timestamp) -> Self {
         let start = at.as_millis() / length * length;
         let previous = Timestamp::from_millis(start.saturating_sub(length));
         let start = Timestamp::from_millis(start);

@@ -2,7 +2,7 @@
 //! partitions.
 
 /// The number of hash slots of a Redis Cluster.
-pub(crate) const HASH_SLOTS: u16 = 16_384;
+pub const HASH_SLOTS: u16 = 16_384;
 
 const TABLE: [u16; 256] = {
     let mut table = [0; 256];
@@ -20,12 +20,12 @@ const TABLE: [u16; 256] = {
 };
 
 /// Returns the checksum of `bytes`.
-pub(crate) fn crc16(bytes: &[u8]) -> u16 {
+pub fn crc16(bytes: &[u8]) -> u16 {
     crc16_continue(0, bytes)
 }
 
 /// Continues a checksum: `before` is the checksum of the preceding bytes.
-pub(crate) fn crc16_continue(before: u16, bytes: &[u8]) -> u16 {
+pub fn crc16_continue(before: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(before, |crc: u16, byte| {
         let [high, _] = crc.to_be_bytes();
         crc << 8 ^ TABLE[usize::from(high ^ byte)]

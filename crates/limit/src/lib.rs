@@ -4,12 +4,14 @@
 mod adjusted;
 mod algorithm;
 pub mod calendar;
+pub mod clock;
 mod counters;
-pub(crate) mod crc16;
+pub mod crc16;
 mod debt;
 mod entries;
 pub mod fixed_window;
 pub mod gcra;
+pub mod hex;
 mod inspection;
 pub mod leaky_bucket;
 mod names;
@@ -25,6 +27,7 @@ mod state;
 mod testing;
 pub mod token_bucket;
 mod turn;
+pub mod words;
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,7 +37,7 @@ use ipnet::IpNet;
 
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
 pub use self::inspection::Inspection;
-pub(crate) use self::names::BucketNames;
+pub use self::names::BucketNames;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
@@ -58,7 +61,6 @@ const MAX_DEBT: u64 = 1 << 32;
 
 words! {
     /// Whether all clients of a limit share one bucket (Redisson's `RateType`).
-    #[non_exhaustive]
     pub enum Mode {
         /// One bucket for all clients.
         Overall = "OVERALL",
@@ -104,7 +106,7 @@ pub enum ClientId {
 }
 
 /// The identity of a bucket: the name of its limiter, and its client. It does not change with the rule.
-pub(crate) type BucketId = (String, Option<ClientId>);
+pub type BucketId = (String, Option<ClientId>);
 
 /// A request for permits of one bucket.
 #[derive(Clone, Debug)]
@@ -247,18 +249,18 @@ impl Limiter {
     }
 
     /// Identifies the limiter and its rate in this process.
-    pub(crate) fn rate_id(&self) -> (u64, u32, u32) {
+    pub fn rate_id(&self) -> (u64, u32, u32) {
         (self.number, self.quota.rate(), self.quota.capacity())
     }
 
     /// Returns the same limiter without shards and partitions.
-    pub(crate) fn clone_whole(&self) -> Self {
+    pub fn clone_whole(&self) -> Self {
         Self::new(self.name.clone(), self.mode, self.quota)
     }
 
     /// Returns the remaining permits of an unused OVERALL limit, or of its shard. Returns `None` for PER_CLIENT limits,
     /// and if another program sets the rate.
-    pub(crate) fn unused_permits(&self, shard: Option<u16>) -> Option<u32> {
+    pub fn unused_permits(&self, shard: Option<u16>) -> Option<u32> {
         if self.mode != Mode::Overall || self.quota.is_adopted() {
             return None;
         }
@@ -277,12 +279,12 @@ impl Charge {
 
     /// Returns the permits that the charge takes if it is granted.
     #[inline]
-    pub(crate) fn taken(&self) -> u32 {
+    pub fn taken(&self) -> u32 {
         if self.kind == ChargeKind::Check { 0 } else { self.permits }
     }
 
     /// Returns the identity of the bucket.
-    pub(crate) fn bucket_id(&self) -> BucketId {
+    pub fn bucket_id(&self) -> BucketId {
         (self.limiter.name.clone(), self.client.clone())
     }
 }
@@ -296,7 +298,7 @@ impl Decision {
     }
 
     /// See [`Outcome::align_waits`].
-    pub(crate) fn align_waits(&mut self, quota: &Quota, now: Timestamp) {
+    pub fn align_waits(&mut self, quota: &Quota, now: Timestamp) {
         let align = |millis: u64| quota.boundary_near(now.plus_millis(millis)).millis_since(now);
         if let (Wait::Millis(wait), true) = (&mut self.wait, quota.algorithm().calendar().is_some()) {
             *wait = align(*wait);
@@ -377,7 +379,7 @@ impl Outcome {
     }
 
     /// Creates an outcome and states whether the live charges were made.
-    pub(crate) fn with_granted(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
+    pub fn with_granted(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
         Self { now, decisions, granted }
     }
 
@@ -388,7 +390,7 @@ impl Outcome {
 
     /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around now, and
     /// estimates the others by their mean length.
-    pub(crate) fn align_waits(&mut self, charges: &[Charge]) {
+    pub fn align_waits(&mut self, charges: &[Charge]) {
         for (charge, decision) in charges.iter().zip(&mut self.decisions) {
             if decision.remaining == 0 {
                 decision.align_waits(&charge.limiter.quota, self.now);

@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 /// The properties of a store that the names of its buckets depend on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BucketNames {
+pub struct BucketNames {
     /// The prefix of all names, inside the hash tag.
-    pub(crate) prefix: Arc<str>,
+    pub prefix: Arc<str>,
     /// Whether the store is a Redis Cluster, over whose nodes the buckets of a limit are distributed.
-    pub(crate) is_cluster: bool,
+    pub is_cluster: bool,
 }
 
 impl BucketNames {
     /// Returns the hash tag of a route's buckets, or of the buckets of a shared limit.
-    pub(crate) fn tag(&self, owner: &str) -> String {
+    pub fn tag(&self, owner: &str) -> String {
         format!("{{{}tidegate:{owner}}}", self.prefix)
     }
 
     /// Returns the name in the store `other` of the buckets with this name. Returns `None` for a name from the rule file
     /// (`key`), which is the same in all stores.
-    pub(crate) fn name_in(&self, other: &Self, name: &str) -> Option<String> {
+    pub fn name_in(&self, other: &Self, name: &str) -> Option<String> {
         let rest = name.strip_prefix('{')?.strip_prefix(&*self.prefix)?;
         rest.starts_with("tidegate:").then(|| format!("{{{}{rest}", other.prefix))
     }

@@ -17,7 +17,7 @@ pub enum Sharing {
     Adopt(Option<Mode>),
     /// The rule file defines rate, interval and type, and the hash is updated.
     Configure,
-    /// As [`Adopt`](Self::Adopt) with any type, but with the expiry and the log of [`RateLimiter`](crate::redisson::RateLimiter).
+    /// As [`Adopt`](Self::Adopt) with any type, but with the expiry and the log of `RateLimiter`.
     Library,
 }
 

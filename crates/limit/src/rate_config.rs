@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Algorithm, MAX_INTERVAL, MAX_RATE, Mode, Quota, QuotaError};
 
-/// The configuration of a [`RateLimiter`](crate::redisson::RateLimiter): a mode, a rate, an interval, and how long the limiter
+/// The configuration of a `RateLimiter`: a mode, a rate, an interval, and how long the limiter
 /// outlives its last grant. These are the four fields of Redisson's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateConfig {
@@ -81,7 +81,8 @@ impl RateConfig {
 
     /// Creates a configuration from stored values. Reduces rates and intervals of Java to the maximum that Tidegate
     /// supports. Returns `None` if the rate or the interval is zero.
-    pub(crate) fn from_stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
+    #[doc(hidden)]
+    pub fn from_stored(mode: Mode, rate: u64, interval: u64, keep_alive: u64) -> Option<Self> {
         let rate = rate.min(u64::from(MAX_RATE));
         let quota = Quota::new(rate, interval.min(MAX_INTERVAL), Algorithm::TokenBucket).ok()?;
         Some(Self { mode, quota, keep_alive })
@@ -110,7 +111,9 @@ impl RateConfig {
         }
     }
 
-    pub(crate) const fn quota(&self) -> &Quota {
+    /// Returns the rate, the interval and the algorithm.
+    #[doc(hidden)]
+    pub const fn quota(&self) -> &Quota {
         &self.quota
     }
 }

@@ -27,7 +27,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// Creates the inspection of a bucket from the decision about a request that is not charged.
-    pub(crate) fn new(now: Timestamp, decision: &Decision, used: u64, expires_at: Option<Timestamp>) -> Self {
+    pub fn new(now: Timestamp, decision: &Decision, used: u64, expires_at: Option<Timestamp>) -> Self {
         let Decision { remaining, wait, delay, reset, overflow, .. } = *decision;
         Self { now, remaining, used, wait, delay, reset, expires_at, overflow }
     }
@@ -57,7 +57,7 @@ impl Inspection {
     }
 
     /// Combines the inspections of all [buckets](Charge::on_all_buckets) of a charge; `None` without buckets.
-    pub(crate) fn combine(charge: &Charge, buckets: impl Iterator<Item = Self>) -> Option<Self> {
+    pub fn combine(charge: &Charge, buckets: impl Iterator<Item = Self>) -> Option<Self> {
         match charge.limiter.shards().is_empty() {
             false => buckets.reduce(Self::with_shard),
             // The client's bucket is in one of the partitions; the buckets in the others do not exist.

@@ -1,8 +1,8 @@
 //! Examples of prices, of cooling and of undone requests. tests/it/laws checks the guarantee on both stores.
 
 use super::*;
-use crate::limit::Wait;
-use crate::limit::testing::define_take;
+use crate::Wait;
+use crate::testing::define_take;
 
 define_take!();
 
@@ -115,7 +115,7 @@ fn expired_permits_are_not_given_back() {
 
 #[test]
 fn largest_numbers_stay_exact() {
-    use crate::limit::{MAX_INTERVAL, MAX_RATE};
+    use crate::{MAX_INTERVAL, MAX_RATE};
     let warm_up = WarmUp { burst: MAX_RATE, millis: MAX_WARM_UP };
     let quota = Quota::new(MAX_RATE.into(), MAX_INTERVAL, Algorithm::GcraWarmUp(warm_up)).expect("a quota");
     let prices = Prices::new(&quota);

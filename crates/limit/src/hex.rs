@@ -1,7 +1,7 @@
 //! Hexadecimal digits.
 
 /// Returns bytes as lower-case digits.
-pub(crate) fn encode(bytes: &[u8]) -> String {
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     let digit = |digit: u8| char::from(b"0123456789abcdef"[usize::from(digit)]);
     text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]));
@@ -9,13 +9,13 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
 }
 
 /// Returns the bytes of digits in any case. Returns `None` for other texts.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks();
     rest.is_empty().then(|| pairs.iter().map(|pair| byte(*pair)).collect::<Option<_>>()).flatten()
 }
 
 /// Returns the byte of two digits in any case.
-pub(crate) fn byte([high, low]: [u8; 2]) -> Option<u8> {
+pub fn byte([high, low]: [u8; 2]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16);
     u8::try_from(digit(high)? << 4 | digit(low)?).ok()
 }

@@ -18,7 +18,7 @@ impl Quota {
 impl Limiter {
     /// Returns `true` if a client can have another rate: each client has a bucket, and no other program reads or sets the
     /// rate in the store.
-    pub(crate) fn is_adjustable(&self) -> bool {
+    pub fn is_adjustable(&self) -> bool {
         self.mode == Mode::PerClient && !matches!(self.quota.algorithm(), Algorithm::Redisson(_))
     }
 

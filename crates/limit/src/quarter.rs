@@ -7,7 +7,7 @@ const PARTS: u32 = 4;
 
 impl Quota {
     /// Returns a quarter of this quota, rounded down, or `None` if that is less than one permit.
-    pub(crate) fn quarter(&self) -> Option<Self> {
+    pub fn quarter(&self) -> Option<Self> {
         let queue = match self.algorithm {
             Algorithm::LeakyBucket(queue) => queue.length.saturating_add(1),
             _ => u32::MAX,
@@ -17,7 +17,7 @@ impl Quota {
     }
 
     /// Returns this quota without its [`quarter`](Self::quarter).
-    pub(crate) fn without_quarter(&self) -> Self {
+    pub fn without_quarter(&self) -> Self {
         self.with_part(|permits| permits - permits / PARTS)
     }
 
@@ -30,7 +30,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::leaky_bucket::Queue;
+    use crate::leaky_bucket::Queue;
 
     #[test]
     fn quarter_and_rest_are_the_whole() {

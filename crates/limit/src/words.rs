@@ -2,14 +2,17 @@
 
 /// A fixed word in the rule file.
 #[derive(Debug)]
-pub(crate) struct Word {
-    pub(crate) name: &'static str,
+pub struct Word {
+    /// The word in the rule file.
+    pub name: &'static str,
     /// The meaning of the word, as docs/rules.md describes it.
-    pub(crate) description: &'static str,
+    pub description: &'static str,
 }
 
 /// Defines an enum with one word for each variant. The doc comments of the variants become the text of docs/rules.md.
-macro_rules! words {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! define_words {
     (
         $(#[$attribute:meta])+
         pub enum $name:ident $(, default $default:ident)? {
@@ -28,7 +31,9 @@ macro_rules! words {
             /// All values, in the order of their words in docs/rules.md.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            pub(crate) const WORDS: &'static [$crate::words::Word] = &[
+            /// All words, in the order of docs/rules.md.
+            #[doc(hidden)]
+            pub const WORDS: &'static [$crate::words::Word] = &[
                 $($crate::words::Word { name: $word, description: concat!($($description),+) },)+
             ];
 
@@ -40,7 +45,8 @@ macro_rules! words {
             }
 
             /// Returns the value of a word. Returns `None` for other texts.
-            pub(crate) fn from_name(name: &str) -> Option<Self> {
+            #[doc(hidden)]
+            pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $($word => Some(Self::$variant),)+
                     _ => None,
@@ -56,4 +62,4 @@ macro_rules! words {
     };
 }
 
-pub(crate) use words;
+pub use define_words as words;

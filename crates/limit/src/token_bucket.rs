@@ -383,13 +383,13 @@ fn merge_step_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Time
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Algorithm;
+    use crate::Algorithm;
 
     fn quota(rate: u64, interval: u64) -> Quota {
         Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota")
     }
 
-    crate::limit::testing::define_take!();
+    crate::testing::define_take!();
 
     #[test]
     fn permits_return_one_interval_after_their_grant() {

@@ -174,7 +174,7 @@ impl BucketState {
 
     /// Evaluates a charge at `now`, without any change. A settled charge is always granted.
     #[inline]
-    pub(crate) fn evaluate(&self, charge: &Charge, now: Timestamp) -> Decision {
+    pub fn evaluate(&self, charge: &Charge, now: Timestamp) -> Decision {
         let decision = self.check(&charge.limiter.quota, charge.permits, now);
         match charge.kind {
             ChargeKind::Settle => Decision { granted: true, wait: Wait::Now, delay: 0, ..decision },
@@ -184,7 +184,7 @@ impl BucketState {
 
     /// Makes a granted charge at `now`, and returns the new state of the bucket.
     #[inline]
-    pub(crate) fn make(&mut self, charge: &Charge, now: Timestamp) -> Decision {
+    pub fn make(&mut self, charge: &Charge, now: Timestamp) -> Decision {
         match charge.kind {
             ChargeKind::Settle => self.settle(&charge.limiter.quota, charge.permits, now),
             ChargeKind::Take | ChargeKind::Check => self.charge(&charge.limiter.quota, charge.permits, now),
@@ -212,7 +212,7 @@ impl BucketState {
     }
 
     /// Returns the permits in use at `now`, rounded up.
-    pub(crate) fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
+    pub fn used(&self, quota: &Quota, now: Timestamp) -> u64 {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.used(quota, now),
             Repr::Packed(packed) => Unpacked::unpack(*packed, quota).used(quota, now),
@@ -220,7 +220,7 @@ impl BucketState {
     }
 
     /// Returns this bucket as numbers, for another process.
-    pub(crate) fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
+    pub fn to_numbers(&self, quota: &Quota, now: Timestamp) -> Vec<i64> {
         match &self.0 {
             Repr::Unpacked(whole) => whole.to_numbers(now),
             Repr::Packed(packed) => Unpacked::unpack(*packed, quota).to_numbers(now),
@@ -229,7 +229,7 @@ impl BucketState {
 
     /// Returns the bucket that another process has sent as these numbers, or `None` if they are invalid for this
     /// algorithm.
-    pub(crate) fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
+    pub fn from_numbers(quota: &Quota, numbers: &[i64], now: Timestamp) -> Option<Self> {
         if numbers.len() > MAX_NUMBERS {
             return None;
         }
@@ -257,8 +257,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::calendar::{Calendar, Unit};
-    use crate::limit::{MAX_RATE, examples};
+    use crate::calendar::{Calendar, Unit};
+    use crate::{MAX_RATE, examples};
 
     #[test]
     fn bucket_used_once_takes_24_bytes() {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(u64);
 
-/// Provides the time of a store in this process; set by [`MemoryStoreBuilder::clock`](crate::MemoryStoreBuilder::clock).
+/// Provides the time of a store in this process; set by `MemoryStoreBuilder::clock`.
 pub trait Clock: std::fmt::Debug + Send + Sync {
     /// Returns the present time. The store reads it once for each decision. If it goes back, the store grants no
     /// additional permits.
@@ -56,7 +56,7 @@ enum PollTime {
 
 /// Runs a poll in which all calls of [`poll_time`] return the same time. A forwarded HTTP/1 request needs the time seven
 /// times, in two polls of a few microseconds. Seven readings would cost 1 % of its CPU time.
-pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
+pub fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -70,7 +70,7 @@ pub(crate) fn share_poll_time<T>(poll: impl FnOnce() -> T) -> T {
 
 /// Makes the next call of [`poll_time`] read the clock. For a new request in the poll of the last one, which may have
 /// taken milliseconds.
-pub(crate) fn forget_poll_time() {
+pub fn forget_poll_time() {
     if let PollTime::Read(_) = POLL_TIME.get() {
         POLL_TIME.set(PollTime::Unread);
     }
@@ -78,7 +78,7 @@ pub(crate) fn forget_poll_time() {
 
 /// Returns the time of the poll that this thread runs, or the present time outside of [`share_poll_time`]. For metrics,
 /// timeouts and `Date`, never to grant permits.
-pub(crate) fn poll_time() -> Instant {
+pub fn poll_time() -> Instant {
     match POLL_TIME.get() {
         PollTime::Read(time) => time,
         PollTime::NotShared => Instant::now(),
@@ -87,7 +87,7 @@ pub(crate) fn poll_time() -> Instant {
 }
 
 /// Returns the present time, also for the rest of the poll.
-pub(crate) fn read_poll_time() -> Instant {
+pub fn read_poll_time() -> Instant {
     let now = Instant::now();
     if !matches!(POLL_TIME.get(), PollTime::NotShared) {
         POLL_TIME.set(PollTime::Read(now));
@@ -96,24 +96,23 @@ pub(crate) fn read_poll_time() -> Instant {
 }
 
 /// Returns whole seconds since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
-pub(crate) fn unix_seconds() -> u64 {
+pub fn unix_seconds() -> u64 {
     since_epoch().as_secs()
 }
 
 /// Returns the time since the Unix epoch by the wall clock. Used for dates in output, never for decisions.
-pub(crate) fn since_epoch() -> Duration {
+pub fn since_epoch() -> Duration {
     #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// Returns the present wall time. Used for dates in output, never for decisions.
-pub(crate) fn wall_time() -> Timestamp {
+pub fn wall_time() -> Timestamp {
     Timestamp(millis(since_epoch()))
 }
 
 /// Returns the present wall time, for traces. Never used for decisions.
-#[cfg(feature = "otlp")]
-pub(crate) fn system_time() -> SystemTime {
+pub fn system_time() -> SystemTime {
     #[expect(clippy::disallowed_methods, reason = "this file is where the clocks are read")]
     SystemTime::now()
 }
@@ -122,7 +121,8 @@ pub(crate) fn system_time() -> SystemTime {
 
 impl Timestamp {
     /// Returns the time in the format of RFC 3339, in UTC.
-    pub(crate) fn to_rfc3339(self) -> String {
+    #[doc(hidden)]
+    pub fn to_rfc3339(self) -> String {
         let time = i64::try_from(self.0).ok().and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
         // The format has years of four digits, so a later time becomes the last time with such a year.
         time.map_or_else(|| "9999-12-31T23:59:59.999Z".to_owned(), |time| format!("{time:.3}"))
@@ -149,7 +149,8 @@ impl Timestamp {
     }
 
     /// Returns the milliseconds since `other`, negative if `other` is later; `i64::MIN` if they do not fit.
-    pub(crate) fn signed_millis_since(self, other: Self) -> i64 {
+    #[doc(hidden)]
+    pub fn signed_millis_since(self, other: Self) -> i64 {
         i64::try_from(i128::from(self.0) - i128::from(other.0)).unwrap_or(i64::MIN)
     }
 }

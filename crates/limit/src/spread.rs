@@ -56,7 +56,7 @@ impl Limiter {
 
     /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions, or if only the
     /// hash of the client is known.
-    pub(crate) fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
+    pub fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
         let (client, Spread::Partitions(numbers)) = (client?, &self.spread) else { return None };
         if self.mode != Mode::PerClient {
             return None;
@@ -98,7 +98,7 @@ impl Limiter {
     }
 
     /// Returns the hash slot of a part.
-    pub(crate) fn hash_slot_of_part(&self, number: u32) -> u16 {
+    pub fn hash_slot_of_part(&self, number: u32) -> u16 {
         let [tag, _] = self.split_at_part_number();
         let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
         let before = crc16_continue(crc16(tag.as_bytes()), b":");
@@ -112,7 +112,7 @@ impl Limiter {
     }
 
     /// Splits the name at the position of the part number.
-    pub(crate) fn split_at_part_number(&self) -> [&str; 2] {
+    pub fn split_at_part_number(&self) -> [&str; 2] {
         let end = self.name.find('}').unwrap_or(self.name.len());
         let (tag, rest) = self.name.split_at(end);
         [tag, rest]
@@ -130,7 +130,7 @@ fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
 impl Charge {
     /// Returns the charge on each bucket that it may use: on each shard of its limiter; in each partition if only the hash of
     /// the client is known; otherwise on the one bucket.
-    pub(crate) fn on_all_buckets(&self) -> Vec<Self> {
+    pub fn on_all_buckets(&self) -> Vec<Self> {
         let on = |limiter: Arc<Limiter>| Self { limiter, ..self.clone() };
         match (&self.limiter.spread, &self.client) {
             (Spread::Shards(shards), _) => shards.iter().map(|shard| on(Arc::clone(shard))).collect(),
@@ -144,7 +144,7 @@ impl Charge {
     }
 
     /// Returns the charge on a shard of its limiter; on the limiter itself without shards.
-    pub(crate) fn on_shard(&self, shard: Option<u16>) -> Self {
+    pub fn on_shard(&self, shard: Option<u16>) -> Self {
         let part = shard.and_then(|shard| self.limiter.shards().get(usize::from(shard)));
         Self { limiter: Arc::clone(part.unwrap_or(&self.limiter)), ..self.clone() }
     }
@@ -165,8 +165,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::limit::calendar::{Calendar, Unit};
-    use crate::limit::{Algorithm, leaky_bucket};
+    use crate::calendar::{Calendar, Unit};
+    use crate::{Algorithm, leaky_bucket};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");

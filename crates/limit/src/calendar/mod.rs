@@ -28,7 +28,6 @@ use crate::words::words;
 
 words! {
     /// A unit of the calendar, from the shortest to the longest.
-    #[non_exhaustive]
     pub enum Unit {
         /// A second.
         Second = "second",
@@ -92,7 +91,8 @@ impl Unit {
     }
 
     /// Returns the mean length in milliseconds.
-    pub(crate) const fn mean_millis(self) -> u64 {
+    #[doc(hidden)]
+    pub const fn mean_millis(self) -> u64 {
         match self {
             Self::Month => 2_629_746_000, // a 12th of 365.2425 days
             _ => self.millis(),

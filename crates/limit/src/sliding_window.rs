@@ -219,7 +219,7 @@ mod tests {
         Quota::new(rate, interval, Algorithm::SlidingWindow { segments }).expect("a quota")
     }
 
-    crate::limit::testing::define_take!();
+    crate::testing::define_take!();
 
     #[test]
     fn permit_returns_one_interval_after_its_segment() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{Algorithm, MAX_INTERVAL, MAX_RATE};
+use crate::{Algorithm, MAX_INTERVAL, MAX_RATE};
 
 fn quota(rate: u64, interval: u64, burst: u32) -> Quota {
     Quota::new(rate, interval, Algorithm::Gcra { burst }).expect("a quota")

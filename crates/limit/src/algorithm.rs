@@ -11,8 +11,7 @@ use crate::clock::Timestamp;
 use crate::words::words;
 
 words! {
-    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `src/limit/` and `lua/`.
-    #[non_exhaustive]
+    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `crates/limit/src/` and `lua/`.
     pub enum AlgorithmName, default TokenBucket {
         /// One interval after it was granted.
         TokenBucket = "token_bucket",
@@ -120,7 +119,7 @@ impl Algorithm {
     }
 
     /// Returns the calendar that defines the windows, if there is one.
-    pub(crate) const fn calendar(&self) -> Option<Calendar> {
+    pub const fn calendar(&self) -> Option<Calendar> {
         match self {
             Self::FixedWindow(calendar) => Some(*calendar),
             _ => None,
@@ -210,7 +209,7 @@ impl Quota {
     /// Returns this quota with other numbers of permits. `permits` converts the rate and the burst, and `queue` the
     /// length of the queue. The new rate and burst are at least 1 and at most [`MAX_RATE`].
     #[must_use]
-    pub(crate) fn scaled(&self, permits: impl Fn(u32) -> u32, queue: impl Fn(u32) -> u32) -> Self {
+    pub fn scaled(&self, permits: impl Fn(u32) -> u32, queue: impl Fn(u32) -> u32) -> Self {
         let permits = |before: u32| permits(before).clamp(1, MAX_RATE);
         let algorithm = match self.algorithm {
             Algorithm::Gcra { burst } => Algorithm::Gcra { burst: permits(burst) },
@@ -235,7 +234,7 @@ impl Quota {
 
     /// Returns how long a grant must be remembered, in milliseconds: at least as long as it counts in a bucket that is
     /// not above its limit.
-    pub(crate) fn retention_millis(&self) -> u64 {
+    pub fn retention_millis(&self) -> u64 {
         self.bounds().retention
     }
 

@@ -36,13 +36,13 @@ pub struct QueueStart {
 
 impl Turn {
     /// Returns `true` if the bucket has an order.
-    pub(crate) fn is_ordered(&self) -> bool {
+    pub fn is_ordered(&self) -> bool {
         matches!(self, Self::Last | Self::First(_))
     }
 
     /// Returns the decision about a charge with this turn: refuses a time slot that is too late.
     #[inline]
-    pub(crate) fn limit_delay(&self, decision: Decision) -> Decision {
+    pub fn limit_delay(&self, decision: Decision) -> Decision {
         match *self {
             Self::Within { millis } if decision.delay > millis => {
                 Decision { granted: false, wait: Wait::Millis(decision.delay - millis), delay: 0, ..decision }
@@ -53,7 +53,7 @@ impl Turn {
 
     /// Returns the turn of a new request, if requests can wait for the limiter. Buckets in shards and those shared with
     /// Redisson have no order.
-    pub(crate) fn new(limiter: &Limiter, can_wait: bool) -> Self {
+    pub fn new(limiter: &Limiter, can_wait: bool) -> Self {
         let is_shared = matches!(limiter.quota.algorithm(), Algorithm::Redisson(_));
         if can_wait && !is_shared && limiter.shards().is_empty() { Self::Last } else { Self::Any }
     }
@@ -61,7 +61,7 @@ impl Turn {
 
 impl Charge {
     /// Returns the longest delay until a time slot that the charge accepts, in milliseconds; 0 without time slots.
-    pub(crate) fn patience(&self) -> u64 {
+    pub fn patience(&self) -> u64 {
         match (&self.turn, self.limiter.quota.algorithm()) {
             (Turn::Within { millis }, _) => *millis,
             (_, Algorithm::LeakyBucket(queue)) => queue.max_wait,

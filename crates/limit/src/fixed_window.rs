@@ -181,7 +181,7 @@ impl Quota {
     }
 
     /// Returns the boundary of windows that is nearest to a moment. Other algorithms have no boundaries: returns the moment.
-    pub(crate) fn boundary_near(&self, at: Timestamp) -> Timestamp {
+    pub fn boundary_near(&self, at: Timestamp) -> Timestamp {
         let Some(window) = self.algorithm().calendar().map(|calendar| calendar.window(at)) else { return at };
         let is_near_start = at.millis_since(window.start) < window.end.millis_since(at);
         if is_near_start { window.start } else { window.end }
@@ -199,7 +199,7 @@ fn window(quota: &Quota, at: Timestamp) -> Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::calendar::{Calendar, Unit};
+    use crate::calendar::{Calendar, Unit};
 
     const DAY: u64 = 86_400_000;
     const HOUR: u64 = 3_600_000;
@@ -211,7 +211,7 @@ mod tests {
         Quota::new(rate, unit.millis(), Algorithm::FixedWindow(calendar)).expect("a quota")
     }
 
-    crate::limit::testing::define_take!();
+    crate::testing::define_take!();
 
     #[test]
     fn day_in_rome_can_end_after_23_hours() {
