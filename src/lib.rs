@@ -162,9 +162,11 @@ mod route;
 mod rule;
 mod rules;
 mod sanitize;
+mod settings;
 mod status_range;
 mod template;
 mod upgrade;
+mod watch;
 // 2 machinery
 #[cfg(feature = "gateway")]
 mod credentials;
@@ -174,13 +176,15 @@ mod http1;
 mod http2;
 #[cfg(feature = "gateway")]
 mod http_client;
+#[cfg(feature = "tls")]
+mod pem;
 mod store;
+#[cfg(feature = "gateway")]
 mod tls;
 #[cfg(feature = "gateway")]
 mod transport;
 #[cfg(feature = "gateway")]
 mod upstream;
-mod watch;
 #[cfg(not(feature = "gateway"))]
 mod credentials {
     //! Without the gateway, a rule file has no `identities`.
@@ -188,11 +192,6 @@ mod credentials {
     /// Verifies nothing.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     pub(crate) struct Verifiers;
-}
-#[cfg(not(feature = "gateway"))]
-mod upstream {
-    //! The upstream settings of a rule file. A layer ignores them.
-    pub mod settings;
 }
 // 3 meaning
 mod admission;

@@ -1,5 +1,7 @@
 //! One version of the rules, compiled at load.
 
+use std::any::Any;
+use std::fmt::Debug;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
 use crate::credentials::Verifiers;
+#[cfg(feature = "gateway")]
+use crate::facts::grpc_timeout::{Received, has_grpc_timeout};
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
 #[cfg(feature = "gateway")]
@@ -27,8 +31,6 @@ use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
 use crate::rules::{Charges, LimitCharge, Rules};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
-#[cfg(feature = "gateway")]
-use crate::upstream::{Received, Upstream, Upstreams, has_grpc_timeout};
 
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub(crate) struct ForwardContext {
     pub(crate) _permit: Permit,
     /// The upstream of the route, with the connections of the worker that serves the request.
     #[cfg(feature = "gateway")]
-    pub(crate) upstream: Option<Arc<Upstream>>,
+    pub(crate) upstream: Option<Arc<dyn RouteUpstream>>,
     /// The address of the peer.
     pub(crate) peer: IpAddr,
     /// Whether the peer is a trusted proxy. Its forwarding fields are kept.
@@ -82,6 +84,15 @@ pub(crate) struct ForwardContext {
     pub(crate) upgrade: Option<Box<Upgrade>>,
 }
 
+/// The upstream of a route, for a service that forwards requests. The service gets its own type back by a downcast.
+pub(crate) trait RouteUpstream: Any + Debug + Send + Sync {
+    /// Returns the longest time from the receipt of a request until the end of its response.
+    fn total_timeout(&self) -> Option<Duration>;
+}
+
+/// An upstream, with the connections of each worker.
+pub(crate) type WorkerUpstreams = Box<[Arc<dyn RouteUpstream>]>;
+
 /// How a request reached the gateway.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestOrigin<'f> {
@@ -101,7 +112,7 @@ pub(crate) struct CompiledRoute {
     limit_ids: Vec<LimitId>,
     /// The upstream of the route, for each worker.
     #[cfg(feature = "gateway")]
-    upstreams: Box<[Arc<Upstream>]>,
+    upstreams: WorkerUpstreams,
     /// The waiting times, if a limit of the route lets requests wait.
     pub(crate) waits: Option<WaitMetrics>,
     /// The requests in flight, if the route bounds them.
@@ -144,12 +155,11 @@ impl RuleSet {
         }
     }
 
-    /// Adds the upstreams of the routes, with an entry for each worker.
+    /// Adds the upstreams of the routes. `find` returns the upstream with a name.
     #[cfg(feature = "gateway")]
-    pub(crate) fn with_upstreams(mut self, upstreams: &[Upstreams]) -> Self {
+    pub(crate) fn with_upstreams(mut self, find: &dyn Fn(&str) -> WorkerUpstreams) -> Self {
         for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
-            let of_worker = |upstreams: &Upstreams| upstreams.get(route.action.upstream()?).cloned();
-            compiled.upstreams = upstreams.iter().filter_map(of_worker).collect();
+            compiled.upstreams = route.action.upstream().map(|name| find(name)).unwrap_or_default();
             self.has_total_timeouts |= route.timeout.is_some();
             self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
         }

@@ -14,7 +14,7 @@ use super::problem::Problem;
 use super::{Active, Admin};
 use crate::clock::{Timestamp, wall_time};
 use crate::metrics::UpstreamTotals;
-use crate::upstream::settings::UpstreamSettings;
+use crate::settings::upstream::UpstreamSettings;
 use crate::upstream::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetName, TargetUse};
 
 /// An upstream.

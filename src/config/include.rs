@@ -16,7 +16,7 @@ use super::scalar::Scalar;
 use super::suggest::nearest;
 use super::text::{MAX_READ, decode};
 use super::tree::{self, Usage};
-use crate::tls::FileReadError;
+use crate::settings::files::FileReadError;
 
 /// The most bytes of all included files together.
 const MAX_TOTAL: usize = 16 << 20;

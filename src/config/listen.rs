@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
-use crate::tls::settings::ListenTls;
+use crate::settings::tls::ListenTls;
 
 /// The address of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]

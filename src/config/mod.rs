@@ -76,8 +76,8 @@ pub(crate) use self::units::{Bytes, Millis};
 use crate::client::ClientFunction;
 use crate::credentials::Verifiers;
 use crate::rules::Rules;
-use crate::store::settings::StoreSettings;
-use crate::upstream::settings::UpstreamSettings;
+use crate::settings::store::StoreSettings;
+use crate::settings::upstream::UpstreamSettings;
 
 /// The configuration from a valid rule file of at most 1 MiB. Parsing also reads the certificate and password files that
 /// the rule file names, and reports errors in them.

@@ -12,7 +12,7 @@ use super::problem::{Location, Problems, Reported, quote};
 use super::referenced_files::ReferencedFiles;
 use super::scalar::{Origin, Scalar};
 use super::sources::SourceFiles;
-use crate::tls::read_bounded;
+use crate::settings::files::read_bounded;
 
 /// The most bytes of all values of a rule file together.
 const MAX_TOTAL: usize = 1 << 20;

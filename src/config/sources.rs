@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use blake3::Hash;
 
 use super::text::MAX_READ;
-use crate::tls::{FileReadError, read_regular};
+use crate::settings::files::{FileReadError, read_regular};
 use crate::watch::Stamp;
 
 /// The files that a configuration was read from.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::tls::{FileReadError, read_bounded};
+use crate::settings::files::{FileReadError, read_bounded};
 
 /// The shortest token, in characters, so that it cannot be guessed.
 const MIN_LENGTH: usize = 16;

@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use super::url::KeySetUrl;
 use crate::http_client;
-use crate::tls::TlsFileError;
-use crate::tls::files::{ConfiguredFile, system_roots};
+use crate::pem::PemFile;
+use crate::settings::files::{ConfiguredFile, TlsFileError};
+use crate::tls::system_roots;
 use crate::upstream::HostLookup;
 
 /// The longest time for a fetch, from the name resolution to the end of the body.

@@ -3,6 +3,7 @@
 //! The path has one normal form. The gateway forwards it; routes and client keys use [`Path::matched`], which is
 //! derived from it. Therefore no spelling of a path avoids a limit.
 
+pub(crate) mod grpc_timeout;
 mod host;
 mod method;
 

@@ -12,9 +12,10 @@ use http::{Request, Response};
 use http_body::Body;
 use tokio::time::Instant;
 
+use crate::facts::grpc_timeout::{CallDeadline, Received, grpc_timeout, reduce_grpc_timeout};
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::timer::Timer;
-use crate::upstream::{CallDeadline, Received, ResponseBody, grpc_timeout, reduce_grpc_timeout};
+use crate::upstream::ResponseBody;
 
 /// The time that a request may spend in the gateway before its `grpc-timeout` is reduced.
 const NEGLIGIBLE: Duration = Duration::from_millis(1);

@@ -3,6 +3,7 @@
 //! Bodies and trailers stream in both directions, with backpressure. If an upstream breaks off a response, the gateway
 //! also breaks off the response to the client, so that the client does not take it for complete.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::future::Future;
 use std::mem::take;
@@ -10,6 +11,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use tower::Service;
@@ -31,14 +33,15 @@ pub(crate) use self::head::response as rewrite_response;
 use self::responses::ResponseRewrite;
 use self::upgrade::ExtendedConnect;
 use crate::boxed::boxed;
-use crate::layer::{ForwardContext, NotSent};
+use crate::facts::grpc_timeout::Received;
+use crate::layer::{ForwardContext, NotSent, RouteUpstream, WorkerUpstreams};
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::AttemptOutcome;
 use crate::sanitize::{FieldKind, FieldKinds};
 use crate::upgrade::is_tunnel;
 use crate::upstream::{
-    Client, HeadlessResponse, NotRetried, Received, RequestBody, ResponseBody, SendError, TooLong, Trace, Upstream,
-    UpstreamError,
+    Client, HeadlessResponse, NotRetried, RequestBody, ResponseBody, SendError, TooLong, Trace, Upstream,
+    UpstreamError, Upstreams,
 };
 
 /// The reason in the access log if the deadline of a call has passed.
@@ -105,7 +108,9 @@ impl Forward {
             upgrade,
             ..
         } = context;
-        let Some(upstream) = upstream else { return Err(Box::new(not_sent(LocalResponse::Internal, call))) };
+        let Some(upstream) = upstream.and_then(own_upstream) else {
+            return Err(Box::new(not_sent(LocalResponse::Internal, call)));
+        };
         let total = upstream.total_timeout().into_iter().chain(timeout).min();
         let may_have_deadline = total.is_some() || call.is_some();
         let received = may_have_deadline.then(|| request.extensions_mut().remove::<Received>()).flatten();
@@ -202,6 +207,23 @@ impl Service<Request<RequestBody>> for Forward {
             Ok(response)
         })
     }
+}
+
+impl RouteUpstream for Upstream {
+    fn total_timeout(&self) -> Option<Duration> {
+        self.total_timeout()
+    }
+}
+
+/// Returns a function that finds an upstream in the upstreams of each worker, for the layer.
+pub(crate) fn find_in(workers: &[Upstreams]) -> impl Fn(&str) -> WorkerUpstreams {
+    |name| workers.iter().filter_map(|upstreams| Some(Arc::clone(upstreams.get(name)?) as _)).collect()
+}
+
+/// Returns the upstream of the gateway that the layer passes on.
+fn own_upstream(upstream: Arc<dyn RouteUpstream>) -> Option<Arc<Upstream>> {
+    let upstream: Arc<dyn Any + Send + Sync> = upstream;
+    upstream.downcast().ok()
 }
 
 /// Returns `true` if the client accepts trailers: with `TE: trailers`, or because it uses HTTP/2.

@@ -10,7 +10,7 @@ use blake3::{Hash, Hasher};
 use crate::config::key_file;
 use crate::credentials::{ApiKeys, TokenVerifier, Verifiers};
 use crate::metrics::{LoadOutcome, Metrics};
-use crate::tls::{open_regular, read_bounded};
+use crate::settings::files::{open_regular, read_bounded};
 use crate::watch::FileWatch;
 
 /// Watches the files of `identities`. Until a changed file can be used, the previous keys stay in use.

@@ -49,6 +49,7 @@ use crate::access::Traces;
 use crate::admin::{self, Admin};
 use crate::config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
 use crate::credentials::Verifiers;
+use crate::forward::find_in;
 use crate::layer::{RateLimitLayer, Stores, Unmatched};
 use crate::metrics::Metrics;
 use crate::rejected::RejectedClients;
@@ -137,7 +138,7 @@ impl Gateway {
 
         let (upstreams, names) = WorkerUpstreams::new(&config.upstreams, &config.dns_servers, workers, &metrics);
         let stores = Stores::new(store, workers);
-        layer.replace_all(&config, stores.clone(), upstreams.per_worker());
+        layer.replace_all(&config, stores.clone(), &find_in(upstreams.per_worker()));
 
         let readiness = admin::Readiness::new();
         let active = (Arc::clone(&config), upstreams.shared());

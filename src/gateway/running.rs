@@ -19,6 +19,7 @@ use super::worker::{WorkerCommand, WorkerHandle};
 use crate::admin::Admin;
 use crate::config::diff::ConfigDiff;
 use crate::config::{AccessLog, Config};
+use crate::forward::find_in;
 use crate::layer::{RateLimitLayer, Stores};
 use crate::metrics::Metrics;
 use crate::store::Store;
@@ -119,7 +120,7 @@ impl Running {
         }
         let hosts = self.upstreams.resolver().hosts();
         self.control.serve_identities(&config.verifiers, &self.config.verifiers, hosts, &self.metrics);
-        self.layer.replace_all(&config, self.stores.clone(), upstreams.per_worker());
+        self.layer.replace_all(&config, self.stores.clone(), &find_in(upstreams.per_worker()));
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());
         self.checked.send_replace(upstreams.checked());

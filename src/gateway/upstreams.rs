@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use crate::metrics::Metrics;
+use crate::settings::upstream::UpstreamSettings;
 use crate::tls::CertificateWatcher;
-use crate::upstream::settings::UpstreamSettings;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
 

@@ -12,7 +12,7 @@ use crate::limit::{Inspection, Limiter};
 use crate::metrics::Metrics;
 use crate::rule::LimitLocation;
 use crate::rules::Rules;
-use crate::store::settings::StoreSettings;
+use crate::settings::store::StoreSettings;
 use crate::store::{Store, StoreError, StoreOpenError};
 
 /// Methods of [`Store`] that are not public.

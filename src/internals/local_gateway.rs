@@ -12,7 +12,7 @@ use tokio::runtime;
 use tower::{Layer, Service};
 
 use crate::config::Config;
-use crate::forward::Forward;
+use crate::forward::{Forward, find_in};
 use crate::layer::{LayerError, NotSent, RateLimitLayer, Stores};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
@@ -60,7 +60,7 @@ impl LocalGateway {
         }
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
-        layer.replace_all(config, Stores::new(layer.store(), 0), &[upstreams]);
+        layer.replace_all(config, Stores::new(layer.store(), 0), &find_in(&[upstreams]));
         let service = layer.layer(MarkNotSent(Forward));
 
         let listen = &config.listen[0];

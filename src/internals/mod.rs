@@ -89,6 +89,7 @@ pub mod store {
 }
 
 /// The items of the private module `tls`.
+#[cfg(feature = "gateway")]
 pub mod tls {
     pub use crate::tls::*;
 }
@@ -99,6 +100,7 @@ pub mod upgrade {
 }
 
 /// The items of the private module `upstream`.
+#[cfg(feature = "gateway")]
 pub mod upstream {
     pub use crate::upstream::*;
 }

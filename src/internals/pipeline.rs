@@ -15,7 +15,7 @@ use tower::{Layer, Service};
 
 use crate::config::Config;
 use crate::facts::{Facts, Requests};
-use crate::forward::{Forward, rewrite_response};
+use crate::forward::{Forward, find_in, rewrite_response};
 use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
 use crate::metrics::Metrics;
@@ -68,7 +68,7 @@ impl Pipeline {
         let metrics = Arc::new(Metrics::of_gateway(&[]));
         let upstreams = Upstreams::new(config.upstreams.values(), 1, &metrics);
         let layer = RateLimitLayer::builder().next(NextHop::Origin).metrics(metrics).from_config(&config)?;
-        layer.replace_all(&config, Stores::new(layer.store(), 0), &[upstreams]);
+        layer.replace_all(&config, Stores::new(layer.store(), 0), &find_in(&[upstreams]));
         Ok(Self { limited: layer.layer(RequestWriter) })
     }
 

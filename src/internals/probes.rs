@@ -24,8 +24,8 @@ use crate::rejected::RejectedClients;
 use crate::replay::LogFormat;
 use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
+use crate::settings::store::{KeySecret, StoreSettings};
 use crate::store::Store;
-use crate::store::settings::{KeySecret, StoreSettings};
 
 /// Writes each Redis key of a charge's bucket into `key`. Returns the total length of the keys in bytes.
 pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {

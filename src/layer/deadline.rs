@@ -7,11 +7,11 @@ use super::record::RequestRecord;
 use crate::admission::RouteWaits;
 use crate::facts::Facts;
 #[cfg(feature = "gateway")]
+use crate::facts::grpc_timeout::grpc_timeout;
+#[cfg(feature = "gateway")]
 use crate::local_response::GrpcCall;
 use crate::route::Route;
 use crate::ruleset::CompiledRoute;
-#[cfg(feature = "gateway")]
-use crate::upstream::grpc_timeout;
 
 impl RequestRecord<'_> {
     /// Returns the end of the first of its timeouts: of the route, of the upstream, and of a gRPC call.

@@ -103,14 +103,12 @@ use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 #[cfg(feature = "gateway")]
 use crate::recording::{Inputs, Recorder};
-#[cfg(feature = "gateway")]
-pub(crate) use crate::ruleset::ForwardContext;
 use crate::ruleset::RuleSet;
+#[cfg(feature = "gateway")]
+pub(crate) use crate::ruleset::{ForwardContext, RouteUpstream, WorkerUpstreams};
 use crate::store::Store;
 #[cfg(feature = "gateway")]
 use crate::store::transfer::StoreState;
-#[cfg(feature = "gateway")]
-use crate::upstream::Upstreams;
 
 /// Enforces the rate limits of a rule file on the requests to an inner service, which must be `Clone`. Clones of the layer
 /// are cheap, and share rules and buckets.
@@ -317,11 +315,11 @@ impl RateLimitLayer {
     }
 
     /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
-    /// `upstreams` has an entry for each worker.
+    /// `find_upstream` returns the upstream with a name.
     #[cfg(feature = "gateway")]
-    pub(crate) fn replace_all(&self, config: &Config, stores: Stores, upstreams: &[Upstreams]) {
+    pub(crate) fn replace_all(&self, config: &Config, stores: Stores, find_upstream: &dyn Fn(&str) -> WorkerUpstreams) {
         let rules = compile(config, stores.main(), &self.state.metrics);
-        let rules = rules.with_upstreams(upstreams);
+        let rules = rules.with_upstreams(find_upstream);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
         let is_new_store = !stores.main().has_same_buckets(active.stores.main());

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::route::Route;
 use crate::rule::LimitLocation;
 use crate::rules::{Rules, When};
-use crate::store::settings::StoreSettings;
+use crate::settings::store::StoreSettings;
 
 /// The effect of [`RateLimitLayer::replace_rules`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

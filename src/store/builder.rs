@@ -216,6 +216,9 @@ fn is_prefix_byte(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use deadpool_redis::redis::IntoConnectionInfo;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -232,6 +235,34 @@ mod tests {
             ),
         ] {
             assert_eq!(Store::redis(url).expect_err(url).to_string(), message);
+        }
+    }
+
+    #[test]
+    fn url_of_a_master_encodes_user_and_password() {
+        let url = RedisUrl::for_master("my_master.1", Some("ga/te"), Some("h@u:s?h%"), Some(2), false);
+        let url = RedisUrl::parse(url.expose()).expect("an address");
+        let info = url.expose().into_connection_info().expect("one that clients understand");
+        let redis = info.redis_settings();
+        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ga/te"), Some("h@u:s?h%"), 2));
+        assert_eq!(info.addr().to_string(), "my_master.1:6379");
+        assert_eq!(RedisUrl::for_master("m", None, None, None, true).expose(), "rediss://m");
+    }
+
+    proptest! {
+        /// What the rule file accepts, the client of Redis accepts, too.
+        #[test]
+        fn valid_url_is_valid_for_the_client(
+            login in "((a|%41|%ff|:|\\PC){0,3}@)?",
+            host in "(db|0\\.0\\.0\\.0|0|1\\.2\\.3\\.4|999\\.1\\.1|\\[::\\]|\\[::1\\]|[-a-z_.\\[\\]]{0,3})",
+            rest in "(:(0|6379|65536|\\+1))?(/(|7|\\+7|-7|65536|x))?(\\?.{0,2})?",
+            socket in "/?[a-z%/0-9 ]{0,4}(\\?(user=[%a]{0,3}|db=(1|x|\\+2))?)?",
+        ) {
+            for url in [format!("redis://{login}{host}{rest}"), format!("unix://{socket}")] {
+                if RedisUrl::parse(&url).is_ok() {
+                    prop_assert!(url.as_str().into_connection_info().is_ok(), "{}", url);
+                }
+            }
         }
     }
 

@@ -17,10 +17,11 @@ mod overrides;
 mod redis;
 mod rejected;
 mod reset;
-pub mod settings;
 mod slots;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(feature = "tls")]
+pub(crate) mod tls;
 pub(crate) mod transfer;
 
 use std::sync::Arc;
@@ -36,13 +37,14 @@ pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, S
 pub use self::redis::Redis;
 pub(crate) use self::redis::redis_keys;
 pub(crate) use self::rejected::RejectedMinute;
-pub use self::settings::BadRedisUrl;
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{
     BucketNames, Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, all_live_granted,
 };
 use crate::metrics::Metrics;
+pub use crate::settings::store as settings;
+pub use crate::settings::store::BadRedisUrl;
 
 /// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
 /// store.

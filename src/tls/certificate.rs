@@ -3,9 +3,9 @@
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
-use super::der::{Der, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, UTC_TIME};
 use super::subject;
 use crate::facts::TlsPeer;
+use crate::pem::der::{Der, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, UTC_TIME};
 
 /// Object identifier of `subjectAltName`.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];

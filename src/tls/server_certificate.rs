@@ -5,9 +5,11 @@ use std::sync::Arc;
 use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
-use super::files::{ConfiguredFile, TlsFileError};
 use super::settings::CertificateFiles;
 use crate::clock::unix_seconds;
+use crate::pem::PemFile;
+use crate::pem::der::{Der, SEQUENCE};
+use crate::settings::files::{ConfiguredFile, TlsFileError};
 
 /// A certificate that the gateway presents to clients, and when it expires.
 #[derive(Debug)]
@@ -77,7 +79,7 @@ impl From<CertifiedKey> for ServerCertificate {
 fn read_ocsp(path: &std::path::Path) -> Result<Vec<u8>, TlsFileError> {
     let file = ConfiguredFile { key: "ocsp", path };
     let response = file.read()?;
-    let is_der = matches!(super::der::Der(&response).enter(super::der::SEQUENCE), Some(body) if !body.0.is_empty());
+    let is_der = matches!(Der(&response).enter(SEQUENCE), Some(body) if !body.0.is_empty());
     if is_der { Ok(response) } else { Err(file.error("is not an OCSP response in DER")) }
 }
 

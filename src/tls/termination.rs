@@ -15,13 +15,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::certificate::Certificate;
-use super::files::{ConfiguredFile, TlsFileError};
 use super::reload::{FileKind, PresentedCertificate, Reloadable};
 use super::resolver::CertificateResolver;
 use super::server_certificate::ServerCertificate;
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
 use super::tickets::BoundTickets;
 use crate::facts::TlsPeer;
+use crate::pem::PemFile;
+use crate::settings::files::{ConfiguredFile, TlsFileError};
 use crate::transport::Tls;
 
 /// Protocols that clients can negotiate (ALPN, RFC 7301). nginx and curl support `http/1.0` here, too.

@@ -14,6 +14,7 @@ use super::reload::{FileKind, PresentedCertificate, Reloadable};
 use super::server_certificate::format_date;
 use crate::clock::{Stopwatch, unix_seconds};
 use crate::metrics::Metrics;
+use crate::settings::files::read_bounded;
 use crate::watch::FileWatch;
 
 /// How many seconds before its expiry a certificate causes a warning.
@@ -184,7 +185,7 @@ impl CertificateWatcher {
 fn hash_contents(target: &dyn Reloadable) -> Hash {
     let mut hasher = Hasher::new();
     for path in target.files() {
-        match super::read_bounded(path) {
+        match read_bounded(path) {
             Ok(text) => hasher.update(&(text.len() as u64).to_le_bytes()).update(&text),
             Err(error) => hasher.update(error.to_string().as_bytes()),
         };

@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep};
 use super::body::RequestBody;
 use super::endpoint::Endpoint;
 use super::entry::Entry;
-use super::grpc_timeout::CallDeadline;
 use super::headless_response::HeadlessResponse;
 use super::retry::{Failure, NotRetried, Retries, pause, prepare_for_retries};
 use super::selection::{Balancer, Selected, Selection, can_eject};
@@ -17,8 +16,9 @@ use super::settings::RetryOn;
 use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
-use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo, reduce_grpc_timeout};
+use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo};
 use crate::clock::poll_time;
+use crate::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
 use crate::metrics::AttemptOutcome;
 use crate::random::random;
 

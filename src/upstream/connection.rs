@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
     use crate::metrics::Metrics;
+    use crate::settings::upstream::UpstreamSettings;
     use crate::upstream::address::Address;
-    use crate::upstream::settings::UpstreamSettings;
 
     #[tokio::test]
     async fn repeatable_request_skips_the_system_call_after_recent_use() {

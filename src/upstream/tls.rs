@@ -19,8 +19,9 @@ use tokio_rustls::TlsConnector;
 
 use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
 use crate::metrics::Metrics;
-use crate::tls::files::{ConfiguredFile, TlsFileError, system_roots};
-use crate::tls::{CertificateWatcher, PresentedCertificate, Reloadable};
+use crate::pem::PemFile;
+use crate::settings::files::{ConfiguredFile, TlsFileError};
+use crate::tls::{CertificateWatcher, PresentedCertificate, Reloadable, system_roots};
 use crate::transport::{Tls, Transport};
 
 const HTTP1: &[u8] = b"http/1.1";

@@ -18,8 +18,8 @@ use crate::rates::Rates;
 use crate::route::{ClientNetworks, Cors, Matcher, Route};
 use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules, When};
+use crate::settings::store::{RedisTls, StoreSettings};
 use crate::store::Store;
-use crate::store::settings::{RedisTls, StoreSettings};
 use crate::upgrade::Upgrades;
 
 mod action;

@@ -7,7 +7,7 @@ use super::percent::percent;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
-use crate::upstream::settings::{Balance, BalanceMethod, Eject, EjectMode, HashKey};
+use crate::settings::upstream::{Balance, BalanceMethod, Eject, EjectMode, HashKey};
 
 pub(super) fn balance(
     raw: &Located<ValueOrMap<BalanceMethod, file::HashBalance>>,

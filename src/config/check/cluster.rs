@@ -5,7 +5,7 @@ use super::sentinel::reject_master_keys;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::Problems;
-use crate::store::settings::RedisUrl;
+use crate::settings::store::RedisUrl;
 
 const URL_HELP: &str =
     "write `redis://[user:password@]host[:port]`, special characters percent-encoded; `rediss://...` for TLS";

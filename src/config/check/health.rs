@@ -6,8 +6,8 @@ use super::Checked;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
+use crate::settings::upstream::{HealthRequest, HealthSettings};
 use crate::status_range::StatusRange;
-use crate::upstream::settings::{HealthRequest, HealthSettings};
 
 /// The statuses that pass by default.
 const DEFAULT_EXPECT: StatusRange = StatusRange { first: 200, last: 399 };

@@ -1,12 +1,12 @@
 //! TLS of a listener. Reads the files once, so that errors are reported before a client connects.
 
 use super::Checked;
-#[cfg(feature = "tls")]
+#[cfg(feature = "gateway")]
 use super::tls::place_of;
 use crate::config::file;
 use crate::config::problem::Problems;
 use crate::config::referenced_files::ReferencedFiles;
-use crate::tls::settings::{CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls};
+use crate::settings::tls::{CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls};
 
 pub(super) fn tls(
     entry: &file::Listen,
@@ -72,7 +72,7 @@ fn client_auth(
     Ok(Some(ClientAuth { ca, required: raw.required.get().copied().unwrap_or(true) }))
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "gateway")]
 fn check_certificate(
     certificate: &CertificateFiles,
     is_first: bool,
@@ -95,19 +95,21 @@ fn check_certificate(
     }
 }
 
-#[cfg(feature = "tls")]
+#[cfg(feature = "gateway")]
 fn check_authorities(ca: &std::path::Path, raw: &file::ClientAuth, problems: &mut Problems) -> Checked<()> {
-    let file = crate::tls::files::ConfiguredFile { key: "ca", path: ca };
+    use crate::pem::PemFile;
+
+    let file = crate::settings::files::ConfiguredFile { key: "ca", path: ca };
     let found = file.read().and_then(|text| file.authorities(&text));
     found.map(drop).map_err(|bad| raw.ca.report(bad.to_string(), bad.help, problems))
 }
 
-#[cfg(not(feature = "tls"))]
+#[cfg(not(feature = "gateway"))]
 fn check_certificate(_: &CertificateFiles, _: bool, _: &file::Certificate, _: &mut Problems) -> Checked<()> {
     Ok(())
 }
 
-#[cfg(not(feature = "tls"))]
+#[cfg(not(feature = "gateway"))]
 fn check_authorities(_: &std::path::Path, _: &file::ClientAuth, _: &mut Problems) -> Checked<()> {
     Ok(())
 }

@@ -73,7 +73,7 @@ use super::{Config, Purpose, Source, shape};
 use crate::client::{AddressRules, ClientFunction};
 use crate::limit::BucketNames;
 use crate::rules::Rules;
-use crate::store::settings::StoreSettings;
+use crate::settings::store::StoreSettings;
 
 /// Parses, validates and converts a rule file.
 pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {

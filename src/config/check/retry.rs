@@ -5,7 +5,7 @@ use super::percent::percent;
 use crate::config::file;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::problem::{Problems, quote};
-use crate::upstream::settings::{RetryMode, RetryOn, RetrySettings};
+use crate::settings::upstream::{RetryMode, RetryOn, RetrySettings};
 
 /// Converts `retry` of an upstream. Returns `None` for `off`.
 pub(super) fn retry(

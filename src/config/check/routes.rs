@@ -26,7 +26,7 @@ use crate::identity::IdentityKinds;
 use crate::policy::{RateLimitFields, RateLimitHeaders};
 use crate::route::{Action, Matcher, Route, Routes};
 use crate::rules::When;
-use crate::upstream::settings::Protocol;
+use crate::settings::upstream::Protocol;
 
 /// Converts the routes one after the other: a route of the file needs more memory than its result.
 struct RouteReader<'f> {

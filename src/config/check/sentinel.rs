@@ -6,7 +6,7 @@ use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
-use crate::store::settings::{RedisTls, RedisUrl, SentinelSettings};
+use crate::settings::store::{RedisTls, RedisUrl, SentinelSettings};
 
 const URL_HELP: &str =
     "write `redis://[user:password@]host:26379`, special characters percent-encoded; `rediss://...` for TLS";

@@ -5,7 +5,7 @@ use crate::config::file::{self, File};
 use crate::config::problem::{Location, Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::config::suggest::nearest;
-use crate::store::settings::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
+use crate::settings::store::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
 /// The minimum length of `key_secret` in bytes. Shorter secrets can be guessed.
 const MIN_SECRET_LENGTH: usize = 16;

@@ -7,8 +7,8 @@ use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Location, Problems, Reported, quote};
 use crate::config::referenced_files::ReferencedFiles;
-use crate::store::settings::{RedisTls, TlsIdentity};
-use crate::tls::read_bounded;
+use crate::settings::files::read_bounded;
+use crate::settings::store::{RedisTls, TlsIdentity};
 
 /// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
 pub(super) fn tls(
@@ -58,7 +58,7 @@ pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Loca
 
 #[cfg(feature = "tls")]
 fn check_files(tls: &RedisTls, raw: &file::Tls, problems: &mut Problems) -> Checked<()> {
-    crate::store::settings::tls::read(tls).map(drop).map_err(|bad| {
+    crate::store::tls::read(tls).map(drop).map_err(|bad| {
         let places = [("ca", &raw.ca), ("cert", &raw.cert), ("key", &raw.key)];
         problems.add(place_of(bad.key, places), bad.to_string(), bad.help)
     })
@@ -72,7 +72,7 @@ fn check_files(_: &RedisTls, _: &file::Tls, _: &mut Problems) -> Checked<()> {
 /// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.
 #[cfg(feature = "gateway")]
 pub(super) fn check_trust_anchors(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
-    if tls.ca.is_some() || !crate::tls::files::system_roots().is_empty() {
+    if tls.ca.is_some() || !crate::tls::system_roots().is_empty() {
         return Ok(());
     }
     let help = "set `tls: { ca: FILE }`, or install the authorities of the system (Debian: `ca-certificates`)";

@@ -9,7 +9,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
-use crate::upstream::settings::{Target, TlsIdentity, UpstreamTls};
+use crate::settings::upstream::{Target, TlsIdentity, UpstreamTls};
 
 /// Converts `tls` of an upstream. Returns `None` if no target uses TLS.
 pub(super) fn tls(

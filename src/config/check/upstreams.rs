@@ -13,7 +13,7 @@ use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
 use crate::route::HostPattern;
-use crate::upstream::settings::{Service, Target, Timeouts, UpstreamSettings};
+use crate::settings::upstream::{Service, Target, Timeouts, UpstreamSettings};
 
 type Upstreams = BTreeMap<Arc<str>, UpstreamSettings>;
 

@@ -6,7 +6,7 @@ use crate::limit::{Limiter, Spread};
 use crate::route::{Action, Route};
 use crate::rule::Limit;
 use crate::rules::Rules;
-use crate::upstream::settings::UpstreamSettings;
+use crate::settings::upstream::UpstreamSettings;
 
 /// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere, or have no
 /// effect on requests.

@@ -14,8 +14,8 @@ use crate::config::keys::Kind::{
 use crate::config::keys::shape;
 use crate::config::located::{Located, ValueOrMap};
 use crate::config::units::{Bytes, Millis};
-use crate::tls::settings::TlsVersion;
-use crate::upstream::settings::{BalanceMethod, EjectMode, Protocol, RetryMode};
+use crate::settings::tls::TlsVersion;
+use crate::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
 
 const MAX_CONNECTIONS: u64 = 1_000_000;
 

@@ -20,7 +20,7 @@ use crate::config::suggest::nearest;
 use crate::credentials::{KeyTable, digest};
 use crate::hex;
 use crate::identity::{ApiKey, AttributeNames};
-use crate::tls::{FileReadError, read_at_most};
+use crate::settings::files::{FileReadError, read_at_most};
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 20;

@@ -21,8 +21,8 @@ use crate::limit::calendar::{Calendar, Unit};
 use crate::limit::{Algorithm, Limiter, Mode, Quota};
 use crate::route::{HostPattern, PathPattern, ValueCondition};
 use crate::rule::{OnMissingClient, OnStoreFailure};
-use crate::store::settings::{KeySecret, RedisUrl};
-use crate::upstream::settings::{Protocol, RetryOn, RetrySettings, Target, Timeouts};
+use crate::settings::store::{KeySecret, RedisUrl};
+use crate::settings::upstream::{Protocol, RetryOn, RetrySettings, Target, Timeouts};
 
 const FULL: &str = r#"
 listen:

@@ -13,11 +13,11 @@ use super::outcome::Change;
 use super::request;
 use crate::metrics::UpstreamMetrics;
 use crate::random::random;
+use crate::settings::upstream::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 use crate::upstream::Upstreams;
 use crate::upstream::dialer::Dialer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::entry::Backend;
-use crate::upstream::settings::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 use crate::upstream::target::TargetState;
 
 /// How often probers are started and ended to match the targets, whose addresses may change.

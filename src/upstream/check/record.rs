@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::outcome::{Change, CheckOutcome};
-use crate::upstream::settings::HealthSettings;
+use crate::settings::upstream::HealthSettings;
 
 /// The longest text of a result, in bytes. Results are kept in memory.
 const MAX_TEXT: usize = 256;
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::upstream::settings::HealthRequest;
+    use crate::settings::upstream::HealthRequest;
 
     fn settings() -> HealthSettings {
         let request = HealthRequest::Grpc { grpc: String::new() };

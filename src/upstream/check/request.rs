@@ -6,9 +6,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 
 use super::grpc;
+use crate::settings::upstream::HealthRequest;
 use crate::upstream::body::RequestBody;
 use crate::upstream::response_body::ResponseBody;
-use crate::upstream::settings::HealthRequest;
 
 const CHECK_USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health");
 

@@ -11,9 +11,9 @@ use crate::config::suggest::nearest;
 use crate::config::{Purpose, Source};
 use crate::credentials::{ApiKeys, KeySetSource, KeySetUrl, KeyTable, TokenSettings, TokenVerifier, Verifiers};
 use crate::identity::IdentityValue;
+use crate::pem::PemFile;
 use crate::route::Routes;
-use crate::tls::files::ConfiguredFile;
-use crate::tls::read_bounded;
+use crate::settings::files::{ConfiguredFile, read_bounded};
 
 /// The highest number of warnings about unknown tiers.
 const MAX_UNKNOWN_TIERS: usize = 10;

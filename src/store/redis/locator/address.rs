@@ -14,8 +14,8 @@ use deadpool_redis::redis::{
 use deadpool_redis::{Manager, Pool, PoolError};
 use tokio::task::spawn_blocking;
 
+use crate::settings::files::read_bounded;
 use crate::store::settings::{RedisTls, RedisUrl};
-use crate::tls::read_bounded;
 
 /// How to reach a Redis.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ fn password(path: &Path) -> io::Result<String> {
 fn with_tls(address: ConnectionInfo, tls: &RedisTls) -> RedisResult<ConnectionInfo> {
     use deadpool_redis::redis::Client;
 
-    let certificates = crate::store::settings::tls::read(tls).map_err(|fault| io::Error::other(fault.to_string()))?;
+    let certificates = crate::store::tls::read(tls).map_err(|fault| io::Error::other(fault.to_string()))?;
     Ok(Client::build_with_tls(address, certificates)?.get_connection_info().clone())
 }
 

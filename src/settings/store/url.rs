@@ -1,9 +1,8 @@
 //! Validates the URLs of Redis. No message repeats the URL, since it may contain a password.
 
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 
-use deadpool_redis::redis::IntoConnectionInfo;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::RedisUrl;
 
@@ -20,12 +19,12 @@ impl RedisUrl {
     /// The fault, in words that follow "the URL of the store".
     pub fn parse(url: &str) -> Result<Self, BadRedisUrl> {
         let fault = match url.split_once("://") {
-            Some(("redis", rest)) => fault(url, rest),
+            Some(("redis", rest)) => fault(rest),
             Some(("rediss", _)) if !cfg!(feature = "tls") => {
                 Some("requires TLS, which is not built in (feature `tls`)")
             }
-            Some(("rediss", rest)) => fault(url, rest),
-            Some(("unix", rest)) => socket_fault(url, rest),
+            Some(("rediss", rest)) => fault(rest),
+            Some(("unix", rest)) => socket_fault(rest),
             _ => Some("does not start with `redis://`, `rediss://` or `unix://`"),
         };
         match fault {
@@ -89,7 +88,7 @@ impl RedisUrl {
 }
 
 /// Returns the fault of `unix://rest`. A password is rejected, since paths are logged.
-fn socket_fault(url: &str, rest: &str) -> Option<&'static str> {
+fn socket_fault(rest: &str) -> Option<&'static str> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') || path.len() < 2 {
         return Some("has no socket path, such as `unix:///run/redis.sock`");
@@ -102,11 +101,11 @@ fn socket_fault(url: &str, rest: &str) -> Option<&'static str> {
     if !query.is_empty() && !query.split('&').all(|pair| pair.split_once('=').is_some_and(is_known)) {
         return Some("may end only in `?user=NAME&db=NUMBER`; put the password into `password_file`");
     }
-    client_fault(url)
+    None
 }
 
 /// Returns the fault of `redis://rest`, without repeating any of it.
-fn fault(url: &str, rest: &str) -> Option<&'static str> {
+fn fault(rest: &str) -> Option<&'static str> {
     let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
     let ends = authority.find(['?', '#']).unwrap_or(authority.len());
     if authority[ends..].contains('@') || database.contains('@') {
@@ -119,6 +118,9 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
     if !is_percent_encoded(login) {
         return Some("has a `%` without two hexadecimal digits in its user or password: write `%25` for `%`");
     }
+    if percent_decode_str(login).decode_utf8().is_err() {
+        return Some("has a user or password that is not UTF-8");
+    }
     let is_address = |name: &str| name.parse::<Ipv6Addr>().is_ok();
     let (name, port) = match host.strip_prefix('[') {
         Some(rest) => match rest.split_once(']') {
@@ -128,20 +130,24 @@ fn fault(url: &str, rest: &str) -> Option<&'static str> {
         },
         None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
     };
-    let is_port = |text: &str| text.strip_prefix(':').is_some_and(|port| port.parse().is_ok_and(|port: u16| port > 0));
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_port = |port: &str| is_number(port) && port.parse().is_ok_and(|port: u16| port > 0);
     if name.is_empty() {
         return Some("has no host");
     }
     if !host.starts_with('[') && !is_host_name(name) {
         return Some("has no valid host: a host consists of letters, digits, `-`, `_` and `.`");
     }
-    if !port.is_empty() && !is_port(port) {
+    if name.parse().is_ok_and(|address: IpAddr| address.is_unspecified()) {
+        return Some("has a host that is no address of a server");
+    }
+    if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
         return Some("has a port that is not a number from 1 to 65535");
     }
     if !database.is_empty() && database.parse::<u16>().is_err() {
         return Some("has a database that is not a number");
     }
-    client_fault(url)
+    None
 }
 
 /// Returns `true` if the bytes can be a host name or an IPv4 address. Compose and Kubernetes services may contain `_`.
@@ -152,10 +158,6 @@ fn is_host_name(name: &str) -> bool {
 /// Returns `true` if two hexadecimal digits follow each `%` (RFC 3986, section 2.1).
 fn is_percent_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
-}
-
-fn client_fault(url: &str) -> Option<&'static str> {
-    url.into_connection_info().err().map(|_| "is not a valid Redis URL")
 }
 
 #[cfg(test)]
@@ -176,6 +178,9 @@ mod tests {
             ("redis://:hush@", "has no host"),
             ("redis://db:0", "has a port that is not a number from 1 to 65535"),
             ("redis://d b", "has no valid host: a host consists of letters, digits, `-`, `_` and `.`"),
+            ("redis://0.0.0.0", "has a host that is no address of a server"),
+            ("redis://[::0]:6379", "has a host that is no address of a server"),
+            ("redis://:%ff@db", "has a user or password that is not UTF-8"),
             ("redis://[localhost]:6379", "has no IPv6 address in its brackets"),
             (
                 "redis://u:p%zz@h",
@@ -204,16 +209,5 @@ mod tests {
         ] {
             assert!(RedisUrl::parse(url).is_ok(), "{url}");
         }
-    }
-
-    #[test]
-    fn url_of_a_master_encodes_user_and_password() {
-        let url = RedisUrl::for_master("my_master.1", Some("ga/te"), Some("h@u:s?h%"), Some(2), false);
-        let url = RedisUrl::parse(url.expose()).expect("an address");
-        let info = url.expose().into_connection_info().expect("one that clients understand");
-        let redis = info.redis_settings();
-        assert_eq!((redis.username(), redis.password(), redis.db()), (Some("ga/te"), Some("h@u:s?h%"), 2));
-        assert_eq!(info.addr().to_string(), "my_master.1:6379");
-        assert_eq!(RedisUrl::for_master("m", None, None, None, true).expose(), "rediss://m");
     }
 }

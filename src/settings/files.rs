@@ -1,9 +1,10 @@
 //! Reads the small files that a rule file refers to: certificates, keys, passwords.
 
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::watch::read_detached;
@@ -23,6 +24,25 @@ pub(crate) enum FileReadError {
     NotAFile,
     #[error("is longer than {} MiB", .0 >> 20)]
     TooLong(u64),
+}
+
+/// A file that cannot be used for TLS.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` {fault}", path.display())]
+pub(crate) struct TlsFileError {
+    /// The key of the rule file that names the file.
+    pub(crate) key: &'static str,
+    path: PathBuf,
+    fault: String,
+    /// How to correct the error.
+    pub(crate) help: Cow<'static, str>,
+}
+
+/// A file, and the key of the rule file that names it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConfiguredFile<'p> {
+    pub(crate) key: &'static str,
+    pub(crate) path: &'p Path,
 }
 
 /// Reads a regular file of at most 1 MiB.
@@ -74,6 +94,32 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, u64), FileReadError> {
     // The path may have been replaced since.
     let metadata = file.metadata()?;
     if is_regular(&metadata) { Ok((file, metadata.len())) } else { Err(FileReadError::NotAFile) }
+}
+
+// === impl ConfiguredFile ===
+
+impl ConfiguredFile<'_> {
+    /// Creates an error about this file.
+    pub(crate) fn error(self, fault: impl Into<String>) -> TlsFileError {
+        let help = match self.key {
+            "ca" => "use a PEM file with the certificate of at least one certificate authority",
+            "key" => "use a PEM file with the unencrypted private key of the certificate",
+            "ocsp" => "use an OCSP response in DER, as `openssl ocsp -respout` writes it",
+            _ => "use a PEM file with the certificate, followed by its intermediate certificates",
+        };
+        TlsFileError { key: self.key, path: self.path.to_owned(), fault: fault.into(), help: help.into() }
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not a regular file, or is too long.
+    pub(crate) fn read(self) -> Result<Vec<u8>, TlsFileError> {
+        read_bounded(self.path).map_err(|error| {
+            let unread = self.error(error.to_string());
+            TlsFileError { help: error.help(self.path).map_or(unread.help.clone(), Into::into), ..unread }
+        })
+    }
 }
 
 // === impl FileReadError ===

@@ -1,8 +1,6 @@
-//! Reads and checks certificate and key files. Error messages never repeat the contents of a file.
+//! Parses certificates and private keys in PEM. Error messages never repeat the contents of a file.
 
-use std::borrow::Cow;
 use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
 
 use rustls::RootCertStore;
 use rustls::crypto::ring;
@@ -10,56 +8,34 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE};
-use super::read_bounded;
+pub(crate) mod der;
 
-/// A file that cannot be used for TLS.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` {fault}", path.display())]
-pub(crate) struct TlsFileError {
-    /// The key of the rule file that names the file.
-    pub(crate) key: &'static str,
-    path: PathBuf,
-    fault: String,
-    /// How to correct the error.
-    pub(crate) help: Cow<'static, str>,
-}
+use self::der::{Der, INTEGER, OCTET_STRING, OID, SEQUENCE};
+use crate::settings::files::{ConfiguredFile, TlsFileError};
 
-/// A file, and the key of the rule file that names it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ConfiguredFile<'p> {
-    pub(crate) key: &'static str,
-    pub(crate) path: &'p Path,
-}
-
-impl ConfiguredFile<'_> {
-    /// Creates an error about this file.
-    pub(crate) fn error(self, fault: impl Into<String>) -> TlsFileError {
-        let help = match self.key {
-            "ca" => "use a PEM file with the certificate of at least one certificate authority",
-            "key" => "use a PEM file with the unencrypted private key of the certificate",
-            "ocsp" => "use an OCSP response in DER, as `openssl ocsp -respout` writes it",
-            _ => "use a PEM file with the certificate, followed by its intermediate certificates",
-        };
-        TlsFileError { key: self.key, path: self.path.to_owned(), fault: fault.into(), help: help.into() }
-    }
-
-    /// Reads the file.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not a regular file, or is too long.
-    pub(crate) fn read(self) -> Result<Vec<u8>, TlsFileError> {
-        read_bounded(self.path).map_err(|error| {
-            let unread = self.error(error.to_string());
-            TlsFileError { help: error.help(self.path).map_or(unread.help.clone(), Into::into), ..unread }
-        })
-    }
-
+/// Parses a PEM file that the rule file names.
+pub(crate) trait PemFile {
     /// Parses the certificates in the text of the file.
     ///
     /// # Errors
     /// The text is not PEM, or contains no certificate.
-    pub(crate) fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
+    fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileError>;
+
+    /// Parses the certificate authorities in the text of the file.
+    ///
+    /// # Errors
+    /// The text is not PEM, contains no certificate, or one that is not an authority's.
+    fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError>;
+
+    /// Parses the private key in the text of the file, which must be the key of the first certificate in `chain`.
+    ///
+    /// # Errors
+    /// The text contains no usable private key, or the key of another certificate.
+    fn certified_key(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, TlsFileError>;
+}
+
+impl PemFile for ConfiguredFile<'_> {
+    fn certificates(self, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsFileError> {
         if !text.windows(PEM_MARKER.len()).any(|window| window == PEM_MARKER) {
             return Err(self.error("is not PEM"));
         }
@@ -71,26 +47,14 @@ impl ConfiguredFile<'_> {
         }
     }
 
-    /// Parses the certificate authorities in the text of the file.
-    ///
-    /// # Errors
-    /// The text is not PEM, contains no certificate, or one that is not an authority's.
-    pub(crate) fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError> {
+    fn authorities(self, text: &[u8]) -> Result<RootCertStore, TlsFileError> {
         let mut store = RootCertStore::empty();
         let added = self.certificates(text)?.into_iter().try_for_each(|certificate| store.add(certificate));
         added.map_err(|error| self.error(format!("contains a certificate that is not an authority's: {error}")))?;
         Ok(store)
     }
 
-    /// Parses the private key in the text of the file, which must be the key of the first certificate in `chain`.
-    ///
-    /// # Errors
-    /// The text contains no usable private key, or the key of another certificate.
-    pub(crate) fn certified_key(
-        self,
-        chain: Vec<CertificateDer<'static>>,
-        text: &[u8],
-    ) -> Result<CertifiedKey, TlsFileError> {
+    fn certified_key(self, chain: Vec<CertificateDer<'static>>, text: &[u8]) -> Result<CertifiedKey, TlsFileError> {
         let key = PrivateKeyDer::from_pem_slice(text)
             .map_err(|_| self.error("contains no unencrypted private key in PEM"))?;
         let private = key.clone_key();
@@ -109,14 +73,6 @@ impl ConfiguredFile<'_> {
 
 /// The start of every PEM section.
 const PEM_MARKER: &[u8] = b"-----BEGIN ";
-
-/// Returns the certificate authorities that the system trusts. Empty if the system has no file of them.
-#[cfg(feature = "gateway")]
-pub(crate) fn system_roots() -> RootCertStore {
-    let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    store
-}
 
 /// Object identifier of `rsaEncryption`.
 const RSA_ENCRYPTION: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];

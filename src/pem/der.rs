@@ -1,31 +1,31 @@
 //! A reader for the subset of DER (X.690) that certificates use.
 
-pub(super) const INTEGER: u8 = 0x02;
-pub(super) const OCTET_STRING: u8 = 0x04;
-pub(super) const OID: u8 = 0x06;
-pub(super) const UTC_TIME: u8 = 0x17;
-pub(super) const GENERALIZED_TIME: u8 = 0x18;
-pub(super) const SEQUENCE: u8 = 0x30;
-pub(super) const SET: u8 = 0x31;
+pub(crate) const INTEGER: u8 = 0x02;
+pub(crate) const OCTET_STRING: u8 = 0x04;
+pub(crate) const OID: u8 = 0x06;
+pub(crate) const UTC_TIME: u8 = 0x17;
+pub(crate) const GENERALIZED_TIME: u8 = 0x18;
+pub(crate) const SEQUENCE: u8 = 0x30;
+pub(crate) const SET: u8 = 0x31;
 
 /// A sequence of encoded values that are still to be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Der<'d>(pub(super) &'d [u8]);
+pub(crate) struct Der<'d>(pub(crate) &'d [u8]);
 
 impl<'d> Der<'d> {
     /// Reads the next value. Returns `None` if its tag is not `wanted`.
-    pub(super) fn value(&mut self, wanted: u8) -> Option<&'d [u8]> {
+    pub(crate) fn value(&mut self, wanted: u8) -> Option<&'d [u8]> {
         let (tag, value) = self.next()?;
         (tag == wanted).then_some(value)
     }
 
     /// Returns the values inside the next value. Returns `None` if its tag is not `wanted`.
-    pub(super) fn enter(&mut self, wanted: u8) -> Option<Self> {
+    pub(crate) fn enter(&mut self, wanted: u8) -> Option<Self> {
         self.value(wanted).map(Der)
     }
 
     /// Reads the next value if its tag is `wanted`, and leaves it otherwise.
-    pub(super) fn optional(&mut self, wanted: u8) -> Option<&'d [u8]> {
+    pub(crate) fn optional(&mut self, wanted: u8) -> Option<&'d [u8]> {
         if self.0.first() == Some(&wanted) { self.value(wanted) } else { None }
     }
 }

@@ -3,9 +3,9 @@
 use deadpool_redis::redis::{ClientTlsConfig, TlsCertificates};
 use rustls::crypto::{CryptoProvider, ring};
 
-use super::{RedisTls, TlsIdentity};
-use crate::tls::TlsFileError;
-use crate::tls::files::ConfiguredFile;
+use super::settings::{RedisTls, TlsIdentity};
+use crate::pem::PemFile;
+use crate::settings::files::{ConfiguredFile, TlsFileError};
 
 /// Reads the certificates and keys.
 ///

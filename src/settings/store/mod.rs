@@ -1,7 +1,5 @@
 //! The settings of a store.
 
-#[cfg(feature = "tls")]
-pub(crate) mod tls;
 mod url;
 
 use std::fmt;

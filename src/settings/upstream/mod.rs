@@ -21,8 +21,8 @@ pub use health::{HealthRequest, HealthSettings};
 pub use retry::{RetryMode, RetryOn, RetrySettings};
 pub use timeouts::Timeouts;
 
+use super::tls::FILE_CHECK_INTERVAL;
 use crate::json;
-use crate::tls::settings::FILE_CHECK_INTERVAL;
 use crate::words::words;
 
 /// One entry of `upstreams:`.
@@ -143,7 +143,7 @@ impl Target {
 
     /// Returns the authority for `Host` and TLS. Returns `None` if the target has no name.
     #[cfg(feature = "gateway")]
-    pub(super) fn authority(&self) -> Option<Authority> {
+    pub(crate) fn authority(&self) -> Option<Authority> {
         match self {
             Self::Http(authority) | Self::Https(authority) => Some(authority.clone()),
             Self::Service(service) => Some(service.host()),
@@ -216,7 +216,7 @@ impl UpstreamSettings {
     pub const DEFAULT_MAX_FIELD_BYTES: usize = 64 * 1024;
 
     /// Returns the settings of one of `workers` workers, with its share of the connections and of the queue.
-    pub(super) fn share(&self, workers: usize) -> Self {
+    pub(crate) fn share(&self, workers: usize) -> Self {
         let (max_connections, queue) = ((self.max_connections / workers).max(1), self.queue.div_ceil(workers));
         Self { max_connections, queue, ..self.clone() }
     }
