@@ -139,34 +139,11 @@
 #![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
 
 // 0 core
-mod boxed;
-mod json;
 mod metrics;
-mod random;
 mod timer;
 // 1 vocabulary
-mod client;
-mod concurrency;
-mod condition;
-mod cost;
-mod evaluation;
-mod facts;
-mod identity;
 #[cfg(feature = "gateway")]
 mod overrides;
-mod path;
-mod policy;
-mod rates;
-mod reason;
-mod route;
-mod rule;
-mod rules;
-mod sanitize;
-mod settings;
-mod status_range;
-mod template;
-mod upgrade;
-mod watch;
 // 2 machinery
 #[cfg(feature = "gateway")]
 mod credentials;
@@ -229,7 +206,11 @@ mod gateway;
 #[doc(hidden)]
 pub mod internals;
 
-use tidegate_limit::{self as limit, clock, hex, words};
+use tidegate_limit::{self as limit, boxed, clock, hex, random, words};
+use tidegate_rules::{
+    client, concurrency, condition, cost, evaluation, facts, identity, json, path, policy, rates, reason, route, rule,
+    rules, sanitize, settings, status_range, template, upgrade, watch,
+};
 
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(feature = "gateway")]

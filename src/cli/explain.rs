@@ -108,7 +108,7 @@ impl ExplainArgs {
             headers: self.headers.iter().cloned().collect(),
             version: if self.http1_0 { Version::HTTP_10 } else { Version::HTTP_11 },
             peer: self.peer,
-            tls: TlsPeer { subject: self.tls_subject.clone(), san: self.tls_san.clone() },
+            tls: TlsPeer::new(self.tls_subject.clone(), self.tls_san.clone()),
         }
     }
 

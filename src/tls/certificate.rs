@@ -53,7 +53,7 @@ impl<'d> Certificate<'d> {
                 std::str::from_utf8(name).ok().filter(|name| name.bytes().all(|byte| byte.is_ascii_graphic()))?;
             Some(if *tag == DNS_NAME { name.to_ascii_lowercase() } else { name.to_owned() })
         });
-        TlsPeer { subject: subject::format_name(self.subject), san: san.filter(|san| !san.is_empty()) }
+        TlsPeer::new(subject::format_name(self.subject), san.filter(|san| !san.is_empty()))
     }
 
     /// Returns its DNS names in lower case. A name may begin with `*.`.
@@ -128,7 +128,7 @@ mod tests {
         params.distinguished_name = DistinguishedName::new();
         let signed = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
         let owner = Certificate::parse(signed.der()).unwrap().owner();
-        assert_eq!(owner, TlsPeer { subject: None, san: Some("api.example".into()) });
+        assert_eq!(owner, TlsPeer::new(None, Some("api.example".into())));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::body::RequestBody;
 use super::endpoint::Endpoint;
 use super::entry::Entry;
 use super::headless_response::HeadlessResponse;
-use super::retry::{Failure, NotRetried, Retries, pause, prepare_for_retries};
+use super::retry::{Failure, NotRetried, Retries, cause_of, pause, prepare_for_retries};
 use super::selection::{Balancer, Selected, Selection, can_eject};
 use super::settings::RetryOn;
 use super::slots::{Client, UpstreamSlot};
@@ -181,7 +181,7 @@ impl Upstream {
         let failure = Failure { on: failed.on, adds_load: target.is_repeated || failed.is_refused };
         let taken = retries.take(failure, now);
         match taken {
-            Ok(()) => self.metrics.retried(failed.on.cause()),
+            Ok(()) => self.metrics.retried(cause_of(failed.on)),
             Err(NotRetried::Budget) => self.metrics.retry_budget_exhausted(),
             Err(_) => {}
         }

@@ -48,7 +48,8 @@ async fn balancer_of_compose_strips_forwarding_fields() {
 
 /// Returns the fields that a gateway removes by default. A prefix stands for its known names.
 fn stripped_fields() -> Vec<String> {
-    let (_, list) = include_str!("../../src/sanitize/strip.rs").split_once("pub const DEFAULT").expect("a list");
+    let (_, list) =
+        include_str!("../../crates/rules/src/sanitize/strip.rs").split_once("pub const DEFAULT").expect("a list");
     let (list, _) = list.split_once("];").expect("its end");
     let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
     assert!(names.len() > 50, "{names:?}");

@@ -3,6 +3,7 @@
 
 mod adjusted;
 mod algorithm;
+pub mod boxed;
 pub mod calendar;
 pub mod clock;
 mod counters;
@@ -18,6 +19,7 @@ mod names;
 mod numbers;
 mod packed;
 mod quarter;
+pub mod random;
 mod rate_config;
 pub mod redisson;
 pub mod sliding_window;

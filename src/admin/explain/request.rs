@@ -106,7 +106,7 @@ impl Request {
                 HttpVersion::Http11 => Version::HTTP_11,
             },
             peer,
-            tls: TlsPeer { subject: tls.subject, san: tls.san },
+            tls: TlsPeer::new(tls.subject, tls.san),
         })
     }
 }

@@ -175,7 +175,7 @@ fn request() -> impl Strategy<Value = ExplainedRequest> {
                 let (name, value) = crate::explain::field(name, value).ok()?;
                 headers.append(name, value);
             }
-            let tls = crate::facts::TlsPeer { subject: None, san: san.map(str::to_owned) };
+            let tls = crate::facts::TlsPeer::new(None, san.map(str::to_owned));
             let peer: IpAddr = peer.parse().ok()?;
             Some(ExplainedRequest { method: method.parse().ok()?, url, headers, version, peer, tls })
         },

@@ -91,7 +91,7 @@ impl<'s> Retries<'s> {
     /// Returns the failure of a response, if a response with this status can cause a retry of the request.
     pub(super) fn of_response(&self, status: StatusCode, request: &mut Request<RequestBody>) -> Option<RetryOn> {
         self.fields.as_ref()?;
-        let on = self.settings?.on.iter().find(|on| on.status() == Some(status))?;
+        let on = self.settings?.on.iter().find(|on| status_of(**on) == Some(status))?;
         (!request.body().has_informational() && request.body_mut().rewind()).then_some(*on)
     }
 
@@ -116,26 +116,26 @@ impl<'s> Retries<'s> {
     }
 }
 
-impl RetryOn {
-    /// Returns the status of the response, if the failure is a response.
-    fn status(self) -> Option<StatusCode> {
-        match self {
-            Self::InternalError => Some(StatusCode::INTERNAL_SERVER_ERROR),
-            Self::BadGateway => Some(StatusCode::BAD_GATEWAY),
-            Self::Unavailable => Some(StatusCode::SERVICE_UNAVAILABLE),
-            Self::GatewayTimeout => Some(StatusCode::GATEWAY_TIMEOUT),
-            Self::Connect | Self::Unsent | Self::Reset | Self::Timeout => None,
-        }
+/// Returns the status of the response, if the failure is a response.
+fn status_of(failure: RetryOn) -> Option<StatusCode> {
+    match failure {
+        RetryOn::InternalError => Some(StatusCode::INTERNAL_SERVER_ERROR),
+        RetryOn::BadGateway => Some(StatusCode::BAD_GATEWAY),
+        RetryOn::Unavailable => Some(StatusCode::SERVICE_UNAVAILABLE),
+        RetryOn::GatewayTimeout => Some(StatusCode::GATEWAY_TIMEOUT),
+        RetryOn::Connect | RetryOn::Unsent | RetryOn::Reset | RetryOn::Timeout => None,
     }
+}
 
-    /// Returns the cause for the metrics.
-    pub(super) fn cause(self) -> RetryCause {
-        match self {
-            Self::Connect => RetryCause::Connect,
-            Self::Unsent => RetryCause::Unsent,
-            Self::Reset => RetryCause::Reset,
-            Self::Timeout => RetryCause::Timeout,
-            Self::InternalError | Self::BadGateway | Self::Unavailable | Self::GatewayTimeout => RetryCause::Status,
+/// Returns the cause of a retry for the metrics.
+pub(super) fn cause_of(failure: RetryOn) -> RetryCause {
+    match failure {
+        RetryOn::Connect => RetryCause::Connect,
+        RetryOn::Unsent => RetryCause::Unsent,
+        RetryOn::Reset => RetryCause::Reset,
+        RetryOn::Timeout => RetryCause::Timeout,
+        RetryOn::InternalError | RetryOn::BadGateway | RetryOn::Unavailable | RetryOn::GatewayTimeout => {
+            RetryCause::Status
         }
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn prepare_for_retries(
     request: &mut Request<RequestBody>,
 ) -> Option<Box<HeaderMap>> {
     request.body_mut().keep(settings.map_or(RetrySettings::DEFAULT_BODY, |settings| settings.body));
-    let has_status = settings.is_some_and(|settings| settings.on.iter().any(|on| on.status().is_some()));
+    let has_status = settings.is_some_and(|settings| settings.on.iter().any(|on| status_of(*on).is_some()));
     (has_status && request.method().is_idempotent() && !is_upgrade(request))
         .then(|| Box::new(request.headers().clone()))
 }

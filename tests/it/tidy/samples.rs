@@ -35,7 +35,7 @@ fn forbidden_pairs_and_unlisted_modules_are_found() {
     assert_eq!(find_higher_layers(&sample("src/admission.rs", "use crate::config::Config;")).len(), 1);
     assert_eq!(find_higher_layers(&sample("src/config/check.rs", "use crate::admission::Permit;")).len(), 1);
     assert_eq!(find_higher_layers(&sample("src/gateway.rs", "use crate::Config;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/attic.rs", "use crate::facts::Facts;")).len(), 1);
+    assert_eq!(find_higher_layers(&sample("src/attic.rs", "use crate::store::Store;")).len(), 1);
     assert_eq!(find_higher_layers(&sample("src/gateway.rs", "use crate::wire::soon;")).len(), 1);
     assert_eq!(find_higher_layers(&sample("src/server/tests.rs", "use crate::wire::soon;")).len(), 0);
 }

@@ -1,0 +1,320 @@
+//! The evaluation of a request by the rules: **the order of its stages, once**, for all that evaluate requests.
+//!
+//! ```text
+//! server -> preflight -> quota -> route -> tunnel -> size -> checks -> identity -> limits -> action
+//! ```
+//!
+//! An [`Evaluation`] does no IO and does not wait. Its driver carries out a [`Step`] and calls [`Evaluation::next`] again,
+//! until the step ends the evaluation. The drivers are the layer (for requests, and for the original requests of proxies),
+//! `explain`, and the replay of access logs.
+
+mod answer;
+mod head;
+mod hop;
+mod readings;
+mod stage;
+mod step;
+
+use http::Method;
+
+pub use self::answer::Answer;
+pub use self::head::{HeadLimits, LargeHead, MAX_METHOD};
+pub use self::hop::{LastHop, last_hop, max_forwards};
+use self::readings::find_unchanged;
+use self::stage::Stage;
+pub use self::step::{Event, Step, Verdict};
+use crate::facts::{BadRequest, Facts, HostRequirement};
+use crate::identity::IdentityNeeds;
+use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
+use crate::rules::Rules;
+use crate::sanitize::BadField;
+use crate::upgrade::{Offer, Upgrade};
+
+/// The evaluation of one request.
+#[derive(Debug)]
+pub struct Evaluation<'r, 'f> {
+    /// The properties of the request.
+    pub facts: Facts<'f>,
+    /// The protocol that the client may switch to. Boxed, since few requests offer one.
+    pub upgrade: Option<Box<Upgrade>>,
+    rules: &'r Rules,
+    offer: Option<&'f Offer>,
+    route: Option<&'r Route>,
+    /// The position of the route.
+    position: u32,
+    subject: Subject,
+    /// Whether the request can only be forwarded as an upgrade.
+    is_tunnel: bool,
+    stage: Stage,
+}
+
+/// The kind of request that is evaluated.
+#[derive(Clone, Copy, Debug)]
+pub enum Subject {
+    /// A request with a normalized path.
+    Request,
+    /// A request that the layer does not change, and whose path is not normalized. This is the fault of its fields.
+    Unchanged(Option<BadField>),
+    /// The original request that a proxy asks about.
+    Original,
+    /// A request of an access log, which lacks most fields. This is the position of its route, if the log has it.
+    Logged(Option<u32>),
+}
+
+impl<'r, 'f> Evaluation<'r, 'f> {
+    /// Starts the evaluation of a request with these facts.
+    pub fn new(rules: &'r Rules, facts: Facts<'f>, subject: Subject) -> Self {
+        Self {
+            facts,
+            upgrade: None,
+            rules,
+            offer: None,
+            route: None,
+            position: 0,
+            subject,
+            is_tunnel: false,
+            stage: Stage::Server,
+        }
+    }
+
+    /// Sets the protocols that the client offers. A tunnel can only be forwarded as an upgrade (RFC 8441).
+    pub fn with_offer(self, offer: &'f Offer, is_tunnel: bool) -> Self {
+        Self { offer: Some(offer), is_tunnel, ..self }
+    }
+
+    /// Returns the route of the request, with its position, as soon as it is found.
+    pub fn route(&self) -> Option<(usize, &'r Route)> {
+        self.route.map(|route| (self.position as usize, route))
+    }
+
+    /// Returns the rules that are applied.
+    pub fn rules(&self) -> &'r Rules {
+        self.rules
+    }
+
+    /// Returns `true` if a proxy asks about the request, which is not forwarded.
+    pub fn is_original(&self) -> bool {
+        matches!(self.subject, Subject::Original)
+    }
+
+    /// Returns the next step. `event` is the result of the last one.
+    pub fn next(&mut self, event: Event) -> Step<'r> {
+        loop {
+            let stage = self.stage;
+            self.stage = stage.following();
+            let step = match stage {
+                Stage::Server => self.server(),
+                Stage::Preflight => self.preflight(),
+                Stage::PreflightAnswer => self.answer_preflight(),
+                Stage::Quota => self.quota(),
+                Stage::QuotaMethod => self.quota_method(),
+                Stage::QuotaIdentity => self.identity_needs().map(Step::Verify),
+                Stage::QuotaState => self.route.map(Step::Quota),
+                Stage::Route => self.find_route(),
+                Stage::Authorize => self.authorize(),
+                Stage::Tunnel => self.tunnel(),
+                Stage::Size => self.size(),
+                Stage::Check => Some(Step::Check(self.identity_needs())),
+                Stage::Identity => self.identity_needs().map(Step::Verify),
+                Stage::Limits => Some(self.limits()),
+                Stage::Decision => self.decision(event),
+                Stage::Action => self.action(),
+                Stage::Forward => Some(self.forward()),
+            };
+            if let Some(step) = step {
+                return step;
+            }
+        }
+    }
+
+    /// Reads the original request that the fields of this request describe.
+    ///
+    /// # Errors
+    /// The peer may not ask about requests, or the fields are not valid.
+    pub fn original(&self, authorize: Authorize) -> Result<OriginalRequest, Answer<'r>> {
+        if !self.facts.peer_is_trusted {
+            return Err(Answer::UntrustedProxy);
+        }
+        OriginalRequest::read(authorize, &self.facts).map_err(Answer::BadOriginal)
+    }
+
+    /// Starts the evaluation of the original request that this request asks about.
+    ///
+    /// # Errors
+    /// The original request is ambiguous.
+    pub fn of_original<'o>(&self, original: &'o OriginalRequest) -> Result<Evaluation<'r, 'o>, BadRequest>
+    where
+        'f: 'o,
+    {
+        let OriginalRequest { method, uri } = original;
+        let Facts { headers, peer, extensions, .. } = self.facts;
+        let read = self.rules.read(method, uri, HostRequirement::Optional, headers, peer)?;
+        // The certificate of the connection is the certificate of the proxy.
+        let facts = Facts { peer_is_trusted: true, extensions, ..read };
+        Ok(Evaluation::new(self.rules, facts, Subject::Original))
+    }
+
+    /// `OPTIONS *` asks about the gateway itself, unless a handler serves it.
+    fn server(&self) -> Option<Step<'r>> {
+        let is_answered = matches!(self.subject, Subject::Request | Subject::Logged(_)) && self.facts.is_for_server();
+        is_answered.then_some(Step::Respond(Answer::Options))
+    }
+
+    fn preflight(&mut self) -> Option<Step<'r>> {
+        self.set_route(self.rules.routes.find_preflight(&self.facts));
+        self.found_or(if self.is_original() { Stage::Route } else { Stage::Quota })
+    }
+
+    /// Browsers send preflights without credentials. The origin behind a proxy answers them.
+    fn answer_preflight(&self) -> Option<Step<'r>> {
+        let route = self.route?;
+        let is_allowed = route.cors.as_ref().is_some_and(|cors| cors.allows_origin(self.facts.headers));
+        Some(Step::Respond(match (is_allowed, self.subject) {
+            (true, Subject::Original) => Answer::Authorized(route),
+            (true, _) => Answer::Preflight(route),
+            (false, _) => Answer::OriginNotAllowed(route),
+        }))
+    }
+
+    fn quota(&mut self) -> Option<Step<'r>> {
+        self.set_route(self.rules.routes.find_quota(&self.facts));
+        self.found_or(Stage::Route)
+    }
+
+    fn quota_method(&self) -> Option<Step<'r>> {
+        let is_read = *self.facts.method == Method::GET || *self.facts.method == Method::HEAD;
+        Some(if is_read { Step::AdmitQuota } else { Step::Respond(Answer::QuotaMethod) })
+    }
+
+    fn find_route(&mut self) -> Option<Step<'r>> {
+        let found = match self.subject {
+            Subject::Unchanged(fault) => find_unchanged(self.rules, &mut self.facts, fault),
+            Subject::Logged(Some(position)) => at(self.rules, position as usize, &self.facts),
+            Subject::Request | Subject::Original | Subject::Logged(None) => find(self.rules, &self.facts),
+        };
+        match found {
+            Err(error) => Some(Step::Respond(Answer::BadRequest(error))),
+            Ok(None) => Some(Step::Unmatched),
+            Ok(found @ Some((_, route))) => self.refusal(route).map(Step::Respond).or_else(|| {
+                self.set_route(found);
+                Some(Step::Found)
+            }),
+        }
+    }
+
+    /// Returns the answer to a request that its route cannot evaluate.
+    fn refusal(&self, route: &'r Route) -> Option<Answer<'r>> {
+        match self.subject {
+            Subject::Original if route.authorize.is_some() => {
+                Some(Answer::BadOriginal(OriginalRequestError::Recursive))
+            }
+            // Logs lack the field that distinguishes preflights.
+            Subject::Logged(_) if route.cors.is_some() && *self.facts.method == Method::OPTIONS => {
+                Some(Answer::Preflight(route))
+            }
+            _ => None,
+        }
+    }
+
+    fn authorize(&self) -> Option<Step<'r>> {
+        let route = self.route?;
+        route.authorize.map(|authorize| Step::Authorize(route, authorize))
+    }
+
+    /// Chooses the protocol to switch to. An extended CONNECT needs one.
+    fn tunnel(&mut self) -> Option<Step<'r>> {
+        let (route, offer) = self.route.zip(self.offer)?;
+        self.upgrade = route.upgrades.choose(offer).map(Box::new);
+        (self.is_tunnel && self.upgrade.is_none()).then_some(Step::Respond(Answer::Tunnel))
+    }
+
+    /// A proxy limits the body of an original request itself.
+    fn size(&self) -> Option<Step<'r>> {
+        let route = self.route.filter(|_| !self.is_original())?;
+        route.is_too_long(&self.facts).then_some(Step::Respond(Answer::BodyTooLong(route)))
+    }
+
+    /// A request whose credentials are not accepted is counted by limits by address only, and takes no slot.
+    fn limits(&self) -> Step<'r> {
+        Step::Decide(!self.is_original() && self.facts.identity_fault().is_none())
+    }
+
+    fn decision(&self, event: Event) -> Option<Step<'r>> {
+        let fault = self.facts.identity_fault();
+        let answer = match event {
+            Event::Done | Event::Decided(Verdict::Granted) => {
+                Answer::NotIdentified { fault: fault?, route: self.route? }
+            }
+            Event::Decided(Verdict::Refused) => self.refused(),
+            Event::Decided(Verdict::Busy) => Answer::Busy,
+            Event::Decided(Verdict::StoreFailed) => Answer::StoreFailed,
+        };
+        Some(Step::Respond(answer))
+    }
+
+    /// Returns the answer to the request if limits refuse it.
+    pub fn refused(&self) -> Answer<'r> {
+        Answer::Refused(self.rejection().filter(|_| self.facts.identity_fault().is_none()))
+    }
+
+    /// Returns the response of the route to requests that limits refuse.
+    fn rejection(&self) -> Option<&'r Rejection> {
+        self.route.filter(|_| !self.is_original())?.reject.as_deref()
+    }
+
+    /// A route can answer requests itself. A proxy lets its request pass if that is a success.
+    fn action(&self) -> Option<Step<'r>> {
+        let route = self.route?;
+        let status = route.action.status()?;
+        let is_denied = !self.is_original() || !status.is_success();
+        is_denied.then_some(Step::Respond(Answer::Configured(route)))
+    }
+
+    fn forward(&self) -> Step<'r> {
+        match self.route.filter(|_| self.is_original()) {
+            Some(route) => Step::Respond(Answer::Authorized(route)),
+            None => Step::Forward,
+        }
+    }
+
+    /// Returns the credentials that the route needs.
+    pub fn identity_needs(&self) -> Option<IdentityNeeds> {
+        self.rules.routes.identity_needs(self.route()?.0)
+    }
+
+    fn set_route(&mut self, found: Option<(usize, &'r Route)>) {
+        self.route = found.map(|(_, route)| route);
+        self.position = found.map_or(0, |(position, _)| u32::try_from(position).unwrap_or(u32::MAX));
+    }
+
+    /// Returns the step that reports the route. Without one, continues with `other`.
+    fn found_or(&mut self, other: Stage) -> Option<Step<'r>> {
+        if self.route.is_none() {
+            self.stage = other;
+        }
+        self.route.map(|_| Step::Found)
+    }
+}
+
+/// Returns the first route that matches.
+///
+/// # Errors
+/// Servers may differ in whether the request meets the conditions of the route.
+fn find<'r>(rules: &'r Rules, facts: &Facts<'_>) -> Result<Option<(usize, &'r Route)>, BadRequest> {
+    match rules.routes.find_met(facts) {
+        Some((_, _, Met::Perhaps)) => Err(BadRequest::AmbiguousValue),
+        Some((position, route, _)) => Ok(Some((position, route))),
+        None => Ok(None),
+    }
+}
+
+/// Returns the route at this position.
+///
+/// # Errors
+/// See [`find`].
+fn at<'r>(rules: &'r Rules, position: usize, facts: &Facts<'_>) -> Result<Option<(usize, &'r Route)>, BadRequest> {
+    match rules.routes.get(position) {
+        Some(route) if route.matcher.is_ambiguous(facts) => Err(BadRequest::AmbiguousValue),
+        route => Ok(route.map(|route| (position, route))),
+    }
+}

@@ -1,0 +1,55 @@
+//! The steps of an evaluation, and their results.
+
+use super::Answer;
+use crate::identity::IdentityNeeds;
+use crate::route::{Authorize, Route};
+
+/// The next task of the driver.
+#[derive(Debug)]
+pub enum Step<'r> {
+    /// Record the [route](super::Evaluation::route).
+    Found,
+    /// Bound the requests for quotas, which no limit counts.
+    AdmitQuota,
+    /// The end: answer with the state of the limits of this route.
+    Quota(&'r Route),
+    /// The end: evaluate the [original request](super::Evaluation::original).
+    Authorize(&'r Route, Authorize),
+    /// The end: no route matches.
+    Unmatched,
+    /// Reject the request before its credentials are verified, if a limit that does not depend on them is known to refuse
+    /// it. The needs are `None` if no credentials are verified.
+    Check(Option<IdentityNeeds>),
+    /// Verify the credentials, and set `facts.identity`.
+    Verify(IdentityNeeds),
+    /// Let the limits decide, and pass on the [`Verdict`]. Then the request also needs a slot if the route bounds its
+    /// requests in flight and this is `true`.
+    Decide(bool),
+    /// The end: answer the request.
+    Respond(Answer<'r>),
+    /// The end: forward the request.
+    Forward,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Event {
+    /// The step is done.
+    #[default]
+    Done,
+    /// The limits have decided.
+    Decided(Verdict),
+}
+
+/// The decision of the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All limits granted their permits.
+    Granted,
+    /// A limit refused, and nothing was charged.
+    Refused,
+    /// Too many requests are in flight.
+    Busy,
+    /// The store did not decide, and a limit denies requests then.
+    StoreFailed,
+}

@@ -1,0 +1,320 @@
+//! Routes: the first route that matches a request, from top to bottom, defines its limits.
+
+mod action;
+mod authorize;
+mod case;
+mod clients;
+mod cors;
+mod coverage;
+mod fields;
+mod glob;
+mod matcher;
+mod pattern;
+mod preflight;
+mod quotas;
+mod rewrite;
+mod table;
+mod value;
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, Method};
+
+use http::header::CONTENT_LENGTH;
+
+pub use self::action::{Action, FixedResponse, Redirect, Rejection};
+pub use self::authorize::Authorize;
+pub use self::authorize::{OriginalRequest, OriginalRequestError};
+pub use self::case::Case;
+pub use self::clients::ClientNetworks;
+pub use self::cors::CorsRequest;
+pub use self::cors::{Cors, OriginPattern};
+pub use self::coverage::{LookupKey, lookup_key};
+pub use self::fields::RenderedValues;
+pub use self::fields::{FieldChanges, FieldValue};
+pub use self::matcher::Matcher;
+pub use self::pattern::{HostPattern, PathPattern, PatternError};
+use self::quotas::Quotas;
+pub use self::rewrite::{HostRewrite, Rewrite};
+use self::table::Table;
+pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
+use crate::concurrency::Concurrency;
+use crate::facts::{BadRequest, Facts, is_common};
+use crate::identity::{IdentityKinds, IdentityNeeds, IdentityValue};
+use crate::policy::RateLimitHeaders;
+use crate::rule::Limit;
+use crate::template::Template;
+use crate::upgrade::Upgrades;
+
+/// The routes of a rule file, in their order.
+#[derive(Clone, Debug, Default)]
+pub struct Routes {
+    list: Vec<Route>,
+    /// The positions of the routes, by host and path.
+    table: Table,
+    /// The routes with a quota, by its path.
+    quotas: Quotas,
+    /// Whether a route has `cors`.
+    has_cors: bool,
+    /// The credentials that each route needs.
+    needs: Vec<Option<IdentityNeeds>>,
+    /// The conditions of each route that a lookup has to check. So most lookups need not read the route itself.
+    unchecked: Vec<Unchecked>,
+    /// The unregistered methods that routes name.
+    methods: Vec<Method>,
+    /// The single-valued header fields that routes match.
+    fields: Vec<HeaderName>,
+}
+
+/// The conditions of a route that the table does not check.
+#[derive(Clone, Copy, Debug)]
+enum Unchecked {
+    None,
+    Others,
+    /// The path, which has patterns, and all others.
+    PathAndOthers,
+}
+
+/// One entry of `routes:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The name in the rule file, metrics and logs.
+    pub name: Arc<str>,
+    /// The conditions of the route.
+    pub matcher: Matcher,
+    /// The limits of its requests; may be empty.
+    pub limits: Vec<Limit>,
+    /// The maximal length of a request body, in bytes; in a Tower layer, the maximal `Content-Length`.
+    pub max_body: u64,
+    /// The protocols that clients may switch to.
+    pub upgrades: Upgrades,
+    /// The rate limit headers that responses contain.
+    pub rate_limit_headers: RateLimitHeaders,
+    /// The path where clients read their own limits.
+    pub quota: Option<PathPattern>,
+    /// The cross-origin access of browsers, if there is any.
+    pub cors: Option<Box<Cors>>,
+    /// The bound on requests in flight.
+    pub concurrency: Option<Box<Concurrency>>,
+    /// The credentials of which a request must have at least one.
+    pub require: IdentityKinds,
+    /// Evaluates the original requests of proxies, and forwards nothing.
+    pub authorize: Option<Authorize>,
+    /// The action for admitted requests.
+    pub action: Action,
+    /// The changes of the path and the host that the upstream receives.
+    pub rewrite: Option<Arc<Rewrite>>,
+    /// The changes of the header fields that the upstream receives.
+    pub request_headers: Option<Arc<FieldChanges>>,
+    /// The changes of the header fields of all responses.
+    pub response_headers: Option<Box<FieldChanges>>,
+    /// The longest time from the receipt of a request until the end of its response.
+    pub timeout: Option<Duration>,
+    /// The response to requests that the limits reject.
+    pub reject: Option<Box<Rejection>>,
+}
+
+// === impl Route ===
+
+impl Route {
+    /// The default of `max_body`: 1 GiB, which is more than nearly all requests need, and still a bound.
+    pub const DEFAULT_MAX_BODY: u64 = 1 << 30;
+
+    /// The maximal number of limits, including candidates; the store counts them in a byte.
+    pub const MAX_LIMITS: usize = 100;
+
+    /// Creates a route without limits that forwards to the inner service.
+    pub fn new(name: Arc<str>, matcher: Matcher) -> Self {
+        Self {
+            name,
+            matcher,
+            limits: Vec::new(),
+            max_body: Self::DEFAULT_MAX_BODY,
+            upgrades: Upgrades::default(),
+            rate_limit_headers: RateLimitHeaders::default(),
+            quota: None,
+            cors: None,
+            require: IdentityKinds::default(),
+            authorize: None,
+            action: Action::Forward(None),
+            rewrite: None,
+            request_headers: None,
+            response_headers: None,
+            timeout: None,
+            concurrency: None,
+            reject: None,
+        }
+    }
+
+    /// Returns the values of identities that templates of the route read.
+    pub fn template_values(&self) -> impl Iterator<Item = &IdentityValue> {
+        let location = match &self.action {
+            Action::Redirect(redirect) => Some(&redirect.to),
+            Action::Forward(_) | Action::Respond(_) => None,
+        };
+        let fields = self.request_headers.iter().flat_map(|changes| changes.templates());
+        let body = self.reject.as_ref().map(|reject| &reject.body);
+        location.into_iter().chain(fields).chain(body).flat_map(Template::identity_values)
+    }
+
+    /// Returns the kinds of credentials that are verified for this route: those that it requires or reads.
+    #[doc(hidden)]
+    pub fn identity_kinds(&self) -> IdentityKinds {
+        let of_limits = self.limits.iter().map(Limit::identity_kinds);
+        let of_templates = self.template_values().map(IdentityValue::kinds);
+        let of_clients = self.concurrency.iter().map(|concurrency| concurrency.client.identity_kinds());
+        of_limits.chain(of_templates).chain(of_clients).fold(self.require, IdentityKinds::union)
+    }
+
+    /// Returns the credentials to verify for this route; `None` for most routes.
+    fn identity_needs(&self) -> Option<IdentityNeeds> {
+        let reads = self.identity_kinds();
+        (!reads.is_empty()).then_some(IdentityNeeds { reads, requires: self.require })
+    }
+
+    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read. For safe
+    /// methods, the check is left to [`has_too_long_body`](Self::has_too_long_body): hardly any of their requests has a body.
+    #[doc(hidden)]
+    pub fn is_too_long(&self, facts: &Facts<'_>) -> bool {
+        !facts.method.is_safe() && self.has_too_long_body(facts)
+    }
+
+    /// Returns `true` if the `Content-Length` is too large. Checked for all requests before they are forwarded.
+    #[doc(hidden)]
+    pub fn has_too_long_body(&self, facts: &Facts<'_>) -> bool {
+        let length = facts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        length.is_some_and(|length: u64| length > self.max_body)
+    }
+}
+
+// === impl Routes ===
+
+/// Compares the lists: everything else is derived from them.
+impl PartialEq for Routes {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Eq for Routes {}
+
+impl Routes {
+    /// Creates the routes from a list in the order in which they are tried.
+    pub fn new(list: Vec<Route>) -> Self {
+        let table = Table::new(list.iter().map(|route| &route.matcher));
+        let unchecked = list.iter().map(|route| Unchecked::of(&route.matcher)).collect();
+        let needs = list.iter().map(Route::identity_needs).collect();
+        let asked = || list.iter().map(|route| &route.matcher);
+        let methods = unique(asked().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
+        let fields = unique(asked().flat_map(Matcher::single_fields));
+        let quotas = Quotas::new(&list);
+        let has_cors = list.iter().any(|route| route.cors.is_some());
+        Self { list, has_cors, table, quotas, needs, unchecked, methods, fields }
+    }
+
+    /// Adds conditions that are not of routes, but for which [`check`](Self::check) also rejects ambiguous requests.
+    #[must_use]
+    pub fn with_conditions<'m>(mut self, conditions: impl Iterator<Item = &'m Matcher> + Clone) -> Self {
+        let methods = conditions.clone().flat_map(Matcher::all_methods).filter(|method| !is_common(method));
+        let methods: Vec<Method> = methods.cloned().collect();
+        let fields: Vec<HeaderName> = conditions.flat_map(Matcher::single_fields).cloned().collect();
+        self.methods = unique(self.methods.iter().chain(&methods));
+        self.fields = unique(self.fields.iter().chain(&fields));
+        self
+    }
+
+    /// Rejects requests that an upstream could assign to another route.
+    ///
+    /// # Errors
+    /// The method differs from a route's method only in case, or a header field that a route matches has two values.
+    pub fn check(&self, facts: &Facts<'_>) -> Result<(), BadRequest> {
+        let sent = facts.method.as_str();
+        let differs = |method: &Method| method.as_str() != sent && method.as_str().eq_ignore_ascii_case(sent);
+        if self.methods.iter().any(differs) {
+            return Err(BadRequest::MethodCase);
+        }
+        if facts.headers.len() == facts.headers.keys_len() {
+            return Ok(()); // no field has two values
+        }
+        let has_two = |name: &HeaderName| {
+            let mut values = facts.headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii());
+            values.next().is_some_and(|first| values.any(|other| other != first))
+        };
+        if self.fields.iter().any(has_two) { Err(BadRequest::TwoValues) } else { Ok(()) }
+    }
+
+    /// Returns the first route that matches, with its position. It checks only the routes that the table lists for the
+    /// host and the path of the request.
+    pub fn find(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
+        self.find_met(facts).map(|(position, route, _)| (position, route))
+    }
+
+    /// As [`find`](Self::find). Also returns whether the request meets the conditions of the route in every reading.
+    pub fn find_met(&self, facts: &Facts<'_>) -> Option<(usize, &Route, Met)> {
+        // The table tries no position above the last one that was met, so that is the result.
+        let found = Cell::new(Met::Yes);
+        let meets_other_conditions = |position: usize| {
+            let met = match (self.unchecked.get(position), self.list.get(position)) {
+                (Some(Unchecked::None), _) => Met::Yes,
+                (Some(Unchecked::Others), Some(route)) => route.matcher.met_other(facts),
+                (_, Some(route)) if route.matcher.matches_path(facts) => route.matcher.met_other(facts),
+                (_, Some(_)) => Met::No,
+                (_, None) => Met::No,
+            };
+            if met != Met::No {
+                found.set(met);
+            }
+            met != Met::No
+        };
+        let position = self.table.find(&facts.host, facts.path.matched(), meets_other_conditions)?;
+        Some((position, self.list.get(position)?, found.get()))
+    }
+
+    /// Returns the route whose quota a request asks for, with its position.
+    pub fn find_quota(&self, facts: &Facts<'_>) -> Option<(usize, &Route)> {
+        let position = self.quotas.find(facts)?;
+        Some((position, self.list.get(position)?))
+    }
+
+    /// Returns the route at this position.
+    pub fn get(&self, position: usize) -> Option<&Route> {
+        self.list.get(position)
+    }
+
+    /// Returns the credentials that the route at this position needs. `None` if it reads no credentials.
+    pub fn identity_needs(&self, position: usize) -> Option<IdentityNeeds> {
+        self.needs.get(position).copied().flatten()
+    }
+
+    /// Iterates over all routes, in their order.
+    pub fn iter(&self) -> std::slice::Iter<'_, Route> {
+        self.list.iter()
+    }
+
+    /// Iterates over all routes, to change their limits. Their conditions must stay.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Route> {
+        self.list.iter_mut()
+    }
+}
+
+impl Unchecked {
+    fn of(matcher: &Matcher) -> Self {
+        match () {
+            () if matcher.has_patterns() => Self::PathAndOthers,
+            () if matcher.has_other() => Self::Others,
+            () => Self::None,
+        }
+    }
+}
+
+fn unique<'t, T: Clone + PartialEq + 't>(all: impl Iterator<Item = &'t T>) -> Vec<T> {
+    let mut unique = Vec::new();
+    for one in all {
+        if !unique.contains(one) {
+            unique.push(one.clone());
+        }
+    }
+    unique
+}

@@ -1,0 +1,171 @@
+//! The charges of one request.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::limit::Limiter;
+use crate::limit::{Charge, ChargeKind, Turn};
+use crate::rule::Limit;
+
+/// Positions of the charges of a request. Up to four need no allocation.
+pub type Positions = SmallVec<[usize; 4]>;
+
+/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS). Up to eight
+/// need no allocation.
+pub type LimitPositions = SmallVec<[u16; 8]>;
+
+/// The charges of one request: one for each limit that counts it.
+#[derive(Clone, Debug)]
+pub struct Charges<'r> {
+    limits: &'r [Limit],
+    /// For each charge, the position of its limit.
+    positions: LimitPositions,
+    charges: Vec<Charge>,
+}
+
+/// A limit that counts the request, with its charge.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitCharge<'c> {
+    /// The position of the limit in its route.
+    pub index: usize,
+    /// The limit.
+    pub limit: &'c Limit,
+    /// The charge for the store.
+    pub charge: &'c Charge,
+}
+
+impl<'r> Charges<'r> {
+    /// Creates an empty list for a route with these limits.
+    pub(super) fn new(limits: &'r [Limit]) -> Self {
+        Self {
+            limits,
+            positions: LimitPositions::with_capacity(limits.len()),
+            charges: Vec::with_capacity(limits.len()),
+        }
+    }
+
+    /// Adds the charge of the limit at this position.
+    #[inline]
+    pub(super) fn push(&mut self, index: usize, charge: Charge) {
+        self.positions.push(u16::try_from(index).unwrap_or(u16::MAX));
+        self.charges.push(charge);
+    }
+
+    /// Returns the charges for the store.
+    pub fn as_slice(&self) -> &[Charge] {
+        &self.charges
+    }
+
+    /// Returns the charges, to be checked and not made.
+    pub fn reads(&self) -> Vec<Charge> {
+        self.charges.iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect()
+    }
+
+    /// Returns the number of limits that count the request.
+    pub fn len(&self) -> usize {
+        self.charges.len()
+    }
+
+    /// Returns `true` if no limit counts the request.
+    pub fn is_empty(&self) -> bool {
+        self.charges.is_empty()
+    }
+
+    /// Returns the charges in order, each with its limit.
+    pub fn iter(&self) -> impl Iterator<Item = LimitCharge<'_>> {
+        let limit = |(index, charge)| LimitCharge { index, limit: &self.limits[index], charge };
+        self.limit_positions().zip(&self.charges).map(limit)
+    }
+
+    /// Returns the last charge.
+    #[inline]
+    pub(super) fn last(&self) -> Option<LimitCharge<'_>> {
+        let (index, charge) = (usize::from(*self.positions.last()?), self.charges.last()?);
+        Some(LimitCharge { index, limit: &self.limits[index], charge })
+    }
+
+    /// Returns the charge at this position of the request.
+    pub fn at(&self, position: usize) -> LimitCharge<'_> {
+        let index = usize::from(self.positions[position]);
+        LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position] }
+    }
+
+    /// Returns the charges that match a predicate.
+    pub fn only(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Self {
+        let mut some = Self::new(self.limits);
+        for one in self.iter().filter(|one| which(one)) {
+            some.push(one.index, one.charge.clone());
+        }
+        some
+    }
+
+    /// Removes the charges of limits that do not match a predicate.
+    pub fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
+        let kept: SmallVec<[bool; 4]> = self.iter().map(|one| keeps(one.limit)).collect();
+        let mut is_kept = kept.iter().copied();
+        self.positions.retain(|_| is_kept.next().unwrap_or(true));
+        let mut is_kept = kept.iter().copied();
+        self.charges.retain(|_| is_kept.next().unwrap_or(true));
+    }
+
+    /// Replaces the limiter of each charge for which `change` returns another one.
+    pub fn replace_limiters(&mut self, change: impl Fn(&Limit, &Arc<Limiter>) -> Option<Arc<Limiter>>) {
+        for (index, charge) in self.positions.iter().zip(&mut self.charges) {
+            if let Some(limiter) = change(&self.limits[usize::from(*index)], &charge.limiter) {
+                charge.limiter = limiter;
+            }
+        }
+    }
+
+    /// Sets the permits of each charge.
+    pub fn set_permits(&mut self, permits: u32) {
+        self.charges.iter_mut().for_each(|charge| charge.permits = permits);
+    }
+
+    /// Sets the turn of each charge.
+    pub fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
+        for (index, charge) in self.positions.iter().zip(&mut self.charges) {
+            let index = usize::from(*index);
+            charge.turn = turn(&LimitCharge { index, limit: &self.limits[index], charge });
+        }
+    }
+
+    /// Returns the limits of the route as responses to the request report them, if that differs from other requests: with
+    /// the limiters of the charges, and without the limits whose conditions the request does not meet.
+    pub fn changed_limits(&self) -> Option<Vec<Limit>> {
+        let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.has(*index);
+        let is_same = |one: LimitCharge<'_>| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter);
+        let has_all =
+            self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_unmet(&index));
+        if has_all && self.iter().all(is_same) {
+            return None;
+        }
+        let mut limits = self.limits.to_vec();
+        // The positions of all others must stay, and shadows are never reported.
+        (0..limits.len()).filter(is_unmet).for_each(|index| limits[index].shadow = true);
+        self.iter().for_each(|one| limits[one.index].limiter = Arc::clone(&one.charge.limiter));
+        Some(limits)
+    }
+
+    /// Returns the position of the limit of each charge.
+    #[inline]
+    pub fn limit_positions(&self) -> impl Iterator<Item = usize> {
+        self.positions.iter().map(|index| usize::from(*index))
+    }
+
+    /// Returns `true` if the limit at this position counts the request.
+    pub fn has(&self, index: usize) -> bool {
+        self.limit_positions().any(|position| position == index)
+    }
+
+    /// Joins what [`into_parts`](Self::into_parts) has split.
+    pub fn from_parts(limits: &'r [Limit], positions: LimitPositions, charges: Vec<Charge>) -> Self {
+        Self { limits, positions, charges }
+    }
+
+    /// Splits the list into the positions of the limits and the charges.
+    pub fn into_parts(self) -> (LimitPositions, Vec<Charge>) {
+        (self.positions, self.charges)
+    }
+}
