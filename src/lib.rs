@@ -116,12 +116,13 @@
 //! | feature | adds | public items that need it |
 //! |---|---|---|
 //! | `gateway` (default) | the reverse proxy and the program `tidegate`, which need the features `axum` and `tls` | [`Gateway`], [`GatewayStartError`], [`ListenAddress`], [`ReloadError`], [`ReloadReport`] |
+//! | `redis` (default) | the store in Redis. Without it, `store: redis://...` fails with [`StoreOpenError`] | `Store::redis`, `Store::redis_builder`, [`RedisStoreBuilder`] |
 //! | `otlp` | the gateway exports OpenTelemetry traces over OTLP, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set | none |
-//! | `tls` | TLS to Redis with rustls and ring. Without it, `rediss://` fails with [`StoreOpenError`], or as a rule file error | none |
+//! | `tls` | `redis`, and TLS to Redis with rustls and ring. Without it, `rediss://` fails with [`StoreOpenError`], or as a rule file error | none |
 //! | `axum` | the layer reads the peer address from `ConnectInfo` of axum 0.8. Without it, insert a [`Peer`] | none |
 //! | `tonic` | the layer reads the peer address from `TcpConnectInfo` of tonic 0.14. Without it, insert a [`Peer`] | none |
 //!
-//! `default-features = false` leaves the layer, the limiter and both stores, and builds 57 fewer crates.
+//! `default-features = false` leaves the layer, the limiter and the store in memory, and builds a third of the crates.
 //!
 //! # Documentation
 //!
@@ -135,6 +136,8 @@
 #![cfg_attr(not(feature = "gateway"), doc = "[`ListenAddress`]: #features")]
 #![cfg_attr(not(feature = "gateway"), doc = "[`ReloadError`]: #features")]
 #![cfg_attr(not(feature = "gateway"), doc = "[`ReloadReport`]: #features")]
+#![cfg_attr(not(feature = "redis"), doc = "")]
+#![cfg_attr(not(feature = "redis"), doc = "[`RedisStoreBuilder`]: #features")]
 // Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
 
@@ -226,7 +229,9 @@ pub use layer::{
 };
 pub use limiter::Limiter;
 pub use metrics::Metrics;
-pub use store::{MemoryStoreBuilder, Redirection, RedisStoreBuilder, Store, StoreError, StoreOpenError};
+#[cfg(feature = "redis")]
+pub use store::RedisStoreBuilder;
+pub use store::{MemoryStoreBuilder, Redirection, Store, StoreError, StoreOpenError};
 
 #[cfg(test)]
 #[path = "../tests/it/support/wire/mod.rs"]

@@ -83,8 +83,8 @@ impl RateLimitLayerBuilder {
         Self { store: Some(store), ..self }
     }
 
-    /// Sets the metrics of the layer. The default are the metrics of its store. A Redis store opened with
-    /// [`Store::redis_builder`] must have the same metrics.
+    /// Sets the metrics of the layer. The default are the metrics of its store. A store in Redis that the
+    /// program opened must have the same metrics.
     pub fn metrics(self, metrics: Arc<Metrics>) -> Self {
         Self { metrics: Some(metrics), ..self }
     }

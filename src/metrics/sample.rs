@@ -22,8 +22,8 @@ pub(super) enum ResponseKind {
 /// The values at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
-    /// The responses of each route, indexed by [`ResponseKind`]. The empty name is for requests that match no
-    /// route.
+    /// The responses of each route: below 400, 400 to 498 without 429, 429, 500 to 599, and 499. The empty name is for
+    /// requests that match no route.
     pub routes: BTreeMap<String, [u64; 5]>,
     /// The limits by route and name.
     pub limits: BTreeMap<(String, String), LimitSample>,

@@ -67,7 +67,7 @@ enum Outcome {
 /// The numbers of one upstream.
 #[derive(Clone, Copy, Debug)]
 pub struct UpstreamTotals {
-    /// The requests by outcome, in the order of [`OUTCOMES`].
+    /// The requests by outcome: answered, unreachable, timed out, broken, queue full, queue timeout.
     pub requests: [u64; OUTCOMES.len()],
     /// The requests that were sent again.
     pub retried: u64,

@@ -1,8 +1,6 @@
 //! Reads buckets for operators, without any charge.
 
-use futures_util::future::try_join_all;
-
-use super::{Backend, Store, StoreError};
+use super::{Backend, Store, StoreError, backend};
 use crate::limit::{Charge, Inspection};
 
 impl Store {
@@ -12,13 +10,6 @@ impl Store {
     /// # Errors
     /// The store could not read the bucket; see [`StoreError`].
     pub(crate) async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => memory.inspect(charge),
-            Backend::Redis(redis) => {
-                let buckets = charge.on_all_buckets();
-                let read = try_join_all(buckets.iter().map(|bucket| redis.store().inspect(bucket))).await?;
-                Inspection::combine(charge, read.into_iter()).ok_or(StoreError::UnexpectedReply)
-            }
-        }
+        backend!(self, |memory| memory.inspect(charge), |redis| redis.store().inspect_all(charge).await)
     }
 }

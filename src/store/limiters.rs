@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::negative_cache::Remote as _;
-use super::{Backend, Store, StoreError};
+use super::{Backend, Store, StoreError, backend};
 use crate::limit::redisson::Sharing;
 use crate::limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
 
@@ -59,14 +58,15 @@ impl LimiterRef {
 impl Store {
     /// Takes permits, or returns how long to wait. Zero permits read the bucket without a charge.
     pub(crate) async fn acquire(&self, limiter: &LimiterRef, permits: u32) -> Result<Outcome, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 let decision = limiters.acquire(limiter, permits, now)?;
                 Ok(Outcome::new(now, vec![decision], &[limiter.charge(permits)]))
-            }
-            Backend::Redis(redis) => redis.take(&[limiter.charge(permits)], redis.store().deadline()).await,
-        }
+            },
+            |redis| redis.take(&[limiter.charge(permits)], redis.deadline()).await
+        )
     }
 
     /// Sets the rate of a limiter. Returns `true` if the condition was met.
@@ -76,69 +76,75 @@ impl Store {
         condition: SetRate,
         config: &RateConfig,
     ) -> Result<bool, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 limiters.set_rate(limiter, condition, config, now)
-            }
-            Backend::Redis(redis) => redis.store().set_rate(limiter, condition, config).await,
-        }
+            },
+            |redis| redis.store().set_rate(limiter, condition, config).await
+        )
     }
 
     /// Returns the configuration, if the limiter has one.
     pub(crate) async fn rate_config(&self, limiter: &LimiterRef) -> Result<Option<RateConfig>, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.config(limiter, now))
-            }
-            Backend::Redis(redis) => redis.store().rate_config(limiter).await,
-        }
+            },
+            |redis| redis.store().rate_config(limiter).await
+        )
     }
 
     /// Releases permits in use. Returns the number of released permits.
     pub(crate) async fn release(&self, limiter: &LimiterRef, permits: u32) -> Result<u32, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 limiters.release(limiter, permits, now)
-            }
-            Backend::Redis(redis) => redis.store().release(limiter, permits).await,
-        }
+            },
+            |redis| redis.store().release(limiter, permits).await
+        )
     }
 
     /// Sets the limiter's time to live; `None` removes it. Returns `true` if the limiter existed.
     pub(crate) async fn expire(&self, limiter: &LimiterRef, after: Option<Duration>) -> Result<bool, StoreError> {
         let after = after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 53));
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.expire(limiter, after, now))
-            }
-            Backend::Redis(redis) => redis.store().expire(limiter, after).await,
-        }
+            },
+            |redis| redis.store().expire(limiter, after).await
+        )
     }
 
     /// Returns the limiter's time to live; `None` if it does not expire.
     pub(crate) async fn time_to_live(&self, limiter: &LimiterRef) -> Result<Option<Duration>, StoreError> {
-        let millis = match &self.0 {
-            Backend::Memory(memory) => {
+        let millis = backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 limiters.time_to_live(limiter, now)?
-            }
-            Backend::Redis(redis) => redis.store().time_to_live(limiter).await?,
-        };
+            },
+            |redis| redis.store().time_to_live(limiter).await?
+        );
         Ok(millis.map(Duration::from_millis))
     }
 
     /// Deletes a limiter with its permits in use. Returns `true` if there was anything to delete.
     pub(crate) async fn delete(&self, limiter: &LimiterRef) -> Result<bool, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut limiters, now) = memory.limiters();
                 Ok(limiters.delete(limiter, now))
-            }
-            Backend::Redis(redis) => redis.store().delete(limiter).await,
-        }
+            },
+            |redis| redis.store().delete(limiter).await
+        )
     }
 }

@@ -2,20 +2,25 @@
 //!
 //! A store makes all charges of a list or none, atomically. A shadow charge is made if the live charges are made and
 //! its own limit grants it.
+//!
+//! Without the feature `redis`, only a store in memory can be opened.
 
-mod adopted;
-mod audit;
+// Some items and arguments are used only with Redis.
+#![cfg_attr(not(feature = "redis"), allow(dead_code, unused_variables, clippy::needless_pass_by_value))]
+
 mod builder;
 mod fallback;
 mod in_flight;
 mod inspection;
 mod limiters;
 mod memory;
+#[cfg(feature = "redis")]
 mod multi_slot;
+#[cfg(feature = "redis")]
 mod negative_cache;
 mod overrides;
+#[cfg(feature = "redis")]
 mod redis;
-mod rejected;
 mod reset;
 mod slots;
 #[cfg(test)]
@@ -26,17 +31,17 @@ pub(crate) mod transfer;
 
 use std::sync::Arc;
 
-pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
-pub use self::builder::{MemoryStoreBuilder, RedisStoreBuilder};
+pub use self::builder::MemoryStoreBuilder;
 pub(crate) use self::in_flight::{Full, RouteSlots, Slot, SlotRequest, TakenWithSlot};
 pub(crate) use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
-use self::multi_slot::Unsettled;
+#[cfg(feature = "redis")]
 pub use self::negative_cache::NegativeCache;
 pub(crate) use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
-pub use self::redis::Redis;
-pub(crate) use self::redis::redis_keys;
-pub(crate) use self::rejected::RejectedMinute;
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
+#[cfg(feature = "redis")]
+pub use self::redis::{Redis, RedisStoreBuilder};
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::limit::{
@@ -67,8 +72,22 @@ pub(crate) enum Backend {
     /// Buckets in this process: limits are exact for one gateway, and are lost when it exits.
     Memory(Arc<Memory>),
     /// Buckets in Redis: limits are exact for all gateways together.
+    #[cfg(feature = "redis")]
     Redis(Arc<NegativeCache<Redis>>),
 }
+
+/// Matches the implementation of a store, and evaluates the expression of that implementation: `backend!(store, |memory| ..., |redis| ...)`.
+/// The expressions are no closures, so they can `await` and return from the function.
+macro_rules! backend {
+    ($store:expr, |$memory:pat_param| $in_memory:expr, |$redis:pat_param| $in_redis:expr) => {
+        match &$store.0 {
+            Backend::Memory($memory) => $in_memory,
+            #[cfg(feature = "redis")]
+            Backend::Redis($redis) => $in_redis,
+        }
+    };
+}
+use backend;
 
 /// The error of a store that did not decide.
 ///
@@ -142,7 +161,7 @@ impl Store {
     /// Opens the store. A store in Redis connects at its first use, and opens even if Redis is unreachable.
     ///
     /// # Errors
-    /// The URL is not a valid Redis URL.
+    /// The URL is not a valid Redis URL, or Redis is not built in.
     pub(crate) fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
         Self::open_with_clock(settings, metrics, None)
     }
@@ -150,7 +169,7 @@ impl Store {
     /// Opens a store with another clock than the system's or Redis's. For tests and benchmarks.
     ///
     /// # Errors
-    /// The URL is not a valid Redis URL.
+    /// The URL is not a valid Redis URL, or Redis is not built in.
     pub(crate) fn open_with_clock(
         settings: &StoreSettings,
         metrics: Arc<Metrics>,
@@ -161,29 +180,33 @@ impl Store {
                 let clock = clock.unwrap_or_else(|| Arc::new(SystemClock::new()));
                 Self(Backend::Memory(Arc::new(Memory::new(clock, *key_secret))))
             }
+            #[cfg(feature = "redis")]
             StoreSettings::Redis(settings) => {
                 let redis = Redis::new(settings, Arc::clone(&metrics), clock);
                 let redis = redis.map_err(|error| StoreOpenError(settings.url.clone(), error.to_string()))?;
                 Self(Backend::Redis(Arc::new(NegativeCache::new(redis, metrics))))
+            }
+            #[cfg(not(feature = "redis"))]
+            StoreSettings::Redis(settings) => {
+                return Err(StoreOpenError(settings.url.clone(), "Redis is not built in (feature `redis`)".to_owned()));
             }
         })
     }
 
     /// Returns a store with the same buckets for another thread, with its own connections.
     pub fn for_worker(&self) -> Self {
-        match &self.0 {
-            Backend::Memory(memory) => Self(Backend::Memory(Arc::clone(memory))),
-            Backend::Redis(redis) => Self(Backend::Redis(Arc::new(redis.with_store(redis.store().for_worker())))),
-        }
+        backend!(self, |memory| Self(Backend::Memory(Arc::clone(memory))), |redis| {
+            Self(Backend::Redis(Arc::new(redis.with_store(redis.store().for_worker()))))
+        })
     }
 
     /// Returns `true` if both are handles of one open store.
     pub(crate) fn has_same_buckets(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Backend::Memory(one), Backend::Memory(other)) => Arc::ptr_eq(one, other),
-            (Backend::Redis(one), Backend::Redis(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
+        backend!(
+            self,
+            |one| matches!(&other.0, Backend::Memory(other) if Arc::ptr_eq(one, other)),
+            |one| matches!(&other.0, Backend::Redis(other) if Arc::ptr_eq(one, other))
+        )
     }
 
     /// Replaces the active limits, for which an embedded store reserves capacity.
@@ -192,80 +215,63 @@ impl Store {
         limiters: impl Iterator<Item = &'l Arc<Limiter>>,
         were: impl Iterator<Item = &'l Arc<Limiter>>,
     ) {
-        if let Backend::Memory(memory) = &self.0 {
-            memory.set_active_limits(limiters.map(|limiter| &**limiter), were.map(|limiter| &**limiter));
-        }
+        backend!(
+            self,
+            |memory| memory.set_active_limits(limiters.map(|limiter| &**limiter), were.map(|limiter| &**limiter)),
+            |_| {}
+        );
     }
 
     /// Returns the number of buckets that an embedded store has for this limit.
     pub(crate) fn usage(&self, limiter: &Arc<Limiter>) -> Option<Usage> {
-        match &self.0 {
-            Backend::Memory(memory) => Some(memory.usage(limiter)),
-            Backend::Redis(_) => None,
-        }
+        backend!(self, |memory| Some(memory.usage(limiter)), |_| None)
     }
 
     /// Does the periodic maintenance that does not depend on requests.
     pub(crate) fn run_maintenance(&self) {
-        if let Backend::Memory(memory) = &self.0 {
-            memory.run_maintenance();
-        }
+        backend!(self, |memory| memory.run_maintenance(), |_| {});
     }
 
     /// Returns a cached refusal of these charges, if there is one. An embedded store has no cache, since a decision is
     /// as fast.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => redis.known_refusal(charges),
-        }
+        backend!(self, |_| None, |redis| redis.known_refusal(charges))
     }
 
     /// Returns `true` if a decision about these charges without I/O would probably refuse them. They must take no permits.
     pub(crate) fn may_refuse(&self, charges: &[Charge]) -> bool {
-        match &self.0 {
-            Backend::Memory(memory) => {
-                memory.take(charges).is_ok_and(|outcome| !all_live_granted(charges, &outcome.decisions))
-            }
-            Backend::Redis(redis) => charges.iter().any(|charge| redis.refuses(charge)),
-        }
+        backend!(
+            self,
+            |memory| memory.take(charges).is_ok_and(|outcome| !all_live_granted(charges, &outcome.decisions)),
+            |redis| charges.iter().any(|charge| redis.refuses(charge))
+        )
     }
 
     /// Returns the hash of a client in Redis keys; `None` if the key contains the client itself.
     pub(crate) fn key_of(&self, client: &ClientId) -> Option<u128> {
         let ClientId::Value(value) = client else { return None };
-        match &self.0 {
-            Backend::Memory(memory) => Some(memory.key_of(value)),
-            Backend::Redis(redis) => redis.store().key_of(value),
-        }
+        backend!(self, |memory| Some(memory.key_of(value)), |redis| redis.store().key_of(value))
     }
 
     /// Announces the owner of this store as a gateway, which gets a share of each limit while the store is
     /// unreachable.
     pub(crate) fn announce_as_gateway(&self) {
-        if let Backend::Redis(redis) = &self.0 {
-            redis.store().fallback().announce_as_gateway();
-        }
+        backend!(self, |_| {}, |redis| redis.store().fallback().announce_as_gateway());
     }
 
     /// Releases the slots of ended requests, before the runtime of the worker ends.
     pub(crate) async fn release_last_slots(&self) {
-        if let Backend::Redis(redis) = &self.0 {
-            redis.store().release_last_leases().await;
-        }
+        backend!(self, |_| {}, |redis| redis.store().release_last_leases().await);
     }
 
     /// Returns the names of the buckets of rules.
     pub(crate) fn bucket_names(&self) -> BucketNames {
-        match &self.0 {
-            Backend::Memory(_) => BucketNames::default(),
-            Backend::Redis(redis) => redis.store().bucket_names().clone(),
-        }
+        backend!(self, |_| BucketNames::default(), |redis| redis.store().bucket_names().clone())
     }
 
     /// Returns `true` if the buckets are in Redis.
     pub(crate) fn is_redis(&self) -> bool {
-        matches!(self.0, Backend::Redis(_))
+        backend!(self, |_| false, |_| true)
     }
 
     /// Opens connections before the first decision needs them, on the current Tokio runtime. A store in this process has
@@ -274,73 +280,47 @@ impl Store {
     /// # Panics
     /// The store is in Redis, and the caller is outside a Tokio runtime.
     pub fn connect(&self) {
-        if let Backend::Redis(redis) = &self.0 {
-            redis.store().connect();
-        }
+        backend!(self, |_| {}, |redis| redis.store().connect());
     }
 
     /// Returns the store's name for messages: `memory`, or its address without the password.
     pub(crate) fn address(&self) -> String {
-        match &self.0 {
-            Backend::Memory(_) => "memory".to_owned(),
-            Backend::Redis(redis) => redis.store().url().to_string(),
-        }
+        backend!(self, |_| "memory".to_owned(), |redis| redis.store().url().to_string())
     }
 
     /// Returns the metrics that the store counts in; `None` if it counts nothing.
     pub(crate) fn metrics(&self) -> Option<&Arc<Metrics>> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => Some(redis.metrics()),
-        }
+        backend!(self, |_| None, |redis| Some(redis.metrics()))
     }
 
     /// Returns why the store is unreachable, if it is known to be.
     pub(crate) fn outage(&self) -> Option<String> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => redis.store().outage(),
-        }
+        backend!(self, |_| None, |redis| redis.store().outage())
     }
 
     /// Returns `true` if all connections of this worker are open and no outage is known.
     pub(crate) fn is_connected(&self) -> bool {
-        match &self.0 {
-            Backend::Memory(_) => true,
-            Backend::Redis(redis) => redis.store().is_connected(),
-        }
+        backend!(self, |_| true, |redis| redis.store().is_connected())
     }
 
     /// Returns the last known address of the master, if the store uses sentinels.
     pub(crate) fn master(&self) -> Option<String> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => redis.store().master(),
-        }
+        backend!(self, |_| None, |redis| redis.store().master())
     }
 
     /// Returns the number of gateways that share the store, as last counted.
     pub(crate) fn gateways(&self) -> Option<u32> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => Some(redis.store().fallback().gateways()),
-        }
+        backend!(self, |_| None, |redis| Some(redis.store().fallback().gateways()))
     }
 
     /// Returns the number of permits that were granted locally and are not charged to the store yet.
     pub(crate) fn owed(&self) -> Option<u64> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => Some(redis.store().fallback().owed()),
-        }
+        backend!(self, |_| None, |redis| Some(redis.store().fallback().owed()))
     }
 
     /// Returns `true` if the store can decide now, for health checks. Takes at most the store's timeout.
     pub async fn is_up(&self) -> bool {
-        match &self.0 {
-            Backend::Memory(_) => true,
-            Backend::Redis(redis) => redis.store().is_up().await,
-        }
+        backend!(self, |_| true, |redis| redis.store().is_up().await)
     }
 
     /// Makes all charges or none, at the store's current time.
@@ -348,20 +328,14 @@ impl Store {
     /// # Errors
     /// The store could not decide; see [`StoreError`].
     pub(crate) async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => memory.take(charges),
-            Backend::Redis(redis) => multi_slot::take(redis, charges).await,
-        }
+        backend!(self, |memory| memory.take(charges), |redis| multi_slot::take(redis, charges).await)
     }
 }
 
 impl Store {
     /// Makes all charges or none without waiting. Returns `None` if the store has to be asked.
     pub(crate) fn take_immediately(&self, charges: &[Charge]) -> Option<Result<Outcome, StoreError>> {
-        match &self.0 {
-            Backend::Memory(memory) => Some(memory.take(charges)),
-            Backend::Redis(_) => None,
-        }
+        backend!(self, |memory| Some(memory.take(charges)), |_| None)
     }
 
     /// Makes all charges or none by this gateway's share of their limits, while the store does not decide.
@@ -369,10 +343,7 @@ impl Store {
     /// # Errors
     /// The store is in this process, so that there are no shares, or the rate of a limiter is unknown.
     pub(crate) fn take_locally(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        match &self.0 {
-            Backend::Memory(_) => Err(StoreError::Unreachable),
-            Backend::Redis(redis) => redis.store().fallback().take(charges),
-        }
+        backend!(self, |_| Err(StoreError::Unreachable), |redis| redis.store().fallback().take(charges))
     }
 
     /// Charges a bucket for an event of the past, so that the charge cannot be refused. Permits that the bucket
@@ -380,28 +351,28 @@ impl Store {
     /// store did not reply. Permits that it has certainly not charged are charged to this gateway's share, and owed to the
     /// store. Other permits may be lost, since nothing is charged twice.
     pub(crate) async fn settle(&self, charge: &Charge) -> Option<Decision> {
-        let redis = match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let settled = Charge { kind: ChargeKind::Settle, turn: Turn::Any, ..charge.clone() };
-                return memory.take(&[settled]).ok()?.decisions.into_iter().next();
+                memory.take(&[settled]).ok()?.decisions.into_iter().next()
+            },
+            |redis| {
+                let settled = multi_slot::settle(redis, charge).await;
+                let owe = |multi_slot::Unsettled { error, permits }| {
+                    tracing::debug!(%error, "failed to charge the outcome of a request");
+                    if !error.may_have_charged() {
+                        redis.store().fallback().owe(&Charge { permits, ..charge.clone() });
+                    }
+                };
+                settled.map_err(owe).ok()
             }
-            Backend::Redis(redis) => redis,
-        };
-        let settled = multi_slot::settle(redis, charge).await;
-        let owe = |Unsettled { error, permits }| {
-            tracing::debug!(%error, "failed to charge the outcome of a request");
-            if !error.may_have_charged() {
-                redis.store().fallback().owe(&Charge { permits, ..charge.clone() });
-            }
-        };
-        settled.map_err(owe).ok()
+        )
     }
 
     /// Gives back permits that [`take_locally`](Self::take_locally) granted.
     pub(crate) fn give_back_locally(&self, granted: &[Granted]) {
-        if let Backend::Redis(redis) = &self.0 {
-            redis.store().fallback().give_back(granted);
-        }
+        backend!(self, |_| {}, |redis| redis.store().fallback().give_back(granted));
     }
 
     /// Gives back the permits of a request that no upstream received. Never repeated: permits that are not given back
@@ -410,13 +381,14 @@ impl Store {
     /// # Errors
     /// The store did not reply. The permits become available again with time.
     pub(crate) async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 memory.give_back(granted);
                 Ok(())
-            }
-            Backend::Redis(redis) => multi_slot::give_back(redis, granted).await,
-        }
+            },
+            |redis| multi_slot::give_back(redis, granted).await
+        )
     }
 }
 

@@ -3,20 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use deadpool_redis::redis::{Cmd, cmd};
 use tokio::time::Instant;
 
-use super::negative_cache::Remote as _;
-use super::{Backend, Redis, Store, StoreError};
+use super::{Backend, Store, StoreError, backend};
 use crate::clock::Timestamp;
-use crate::random::random;
 
 /// The maximal number of overrides. Each gateway keeps all of them in memory.
 pub(crate) const MAX_OVERRIDES: usize = 10_000;
 
 /// A text that changes whenever the overrides change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OverridesVersion(String);
+pub(crate) struct OverridesVersion(pub(super) String);
 
 /// All overrides of a store.
 #[derive(Debug)]
@@ -44,8 +41,6 @@ pub(super) struct LocalOverrides {
     by_id: BTreeMap<String, (Timestamp, String)>,
 }
 
-const SCRIPT: &str = include_str!("../../lua/overrides.lua");
-
 // === impl Store ===
 
 impl Store {
@@ -54,14 +49,7 @@ impl Store {
     /// # Errors
     /// The store did not reply; see [`StoreError`].
     pub(crate) async fn overrides_version(&self) -> Result<OverridesVersion, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => Ok(memory.overrides().0.version()),
-            Backend::Redis(redis) => {
-                let redis = redis.store();
-                let version: Option<String> = redis.send_shared(cmd("GET").arg(redis.shared_key(VERSION_KEY))).await?;
-                Ok(OverridesVersion(version.unwrap_or_default()))
-            }
-        }
+        backend!(self, |memory| Ok(memory.overrides().0.version()), |redis| redis.store().overrides_version().await)
     }
 
     /// Returns all overrides, including those that have ended since the last write.
@@ -69,16 +57,7 @@ impl Store {
     /// # Errors
     /// The store did not reply; see [`StoreError`].
     pub(crate) async fn read_overrides(&self) -> Result<StoredOverrides, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => Ok(memory.overrides().0.read()),
-            Backend::Redis(redis) => {
-                let redis = redis.store();
-                let (now, version, texts): (u64, String, Vec<(String, String)>) =
-                    redis.send_shared(&script(redis, "read")).await?;
-                redis.record_time(Timestamp::from_millis(now));
-                Ok(StoredOverrides { version: OverridesVersion(version), texts })
-            }
-        }
+        backend!(self, |memory| Ok(memory.overrides().0.read()), |redis| redis.store().read_overrides().await)
     }
 
     /// Writes an override that ends at `until`, unless there is one with this id that it does not replace.
@@ -92,23 +71,14 @@ impl Store {
         until: Timestamp,
         replaces: bool,
     ) -> Result<PutOverride, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut overrides, now) = memory.overrides();
                 Ok(overrides.put(id, text, until, replaces, now))
-            }
-            Backend::Redis(redis) => {
-                let mut command = script(redis.store(), "put");
-                command.arg(id).arg(text).arg(until.as_millis()).arg(new_version()).arg(MAX_OVERRIDES);
-                let said: String = redis.store().send_shared(command.arg(u8::from(replaces))).await?;
-                match said.as_str() {
-                    "done" => Ok(PutOverride::Done),
-                    "exists" => Ok(PutOverride::Exists),
-                    "full" => Ok(PutOverride::Full),
-                    _ => Err(StoreError::UnexpectedReply),
-                }
-            }
-        }
+            },
+            |redis| redis.store().put_override(id, text, until, replaces).await
+        )
     }
 
     /// Removes an override. Returns its text, if it existed.
@@ -116,16 +86,14 @@ impl Store {
     /// # Errors
     /// The store did not reply; see [`StoreError`]. The override may have been removed.
     pub(crate) async fn remove_override(&self, id: &str) -> Result<Option<String>, StoreError> {
-        match &self.0 {
-            Backend::Memory(memory) => {
+        backend!(
+            self,
+            |memory| {
                 let (mut overrides, now) = memory.overrides();
                 Ok(overrides.remove(id, now))
-            }
-            Backend::Redis(redis) => {
-                let mut command = script(redis.store(), "remove");
-                redis.store().send_shared(command.arg(id).arg(new_version())).await
-            }
-        }
+            },
+            |redis| redis.store().remove_override(id).await
+        )
     }
 
     /// Corrects the estimate of the time of Redis's clock, which may have been set.
@@ -133,41 +101,21 @@ impl Store {
     /// # Errors
     /// The store did not reply; see [`StoreError`].
     pub(crate) async fn refresh_clock(&self) -> Result<(), StoreError> {
-        if let Backend::Redis(redis) = &self.0 {
+        backend!(self, |_| {}, |redis| {
             redis.store().read_time().await?;
-        }
+        });
         Ok(())
     }
 
     /// Returns the deadline of a decision that starts now; `None` if the store is in this process.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => Some(redis.store().deadline()),
-        }
+        backend!(self, |_| None, |redis| Some(redis.deadline()))
     }
 
     /// Returns the time of the store's clock; for Redis, an estimate.
     pub(crate) fn now(&self) -> Timestamp {
-        match &self.0 {
-            Backend::Memory(memory) => memory.now(),
-            Backend::Redis(redis) => redis.store().now(),
-        }
+        backend!(self, |memory| memory.now(), |redis| redis.store().now())
     }
-}
-
-const VERSION_KEY: &str = "overrides:version";
-
-/// Returns a call of the script for this operation.
-fn script(redis: &Redis, operation: &str) -> Cmd {
-    let keys = ["overrides", "overrides:ends", VERSION_KEY].map(|name| redis.shared_key(name));
-    let mut command = cmd("EVAL");
-    command.arg(SCRIPT).arg(keys.len()).arg(&keys).arg(operation);
-    command
-}
-
-fn new_version() -> String {
-    format!("{:032x}", u128::from_le_bytes(random()))
 }
 
 // === impl LocalOverrides ===

@@ -103,6 +103,11 @@ impl<S> NegativeCache<S> {
 }
 
 impl<S: Remote> NegativeCache<S> {
+    /// Returns the deadline of a decision that starts now.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.store.deadline()
+    }
+
     /// Returns the cached refusal of these charges; `None` if the store has to be asked.
     pub(crate) fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
         if self.known.entries.is_empty() {

@@ -1,6 +1,7 @@
 //! Reads buckets for operators: the operation `inspect` of the script, which writes nothing.
 
 use deadpool_redis::redis::{Cmd, from_redis_value};
+use futures_util::future::try_join_all;
 
 use super::Redis;
 use super::dispatch::DispatcherContext;
@@ -20,8 +21,15 @@ struct Inspect<'c> {
 }
 
 impl Redis {
+    /// Returns the state of the buckets of a charge. The shards of a limit are inspected one by one.
+    pub(crate) async fn inspect_all(&self, charge: &Charge) -> Result<Inspection, StoreError> {
+        let buckets = charge.on_all_buckets();
+        let read = try_join_all(buckets.iter().map(|bucket| self.inspect(bucket))).await?;
+        Inspection::combine(charge, read.into_iter()).ok_or(StoreError::UnexpectedReply)
+    }
+
     /// Returns the state of the bucket of a charge. The charge is on one bucket.
-    pub(crate) async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
+    async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
         let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
         self.call_owner(slot, self.deadline(), &Inspect { charge, context: &self.context }).await
     }

@@ -11,11 +11,18 @@
 //! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
-//! | `inspection`, `reset`, `reset_log`, `shared` | read and remove buckets for operators, and keep their data |
-//! | `in_flight`, `leases` | leases of requests in flight |
+//! | `inspection`, `reset`, `cached_reset`, `reset_log` | read and remove buckets for operators |
+//! | `shared`, `overrides`, `rejected`, `audit` | the data of operators that gateways share |
+//! | `in_flight`, `leases`, `with_slot` | leases of requests in flight |
+//! | `builder` | opens stores from code |
+//! | `adopted` | logs limiters of other programs that cannot be evaluated |
 //! | `limiters` | the operations of [`RateLimiter`](crate::redisson::RateLimiter) |
 
+mod adopted;
+mod audit;
 mod backoff;
+mod builder;
+mod cached_reset;
 mod dispatch;
 mod hash_slots;
 mod in_flight;
@@ -24,12 +31,15 @@ mod leases;
 mod limiters;
 mod locator;
 mod node;
+mod overrides;
+mod rejected;
 mod reset;
 mod reset_log;
 mod routing;
 mod script;
 mod shared;
 mod topology;
+mod with_slot;
 
 use std::sync::Arc;
 
@@ -37,12 +47,15 @@ use deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd, from_re
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use self::adopted::AdoptedFailures;
+pub(crate) use self::audit::MAX_AUDIT_ENTRIES;
+pub use self::builder::RedisStoreBuilder;
 use self::dispatch::{DispatcherContext, Dispatchers};
 use self::hash_slots::{hash_slot_of, hash_slot_of_key};
 use self::in_flight::Keeper;
-pub(crate) use self::in_flight::NewSlot;
 use self::leases::Leases;
 use self::node::{CONNECT_TIMEOUT, Membership, Node, NodeConnection};
+pub(crate) use self::rejected::RejectedMinute;
 use self::reset_log::ResetLog;
 use self::routing::Call;
 use self::script::buckets::Buckets;
@@ -50,7 +63,6 @@ use self::script::keys::{self, SharedSecret};
 use self::script::store_error;
 use self::topology::Topology;
 use super::StoreError;
-use super::adopted::AdoptedFailures;
 use super::fallback::Fallback;
 use super::in_flight::InFlight;
 use super::negative_cache::Remote;

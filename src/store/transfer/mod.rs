@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use self::limiter::{WrittenMode, WrittenPayment};
 use super::fallback::LocalState;
 use super::settings::KeySecret;
-use super::{Backend, Memory, Store};
+use super::{Backend, Memory, Store, backend};
 use crate::hex;
 use crate::limit::{Limiter, Quota};
 
@@ -193,27 +193,25 @@ impl Store {
     /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted
     /// them. Logs the number, and where it comes from.
     pub(crate) fn assume_gateways(&self, remembered: Option<u32>) {
-        let Backend::Redis(redis) = &self.0 else { return };
-        let fallback = redis.store().fallback();
-        fallback.assume(remembered.unwrap_or(1));
-        let gateways = fallback.gateways();
-        let source = match remembered {
-            Some(remembered) if remembered == gateways => "the file of `--state`",
-            _ if gateways > 1 => "`store.min_gateways`",
-            _ => "the default",
-        };
-        tracing::info!(gateways, source, "assumes a number of gateways until Redis has counted them");
+        backend!(self, |_| {}, |redis| {
+            let fallback = redis.store().fallback();
+            fallback.assume(remembered.unwrap_or(1));
+            let gateways = fallback.gateways();
+            let source = match remembered {
+                Some(remembered) if remembered == gateways => "the file of `--state`",
+                _ if gateways > 1 => "`store.min_gateways`",
+                _ => "the default",
+            };
+            tracing::info!(gateways, source, "assumes a number of gateways until Redis has counted them");
+        });
     }
 
     /// Takes over the number of gateways, the debts, and the buckets of these limits from the predecessor.
     pub(crate) fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
-        let buckets = match &self.0 {
-            Backend::Memory(memory) => memory,
-            Backend::Redis(redis) => {
-                redis.store().fallback().take_over(state.header.local_state());
-                redis.store().fallback().buckets()
-            }
-        };
+        let buckets = backend!(self, |memory| &**memory, |redis| {
+            redis.store().fallback().take_over(state.header.local_state());
+            redis.store().fallback().buckets()
+        });
         let limiters = match state.header.secret().is_some_and(|secret| buckets.share_secret(secret)) {
             true => limiters,
             false => {
@@ -228,26 +226,24 @@ impl Store {
     /// Starts to use full shares, since the predecessor has ended, and takes over its last debts. `last` is `None` if
     /// it was killed.
     pub(crate) fn predecessor_ended(&self, last: Option<&StoreState>) {
-        let Backend::Redis(redis) = &self.0 else { return };
-        let fallback = redis.store().fallback();
-        for line in last.iter().flat_map(|last| last.lines()) {
-            let Some(Line::Payment(payment)) = line else { continue };
-            let Some(payment) = payment.read(&HashMap::new(), fallback.now()) else { continue };
-            fallback.charge_granted(&payment);
-            fallback.adopt(payment);
-        }
-        fallback.end_predecessors();
+        backend!(self, |_| {}, |redis| {
+            let fallback = redis.store().fallback();
+            for line in last.iter().flat_map(|last| last.lines()) {
+                let Some(Line::Payment(payment)) = line else { continue };
+                let Some(payment) = payment.read(&HashMap::new(), fallback.now()) else { continue };
+                fallback.charge_granted(&payment);
+                fallback.adopt(payment);
+            }
+            fallback.end_predecessors();
+        });
     }
 
     /// Starts to decide by a part of each share, since a successor takes over. Returns the state for the successor.
     pub(crate) fn begin_handover(&self) -> SentState {
-        let (state, buckets) = match &self.0 {
-            Backend::Memory(memory) => (None, &**memory),
-            Backend::Redis(redis) => {
-                let fallback = redis.store().fallback();
-                (Some(fallback.begin_handover()), fallback.buckets())
-            }
-        };
+        let (state, buckets) = backend!(self, |memory| (None, &**memory), |redis| {
+            let fallback = redis.store().fallback();
+            (Some(fallback.begin_handover()), fallback.buckets())
+        });
         let mut sent = SentState::new(buckets, state);
         self.add_payments(&mut sent);
         sent.add_buckets(buckets);
@@ -256,58 +252,58 @@ impl Store {
 
     /// Forgets the debts that were sent: the successor serves, and charges them.
     pub(crate) fn finish_handover(&self, sent: &SentState) {
-        if let Backend::Redis(redis) = &self.0 {
+        backend!(self, |_| {}, |redis| {
             redis.store().fallback().forget_payments(&sent.payments);
-        }
+        });
     }
 
     /// Returns the permits that this gateway granted locally during its drain and has not charged, or `None`.
     pub(crate) fn last_debts(&self) -> Option<SentState> {
-        let Backend::Redis(redis) = &self.0 else { return None };
-        let mut sent = SentState::new(redis.store().fallback().buckets(), None);
-        self.add_payments(&mut sent);
-        (!sent.payments.is_empty()).then_some(sent)
+        backend!(self, |_| None, |redis| {
+            let mut sent = SentState::new(redis.store().fallback().buckets(), None);
+            self.add_payments(&mut sent);
+            (!sent.payments.is_empty()).then_some(sent)
+        })
     }
 
     /// Returns the number of gateways that Redis has counted, and its changes. Returns `None` for an embedded store.
     pub(crate) fn counted_gateways(&self) -> Option<watch::Receiver<Option<u32>>> {
-        match &self.0 {
-            Backend::Memory(_) => None,
-            Backend::Redis(redis) => Some(redis.store().fallback().counted()),
-        }
+        backend!(self, |_| None, |redis| Some(redis.store().fallback().counted()))
     }
 
     fn add_payments(&self, sent: &mut SentState) {
-        let Backend::Redis(redis) = &self.0 else { return };
-        let (payments, now) = redis.store().fallback().payments();
-        let mut left_out = 0;
-        for payment in &payments {
-            let written = WrittenPayment::of(payment, now).map(Line::Payment);
-            match written.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
-                true => sent.payments.push(payment.id),
-                false => left_out += payment.permits(),
+        backend!(self, |_| {}, |redis| {
+            let (payments, now) = redis.store().fallback().payments();
+            let mut left_out = 0;
+            for payment in &payments {
+                let written = WrittenPayment::of(payment, now).map(Line::Payment);
+                match written.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
+                    true => sent.payments.push(payment.id),
+                    false => left_out += payment.permits(),
+                }
             }
-        }
-        if left_out > 0 {
-            tracing::warn!(permits = left_out, "some permits that are owed are not handed over");
-        }
+            if left_out > 0 {
+                tracing::warn!(permits = left_out, "some permits that are owed are not handed over");
+            }
+        });
     }
 
     fn adopt(&self, payment: WrittenPayment, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
-        let Backend::Redis(redis) = &self.0 else { return None };
-        let fallback = redis.store().fallback();
-        let payment = payment.read(limiters, fallback.now())?;
-        let permits = payment.permits();
-        fallback.adopt(payment);
-        Some(permits)
+        backend!(self, |_| None, |redis| {
+            let fallback = redis.store().fallback();
+            let payment = payment.read(limiters, fallback.now())?;
+            let permits = payment.permits();
+            fallback.adopt(payment);
+            Some(permits)
+        })
     }
 
     fn import_bucket(&self, limiter: &Arc<Limiter>, quotas: &[Quota], owner: &str, numbers: &[i64]) -> bool {
         let Some(owner) = hex::decode(owner).and_then(|owner| owner.try_into().ok()) else { return false };
-        match &self.0 {
-            Backend::Memory(memory) => memory.import(limiter, quotas, owner, numbers),
-            Backend::Redis(redis) => redis.store().fallback().import(limiter, quotas, owner, numbers),
-        }
+        backend!(self, |memory| memory.import(limiter, quotas, owner, numbers), |redis| redis
+            .store()
+            .fallback()
+            .import(limiter, quotas, owner, numbers))
     }
 }
 

@@ -120,6 +120,18 @@ async fn layers_on_one_store_share_buckets_by_name() {
     assert_eq!(statuses, [200, 429, 200]);
 }
 
+#[cfg(not(feature = "redis"))]
+#[tokio::test]
+async fn store_in_redis_needs_the_feature() {
+    let rules = format!("store: redis://:hush@db\n{TENANTS}");
+    let error = RateLimitLayer::from_yaml(&rules).expect_err("no Redis").to_string();
+    assert!(
+        error.contains("store `redis://***@db` cannot be opened: Redis is not built in (feature `redis`)"),
+        "{error}"
+    );
+    RateLimitLayer::builder().store(Store::memory()).from_yaml(&rules).expect("the store of the file is not opened");
+}
+
 #[tokio::test]
 async fn page_has_the_metrics_of_two_libraries() {
     let metrics = Arc::new(Metrics::new());

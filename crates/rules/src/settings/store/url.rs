@@ -97,7 +97,7 @@ fn socket_fault(rest: &str) -> Option<&'static str> {
         return Some("has no socket path, such as `unix:///run/redis.sock`");
     }
     let is_known = |(key, value): (&str, &str)| match key {
-        "db" => value.parse::<u16>().is_ok(),
+        "db" => is_number(value) && value.parse::<u16>().is_ok(),
         "user" => !value.is_empty(),
         _ => false,
     };
@@ -133,7 +133,6 @@ fn fault(rest: &str) -> Option<&'static str> {
         },
         None => host.find(':').map_or((host, ""), |colon| host.split_at(colon)),
     };
-    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let is_port = |port: &str| is_number(port) && port.parse().is_ok_and(|port: u16| port > 0);
     if name.is_empty() {
         return Some("has no host");
@@ -158,6 +157,11 @@ fn is_host_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
+/// Returns `true` if all bytes are digits: `parse` also accepts a sign.
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Returns `true` if two hexadecimal digits follow each `%` (RFC 3986, section 2.1).
 fn is_percent_encoded(text: &str) -> bool {
     text.split('%').skip(1).all(|rest| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
@@ -176,6 +180,10 @@ mod tests {
             ("unix://redis.sock", "has no socket path, such as `unix:///run/redis.sock`"),
             (
                 "unix:///redis.sock?pass=hush",
+                "may end only in `?user=NAME&db=NUMBER`; put the password into `password_file`",
+            ),
+            (
+                "unix:///redis.sock?db=+1",
                 "may end only in `?user=NAME&db=NUMBER`; put the password into `password_file`",
             ),
             ("redis://:hush@", "has no host"),

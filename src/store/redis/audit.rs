@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::cmd;
 
-use super::{Backend, Store, StoreError};
+use crate::store::{Backend, Store, StoreError};
 
 /// The maximal number of entries; the oldest are removed.
 pub(crate) const MAX_AUDIT_ENTRIES: usize = 1_000;

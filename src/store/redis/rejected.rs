@@ -2,9 +2,10 @@
 
 use deadpool_redis::redis::{Cmd, cmd};
 
-use super::{Backend, Redis, Store, StoreError};
+use super::Redis;
+use crate::store::{Backend, Store, StoreError};
 
-const SCRIPT: &str = include_str!("../../lua/rejected.lua");
+const SCRIPT: &str = include_str!("../../../lua/rejected.lua");
 
 /// The time until Redis drops the texts after the last write.
 const TIME_TO_LIVE_MILLIS: u32 = 17 * 60 * 1_000;
