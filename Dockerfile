@@ -9,7 +9,7 @@ COPY Cargo.toml Cargo.lock ./
 RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs tests/it/main.rs tests/otlp/main.rs \
-    && cargo build --release --locked --bin tidegate \
+    && cargo build --profile dist --locked --bin tidegate \
     && rm -r src tests
 
 COPY src src
@@ -17,14 +17,14 @@ COPY lua lua
 COPY dashboard dashboard
 COPY config config
 # Cargo compares modification times, and the placeholder is newer than the sources.
-RUN touch src/main.rs src/lib.rs && cargo build --release --locked --bin tidegate
+RUN touch src/main.rs src/lib.rs && cargo build --profile dist --locked --bin tidegate
 
 FROM debian:bookworm-slim
 # The trust anchors of `https://` and `rediss://`, unless the rule file sets others.
 RUN apt-get update \
     && apt-get install --no-install-recommends --yes ca-certificates \
     && rm -r /var/lib/apt/lists/*
-COPY --from=builder /build/target/release/tidegate /usr/local/bin/tidegate
+COPY --from=builder /build/target/dist/tidegate /usr/local/bin/tidegate
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/tidegate/
 
 # A numeric user, so that Kubernetes can verify `runAsNonRoot`.

@@ -158,7 +158,7 @@ def build_optimized() -> Path:
     """Builds the gateway as the released x86_64 binary is built, with a profile of other requests than those measured."""
     if not run(["benches/optimize/run"]):
         raise MissingRequirement("benches/optimize/run failed")
-    return max((ROOT / "target" / "optimize").glob("*/release/tidegate"), key=lambda path: path.stat().st_mtime)
+    return max((ROOT / "target" / "optimize").glob("*/dist/tidegate"), key=lambda path: path.stat().st_mtime)
 
 
 def build_unoptimized() -> Path:

@@ -62,14 +62,14 @@ mod upload;
 mod upload_progress;
 
 pub use body::{BoxError, RequestBody, TooLong};
-pub(crate) use check::{CheckReport, LastCheck, run_checks};
+pub(crate) use check::run_checks;
 use dns::ResolvedAddress;
 pub(crate) use dns::{HostLookup, NameTasks, Resolver};
 pub(crate) use endpoint::SendTargetHost;
 pub(crate) use informational::{InformationalSender, InformationalSink};
 pub(crate) use replay_budget::ReplayBudget;
 pub use response_body::ResponseBody;
-pub(crate) use target::{TargetCondition, TargetFailure, TargetState, TargetStates};
+pub(crate) use target::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetState, TargetStates};
 pub(crate) use trace::{LastAttempt, TargetName, Trace};
 pub(crate) use upload_progress::expects_continue;
 

@@ -5,12 +5,8 @@
 //! connection, so that it also notices a target that accepts no new ones.
 
 mod grpc;
-mod outcome;
 mod prober;
-mod record;
 mod request;
 
 pub(super) use self::prober::CheckSettings;
 pub(crate) use self::prober::run_checks;
-pub(super) use self::record::CheckRecord;
-pub(crate) use self::record::{CheckReport, LastCheck};

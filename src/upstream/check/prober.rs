@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::outcome::Change;
 use super::request;
 use crate::metrics::UpstreamMetrics;
 use crate::random::random;
@@ -18,6 +17,7 @@ use crate::upstream::Upstreams;
 use crate::upstream::dialer::Dialer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::entry::Backend;
+use crate::upstream::target::Change;
 use crate::upstream::target::TargetState;
 
 /// How often probers are started and ended to match the targets, whose addresses may change.

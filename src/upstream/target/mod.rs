@@ -9,19 +9,23 @@ use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+mod check_outcome;
+mod check_record;
 mod condition;
 mod failure_log;
 mod states;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::check_outcome::Change;
+use self::check_record::CheckRecord;
+pub(crate) use self::check_record::{CheckReport, LastCheck};
 pub(super) use self::condition::Availability;
 use self::condition::Conditions;
 pub(crate) use self::condition::TargetCondition;
 use self::failure_log::{FailureLog, Line, Outage, millis};
 pub(crate) use self::states::TargetStates;
 use super::balance::{PENALTY, Penalties, penalty};
-use super::check::CheckRecord;
 use super::eject::FailureKind;
 use super::settings::Eject;
 use super::target_error::TargetError;

@@ -10,7 +10,7 @@ pub(super) struct CheckOutcome {
 
 /// A change of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(in crate::upstream) enum Change {
     /// The target has failed `fall` checks in a row.
     Failed,
     /// The target has passed `rise` checks in a row.

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::outcome::{Change, CheckOutcome};
+use super::check_outcome::{Change, CheckOutcome};
 use crate::settings::upstream::HealthSettings;
 
 /// The longest text of a result, in bytes. Results are kept in memory.
@@ -43,7 +43,7 @@ pub(crate) struct LastCheck {
 
 impl CheckRecord {
     /// Records a check that ended at `now`. Returns the change of the outcome, if there is one.
-    pub(super) fn add(
+    pub(in crate::upstream) fn add(
         &self,
         result: &Result<String, String>,
         settings: &HealthSettings,
