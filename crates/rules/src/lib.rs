@@ -22,5 +22,3 @@ pub mod status_range;
 pub mod template;
 pub mod upgrade;
 pub mod watch;
-
-use tidegate_limit::{self as limit, clock, hex, random, words};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use http::HeaderValue;
 
-use crate::clock::Timestamp;
-use crate::limit::{Algorithm, Quota};
 use crate::rule::Limit;
-use crate::words::words;
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::words::words;
+use tidegate_limit::{Algorithm, Quota};
 
 words! {
     /// Response fields that describe limits.

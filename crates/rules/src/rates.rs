@@ -12,7 +12,7 @@ use hashbrown::HashMap;
 
 use crate::facts::Facts;
 use crate::identity::IdentityValue;
-use crate::limit::Limiter;
+use tidegate_limit::Limiter;
 
 /// The number of distinct rates of a limit whose limiters are kept. The limiters of further rates are built for each
 /// request, which costs an allocation. Cached refusals do not depend on it.
@@ -216,7 +216,7 @@ mod tests {
     use http::{HeaderMap, HeaderValue, Method};
 
     use super::*;
-    use crate::limit::{Algorithm, Mode, Quota};
+    use tidegate_limit::{Algorithm, Mode, Quota};
 
     fn limiter(rate: u64) -> Arc<Limiter> {
         let quota = Quota::new(rate, 60_000, Algorithm::Gcra { burst: 2 * u32::try_from(rate).expect("a rate") });

@@ -11,10 +11,10 @@ use crate::cost::Cost;
 use crate::facts::Facts;
 use crate::identity::IdentityKinds;
 use crate::json;
-use crate::limit::{Limiter, Mode};
 use crate::rates::Rates;
 use crate::status_range::StatusRange;
-use crate::words::words;
+use tidegate_limit::words::words;
+use tidegate_limit::{Limiter, Mode};
 
 /// One entry of `limits:`, of a route or of the rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -30,7 +30,7 @@ use self::duplicates::Values;
 pub use self::function::{ClientFunction, RequestParts};
 use crate::facts::Facts;
 use crate::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
-use crate::limit::ClientId;
+use tidegate_limit::ClientId;
 
 /// The property of a request that identifies its client.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub use self::api_key::ApiKey;
 pub use self::api_key::AttributeNames;
 pub use self::client_keys::{ClientKey, ClientKeys};
 pub use self::fault::IdentityFault;
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// The verified identities of one request.
 #[derive(Clone, Debug, Default)]

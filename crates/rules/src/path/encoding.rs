@@ -3,7 +3,7 @@
 use percent_encoding::percent_encode_byte;
 
 use super::{EncodedSlash, PathError};
-use crate::hex;
+use tidegate_limit::hex;
 
 /// Decodes unreserved characters (RFC 3986 section 2.3), and keeps all others as received, with digits in upper case.
 pub(super) fn decode(path: &str, slash: EncodedSlash) -> Result<String, PathError> {

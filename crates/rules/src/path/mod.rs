@@ -15,7 +15,7 @@ mod segment;
 mod tests;
 
 pub use self::readings::readings;
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// A path in its normal form.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::limit::Limiter;
-use crate::limit::{Charge, ChargeKind, Turn};
 use crate::rule::Limit;
+use tidegate_limit::Limiter;
+use tidegate_limit::{Charge, ChargeKind, Turn};
 
 /// Positions of the charges of a request. Up to four need no allocation.
 pub type Positions = SmallVec<[usize; 4]>;

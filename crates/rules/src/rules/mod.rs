@@ -21,12 +21,12 @@ use crate::cost::{Cost, CostError};
 use crate::facts::{BadRequest, Facts};
 pub use crate::facts::{HostRequirement, Requests};
 use crate::identity::IdentityValue;
-use crate::limit::{Charge, ChargeKind, ClientId, Mode, Turn};
 pub use crate::path::{EncodedSlash, Slashes};
 use crate::route::{Route, Routes};
 use crate::rule::{Limit, OnMissingClient};
 use crate::sanitize::FieldFilter;
 pub use crate::sanitize::{BadPattern, Pattern, Strip, Underscores};
+use tidegate_limit::{Charge, ChargeKind, ClientId, Mode, Turn};
 
 /// Everything that a rule file configures about requests, without any IO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::Rules;
 use crate::client::{ClientError, ClientSource, TlsName};
 use crate::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
 use crate::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
-use crate::limit::{ClientId, Mode};
 use crate::rule::Limit;
+use tidegate_limit::{ClientId, Mode};
 
 /// Why values identify no client of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -186,7 +186,7 @@ fn sendable(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Algorithm, Limiter, Quota};
+    use tidegate_limit::{Algorithm, Limiter, Quota};
 
     fn limit(client: ClientSource) -> Limit {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");

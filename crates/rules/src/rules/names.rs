@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Rules;
-use crate::limit::{Algorithm, BucketNames, Limiter, Mode, Spread};
 use crate::rule::Limit;
+use tidegate_limit::{Algorithm, BucketNames, Limiter, Mode, Spread};
 
 /// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;

@@ -18,7 +18,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 pub use self::kinds::{FieldKind, FieldKinds};
 pub use self::strip::{BadPattern, Pattern, Strip};
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// The largest number of `Connection` options that are read. A request has at most this many fields by default.
 const MAX_OPTIONS: usize = 100;

@@ -95,7 +95,7 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn read_that_computes_is_not_hung() {
         let compute = || {
-            let begin = crate::clock::Stopwatch::start();
+            let begin = tidegate_limit::clock::Stopwatch::start();
             while begin.elapsed() < Duration::from_millis(700) {
                 std::hint::spin_loop();
             }

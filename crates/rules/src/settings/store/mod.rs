@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::hex;
 use crate::json;
-use crate::limit::BucketNames;
-use crate::random::random;
+use tidegate_limit::BucketNames;
+use tidegate_limit::hex;
+use tidegate_limit::random::random;
 
 pub use self::url::BadRedisUrl;
 

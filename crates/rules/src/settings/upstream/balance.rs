@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// `balance:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]

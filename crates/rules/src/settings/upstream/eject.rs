@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// `eject:` of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

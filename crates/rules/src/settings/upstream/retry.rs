@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::words::words;
+use tidegate_limit::words::words;
 
 /// `retry:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
