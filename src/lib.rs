@@ -143,7 +143,6 @@
 
 // 0 core
 mod metrics;
-mod timer;
 // 1 vocabulary
 #[cfg(feature = "gateway")]
 mod overrides;
@@ -209,7 +208,7 @@ mod gateway;
 #[doc(hidden)]
 pub mod internals;
 
-use tidegate_limit::{self as limit, boxed, clock, hex, random, words};
+use tidegate_limit::{self as limit, boxed, clock, hex, random, timer, words};
 use tidegate_rules::{
     client, concurrency, condition, cost, evaluation, facts, identity, json, path, policy, rates, reason, route, rule,
     rules, sanitize, settings, status_range, template, upgrade, watch,

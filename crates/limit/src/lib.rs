@@ -27,6 +27,7 @@ mod spread;
 mod state;
 #[cfg(test)]
 mod testing;
+pub mod timer;
 pub mod token_bucket;
 mod turn;
 pub mod words;

@@ -13,7 +13,8 @@ pub struct ClientKey(pub String);
 /// with `by: extension:NAME`. An empty key counts as missing.
 ///
 /// ```
-/// use tidegate::ClientKeys;
+/// # use tidegate_rules::identity as tidegate_layer;
+/// use tidegate_layer::ClientKeys;
 ///
 /// # let (user, tenant) = ("ada", "acme");
 /// let mut request = http::Request::new(());

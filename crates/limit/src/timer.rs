@@ -10,15 +10,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The timer of a connection. It is not registered with the runtime before the first poll.
 #[derive(Debug, Default)]
-pub(crate) struct Timer(Option<Pin<Box<Sleep>>>);
+pub struct Timer(Option<Pin<Box<Sleep>>>);
 
 impl Timer {
-    pub(crate) fn new() -> Self {
+    /// Creates a timer that is not registered with the runtime.
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Becomes ready at `deadline`, which may change with every call.
-    pub(crate) fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll(&mut self, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let sleep = self.0.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
         if sleep.deadline() > deadline {
             sleep.as_mut().reset(deadline);
