@@ -141,8 +141,6 @@
 // Without the gateway, some items of the shared modules are unused.
 #![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
 
-// 0 core
-mod metrics;
 // 1 vocabulary
 #[cfg(feature = "gateway")]
 mod overrides;
@@ -209,6 +207,7 @@ mod gateway;
 pub mod internals;
 
 use tidegate_limit::{self as limit, boxed, clock, hex, random, timer, words};
+use tidegate_metrics as metrics;
 use tidegate_rules::{
     client, concurrency, condition, cost, evaluation, facts, identity, json, path, policy, rates, reason, route, rule,
     rules, sanitize, settings, status_range, template, upgrade, watch,

@@ -206,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the rule file accepts, the client of Redis accepts, too.
+        /// The client of Redis accepts all URLs that the rule file accepts.
         #[test]
         fn valid_url_is_valid_for_the_client(
             login in "((a|%41|%ff|:|\\PC){0,3}@)?",

@@ -7,7 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
-use crate::clock::unix_seconds;
+use tidegate_limit::clock::unix_seconds;
 
 /// The names of [`ReloadOutcome`], in the order of its variants.
 const OUTCOMES: [&str; 3] = ["applied", "unchanged", "failed"];

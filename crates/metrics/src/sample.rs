@@ -111,7 +111,7 @@ impl Sample {
 mod tests {
     use std::time::Duration;
 
-    use crate::metrics::Metrics;
+    use crate::Metrics;
 
     #[test]
     fn sample_has_the_counts_of_series_with_data() {

@@ -124,7 +124,7 @@ impl EncodeMetric for NodeMetric {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Metrics;
+    use crate::Metrics;
 
     #[test]
     fn node_series_are_removed_with_their_last_user() {

@@ -8,7 +8,7 @@ use super::by_name::{ByName, Handle};
 use super::catalog::{Catalog, Description, Label};
 use super::histogram::Histogram;
 use super::routes::ROUTE;
-use crate::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 /// The names of [`WaitOutcome`], in the order of its variants.
 const OUTCOMES: [&str; 3] = ["admitted", "rejected", "abandoned"];

@@ -3,6 +3,8 @@
 //! Labels are names from the rule file and fixed words, never client input. The counters of a route or a limit exist
 //! while a rule set uses it, and keep their values when new rules replace old ones. Handles are created when a rule
 //! file is loaded, so that counting a request is an atomic addition.
+//!
+//! Programs create and export [`Metrics`]. All other items are for the crates of Tidegate.
 
 mod by_name;
 mod catalog;

@@ -85,7 +85,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::metrics::Metrics;
+    use crate::Metrics;
 
     #[test]
     fn responses_have_their_exact_code() {

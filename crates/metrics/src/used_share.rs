@@ -9,7 +9,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
 use super::family::Series;
-use crate::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 /// Marks a share that was not read yet. The lower 32 bits are the share.
 const UNREAD: u64 = 1 << 32;
@@ -80,7 +80,7 @@ impl Series for UsedShare {
 
 #[cfg(test)]
 mod tests {
-    use crate::metrics::Metrics;
+    use crate::Metrics;
 
     const SERIES: &str = "tidegate_limit_used_ratio{route=\"api\",limit=\"all\"} ";
 
