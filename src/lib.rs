@@ -142,11 +142,8 @@
 #![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
 
 // 1 vocabulary
-#[cfg(feature = "gateway")]
 mod overrides;
 // 2 machinery
-#[cfg(feature = "gateway")]
-mod credentials;
 #[cfg(feature = "gateway")]
 mod http1;
 #[cfg(feature = "gateway")]
@@ -162,28 +159,20 @@ mod tls;
 mod transport;
 #[cfg(feature = "gateway")]
 mod upstream;
-#[cfg(not(feature = "gateway"))]
-mod credentials {
-    //! Without the gateway, a rule file has no `identities`.
-
-    /// Verifies nothing.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub(crate) struct Verifiers;
-}
 // 3 meaning
 mod admission;
 pub mod build;
 mod config;
 #[cfg(feature = "gateway")]
 mod explain;
-#[cfg(feature = "gateway")]
 mod recording;
 pub mod redisson;
-#[cfg(feature = "gateway")]
 mod rejected;
 #[cfg(feature = "gateway")]
 mod replay;
 // 4 gateway
+#[cfg(feature = "gateway")]
+mod credentials;
 #[cfg(feature = "gateway")]
 mod forward;
 mod headers;

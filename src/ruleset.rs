@@ -9,26 +9,20 @@ use std::time::Duration;
 
 use http::{HeaderMap, Method, Request};
 use ipnet::IpNet;
-#[cfg(feature = "gateway")]
 use tokio::time::Instant;
 
 use crate::admission::{Admitted, Denial, Permit, may_wait};
-use crate::credentials::Verifiers;
-#[cfg(feature = "gateway")]
 use crate::facts::grpc_timeout::{Received, has_grpc_timeout};
 use crate::facts::{BadRequest, Facts, HostRequirement};
 use crate::headers::Members;
-#[cfg(feature = "gateway")]
 use crate::identity::{Identity, IdentityNeeds};
 use crate::limit::Limiter;
 use crate::metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
 use crate::policy::Policy;
-#[cfg(feature = "gateway")]
 use crate::recording::Inputs;
-#[cfg(feature = "gateway")]
 use crate::rejected::LimitId;
 use crate::route::{FieldChanges, RenderedValues, Rewrite, Route};
-use crate::rules::{Charges, LimitCharge, Rules};
+use crate::rules::{Charges, LimitCharge, Rules, Verifier};
 use crate::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
 use crate::upgrade::Upgrade;
 
@@ -37,17 +31,15 @@ use crate::upgrade::Upgrade;
 pub(crate) struct RuleSet {
     pub(crate) rules: Arc<Rules>,
     /// Verifies the credentials of requests.
-    verifiers: Verifiers,
+    verifier: Verifier,
     field_filter: Arc<FieldFilter>,
     /// One for each route, in the order of the routes.
     compiled: Vec<CompiledRoute>,
     /// Counts the responses to requests that match no route.
     unrouted: RouteMetrics,
     /// The values of requests that recordings have.
-    #[cfg(feature = "gateway")]
     pub(crate) recorded: Arc<Inputs>,
     /// Whether a route has a `timeout`, or an upstream a `total` timeout.
-    #[cfg(feature = "gateway")]
     has_total_timeouts: bool,
 }
 
@@ -58,7 +50,6 @@ pub(crate) struct RuleSet {
 pub(crate) struct ForwardContext {
     pub(crate) _permit: Permit,
     /// The upstream of the route, with the connections of the worker that serves the request.
-    #[cfg(feature = "gateway")]
     pub(crate) upstream: Option<Arc<dyn RouteUpstream>>,
     /// The address of the peer.
     pub(crate) peer: IpAddr,
@@ -108,10 +99,8 @@ pub(crate) struct CompiledRoute {
     metrics: RouteMetrics,
     limits: Vec<LimitMetrics>,
     /// The identities of the limits, for operators.
-    #[cfg(feature = "gateway")]
     limit_ids: Vec<LimitId>,
     /// The upstream of the route, for each worker.
-    #[cfg(feature = "gateway")]
     upstreams: WorkerUpstreams,
     /// The waiting times, if a limit of the route lets requests wait.
     pub(crate) waits: Option<WaitMetrics>,
@@ -139,24 +128,21 @@ impl Deref for RuleSet {
 }
 
 impl RuleSet {
-    pub(crate) fn new(rules: Arc<Rules>, verifiers: Verifiers, metrics: &Metrics) -> Self {
+    pub(crate) fn new(rules: Arc<Rules>, verifier: Verifier, metrics: &Metrics) -> Self {
         let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
         let field_filter = Arc::new(rules.field_filter());
         Self {
-            #[cfg(feature = "gateway")]
             recorded: Arc::new(Inputs::new(&rules, &|_| true)),
             rules,
-            verifiers,
+            verifier,
             field_filter,
             compiled,
             unrouted: metrics.route(""),
-            #[cfg(feature = "gateway")]
             has_total_timeouts: false,
         }
     }
 
     /// Adds the upstreams of the routes. `find` returns the upstream with a name.
-    #[cfg(feature = "gateway")]
     pub(crate) fn with_upstreams(mut self, find: &dyn Fn(&str) -> WorkerUpstreams) -> Self {
         for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
             compiled.upstreams = route.action.upstream().map(|name| find(name)).unwrap_or_default();
@@ -229,15 +215,13 @@ impl RuleSet {
     }
 
     /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
-    #[cfg(feature = "gateway")]
     pub(crate) fn identify(&self, needs: IdentityNeeds, facts: &Facts<'_>, now: u64) -> Identity {
-        self.verifiers.identify(needs, &self.rules.credentials, facts, now)
+        self.verifier.identify(needs, &self.rules.credentials, facts, now)
     }
 
-    /// See [`Verifiers::refresh_key_set`].
-    #[cfg(feature = "gateway")]
+    /// See [`Verify::refresh_key_set`](crate::rules::Verify::refresh_key_set).
     pub(crate) async fn refresh_key_set(&self) {
-        self.verifiers.refresh_key_set().await;
+        self.verifier.refresh_key_set().await;
     }
 
     /// Returns the network to which a request's use of shared resources is attributed.
@@ -246,7 +230,6 @@ impl RuleSet {
     }
 
     /// Records when a request was received, if it may have a deadline.
-    #[cfg(feature = "gateway")]
     pub(crate) fn record_receipt<B>(&self, request: &mut Request<B>) {
         if self.has_total_timeouts || has_grpc_timeout(request.method(), request.headers()) {
             request.extensions_mut().insert(Received(Instant::now()));
@@ -265,7 +248,6 @@ impl RuleSet {
         let RequestOrigin { facts, context, .. } = origin;
         ForwardContext {
             _permit: permit,
-            #[cfg(feature = "gateway")]
             upstream: route.and_then(|(_, compiled)| compiled.upstreams.get(origin.worker.unwrap_or(0)).cloned()),
             kinds,
             field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
@@ -322,9 +304,7 @@ impl CompiledRoute {
         Self {
             metrics: responses,
             limits,
-            #[cfg(feature = "gateway")]
             limit_ids: route.limits.iter().map(|limit| LimitId::new(limit.owner(&route.name), &limit.name)).collect(),
-            #[cfg(feature = "gateway")]
             upstreams: Box::default(),
             waits,
             in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
@@ -340,13 +320,11 @@ impl CompiledRoute {
     }
 
     /// Returns the longest time from the receipt of a request until the end of its response.
-    #[cfg(feature = "gateway")]
     pub(crate) fn total_timeout(&self) -> Option<Duration> {
         self.upstreams.first()?.total_timeout()
     }
 
     /// Returns the identity of the limit at this position.
-    #[cfg(feature = "gateway")]
     pub(crate) fn limit_id(&self, index: usize) -> Option<LimitId> {
         self.limit_ids.get(index).copied()
     }

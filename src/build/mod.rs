@@ -48,7 +48,7 @@ pub use self::quota::{Interval, Quota};
 pub use self::route::Route;
 pub use crate::client::{Duplicates, RequestParts};
 use crate::config::built::{self, Item, Map, Part};
-use crate::config::{Config, Problems};
+use crate::config::{Config, FileChecks, LibraryFiles, Problems};
 pub use crate::identity::IdentityKind;
 pub use crate::limit::AlgorithmName as Algorithm;
 pub use crate::limit::calendar::Unit as CalendarUnit;
@@ -177,7 +177,12 @@ impl Rules {
     /// Returns all errors, with the texts of the errors of a rule file. Instead of a line, each has the route, the limit or the
     /// tier.
     pub fn build(&self) -> Result<Config, Problems> {
-        built::check(&self.keys)
+        self.build_with(&LibraryFiles)
+    }
+
+    /// Like [`build`](Self::build), with these checks of files.
+    pub(crate) fn build_with(&self, checks: &'static dyn FileChecks) -> Result<Config, Problems> {
+        built::check(&self.keys, checks)
     }
 
     fn requests(mut self, key: &str, value: impl Into<Item>) -> Self {

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{ConfigArg, FileArg};
 use crate::config::ConfigLoadError;
+use crate::gateway::GATEWAY_FILES;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
@@ -25,7 +26,11 @@ pub(super) struct CheckArgs {
 /// `out` cannot be written to.
 pub(super) fn check(args: CheckArgs, out: &mut impl Write) -> io::Result<u8> {
     let file = args.file.or(args.config);
-    let config = if args.no_files { file.load_without_referenced_files() } else { file.load_for_gateway() };
+    let config = if args.no_files {
+        file.load_without_referenced_files(GATEWAY_FILES)
+    } else {
+        file.load_for_gateway(GATEWAY_FILES)
+    };
     match config {
         Ok(config) => {
             for warning in config.warnings.iter() {

@@ -11,7 +11,7 @@ use super::logging::{self, Logs};
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{CommonArgs, ConfigArg, RunArgs};
-use crate::config::{Config, ListenAddress, RuleFile};
+use crate::config::{ListenAddress, RuleFile};
 use crate::gateway::{Gateway, GatewayStartError};
 
 const RULES: &str = include_str!("../../config/demo.yaml");
@@ -46,7 +46,7 @@ fn report_failure(error: &dyn std::error::Error) -> u8 {
 type Started = (Gateway, Runtime, Signals, Logs);
 
 fn start(args: &CommonArgs) -> Result<Started, Box<dyn std::error::Error>> {
-    let mut config = Config::parse_for_gateway(RULES)?;
+    let mut config = Gateway::parse_config(RULES)?;
     // Falls back to free ports if the usual ones are taken.
     for listen in &mut config.listen {
         listen.address = free_address(&listen.address);

@@ -15,6 +15,7 @@ use crate::clock::{Clock, SystemClock, Timestamp};
 use crate::config::RuleFile;
 use crate::explain::{self, ExplainedRequest};
 use crate::facts::TlsPeer;
+use crate::gateway::GATEWAY_FILES;
 
 /// The request to explain, and the rule file.
 #[derive(Debug, Args)]
@@ -66,7 +67,7 @@ pub(super) fn explain(args: &ExplainArgs, out: &mut impl Write, errors: &mut imp
 
 fn explain_at(now: Timestamp, args: &ExplainArgs, out: &mut impl Write, errors: &mut impl Write) -> io::Result<u8> {
     let file = args.api.config().cloned().unwrap_or_else(|| RuleFile::Path(DEFAULT_FILE.into()));
-    let config = match file.load() {
+    let config = match file.load(GATEWAY_FILES) {
         Ok(config) => config,
         Err(error) => {
             writeln!(errors, "{error}")?;

@@ -9,6 +9,7 @@ use clap::Args;
 use super::operate::table;
 use super::{ConfigArg, progress, rule_file};
 use crate::config::{Config, RuleFile};
+use crate::gateway::GATEWAY_FILES;
 use crate::replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, page, replay};
 
 /// Without `--lenient`, at least this many lines are needed for each line that is not parsed.
@@ -85,7 +86,7 @@ pub(super) fn replay_logs(args: &ReplayArgs, out: &mut impl Write, errors: &mut 
 
 /// Loads a rule file, or writes its errors.
 pub(super) fn load(file: &RuleFile, errors: &mut impl Write) -> io::Result<Option<Config>> {
-    match file.load_rules() {
+    match file.load_rules(GATEWAY_FILES) {
         Ok(config) => Ok(Some(config)),
         Err(error) => writeln!(errors, "{error}").map(|()| None),
     }

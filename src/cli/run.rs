@@ -13,7 +13,7 @@ use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
 use crate::config::{Config, ConfigLoadError, ListenAddress, Loaded};
-use crate::gateway::{FileReloader, Gateway, InheritedSockets, StateFile};
+use crate::gateway::{FileReloader, GATEWAY_FILES, Gateway, InheritedSockets, StateFile};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";
@@ -41,7 +41,7 @@ pub(super) fn run(args: &RunArgs) -> u8 {
         Err(error) => return report_failure(&format_args!("cannot use the sockets that systemd passes: {error}")),
     };
     let file = &args.rules.config;
-    let Loaded { config, sources } = file.load_with_sources();
+    let Loaded { config, sources } = file.load_with_sources(GATEWAY_FILES);
     let config = match config {
         Ok(config) => config,
         Err(error) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::node::{Entry, Node, Value};
 use super::problem::{Location, Problems, quote};
 use super::scalar::Scalar;
-use super::{Config, check};
+use super::{Config, FileChecks, check};
 use crate::client::ClientFunction;
 
 /// A value of a key.
@@ -49,11 +49,11 @@ struct Tree {
 ///
 /// # Errors
 /// Returns all errors. Each names its route, limit or tier.
-pub(crate) fn check(rules: &Map) -> Result<Config, Problems> {
+pub(crate) fn check(rules: &Map, checks: &'static dyn FileChecks) -> Result<Config, Problems> {
     let mut tree = Tree::default();
     let location = tree.problems.add_part("the rules", 1);
     let root = Node { location, value: tree.map(rules, location, "") };
-    check::check_built(root, &tree.functions, tree.problems)
+    check::check_built(root, &tree.functions, checks, tree.problems)
 }
 
 /// Returns the keys of these rules, each with the title of its map; and the keys that a library can use.

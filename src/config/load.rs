@@ -2,22 +2,19 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(feature = "gateway")]
 use std::time::Duration;
 
 use super::problem::Problems;
 use super::referenced_files::ReferencedFiles;
 use super::sources::SourceFiles;
 use super::text::MAX_READ;
-use super::{Config, Purpose, Source, check};
-#[cfg(feature = "gateway")]
+use super::{Config, FileChecks, Purpose, Source, check};
 use crate::watch::read_detached;
 
 /// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
 const MAX_ATTEMPTS: u32 = 5;
 
 /// The longest time without a response of the file system at a reload.
-#[cfg(feature = "gateway")]
 const MAX_RELOAD: Duration = Duration::from_secs(10);
 
 /// The error of a rule file that cannot be loaded. Its message contains all errors of the file.
@@ -41,7 +38,6 @@ pub enum ConfigLoadError {
 }
 
 /// The rule file that a command of the program reads.
-#[cfg(feature = "gateway")]
 #[derive(Clone, Debug)]
 pub(crate) enum RuleFile {
     /// A file.
@@ -58,19 +54,15 @@ pub(crate) struct Loaded {
 }
 
 /// Loads the file at `path` for a Tower layer. It must be a regular file. Returns the files that were read, too.
-pub(crate) fn load_for_layer(path: &Path) -> Loaded {
-    let files = ReferencedFiles::relative_to(path);
+pub(crate) fn load_for_layer(path: &Path, checks: &'static dyn FileChecks) -> Loaded {
+    let files = ReferencedFiles::relative_to(path).with_checks(checks);
     read_unchanged(path, Source { purpose: Purpose::Layer, files, name: path, functions: None }, true)
 }
 
 /// Loads the file at `path`.
-pub(super) fn load(path: &Path, purpose: Purpose) -> Result<Config, ConfigLoadError> {
-    read_unchanged(
-        path,
-        Source { purpose, files: ReferencedFiles::relative_to(path), name: path, functions: None },
-        false,
-    )
-    .config
+pub(super) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+    let files = ReferencedFiles::relative_to(path).with_checks(checks);
+    read_unchanged(path, Source { purpose, files, name: path, functions: None }, false).config
 }
 
 /// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
@@ -102,48 +94,56 @@ fn parse(
 
 // === impl RuleFile ===
 
-#[cfg(feature = "gateway")]
 impl RuleFile {
     /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
-    pub(crate) fn load(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, true, false).config
+    pub(crate) fn load(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Layer, checks, (true, false)).config
     }
 
     /// Loads the file for a Tower layer without opening the files that it refers to.
-    pub(crate) fn load_rules(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, false, false).config
+    pub(crate) fn load_rules(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Layer, checks, (false, false)).config
     }
 
     /// Loads the file for the gateway.
-    pub(crate) fn load_for_gateway(&self) -> Result<Config, ConfigLoadError> {
-        self.load_with_sources().config
+    pub(crate) fn load_for_gateway(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.load_with_sources(checks).config
     }
 
     /// Loads the file for the gateway. Returns the files that were read, too.
-    pub(crate) fn load_with_sources(&self) -> Loaded {
-        self.read(Purpose::Gateway, true, false)
+    pub(crate) fn load_with_sources(&self, checks: &'static dyn FileChecks) -> Loaded {
+        self.read(Purpose::Gateway, checks, (true, false))
     }
 
     /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. A file system that
     /// does not respond for 10 seconds is an error.
-    pub(crate) fn reload(&self) -> Loaded {
+    pub(crate) fn reload(&self, checks: &'static dyn FileChecks) -> Loaded {
         let file = self.clone();
-        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, true, true)).unwrap_or_else(|source| {
+        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, checks, (true, true))).unwrap_or_else(|source| {
             let path = PathBuf::from(self.to_string());
             Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
         })
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
-    pub(crate) fn load_without_referenced_files(&self) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Gateway, false, false).config
+    pub(crate) fn load_without_referenced_files(
+        &self,
+        checks: &'static dyn FileChecks,
+    ) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Gateway, checks, (false, false)).config
     }
 
-    fn read(&self, purpose: Purpose, check_files: bool, must_be_regular: bool) -> Loaded {
+    fn read(
+        &self,
+        purpose: Purpose,
+        checks: &'static dyn FileChecks,
+        (check_files, must_be_regular): (bool, bool),
+    ) -> Loaded {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
+        let files = files.with_checks(checks);
         let files = if check_files { files } else { files.unchecked() };
         let source = Source { purpose, files, name, functions: None };
         match self {
@@ -160,7 +160,6 @@ impl RuleFile {
 }
 
 /// Converts a command line argument: a path, or `-` for standard input.
-#[cfg(feature = "gateway")]
 impl From<std::ffi::OsString> for RuleFile {
     fn from(arg: std::ffi::OsString) -> Self {
         if arg == "-" { Self::Stdin } else { Self::Path(arg.into()) }
@@ -168,7 +167,6 @@ impl From<std::ffi::OsString> for RuleFile {
 }
 
 /// Displays the name for messages.
-#[cfg(feature = "gateway")]
 impl std::fmt::Display for RuleFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -191,8 +189,9 @@ impl std::fmt::Display for ConfigLoadError {
 
 impl std::error::Error for ConfigLoadError {}
 
-#[cfg(all(test, feature = "gateway"))]
+#[cfg(test)]
 mod tests {
+    use super::super::LibraryFiles;
     use super::*;
 
     /// Regression test: a file that was removed right after it was read counted as a pipe, and was not watched.
@@ -200,9 +199,9 @@ mod tests {
     fn kind_of_the_file_is_that_when_it_was_read() {
         let path = std::env::temp_dir().join(format!("tidegate-regular-{}.yaml", std::process::id()));
         std::fs::write(&path, "{}").expect("a temporary file");
-        let sources = RuleFile::Path(path.clone()).load_with_sources().sources;
+        let sources = RuleFile::Path(path.clone()).load_with_sources(&LibraryFiles).sources;
         std::fs::remove_file(&path).expect("the temporary file");
         assert!(sources.can_be_read_again());
-        assert!(!RuleFile::Path("/dev/null".into()).load_with_sources().sources.can_be_read_again());
+        assert!(!RuleFile::Path("/dev/null".into()).load_with_sources(&LibraryFiles).sources.can_be_read_again());
     }
 }

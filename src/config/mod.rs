@@ -10,12 +10,10 @@ mod access_log;
 pub(crate) mod built;
 mod check;
 pub(crate) mod dashboard;
-#[cfg(feature = "gateway")]
 pub(crate) mod diff;
 mod file;
+mod file_checks;
 mod include;
-#[cfg(feature = "gateway")]
-pub(crate) mod key_file;
 mod key_value;
 mod keys;
 mod listen;
@@ -27,16 +25,16 @@ mod problem;
 mod reference;
 mod referenced_files;
 mod scalar;
-#[cfg(feature = "gateway")]
 mod schema;
 mod secrets;
 mod shape;
 mod sources;
 pub(crate) mod suggest;
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;
 mod text;
-#[cfg(feature = "gateway")]
 mod tokens;
 mod tree;
 mod units;
@@ -52,35 +50,30 @@ use std::time::Duration;
 pub use self::access_log::AccessLog;
 #[cfg(feature = "otlp")]
 pub(crate) use self::access_log::Sample;
-#[cfg(feature = "gateway")]
 pub(crate) use self::access_log::{AccessLogDestination, AccessLogFormat};
 use self::dashboard::DashboardMode;
+pub(crate) use self::file_checks::{FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault};
 pub use self::listen::{AddressError, Listen, ListenAddress};
 pub use self::load::ConfigLoadError;
 pub(crate) use self::load::load_for_layer;
-#[cfg(feature = "gateway")]
 pub(crate) use self::load::{Loaded, RuleFile};
-#[cfg(feature = "gateway")]
-pub(crate) use self::problem::quote;
 pub use self::problem::{Problem, Problems};
+pub(crate) use self::problem::{quote, quote_all};
 pub use self::reference::reference;
 use self::referenced_files::ReferencedFiles;
-#[cfg(feature = "gateway")]
 pub(crate) use self::schema::schema;
 use self::secrets::Secrets;
 pub(crate) use self::sources::SourceFiles;
-#[cfg(feature = "gateway")]
 pub(crate) use self::tokens::{Tokens, TokensError};
-#[cfg(feature = "gateway")]
 pub(crate) use self::units::{Bytes, Millis};
 use crate::client::ClientFunction;
-use crate::credentials::Verifiers;
-use crate::rules::Rules;
+use crate::rules::{Rules, Verifier};
+use crate::settings::identities::IdentitySettings;
 use crate::settings::store::StoreSettings;
 use crate::settings::upstream::UpstreamSettings;
 
-/// The configuration from a valid rule file of at most 1 MiB. Parsing also reads the certificate and password files that
-/// the rule file names, and reports errors in them.
+/// The configuration from a valid rule file of at most 1 MiB. Parsing also reads the password files that the
+/// rule file names, and reports errors in them; for the gateway also certificates and keys.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The listeners for clients. At least one if the file was read for the gateway.
@@ -107,8 +100,10 @@ pub struct Config {
     pub(crate) upstreams: BTreeMap<Arc<str>, UpstreamSettings>,
     /// The included files.
     pub(crate) included: Vec<String>,
-    /// The verifiers of credentials, with their keys.
-    pub(crate) verifiers: Verifiers,
+    /// The credentials that the rules accept.
+    pub(crate) identities: IdentitySettings,
+    /// The verifier of these credentials, with its keys.
+    pub(crate) verifier: Verifier,
     /// Routes with their limits, and the rules for clients and requests. Shared with the layer: they can be large.
     pub(crate) rules: Arc<Rules>,
     /// The texts that come from files, which are masked wherever the configuration is shown.
@@ -156,13 +151,21 @@ impl Config {
         Self::read(text, Source::text(Purpose::Layer))
     }
 
+    /// Like [`parse`](Self::parse), with these checks of files.
+    ///
+    /// # Errors
+    /// Returns all errors of the text, with their positions.
+    pub(crate) fn parse_with(text: &str, checks: &'static dyn FileChecks) -> Result<Self, Problems> {
+        Self::read(text, Source::text(Purpose::Layer).with_checks(checks))
+    }
+
     /// Parses a rule file for the gateway, which requires `listen`, and `upstream` in every route. Relative paths start at
     /// the current folder.
     ///
     /// # Errors
     /// Returns all errors of the text, with their positions.
-    pub(crate) fn parse_for_gateway(text: &str) -> Result<Self, Problems> {
-        Self::read(text, Source::text(Purpose::Gateway))
+    pub(crate) fn parse_for_gateway(text: &str, checks: &'static dyn FileChecks) -> Result<Self, Problems> {
+        Self::read(text, Source::text(Purpose::Gateway).with_checks(checks))
     }
 
     /// Like [`parse`](Self::parse), but reads a file. Relative paths start at its folder.
@@ -170,15 +173,26 @@ impl Config {
     /// # Errors
     /// Fails if the file cannot be read or has errors.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
-        load::load(path.as_ref(), Purpose::Layer)
+        load::load(path.as_ref(), Purpose::Layer, &LibraryFiles)
     }
 
     /// Like [`parse_for_gateway`](Self::parse_for_gateway), but reads a file. Relative paths start at its folder.
     ///
     /// # Errors
     /// Fails if the file cannot be read or has errors.
-    pub(crate) fn load_for_gateway(path: impl AsRef<Path>) -> Result<Self, ConfigLoadError> {
-        load::load(path.as_ref(), Purpose::Gateway)
+    pub(crate) fn load_for_gateway(
+        path: impl AsRef<Path>,
+        checks: &'static dyn FileChecks,
+    ) -> Result<Self, ConfigLoadError> {
+        load::load(path.as_ref(), Purpose::Gateway, checks)
+    }
+
+    /// Like [`load`](Self::load), with these checks of files.
+    ///
+    /// # Errors
+    /// Fails if the file cannot be read or has errors.
+    pub(crate) fn load_with(path: impl AsRef<Path>, checks: &'static dyn FileChecks) -> Result<Self, ConfigLoadError> {
+        load::load(path.as_ref(), Purpose::Layer, checks)
     }
 
     /// Returns the warnings: valid values that are probably not intended.
@@ -194,6 +208,10 @@ impl Config {
 // === impl Source ===
 
 impl Source<'_> {
+    fn with_checks(self, checks: &'static dyn FileChecks) -> Self {
+        Self { files: self.files.with_checks(checks), ..self }
+    }
+
     /// Reads a text that is not from a file.
     fn text(purpose: Purpose) -> Self {
         Self { purpose, files: ReferencedFiles::in_current_folder(), name: Path::new("<text>"), functions: None }

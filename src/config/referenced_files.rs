@@ -1,23 +1,36 @@
-//! Files that a rule file refers to: their paths, and whether to check them.
+//! Files that a rule file refers to: their paths, and whether and how to check them.
 
 use std::path::{Path, PathBuf};
+
+use super::file_checks::{FileChecks, LibraryFiles};
 
 /// Resolves the paths in a rule file and decides whether the files are checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReferencedFiles<'p> {
     folder: &'p Path,
     are_checked: bool,
+    checks: &'static dyn FileChecks,
 }
 
 impl<'p> ReferencedFiles<'p> {
     /// Resolves relative paths against the current folder, for rule files without a path.
     pub(super) fn in_current_folder() -> Self {
-        Self { folder: Path::new(""), are_checked: true }
+        Self { folder: Path::new(""), are_checked: true, checks: &LibraryFiles }
     }
 
     /// Resolves relative paths against the folder of `rule_file`.
     pub(super) fn relative_to(rule_file: &'p Path) -> Self {
-        Self { folder: rule_file.parent().unwrap_or(Path::new("")), are_checked: true }
+        Self { folder: rule_file.parent().unwrap_or(Path::new("")), are_checked: true, checks: &LibraryFiles }
+    }
+
+    /// Checks the files with these checks.
+    pub(super) fn with_checks(self, checks: &'static dyn FileChecks) -> Self {
+        Self { checks, ..self }
+    }
+
+    /// Returns the checks of the files.
+    pub(super) fn checks(self) -> &'static dyn FileChecks {
+        self.checks
     }
 
     /// Accepts every path without opening it.

@@ -1,11 +1,9 @@
 //! Texts that come from files. They are masked wherever the configuration is shown.
 
 use std::borrow::Cow;
-#[cfg(feature = "gateway")]
 use std::collections::HashSet;
 use std::fmt;
 
-#[cfg(feature = "gateway")]
 use ipnet::IpNet;
 
 /// Texts of the configuration that come from files, in lowercase: parts of the configuration are shown in lowercase.
@@ -23,7 +21,6 @@ const MIN_PART: usize = 4;
 
 /// The members of JSON whose texts are names or fixed words. Names cannot come from files, so a secret in a name is a
 /// coincidence.
-#[cfg(feature = "gateway")]
 const PUBLIC: [&str; 7] = ["route", "limit", "name", "mode", "kind", "algorithm", "upstream"];
 
 impl Secrets {
@@ -60,7 +57,6 @@ impl Secrets {
     }
 
     /// Returns a function that returns `true` for texts with a secret, and for networks that a file spells differently.
-    #[cfg(feature = "gateway")]
     pub(crate) fn detector(&self) -> impl Fn(&str) -> bool {
         let address = |text: &str| text.parse::<std::net::IpAddr>().ok().map(IpNet::from);
         let network =
@@ -71,7 +67,6 @@ impl Secrets {
 
     /// Replaces the secrets in the texts of a JSON document, except in names and fixed words. Keys stay: they are no
     /// values of the rule file.
-    #[cfg(feature = "gateway")]
     pub(crate) fn mask_json(&self, value: &mut serde_json::Value) {
         use serde_json::Value;
         match value {
@@ -120,7 +115,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "gateway")]
     fn networks_are_secret_in_any_spelling() {
         let secrets = secrets(&["2001:0DB8:0:0::/48", "::1", "192.0.2.0/24"]);
         let is_secret = secrets.detector();
@@ -137,7 +131,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "gateway")]
     fn texts_of_json_are_masked() {
         let mut json = serde_json::json!({ "hunter2": ["x hunter2", 5, null, { "a": "hunter2" }] });
         secrets(&["hunter2"]).mask_json(&mut json);
@@ -146,7 +139,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(feature = "gateway")]
     fn names_in_json_are_not_masked() {
         let mut json = serde_json::json!({ "name": "shop", "route": { "name": "shop-1", "host": "shop.example" } });
         secrets(&["shop"]).mask_json(&mut json);

@@ -104,7 +104,6 @@ impl SourceFiles {
 
     /// Returns what [`hash_texts`](Self::hash_texts) returns for the texts that were read. Returns `None` if this is not
     /// known: if there are several files.
-    #[cfg(feature = "gateway")]
     pub(crate) fn watched_hash(&self) -> Option<Hash> {
         match (&*self.seen, &*self.hashes) {
             ([_], [text]) => Some(blake3::hash(text.as_bytes())),

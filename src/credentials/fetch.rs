@@ -13,10 +13,10 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::timeout;
 
-use super::url::KeySetUrl;
 use crate::http_client;
 use crate::pem::PemFile;
 use crate::settings::files::{ConfiguredFile, TlsFileError};
+use crate::settings::identities::KeySetUrl;
 use crate::tls::system_roots;
 use crate::upstream::HostLookup;
 

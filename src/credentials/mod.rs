@@ -1,23 +1,24 @@
 //! Verifies the credentials of requests: API keys from a file, and tokens that an issuer has signed.
 
 mod fetch;
+pub(crate) mod key_file;
 mod key_set;
 mod keys;
 mod provider;
 mod refresh;
 mod tokens;
 mod updates;
-mod url;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
-pub(crate) use self::keys::{ApiKeys, KeyTable, digest};
-pub(crate) use self::tokens::{KeySetSource, TokenSettings, TokenVerifier};
-pub(crate) use self::url::KeySetUrl;
+pub(crate) use self::keys::{ApiKeys, KeyTable};
+pub(crate) use self::tokens::TokenVerifier;
 use crate::client::{ClientError, ClientSource, Duplicates};
 use crate::facts::Facts;
 use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
-use crate::rules::Credentials;
+use crate::rules::{Credentials, Verifier, Verify};
 
 /// Verifies credentials as `identities` in the rule file configures it. Clones share the keys.
 #[derive(Clone, Debug, Default)]
@@ -26,15 +27,8 @@ pub(crate) struct Verifiers {
     pub(crate) tokens: Option<Arc<TokenVerifier>>,
 }
 
-impl Verifiers {
-    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
-    pub(crate) fn identify(
-        &self,
-        needs: IdentityNeeds,
-        sources: &Credentials,
-        facts: &Facts<'_>,
-        now: u64,
-    ) -> Identity {
+impl Verify for Verifiers {
+    fn identify(&self, needs: IdentityNeeds, sources: &Credentials, facts: &Facts<'_>, now: u64) -> Identity {
         let key = if needs.reads.key { self.api_key(sources.key.as_ref(), facts) } else { Ok(None) };
         let token = if needs.reads.token { self.claims(sources.token.as_ref(), facts, now) } else { Ok(None) };
         let (key, token) = match (key, token) {
@@ -46,6 +40,21 @@ impl Verifiers {
             return rejected(IdentityFault::Missing);
         }
         Identity { key, token, fault: None }
+    }
+
+    fn refresh_key_set(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        Box::pin(async {
+            if let Some(tokens) = &self.tokens {
+                tokens.refresh().await;
+            }
+        })
+    }
+}
+
+impl Verifiers {
+    /// Returns the verifiers of a configuration.
+    pub(crate) fn of(verifier: &Verifier) -> Self {
+        verifier.downcast_ref::<Self>().cloned().unwrap_or_default()
     }
 
     fn api_key(&self, source: Option<&ClientSource>, facts: &Facts<'_>) -> Result<Option<Arc<ApiKey>>, IdentityFault> {
@@ -73,13 +82,6 @@ impl Verifiers {
         tokens.verify(token, now).map(Some)
     }
 
-    /// Fetches the key set again for a token whose key is not known.
-    pub(crate) async fn refresh_key_set(&self) {
-        if let Some(tokens) = &self.tokens {
-            tokens.refresh().await;
-        }
-    }
-
     /// Returns these verifiers. Verifiers of `before` with equal settings replace them, because they have loaded their keys.
     /// With other settings and the same key set, the new verifier takes over the keys: the issuer may be unreachable.
     pub(crate) fn or_kept(self, before: &Self) -> Self {
@@ -93,14 +95,6 @@ impl Verifiers {
             (Some(_), None) => None,
         };
         Self { keys: self.keys, tokens }
-    }
-}
-
-/// Compares the settings, not the keys.
-impl PartialEq for Verifiers {
-    fn eq(&self, other: &Self) -> bool {
-        self.keys.as_ref().map(|keys| keys.path()) == other.keys.as_ref().map(|keys| keys.path())
-            && self.tokens == other.tokens
     }
 }
 

@@ -13,37 +13,11 @@ use serde_json::{Map, Value};
 use super::key_set::{KeySet, KeySetError};
 use super::provider;
 use super::refresh::Refresh;
-use super::url::KeySetUrl;
 use crate::identity::{Claims, IdentityFault};
+use crate::settings::identities::{KeySetSource, TokenSettings};
 
 /// The tolerated difference between the clocks of the issuer and the gateway, in seconds.
 const LEEWAY: f64 = 30.0;
-
-/// The accepted tokens: `identities.jwt` in the rule file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TokenSettings {
-    pub(crate) jwks: KeySetSource,
-    /// The trusted authorities of an `https` server of the key set. By default the authorities of the system.
-    pub(crate) ca: Option<PathBuf>,
-    /// The required `iss`.
-    pub(crate) issuer: String,
-    /// The accepted values of `aud`.
-    pub(crate) audiences: Vec<String>,
-    /// The longest token, in bytes.
-    pub(crate) max_token: usize,
-}
-
-impl TokenSettings {
-    /// The default of `max_token`.
-    pub(crate) const DEFAULT_MAX_TOKEN: usize = 8 << 10;
-}
-
-/// The source of the key set.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum KeySetSource {
-    File(PathBuf),
-    Url(KeySetUrl),
-}
 
 /// Verifies tokens with the keys of their issuer.
 pub(crate) struct TokenVerifier {
@@ -58,11 +32,6 @@ impl TokenVerifier {
     pub(crate) fn new(settings: TokenSettings) -> Self {
         provider::install();
         Self { settings, keys: ArcSwapOption::empty(), refresh: Refresh::default() }
-    }
-
-    /// Returns the accepted tokens.
-    pub(crate) fn settings(&self) -> &TokenSettings {
-        &self.settings
     }
 
     /// Returns the path of the key set, if it is a file.
@@ -150,15 +119,6 @@ impl TokenVerifier {
             Some(Value::Array(all)) if all.iter().any(is_ours) => Ok(()),
             Some(one) if is_ours(one) => Ok(()),
             _ => Err(IdentityFault::Audience),
-        }
-    }
-}
-
-impl fmt::Display for KeySetSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Url(url) => url.fmt(f),
         }
     }
 }

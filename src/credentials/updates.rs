@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::fetch::{FETCH_TIMEOUT, fetch};
-use super::tokens::{KeySetSource, TokenVerifier};
+use super::tokens::TokenVerifier;
 use crate::metrics::{LoadOutcome, Metrics};
+use crate::settings::identities::KeySetSource;
 use crate::upstream::HostLookup;
 
 /// The age at which a key set is fetched again.

@@ -3,12 +3,13 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
 use crate::config::Config;
+use crate::config::testing::AnyIdentities;
 use crate::evaluation::{Evaluation, Event, Step, Subject, Verdict};
 use crate::facts::HostRequirement;
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8] }
-identities: { keys: { header: X-Key, file: FILE } }
+identities: { keys: { header: X-Key, file: keys.yaml } }
 upstreams: { api: { targets: ['http://127.0.0.1:1'] } }
 routes:
   - { name: ask, match: { path: /ask }, authorize: {} }
@@ -29,8 +30,7 @@ const VERDICTS: [Verdict; 4] = [Verdict::Granted, Verdict::Refused, Verdict::Bus
 
 /// Returns the steps of a request, if the limits decide so.
 fn steps(method: &Method, target: &str, fields: &[(&'static str, &'static str)], verdict: Verdict) -> Vec<String> {
-    let text = RULES.replace("FILE", &format!("{}/tests/fixtures/secrets/keys.yaml", env!("CARGO_MANIFEST_DIR")));
-    let config = Config::parse(&text).expect("rules");
+    let config = Config::parse_with(RULES, &AnyIdentities).expect("rules");
     let fields: HeaderMap =
         fields.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect();
     let uri: Uri = target.parse().expect("a target");

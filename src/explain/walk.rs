@@ -67,8 +67,8 @@ pub(super) fn walk<'r>(evaluation: &mut Evaluation<'r, '_>, config: &Config, now
 
 /// Verifies the credentials of a request.
 pub(super) fn identify(evaluation: &mut Evaluation<'_, '_>, needs: IdentityNeeds, (config, now): (&Config, Timestamp)) {
-    let Config { verifiers, rules, .. } = config;
-    let identity = verifiers.identify(needs, &rules.credentials, &evaluation.facts, now.as_millis() / 1000);
+    let Config { verifier, rules, .. } = config;
+    let identity = verifier.identify(needs, &rules.credentials, &evaluation.facts, now.as_millis() / 1000);
     evaluation.facts.identity = Some(Box::new(identity));
 }
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use blake3::{Hash, Hasher};
 
-use crate::config::key_file;
-use crate::credentials::{ApiKeys, TokenVerifier, Verifiers};
+use crate::credentials::{ApiKeys, TokenVerifier, Verifiers, key_file};
 use crate::metrics::{LoadOutcome, Metrics};
 use crate::settings::files::{open_regular, read_bounded};
 use crate::watch::FileWatch;

@@ -14,6 +14,7 @@ mod control;
 mod descriptors;
 mod error;
 mod file_watch;
+mod files;
 pub(crate) mod handover;
 mod identity_files;
 mod inherited;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 
 use self::control::ControlThread;
 pub use self::error::{GatewayStartError, ReloadError};
+pub(crate) use self::files::GATEWAY_FILES;
 pub(crate) use self::inherited::InheritedSockets;
 use self::listeners::Listeners;
 pub(crate) use self::reload_file::{FileReloader, ReloadTrigger};
@@ -50,7 +52,7 @@ use crate::admin::{self, Admin};
 use crate::config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
-use crate::layer::{RateLimitLayer, Stores, Unmatched};
+use crate::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
 use crate::metrics::Metrics;
 use crate::rejected::RejectedClients;
 use crate::sanitize::NextHop;
@@ -91,7 +93,7 @@ impl Gateway {
     /// # Errors
     /// Returns all errors of the text, with their positions.
     pub fn parse_config(text: &str) -> Result<Config, Problems> {
-        Config::parse_for_gateway(text)
+        Config::parse_for_gateway(text, GATEWAY_FILES)
     }
 
     /// Like [`parse_config`](Self::parse_config), but reads a file. Relative paths start at its folder.
@@ -99,7 +101,13 @@ impl Gateway {
     /// # Errors
     /// Fails if the file cannot be read or has errors.
     pub fn load_config(path: impl AsRef<Path>) -> Result<Config, ConfigLoadError> {
-        Config::load_for_gateway(path)
+        Config::load_for_gateway(path, GATEWAY_FILES)
+    }
+
+    /// Returns a builder for a [`RateLimitLayer`] of your own service that verifies credentials (`identities`), as the
+    /// gateway does. It reads their files once.
+    pub fn layer_builder() -> RateLimitLayerBuilder {
+        RateLimitLayer::builder().checks(GATEWAY_FILES)
     }
 
     /// Starts a gateway with `workers` threads for requests, at least one, and one control thread, which also serves
@@ -150,7 +158,7 @@ impl Gateway {
         control.tasks().watch(listeners.watchers(&[], &metrics));
         control.tasks().watch(upstreams.watchers(&metrics));
         control.tasks().serve_identities(
-            &config.verifiers,
+            &Verifiers::of(&config.verifier),
             &Verifiers::default(),
             upstreams.resolver().hosts(),
             &metrics,

@@ -8,6 +8,7 @@ use blake3::Hash;
 use parking_lot::Mutex;
 use serde_json::json;
 
+use super::files::GATEWAY_FILES;
 use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
 use crate::config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
@@ -161,7 +162,7 @@ impl FileReloader {
         if self.is_stdin() {
             return Err(FailedReload::new(file, &ReloadError::NoFile));
         }
-        let Loaded { config, sources } = file.reload();
+        let Loaded { config, sources } = file.reload(GATEWAY_FILES);
         let hash = sources.hash();
         last_read.watched = sources.watched_hash().or(watched);
         let has_same_texts = hash.is_some() && hash == last_read.hash;

@@ -19,9 +19,11 @@ use super::worker::{WorkerCommand, WorkerHandle};
 use crate::admin::Admin;
 use crate::config::diff::ConfigDiff;
 use crate::config::{AccessLog, Config};
+use crate::credentials::Verifiers;
 use crate::forward::find_in;
 use crate::layer::{RateLimitLayer, Stores};
 use crate::metrics::Metrics;
+use crate::rules::Verifier;
 use crate::store::Store;
 use crate::upstream::Upstreams;
 
@@ -92,7 +94,9 @@ impl Running {
     /// Something that the new configuration needs cannot be opened. Nothing has changed then.
     pub(super) fn reload(&mut self, mut config: Config) -> Result<ReloadReport, ReloadError> {
         let needs_restart = self.keep_fixed_settings(&mut config);
-        config.verifiers = config.verifiers.or_kept(&self.config.verifiers);
+        let verifiers_before = Verifiers::of(&self.config.verifier);
+        let verifiers = Verifiers::of(&config.verifier).or_kept(&verifiers_before);
+        config.verifier = Verifier::new(verifiers.clone());
         let diff = ConfigDiff::new(&self.config, &config);
         // Equal rules can be at other lines of the file, which operators see.
         if diff.is_empty()
@@ -119,7 +123,7 @@ impl Running {
             self.stores = stores;
         }
         let hosts = self.upstreams.resolver().hosts();
-        self.control.serve_identities(&config.verifiers, &self.config.verifiers, hosts, &self.metrics);
+        self.control.serve_identities(&verifiers, &verifiers_before, hosts, &self.metrics);
         self.layer.replace_all(&config, self.stores.clone(), &find_in(upstreams.per_worker()));
         access_log.into_iter().for_each(|switch| switch());
         self.admin.replace(Arc::clone(&config), self.stores.main().clone(), upstreams.shared());

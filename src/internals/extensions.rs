@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::clock::{ManualClock, Timestamp};
 use crate::config::Config;
 use crate::limit::{Charge, ClientId, Granted, Outcome};
-#[cfg(feature = "gateway")]
 use crate::limit::{Inspection, Limiter};
 use crate::metrics::Metrics;
 use crate::rule::LimitLocation;
@@ -30,15 +29,12 @@ pub trait StoreInternals: Sized {
     fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Returns the state of a charge's bucket.
-    #[cfg(feature = "gateway")]
     fn inspect(&self, charge: &Charge) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
 
     /// Resets the bucket of a charge.
-    #[cfg(feature = "gateway")]
     fn reset(&self, charge: &Charge) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Resets all buckets of a limit.
-    #[cfg(feature = "gateway")]
     fn reset_limit(&self, limiter: &Arc<Limiter>) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Returns the hash of a client in keys.
@@ -64,17 +60,14 @@ impl StoreInternals for Store {
         self.give_back(granted).await
     }
 
-    #[cfg(feature = "gateway")]
     async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
         self.inspect(charge).await
     }
 
-    #[cfg(feature = "gateway")]
     async fn reset(&self, charge: &Charge) -> Result<bool, StoreError> {
         self.reset(charge).await
     }
 
-    #[cfg(feature = "gateway")]
     async fn reset_limit(&self, limiter: &Arc<Limiter>) -> Result<u64, StoreError> {
         self.reset_limit(limiter).await
     }
@@ -167,7 +160,8 @@ impl ConfigInternals for Config {
             dns_servers,
             upstreams,
             included: _,
-            verifiers,
+            identities,
+            verifier: _,
             rules,
             secrets: _,
             warnings: _,
@@ -176,7 +170,7 @@ impl ConfigInternals for Config {
         // Lines are no values.
         let limits = routes.iter_mut().flat_map(|route| &mut route.limits);
         limits.for_each(|limit| limit.location = LimitLocation::default());
-        let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, verifiers);
+        let other_rules = (&rules.requests, &rules.addresses, &rules.fields, &rules.credentials, identities);
         format!(
             "{listen:?}{max_connections}{admin:?}{admin_tokens:?}{show_clients}{dashboard:?}{access_log:?}{buckets:?}{store:?}{dns_servers:?}{upstreams:?}{routes:?}{other_rules:?}"
         )

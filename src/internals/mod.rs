@@ -83,6 +83,11 @@ pub mod rules {
     pub use crate::rules::*;
 }
 
+/// The items of the private module `settings`.
+pub mod settings {
+    pub use crate::settings::*;
+}
+
 /// The items of the private module `store`.
 pub mod store {
     pub use crate::store::*;

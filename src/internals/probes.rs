@@ -11,8 +11,9 @@ use http_body_util::Full;
 
 use crate::admin;
 use crate::admission::LimitStatus;
-use crate::config::{RuleFile, key_file};
-use crate::credentials::ApiKeys;
+use crate::config::RuleFile;
+use crate::credentials::{ApiKeys, key_file};
+use crate::gateway::GATEWAY_FILES;
 use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
 use crate::layer::{LayerError, RateLimitLayer};
@@ -39,7 +40,9 @@ pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -
 /// # Errors
 /// The rule file is invalid.
 pub fn show_config(file: &Path) -> Result<serde_json::Value, String> {
-    let config = RuleFile::Path(file.to_owned()).load_without_referenced_files().map_err(|error| error.to_string())?;
+    let config = RuleFile::Path(file.to_owned())
+        .load_without_referenced_files(GATEWAY_FILES)
+        .map_err(|error| error.to_string())?;
     let store = Store::open(&StoreSettings::Memory { key_secret: None }, Metrics::of_gateway(&[]).into());
     Ok(admin::show_config(&config, &store.map_err(|error| error.to_string())?))
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "gateway")]
 use super::overrides::{KnownOverrides, PreparedOverrides};
-#[cfg(feature = "gateway")]
 use crate::admission::may_wait;
 use crate::facts::Facts;
 use crate::limit::Charge;
@@ -22,10 +20,8 @@ pub(super) struct Active {
     pub(super) rules: Arc<RuleSet>,
     pub(super) stores: Stores,
     /// The overrides of the store, or of its predecessor until it replies.
-    #[cfg(feature = "gateway")]
     pub(super) known: Arc<KnownOverrides>,
     /// The same, for these rules. `None` if there are no overrides.
-    #[cfg(feature = "gateway")]
     pub(super) overrides: Option<PreparedOverrides>,
 }
 
@@ -50,9 +46,7 @@ impl Active {
     pub(super) fn new(rules: RuleSet, stores: Stores) -> Self {
         Self {
             rules: Arc::new(rules),
-            #[cfg(feature = "gateway")]
             known: Arc::new(KnownOverrides::unknown(stores.main().clone())),
-            #[cfg(feature = "gateway")]
             overrides: None,
             stores,
         }
@@ -68,11 +62,9 @@ impl Active {
         route: &'r Route,
         facts: &Facts<'_>,
     ) -> Result<Charges<'r>, LocalResponse> {
-        #[cfg(feature = "gateway")]
         if let Some(overrides) = &self.overrides {
             return overrides.charges(&self.rules, route, facts, store);
         }
-        _ = store;
         Ok(self.rules.charges(route, facts)?)
     }
 
@@ -80,7 +72,6 @@ impl Active {
     ///
     /// # Errors
     /// The address of the client is banned.
-    #[cfg(feature = "gateway")]
     pub(super) fn charges_without_identity<'r>(
         &'r self,
         store: &Store,
@@ -104,21 +95,16 @@ impl Active {
         route: &'r Route,
         facts: &Facts<'_>,
     ) -> Result<Vec<(&'r Limit, Charge)>, LocalResponse> {
-        #[cfg(feature = "gateway")]
         if let Some(overrides) = &self.overrides {
             return overrides.visible_charges(&self.rules, route, facts, store);
         }
-        _ = store;
         Ok(self.rules.visible_charges(route, facts, |_| true)?)
     }
 
     /// Returns the state with other rules and stores. The overrides stay in force.
-    #[cfg_attr(not(feature = "gateway"), expect(clippy::unused_self, reason = "only gateways have overrides"))]
     pub(super) fn with_rules(&self, rules: RuleSet, stores: Stores) -> Self {
         Self {
-            #[cfg(feature = "gateway")]
             known: Arc::clone(&self.known),
-            #[cfg(feature = "gateway")]
             overrides: self.known.prepare(&rules, self.overrides.as_ref()),
             rules: Arc::new(rules),
             stores,
@@ -126,7 +112,6 @@ impl Active {
     }
 
     /// Returns the state with other overrides.
-    #[cfg(feature = "gateway")]
     pub(super) fn with_overrides(&self, known: KnownOverrides) -> Self {
         Self {
             overrides: known.prepare(&self.rules, self.overrides.as_ref()),

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::Response;
 
 use super::RateLimitLayer;
+use super::files::ProgramChecks;
 use super::rejection::{RejectHook, Rejection};
 use crate::build::Rules;
-use crate::config::{Config, ConfigLoadError, Problems};
+use crate::config::{Config, ConfigLoadError, FileChecks, Problems};
 use crate::metrics::Metrics;
-#[cfg(feature = "gateway")]
 use crate::rejected::RejectedClients;
 use crate::sanitize::NextHop;
 use crate::store::{Store, StoreOpenError};
@@ -32,8 +32,8 @@ pub(super) struct Options {
     pub(super) unmatched: Unmatched,
     pub(super) sanitize: bool,
     pub(super) on_reject: Option<RejectHook>,
+    pub(super) checks: ProgramChecks,
     /// Records rejected clients, for operators.
-    #[cfg(feature = "gateway")]
     pub(super) rejected: Option<Arc<RejectedClients>>,
 }
 
@@ -95,7 +95,6 @@ impl RateLimitLayerBuilder {
     }
 
     /// Records the clients that limits reject. By default they are not recorded.
-    #[cfg(feature = "gateway")]
     pub(crate) fn record_rejected(self, rejected: Arc<RejectedClients>) -> Self {
         Self { options: Options { rejected: Some(rejected), ..self.options }, ..self }
     }
@@ -134,12 +133,17 @@ impl RateLimitLayerBuilder {
         Self { options: Options { on_reject: Some(RejectHook::new(hook)), ..self.options }, ..self }
     }
 
+    /// Sets how the files that the rules name are checked, and who verifies credentials. By default, `identities` is an error.
+    pub(crate) fn checks(self, checks: &'static dyn FileChecks) -> Self {
+        Self { options: Options { checks: ProgramChecks(checks), ..self.options }, ..self }
+    }
+
     /// Builds the layer with the rules of a file. Its routes need no `upstream`.
     ///
     /// # Errors
     /// See [`LayerError`].
     pub fn from_file(self, path: impl AsRef<Path>) -> Result<RateLimitLayer, LayerError> {
-        let config = Config::load(&path)?;
+        let config = Config::load_with(&path, self.options.checks.0)?;
         for warning in &config.warnings {
             tracing::warn!("{}", warning.in_file(&path.as_ref().display()));
         }
@@ -151,7 +155,7 @@ impl RateLimitLayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_yaml(self, text: &str) -> Result<RateLimitLayer, LayerError> {
-        let config = Config::parse(text)?;
+        let config = Config::parse_with(text, self.options.checks.0)?;
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
@@ -164,7 +168,7 @@ impl RateLimitLayerBuilder {
     /// # Errors
     /// See [`LayerError`].
     pub fn from_rules(self, rules: impl Into<Rules>) -> Result<RateLimitLayer, LayerError> {
-        let config = rules.into().build()?;
+        let config = rules.into().build_with(self.options.checks.0)?;
         for warning in config.warnings() {
             tracing::warn!("{warning}");
         }

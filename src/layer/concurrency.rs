@@ -26,10 +26,7 @@ impl LayerState {
         let Some(metrics) = compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
         let client = active.rules.client_in_flight(concurrency, facts);
         let client = client.as_ref();
-        #[cfg(feature = "gateway")]
         let deadline = record.deadline(found, facts);
-        #[cfg(not(feature = "gateway"))]
-        let (deadline, _) = (None, found); // a layer has no timeouts
         let (queues, waits) = (&self.queues, waits.map(|waits| *waits));
         let request = NewRequest { store, queues, charges, waits, concurrency, client, metrics, deadline };
         let admitted = request.admit().await;

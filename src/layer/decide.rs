@@ -31,7 +31,6 @@ impl LayerState {
     ) -> impl Future<Output = Result<Receipt, LocalResponse>> {
         async move {
             let rules = &*active.rules;
-            #[cfg(feature = "gateway")]
             rules.record_receipt(request);
             let peer = peer::address(request.extensions());
             let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));

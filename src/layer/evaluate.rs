@@ -93,16 +93,14 @@ impl LayerState {
                         return Err(self.authorize(place, authorize, evaluation, record).await);
                     }
                     Step::Unmatched => return self.pass_unmatched(rules, evaluation, record), // 404
-                    Step::Check(_needs) => {
+                    Step::Check(needs) => {
                         self.record_limits(rules, &evaluation.facts, record);
-                        #[cfg(feature = "gateway")]
-                        if _needs.is_some_and(|needs| needs.reads.token) {
+                        if needs.is_some_and(|needs| needs.reads.token) {
                             Box::pin(self.reject_before_verification(place, evaluation, record)).await?; // 403, 429
                         }
                     }
-                    Step::Verify(_needs) => {
-                        #[cfg(feature = "gateway")]
-                        Box::pin(self.verify(rules, _needs, &mut evaluation.facts, record)).await;
+                    Step::Verify(needs) => {
+                        Box::pin(self.verify(rules, needs, &mut evaluation.facts, record)).await;
                     }
                     Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
                     Step::Respond(answer) => return Err(self.respond(rules, answer, evaluation, None, record)),
@@ -115,15 +113,14 @@ impl LayerState {
     /// A proxy has its own routes: without a route here, no limit applies to its request.
     fn pass_unmatched(
         &self,
-        _rules: &RuleSet,
+        rules: &RuleSet,
         evaluation: &Evaluation<'_, '_>,
-        _record: &mut RequestRecord<'_>,
+        record: &mut RequestRecord<'_>,
     ) -> Result<Option<bool>, LocalResponse> {
         if evaluation.is_original() {
             return Err(LocalResponse::Authorized);
         }
-        #[cfg(feature = "gateway")]
-        _record.record_lines(&self.recorder, _rules, &evaluation.facts);
+        record.record_lines(&self.recorder, rules, &evaluation.facts);
         match self.options.unmatched {
             Unmatched::Pass => Ok(None),
             Unmatched::Reject => Err(LocalResponse::NoRoute),
@@ -150,9 +147,8 @@ impl LayerState {
     }
 
     /// Records what the limits of a request need.
-    fn record_limits(&self, _rules: &RuleSet, facts: &Facts<'_>, record: &mut RequestRecord<'_>) {
-        #[cfg(feature = "gateway")]
-        record.record_lines(&self.recorder, _rules, facts);
+    fn record_limits(&self, rules: &RuleSet, facts: &Facts<'_>, record: &mut RequestRecord<'_>) {
+        record.record_lines(&self.recorder, rules, facts);
         if let (Some((route, _)), None) = (record.route, facts.peer) {
             self.missing_peer_warning.log_once(&route.limits);
         }

@@ -34,16 +34,10 @@ impl LayerState {
         facts: &Facts<'_>,
         record: &mut RequestRecord<'_>,
     ) -> Result<Charges<'r>, LocalResponse> {
-        #[cfg(feature = "gateway")]
         if facts.identity_fault().is_some() {
             record.omit_lines();
         }
-        let charges = active.charges(store, route, facts);
-        #[cfg(feature = "gateway")]
-        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics));
-        #[cfg(not(feature = "gateway"))]
-        let _ = (&self.metrics, record);
-        charges
+        active.charges(store, route, facts).inspect_err(|cause| record.record_ban(cause, &self.metrics))
     }
 
     /// Counts and records the decision about a request. A lack of slots is recorded with its bounds.
@@ -52,10 +46,9 @@ impl LayerState {
         let Some((_, compiled)) = record.route.filter(|_| !matches!(admitted, Err(Denial::Busy { .. }))) else {
             return;
         };
-        compiled.count(charges, admitted, |_limit| {
-            #[cfg(feature = "gateway")]
-            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(_limit.index)) {
-                rejected.record(self.worker.unwrap_or(0), limit, _limit.charge.client.as_ref(), store);
+        compiled.count(charges, admitted, |refusing| {
+            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(refusing.index)) {
+                rejected.record(self.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);
             }
         });
         if let Some(error) = store_failure(admitted) {

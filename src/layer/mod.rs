@@ -39,15 +39,13 @@ mod body;
 mod builder;
 mod check;
 mod concurrency;
-#[cfg(feature = "gateway")]
 mod credentials;
 mod deadline;
 mod decide;
 mod evaluate;
+mod files;
 mod limits;
-#[cfg(feature = "gateway")]
 mod lines;
-#[cfg(feature = "gateway")]
 mod overrides;
 mod peer;
 mod quota;
@@ -80,10 +78,8 @@ use self::body::ServedBody;
 use self::builder::Options;
 pub use self::builder::{LayerError, RateLimitLayerBuilder, Unmatched};
 pub use self::check::{Admission, CheckError, Limited};
-#[cfg(feature = "gateway")]
 pub(crate) use self::overrides::KnownOverrides;
 use self::peer::MissingPeerWarning;
-#[cfg(feature = "gateway")]
 pub(crate) use self::peer::PeerIsClient;
 pub use self::peer::{OverTls, Peer};
 use self::quota::QuotaEndpoint;
@@ -92,7 +88,6 @@ pub use self::rejection::Rejection;
 pub use self::replace::RulesChange;
 use self::replace::StartSettings;
 pub use self::report::{ReportHandle, RequestOutcome, RequestReport};
-#[cfg(feature = "gateway")]
 pub(crate) use self::request_id::X_REQUEST_ID;
 use crate::admission::WaitQueues;
 use crate::boxed::boxed;
@@ -101,13 +96,10 @@ use crate::config::Config;
 pub use crate::facts::TlsPeer;
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
-#[cfg(feature = "gateway")]
 use crate::recording::{Inputs, Recorder};
 use crate::ruleset::RuleSet;
-#[cfg(feature = "gateway")]
 pub(crate) use crate::ruleset::{ForwardContext, RouteUpstream, WorkerUpstreams};
 use crate::store::Store;
-#[cfg(feature = "gateway")]
 use crate::store::transfer::StoreState;
 
 /// Enforces the rate limits of a rule file on the requests to an inner service, which must be `Clone`. Clones of the layer
@@ -141,13 +133,11 @@ struct LayerState {
     /// Held while `active` is replaced.
     replacing: Arc<Mutex<StartSettings>>,
     /// Held while overrides are read from the store.
-    #[cfg(feature = "gateway")]
     reading_overrides: Arc<tokio::sync::Mutex<()>>,
     /// The store handle of a layer from [`RateLimitLayer::for_worker`]. A worker of the gateway uses the handle in
     /// `active`.
     own_store: Option<Store>,
     /// Records requests, for operators.
-    #[cfg(feature = "gateway")]
     recorder: Arc<Recorder>,
     /// The number of the gateway's worker that the layer belongs to.
     worker: Option<usize>,
@@ -222,9 +212,7 @@ impl RateLimitLayer {
         let state = LayerState {
             active: Arc::new(ArcSwap::from_pointee(Active::new(rules, Stores::new(store, 0)))),
             replacing: Arc::new(Mutex::new(StartSettings::new(config))),
-            #[cfg(feature = "gateway")]
             reading_overrides: Arc::default(),
-            #[cfg(feature = "gateway")]
             recorder: Arc::default(),
             own_store: None,
             worker: None,
@@ -246,7 +234,6 @@ impl RateLimitLayer {
 
     /// Returns the same layer for a worker of the gateway. It uses the worker's handle of the active store, and the
     /// worker's upstreams.
-    #[cfg(feature = "gateway")]
     pub(crate) fn for_gateway_worker(&self, worker: usize) -> Self {
         Self { state: Arc::new(LayerState { worker: Some(worker), ..(*self.state).clone() }) }
     }
@@ -274,25 +261,21 @@ impl RateLimitLayer {
     }
 
     /// Returns the store of the buckets.
-    #[cfg(feature = "gateway")]
     pub(crate) fn store(&self) -> Store {
         self.state.store(&self.state.active.load()).clone()
     }
 
     /// Returns the recordings of requests.
-    #[cfg(feature = "gateway")]
     pub(crate) fn recorder(&self) -> &Arc<Recorder> {
         &self.state.recorder
     }
 
     /// Returns the values that recordings have.
-    #[cfg(feature = "gateway")]
     pub(crate) fn recorded(&self) -> Arc<Inputs> {
         Arc::clone(&self.state.active.load().rules.recorded)
     }
 
     /// Takes over the state of the active limits from another process.
-    #[cfg(feature = "gateway")]
     pub(crate) fn take_over(&self, state: &StoreState) {
         let active = self.state.active.load();
         let limiters: Vec<_> = active.rules.limiters().cloned().collect();
@@ -300,7 +283,6 @@ impl RateLimitLayer {
     }
 
     /// Applies the resets of buckets that other gateways have announced.
-    #[cfg(feature = "gateway")]
     pub(crate) async fn follow_resets(&self) {
         let active = self.state.active.load_full();
         let limiters: Vec<_> = active.rules.limiters().cloned().collect();
@@ -316,7 +298,6 @@ impl RateLimitLayer {
 
     /// Replaces the rules, the stores and the upstreams of all workers for all later requests, in one step.
     /// `find_upstream` returns the upstream with a name.
-    #[cfg(feature = "gateway")]
     pub(crate) fn replace_all(&self, config: &Config, stores: Stores, find_upstream: &dyn Fn(&str) -> WorkerUpstreams) {
         let rules = compile(config, stores.main(), &self.state.metrics);
         let rules = rules.with_upstreams(find_upstream);
@@ -425,13 +406,8 @@ fn compile(config: &Config, store: &Store, metrics: &Metrics) -> RuleSet {
     if names != other_names {
         Arc::make_mut(&mut rules).rename_buckets(&names, &other_names);
     }
-    let rules = RuleSet::new(rules, config.verifiers.clone(), metrics);
-    #[cfg(feature = "gateway")]
-    let rules = {
-        let mut rules = rules;
-        rules.recorded = Arc::new(Inputs::new(&config.rules, &config.secrets.detector()));
-        rules
-    };
+    let mut rules = RuleSet::new(rules, config.verifier.clone(), metrics);
+    rules.recorded = Arc::new(Inputs::new(&config.rules, &config.secrets.detector()));
     rules
 }
 

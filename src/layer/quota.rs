@@ -65,10 +65,7 @@ impl LayerState {
         if let Some(fault) = facts.identity_fault().filter(|_| depends_on_identity) {
             return LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() };
         }
-        #[cfg(feature = "gateway")]
         record.record_ban(&response, &self.metrics);
-        #[cfg(not(feature = "gateway"))]
-        let _ = record;
         response
     }
 }

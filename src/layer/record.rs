@@ -16,13 +16,10 @@ use crate::concurrency::Concurrency;
 use crate::evaluation::Evaluation;
 use crate::facts::Facts;
 use crate::headers;
-#[cfg(feature = "gateway")]
 use crate::identity::{Identity, IdentityFault, IdentityNeeds};
-#[cfg(feature = "gateway")]
 use crate::local_response::LocalResponse;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
-#[cfg(feature = "gateway")]
 use crate::recording::PendingLine;
 use crate::route::{Authorize, CorsRequest, Route};
 use crate::rules::Charges;
@@ -47,7 +44,6 @@ pub(super) struct RequestRecord<'r> {
     /// Whether to record the client and the limit, which only the report needs.
     is_reported: bool,
     /// Whether the limits of the route, or the store's failure, have decided about the request.
-    #[cfg(feature = "gateway")]
     pub(super) is_decided: bool,
     client: Option<IpAddr>,
     /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
@@ -73,7 +69,6 @@ pub(super) struct Extra {
     /// The slot of a request to a route with `concurrency`.
     in_flight: Option<ClientInFlight>,
     /// The lines of recordings.
-    #[cfg(feature = "gateway")]
     pub(super) lines: Vec<PendingLine>,
 }
 
@@ -125,7 +120,6 @@ impl<'r> RequestGuard<'r> {
 
     /// Ends the request with a response, to which the rate limit fields are added.
     pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
-        #[cfg(feature = "gateway")]
         self.record.send_lines(Some(response.status()));
         self.record.change_status(response);
         self.record_end(Some(response.status()));
@@ -139,7 +133,6 @@ impl<'r> RequestGuard<'r> {
 
     fn record_end(&mut self, status: Option<StatusCode>) {
         self.is_finished = true;
-        #[cfg(feature = "gateway")]
         self.record.send_lines(status);
         let (counters, took) = (self.rules.metrics(self.record.route), self.record.stopwatch.elapsed());
         match status {
@@ -242,7 +235,6 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Returns the time since the request was received.
-    #[cfg(feature = "gateway")]
     pub(super) fn elapsed(&self) -> Duration {
         self.stopwatch.elapsed()
     }
@@ -288,10 +280,7 @@ impl<'r> RequestRecord<'r> {
             Err(Denial::Busy { .. }) => (RequestOutcome::Limited, None),
         };
         self.outcome = outcome;
-        #[cfg(feature = "gateway")]
-        {
-            self.is_decided = true;
-        }
+        self.is_decided = true;
         if (self.is_reported || self.extra.is_some()) && !charges.is_empty() {
             self.wait = Some(self.stopwatch.elapsed());
         }
@@ -333,7 +322,6 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Records and counts the ban, if it is why the request is rejected.
-    #[cfg(feature = "gateway")]
     pub(super) fn record_ban(&mut self, cause: &LocalResponse, metrics: &Metrics) {
         if let LocalResponse::Banned { .. } = cause {
             self.reason = Some("banned");
@@ -342,7 +330,6 @@ impl<'r> RequestRecord<'r> {
     }
 
     /// Counts the result for each kind of credentials, and records why the request is rejected.
-    #[cfg(feature = "gateway")]
     pub(super) fn record_identity(&mut self, needs: IdentityNeeds, identity: Option<&Identity>, metrics: &Metrics) {
         let Some(Identity { key, token, fault }) = identity else { return };
         self.reason = fault.map(IdentityFault::as_str);

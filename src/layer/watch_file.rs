@@ -68,7 +68,7 @@ impl WatchedFile {
         if self.last_read == Some(contents) {
             return;
         }
-        let loaded = load_for_layer(&self.path);
+        let loaded = load_for_layer(&self.path, self.layer.state.options.checks.0);
         self.paths = loaded.sources.into_paths();
         self.files.set_paths(&self.paths);
         self.last_read = Some(SourceFiles::hash_texts(&self.paths));

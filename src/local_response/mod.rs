@@ -72,7 +72,6 @@ pub(crate) enum LocalResponse {
     /// 405: a method other than GET and HEAD for a quota.
     QuotaMethod,
     /// 403: an operator has banned the client.
-    #[cfg(feature = "gateway")]
     Banned {
         /// Whole seconds until the ban ends.
         retry_after: u64,
@@ -262,7 +261,6 @@ impl LocalResponse {
             Self::VersionNotSupported => {
                 (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "only HTTP/1.0, HTTP/1.1 and HTTP/2 are supported".into())
             }
-            #[cfg(feature = "gateway")]
             Self::Banned { .. } => (StatusCode::FORBIDDEN, "this client is banned".into()),
             Self::NotIdentified { fault: fault @ IdentityFault::Unavailable, .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, fault.to_string().into())
@@ -305,7 +303,6 @@ impl LocalResponse {
     pub(crate) fn retry_after(&self) -> Option<u64> {
         match self {
             Self::Limited { retry_after, .. } => *retry_after,
-            #[cfg(feature = "gateway")]
             Self::Banned { retry_after } => Some(*retry_after),
             Self::NotIdentified { fault: IdentityFault::Unavailable, .. } => Some(1),
             // A guess: it is unknown when a request ends.

@@ -52,7 +52,6 @@ impl ServerCertificate {
     }
 
     /// Returns the key to present now: without its OCSP response if that has expired, because clients would reject it.
-    #[cfg(feature = "gateway")]
     pub(super) fn presented(&self) -> &Arc<CertifiedKey> {
         match &self.ocsp_end {
             Some((end, without_ocsp)) if *end < i64::try_from(unix_seconds()).unwrap_or(i64::MAX) => without_ocsp,
@@ -61,14 +60,12 @@ impl ServerCertificate {
     }
 
     /// Returns when the OCSP response expires, in seconds since the Unix epoch.
-    #[cfg(feature = "gateway")]
     pub(super) fn ocsp_not_after(&self) -> Option<i64> {
         self.ocsp_end.as_ref().map(|(end, _)| *end)
     }
 }
 
 #[cfg(test)]
-#[cfg(feature = "gateway")]
 impl From<CertifiedKey> for ServerCertificate {
     fn from(key: CertifiedKey) -> Self {
         Self { key: Arc::new(key), ocsp_end: None, not_after: i64::MAX, has_hosts: true }

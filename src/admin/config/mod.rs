@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::ClientSource;
 use crate::config::{Config, Listen};
-use crate::credentials::TokenSettings;
+use crate::credentials::Verifiers;
 use crate::identity::{IdentityKind, IdentityKinds};
 use crate::limit::gcra::warm_up::WarmUp;
 use crate::limit::{Algorithm, Limiter, Mode};
@@ -18,6 +18,7 @@ use crate::rates::Rates;
 use crate::route::{ClientNetworks, Cors, Matcher, Route};
 use crate::rule::Limit;
 use crate::rules::{FieldRules, Rules, When};
+use crate::settings::identities::TokenSettings;
 use crate::settings::store::{RedisTls, StoreSettings};
 use crate::store::Store;
 use crate::upgrade::Upgrades;
@@ -59,12 +60,12 @@ fn show_requests(Rules { requests, fields: FieldRules { strip, underscores }, ..
     })
 }
 
-fn show_identities(Config { verifiers, rules, .. }: &Config) -> Value {
-    let keys = verifiers.keys.as_ref().map(|keys| {
+fn show_identities(Config { identities, verifier, rules, .. }: &Config) -> Value {
+    let keys = Verifiers::of(verifier).keys.as_ref().map(|keys| {
         json!({ "file": keys.path(), "from": rules.credentials.key.as_ref().map(show_client), "count": keys.len() })
     });
-    let jwt = verifiers.tokens.as_ref().map(|tokens| {
-        let TokenSettings { jwks, ca, issuer, audiences, max_token } = tokens.settings();
+    let jwt = identities.tokens.as_ref().map(|tokens| {
+        let TokenSettings { jwks, ca, issuer, audiences, max_token } = tokens;
         let from = rules.credentials.token.as_ref().map(show_client);
         json!({ "jwks": jwks.to_string(), "ca": ca, "issuer": issuer, "audience": audiences, "from": from, "max_token": max_token })
     });

@@ -140,7 +140,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::config::Config;
+    use crate::gateway::Gateway;
 
     /// A destination that writes slowly.
     #[derive(Clone, Default)]
@@ -160,7 +160,7 @@ mod tests {
     fn settings(access_log: &str) -> AccessLog {
         let rest = "listen: 127.0.0.1:0\nadmin: off\nupstreams: { echo: { targets: ['builtin:echo'] } }\n\
                     routes: [{ name: all, match: {}, upstream: echo }]\n";
-        Config::parse_for_gateway(&format!("access_log: {access_log}\n{rest}")).unwrap().access_log
+        Gateway::parse_config(&format!("access_log: {access_log}\n{rest}")).unwrap().access_log
     }
 
     fn open_slow() -> (OpenAccessLog, Slow) {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::config::{ConfigLoadError, ListenAddress, RuleFile};
+use crate::gateway::GATEWAY_FILES;
 
 #[derive(Clone, Debug)]
 pub(super) enum AdminAddress {
@@ -18,7 +19,8 @@ impl AdminAddress {
     /// # Errors
     /// The file is not valid, or turns the listener off.
     pub(super) fn of_rule_file(file: &RuleFile) -> Result<Self, String> {
-        let config = file.load_without_referenced_files().map_err(|error: ConfigLoadError| error.to_string())?;
+        let config =
+            file.load_without_referenced_files(GATEWAY_FILES).map_err(|error: ConfigLoadError| error.to_string())?;
         match config.admin {
             Some(ListenAddress::Tcp(address)) => Ok(Self::Tcp(reachable(address).to_string())),
             Some(ListenAddress::Unix(path)) => Ok(Self::Unix(path)),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use super::listen;
 use crate::config::dashboard::DashboardMode;
 use crate::config::file::File;
-use crate::config::problem::{Checked, Location, Problems};
+use crate::config::problem::{Checked, Location, Problems, quote};
 use crate::config::referenced_files::ReferencedFiles;
-use crate::config::{Config, ListenAddress};
+use crate::config::{Config, ListenAddress, Tokens, TokensError};
 
 /// Returns the address; `None` if the listener is off.
 pub(super) fn address(file: &File, problems: &mut Problems) -> Checked<Option<ListenAddress>> {
@@ -42,11 +42,7 @@ pub(super) fn show_clients(file: &File, problems: &mut Problems) -> Checked<bool
     Ok(admin.show_clients.optional(problems)?.copied().unwrap_or_default())
 }
 
-#[cfg(feature = "gateway")]
 fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()> {
-    use crate::config::problem::quote;
-    use crate::config::{Tokens, TokensError};
-
     let Err(error) = Tokens::read(path) else { return Ok(()) };
     let message = format!("{} {error}", quote(&path.to_string_lossy()));
     let help = match &error {
@@ -55,9 +51,4 @@ fn check_file(path: &Path, at: Location, problems: &mut Problems) -> Checked<()>
         TokensError::Short(_) => Some("generate tokens with `openssl rand -hex 32`".to_owned()),
     };
     Err(problems.add(at, message, help.unwrap_or_else(|| "write a line `name:token` for each operator".to_owned())))
-}
-
-#[cfg(not(feature = "gateway"))]
-fn check_file(_: &Path, _: Location, _: &mut Problems) -> Checked<()> {
-    Ok(())
 }

@@ -1,11 +1,11 @@
 //! TLS of a listener. Reads the files once, so that errors are reported before a client connects.
 
 use super::Checked;
-#[cfg(feature = "gateway")]
 use super::tls::place_of;
 use crate::config::file;
 use crate::config::problem::Problems;
 use crate::config::referenced_files::ReferencedFiles;
+use crate::settings::files::ConfiguredFile;
 use crate::settings::tls::{CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls};
 
 pub(super) fn tls(
@@ -40,7 +40,7 @@ fn certificates(
             let entry = entry.required(problems)?;
             let certificate = certificate_files(entry, files, problems)?;
             if files.are_checked() {
-                check_certificate(&certificate, index == 0, entry, problems)?;
+                check_certificate(&certificate, index == 0, files, entry, problems)?;
             }
             Ok(certificate)
         })
@@ -66,21 +66,23 @@ fn client_auth(
 ) -> Checked<Option<ClientAuth>> {
     let Some(raw) = raw.client_auth.optional(problems)? else { return Ok(None) };
     let ca = files.path(raw.ca.required(problems)?);
-    if files.are_checked() {
-        check_authorities(&ca, raw, problems)?;
+    if files.are_checked()
+        && let Err(bad) = files.checks().authorities(ConfiguredFile { key: "ca", path: &ca })
+    {
+        return Err(raw.ca.report(bad.to_string(), bad.help, problems));
     }
     Ok(Some(ClientAuth { ca, required: raw.required.get().copied().unwrap_or(true) }))
 }
 
-#[cfg(feature = "gateway")]
 fn check_certificate(
     certificate: &CertificateFiles,
     is_first: bool,
+    files: ReferencedFiles<'_>,
     raw: &file::Certificate,
     problems: &mut Problems,
 ) -> Checked<()> {
-    match crate::tls::ServerCertificate::read(certificate) {
-        Ok(certified) if is_first || certified.has_hosts => Ok(()),
+    match files.checks().certificate(certificate) {
+        Ok(has_hosts) if is_first || has_hosts => Ok(()),
         Ok(_) => {
             let message = format!(
                 "the certificate in `{}` contains no host name that a client could request",
@@ -93,23 +95,4 @@ fn check_certificate(
             Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
         }
     }
-}
-
-#[cfg(feature = "gateway")]
-fn check_authorities(ca: &std::path::Path, raw: &file::ClientAuth, problems: &mut Problems) -> Checked<()> {
-    use crate::pem::PemFile;
-
-    let file = crate::settings::files::ConfiguredFile { key: "ca", path: ca };
-    let found = file.read().and_then(|text| file.authorities(&text));
-    found.map(drop).map_err(|bad| raw.ca.report(bad.to_string(), bad.help, problems))
-}
-
-#[cfg(not(feature = "gateway"))]
-fn check_certificate(_: &CertificateFiles, _: bool, _: &file::Certificate, _: &mut Problems) -> Checked<()> {
-    Ok(())
-}
-
-#[cfg(not(feature = "gateway"))]
-fn check_authorities(_: &std::path::Path, _: &file::ClientAuth, _: &mut Problems) -> Checked<()> {
-    Ok(())
 }

@@ -69,7 +69,7 @@ use super::secrets::Secrets;
 use super::sources::SourceFiles;
 use super::text::decode;
 use super::tree::{self, Usage};
-use super::{Config, Purpose, Source, shape};
+use super::{Config, FileChecks, Purpose, Source, shape};
 use crate::client::{AddressRules, ClientFunction};
 use crate::limit::BucketNames;
 use crate::rules::Rules;
@@ -88,9 +88,11 @@ pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFile
 pub(super) fn check_built(
     root: Node,
     functions: &[ClientFunction],
+    checks: &'static dyn FileChecks,
     mut problems: Problems,
 ) -> Result<Config, Problems> {
-    let checked = run_steps(root, Source { functions: Some(functions), ..Source::text(Purpose::Layer) }, &mut problems);
+    let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
+    let checked = run_steps(root, source, &mut problems);
     finish(checked, problems)
 }
 
@@ -141,7 +143,7 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
     }
     let requests = requests::requests(file, problems);
     let credentials = identities::credentials(file, problems);
-    let verifiers = identities::verifiers(file, source, problems);
+    let identities = identities::identities(file, source, problems);
     let dns_servers = dns::servers(file, problems);
     let upstreams = upstreams::upstreams(file, files, problems);
     let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
@@ -150,7 +152,8 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
     // A program that builds rules gives its store to the layer.
     let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
     let functions = functions.unwrap_or_default();
-    let context = RouteContext { file, purpose, names: &names, matching, in_memory, functions };
+    let verifies_credentials = files.checks().verifies_credentials();
+    let context = RouteContext { file, purpose, names: &names, matching, verifies_credentials, in_memory, functions };
     let fields = fields::fields(file, problems);
     let field_check = match (&fields, &addresses) {
         (Ok(fields), Ok(addresses)) => {
@@ -161,12 +164,12 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
     };
     let mut when = Vec::new();
     let routes = routes::routes(other_routes, context, field_check, &mut when, problems);
-    #[cfg(feature = "gateway")]
-    if let (Ok(verifiers), Ok(routes)) = (&verifiers, &routes) {
-        identities::check_tiers(file, verifiers, routes, problems);
+    if let (Ok((identities, loaded)), Ok(routes)) = (&identities, &routes) {
+        identities::check_tiers(file, (identities, loaded), routes, problems);
     }
     let is_included = file.include.optional(problems).map(drop);
     let listen = listen?;
+    let (identities, loaded) = identities?;
     let mut rules = Rules {
         requests: requests?,
         addresses: addresses?,
@@ -188,7 +191,8 @@ fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &m
         store: store?,
         dns_servers: dns_servers?,
         upstreams: upstreams?,
-        verifiers: verifiers?,
+        verifier: loaded.verifier,
+        identities,
         included: is_included.map(|()| problems.included())?,
         rules: Arc::new(rules),
         secrets: Secrets::default(),

@@ -13,6 +13,8 @@ pub(super) struct RouteContext<'f> {
     pub(super) purpose: Purpose,
     pub(super) names: &'f BucketNames,
     pub(super) matching: MatchContext<'f>,
+    /// Whether the program verifies credentials.
+    pub(super) verifies_credentials: bool,
     /// Whether buckets are stored in this process.
     pub(super) in_memory: bool,
     /// The functions that identify clients.

@@ -47,7 +47,7 @@ pub(super) fn sentinel(
     }
     let tls = own?.or_else(|| tls.as_ref().ok().cloned().flatten()).unwrap_or_default();
     if is_tls && urls.is_ok() && files.are_checked() {
-        tls::check_trust_anchors(&tls, raw.urls.location, problems)?;
+        tls::check_trust_anchors(&tls, files, raw.urls.location, problems)?;
     }
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
 }

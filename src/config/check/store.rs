@@ -38,7 +38,7 @@ pub(super) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
     let password_file = tls::password_file(&raw.password_file, files, problems);
     let trusted = match &tls {
         Ok(tls) if is_tls && files.are_checked() => {
-            tls::check_trust_anchors(&tls.clone().unwrap_or_default(), address_location(raw), problems)
+            tls::check_trust_anchors(&tls.clone().unwrap_or_default(), files, address_location(raw), problems)
         }
         _ => Ok(()),
     };

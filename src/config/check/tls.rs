@@ -24,8 +24,11 @@ pub(super) fn tls(
     let ca = keys.ca.optional(problems).map(|path| path.map(|path| files.path(path)));
     let identity = identity(&keys.cert, &keys.key, files, problems)?;
     let tls = RedisTls { ca: ca?, identity: identity.map(|(cert, key)| TlsIdentity { cert, key }) };
-    if files.are_checked() {
-        check_files(&tls, keys, problems)?;
+    if files.are_checked()
+        && let Err(bad) = files.checks().redis_tls(&tls)
+    {
+        let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
+        return Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help));
     }
     Ok(Some(tls))
 }
@@ -50,38 +53,23 @@ fn missing_pair(raw: &Located<String>, message: &'static str, problems: &mut Pro
 }
 
 /// Returns the place in the rule file where this key is set.
-#[cfg(feature = "tls")]
 pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Location {
     let [(_, first), ..] = places;
     places.into_iter().find(|(name, _)| *name == key).map_or(first.location, |(_, raw)| raw.location)
 }
 
-#[cfg(feature = "tls")]
-fn check_files(tls: &RedisTls, raw: &file::Tls, problems: &mut Problems) -> Checked<()> {
-    crate::store::tls::read(tls).map(drop).map_err(|bad| {
-        let places = [("ca", &raw.ca), ("cert", &raw.cert), ("key", &raw.key)];
-        problems.add(place_of(bad.key, places), bad.to_string(), bad.help)
-    })
-}
-
-#[cfg(not(feature = "tls"))]
-fn check_files(_: &RedisTls, _: &file::Tls, _: &mut Problems) -> Checked<()> {
-    Ok(())
-}
-
 /// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.
-#[cfg(feature = "gateway")]
-pub(super) fn check_trust_anchors(tls: &RedisTls, at: Location, problems: &mut Problems) -> Checked<()> {
-    if tls.ca.is_some() || !crate::tls::system_roots().is_empty() {
+pub(super) fn check_trust_anchors(
+    tls: &RedisTls,
+    files: ReferencedFiles<'_>,
+    at: Location,
+    problems: &mut Problems,
+) -> Checked<()> {
+    if tls.ca.is_some() || files.checks().has_trust_anchors() {
         return Ok(());
     }
     let help = "set `tls: { ca: FILE }`, or install the authorities of the system (Debian: `ca-certificates`)";
     Err(problems.add(at, "cannot verify the store's certificate: the system trusts no authority", help))
-}
-
-#[cfg(not(feature = "gateway"))]
-pub(super) fn check_trust_anchors(_: &RedisTls, _: Location, _: &mut Problems) -> Checked<()> {
-    Ok(())
 }
 
 pub(super) fn password_file(

@@ -1,9 +1,8 @@
 //! TLS to upstreams. Reads the files once, so that errors are reported before the first request.
 
 use super::Checked;
-use super::tls::identity;
-#[cfg(feature = "gateway")]
-use super::tls::place_of;
+use super::tls::{identity, place_of};
+use crate::config::UpstreamTlsFault;
 use crate::config::file;
 use crate::config::located::Located;
 use crate::config::problem::{Problems, quote};
@@ -29,7 +28,7 @@ pub(super) fn tls(
         None => return Ok(None),
     };
     if files.are_checked() {
-        check_files(&tls, raw, problems)?;
+        check_files(&tls, raw, files, problems)?;
     }
     Ok(Some(tls))
 }
@@ -56,21 +55,20 @@ fn is_name(name: &str) -> bool {
     name.parse::<std::net::IpAddr>().is_ok() || matches!(HostPattern::parse(name), Ok(HostPattern::Exact(_)))
 }
 
-#[cfg(feature = "gateway")]
-fn check_files(tls: &UpstreamTls, raw: &Located<file::UpstreamTls>, problems: &mut Problems) -> Checked<()> {
-    use crate::upstream::tls::{TlsSetupError, check};
-
-    match (check(tls), raw.get()) {
-        (Ok(()), _) => Ok(()),
-        (Err(TlsSetupError::File(bad)), Some(keys)) => {
+fn check_files(
+    tls: &UpstreamTls,
+    raw: &Located<file::UpstreamTls>,
+    files: ReferencedFiles<'_>,
+    problems: &mut Problems,
+) -> Checked<()> {
+    let Err(fault) = files.checks().upstream_tls(tls) else { return Ok(()) };
+    let message = match (fault, raw.get()) {
+        (UpstreamTlsFault::File(bad), Some(keys)) => {
             let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
-            Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
+            return Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help));
         }
-        (Err(error), _) => Err(raw.report(error.to_string(), "set `tls: { ca: FILE }`", problems)),
-    }
-}
-
-#[cfg(not(feature = "gateway"))]
-fn check_files(_: &UpstreamTls, _: &Located<file::UpstreamTls>, _: &mut Problems) -> Checked<()> {
-    Ok(())
+        (UpstreamTlsFault::File(bad), None) => bad.to_string(),
+        (UpstreamTlsFault::Other(message), _) => message,
+    };
+    Err(raw.report(message, "set `tls: { ca: FILE }`", problems))
 }

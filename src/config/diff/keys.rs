@@ -163,7 +163,8 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
         dns_servers => "dns",
         upstreams => "",
         included => "",
-        verifiers => "",
+        identities => "",
+        verifier => "",
         rules => "",
         secrets => "",
         warnings => "",
@@ -175,7 +176,7 @@ pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
     if (requests, fields) != (&new.rules.requests, &new.rules.fields) {
         keys.push("requests");
     }
-    if *credentials != new.rules.credentials || old.verifiers != new.verifiers {
+    if *credentials != new.rules.credentials || old.identities != new.identities {
         keys.push("identities");
     }
     keys

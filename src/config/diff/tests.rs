@@ -1,6 +1,7 @@
 //! Comparisons of two rule files.
 
 use super::*;
+use crate::config::LibraryFiles;
 
 const BASE: &str = "
 listen: 127.0.0.1:8080
@@ -14,7 +15,7 @@ routes:
 ";
 
 fn parse(text: &str) -> Config {
-    Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+    Config::parse_for_gateway(text, &LibraryFiles).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 /// Returns the changes of a file in which these texts are replaced.

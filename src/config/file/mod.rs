@@ -17,14 +17,12 @@ pub(crate) use self::authorize::{AUTHORIZE, Authorize};
 pub(crate) use self::concurrency::CONCURRENCY;
 pub(crate) use self::cors::{CORS, Cors};
 pub(crate) use self::gateway::{
-    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, ClientAuth, DNS, EJECT, Eject, FILE, File, HASH_BALANCE,
-    HEALTH, HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry,
-    SENTINEL, STORE, Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS,
-    Upstream, UpstreamTls,
+    ACCESS_LOG, ADMIN, CERTIFICATE, CLIENT_AUTH, Certificate, DNS, EJECT, Eject, FILE, File, HASH_BALANCE, HEALTH,
+    HashBalance, Health, LISTEN, LISTEN_TLS, Listen, ListenTls, METRICS, PROXY_PROTOCOL, RETRY, Retry, SENTINEL, STORE,
+    Sentinel, Store, TARGET, TIMEOUTS, TLS, TOKENS, Target, Timeouts, Tls, UPSTREAM, UPSTREAM_TLS, Upstream,
+    UpstreamTls,
 };
-pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT};
-#[cfg(feature = "gateway")]
-pub(crate) use self::identities::{IdentityKeys, Jwt};
+pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT, Jwt};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
     REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN,

@@ -62,7 +62,7 @@ routes:
 "#;
 
 fn parse(text: &str) -> Config {
-    Config::parse_for_gateway(text).unwrap_or_else(|problems| panic!("{problems}"))
+    Config::parse_for_gateway(text, &LibraryFiles).unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn problems(text: &str) -> String {
@@ -251,7 +251,7 @@ fn layer_needs_neither_listen_nor_upstreams() {
     assert!(config.listen.is_empty() && config.rules.routes.iter().all(|route| route.action.upstream().is_none()));
     let limiter = config.rules.routes.iter().flat_map(|route| &route.limits).map(|limit| limit.limiter.name.as_str());
     assert_eq!(limiter.collect::<Vec<_>>(), ["{tidegate:a}:b"]);
-    let errors = Config::parse_for_gateway(text).expect_err("errors").to_string();
+    let errors = Config::parse_for_gateway(text, &LibraryFiles).expect_err("errors").to_string();
     assert!(errors.contains("needs `listen`") && errors.contains("needs `upstream`"), "{errors}");
 }
 
@@ -366,17 +366,17 @@ fn similar_texts() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn random_text_does_not_panic(text in any::<String>()) {
-        let _ = Config::parse_for_gateway(&text);
+        let _ = Config::parse_for_gateway(&text, &LibraryFiles);
     }
 
     #[test]
     fn random_keywords_do_not_panic(text in similar_texts()) {
-        let _ = Config::parse_for_gateway(&text);
+        let _ = Config::parse_for_gateway(&text, &LibraryFiles);
     }
 
     #[test]
     fn truncated_rule_file_does_not_panic(start in 0..FULL.len(), length in 0..200_usize) {
         let end = (start + length).min(FULL.len());
-        let _ = Config::parse_for_gateway(&format!("{}{}", &FULL[..start], &FULL[end..]));
+        let _ = Config::parse_for_gateway(&format!("{}{}", &FULL[..start], &FULL[end..]), &LibraryFiles);
     }
 }

@@ -2,6 +2,7 @@
 
 mod key_sets;
 mod keys;
+mod layers;
 mod load;
 mod reloads;
 mod tokens;

@@ -18,7 +18,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ("1 vocabulary", &["overrides"], "properties and cost of a request, and settings: no IO but files"),
     (
         "2 machinery",
-        &["credentials", "http1", "http2", "http_client", "pem", "store", "tls", "transport", "upstream"],
+        &["http1", "http2", "http_client", "pem", "store", "tls", "transport", "upstream"],
         "IO with charges and addresses, without routes and YAML",
     ),
     (
@@ -28,7 +28,7 @@ const LAYERS: [(&str, &[&str], &str); 7] = [
     ),
     (
         "4 gateway",
-        &["forward", "headers", "layer", "limiter", "local_response", "ruleset"],
+        &["credentials", "forward", "headers", "layer", "limiter", "local_response", "ruleset"],
         "the processing of one request",
     ),
     ("5 services", &["access", "admin", "server"], "services around requests: connections, operators, logs"),

@@ -3,6 +3,7 @@
 mod charges;
 mod named_client;
 mod names;
+mod verify;
 mod when;
 
 use std::collections::HashSet;
@@ -14,6 +15,7 @@ use http::{HeaderMap, HeaderName, Method, Uri};
 pub use self::charges::{Charges, LimitCharge};
 pub use self::charges::{LimitPositions, Positions};
 pub use self::named_client::NamedClientError;
+pub use self::verify::{Verifier, Verify};
 pub use self::when::{Unmet, When};
 use crate::client::{AddressRules, ClientError, ClientSource};
 use crate::concurrency::Concurrency;

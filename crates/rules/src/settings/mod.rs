@@ -2,6 +2,7 @@
 //! name.
 
 pub mod files;
+pub mod identities;
 pub mod store;
 pub mod tls;
 pub mod upstream;

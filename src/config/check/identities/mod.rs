@@ -1,7 +1,6 @@
 //! Checks `identities`, and that routes only read configured identities.
 
-#[cfg(feature = "gateway")]
-mod verifiers;
+mod settings;
 
 use super::request_value::request_value;
 use super::route_context::RouteContext;
@@ -13,8 +12,7 @@ use crate::config::problem::{Checked, Problems, quote};
 use crate::identity::{IdentityKind, IdentityKinds};
 use crate::rules::Credentials;
 
-#[cfg(feature = "gateway")]
-pub(super) use self::verifiers::{check_tiers, verifiers};
+pub(super) use self::settings::{check_tiers, identities};
 
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
 
@@ -95,9 +93,10 @@ pub(super) fn check_configured<T>(
         if is_needed && !is_present {
             let message = format!("this needs `identities.{key}`, which is not configured");
             let help = match identities {
-                // Without the gateway, there is nothing that verifies credentials.
-                _ if cfg!(not(feature = "gateway")) => {
-                    format!("build with the feature `gateway`, and add `identities: {{ {key}: {example} }}`")
+                _ if !context.verifies_credentials => {
+                    format!(
+                        "build the layer with `Gateway::layer_builder()`, and add `identities: {{ {key}: {example} }}`"
+                    )
                 }
                 Some(_) => format!("add it to `identities`: `{key}: {example}`"),
                 None => format!("add it at the top level: `identities: {{ {key}: {example} }}`"),
@@ -106,17 +105,4 @@ pub(super) fn check_configured<T>(
         }
     }
     result
-}
-
-/// Without the gateway, there is nothing that verifies credentials.
-#[cfg(not(feature = "gateway"))]
-pub(super) fn verifiers(
-    file: &File,
-    _: crate::config::Source<'_>,
-    problems: &mut Problems,
-) -> Checked<crate::credentials::Verifiers> {
-    match file.identities.is_present() {
-        true => Err(file.identities.report("`identities` needs the feature `gateway`", "build with it", problems)),
-        false => Ok(crate::credentials::Verifiers),
-    }
 }

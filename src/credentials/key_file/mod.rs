@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
-use crate::config::problem::{quote, quote_all};
+use super::keys::{KeyTable, digest};
 use crate::config::suggest::nearest;
-use crate::credentials::{KeyTable, digest};
+use crate::config::{quote, quote_all};
 use crate::hex;
 use crate::identity::{ApiKey, AttributeNames};
 use crate::settings::files::{FileReadError, read_at_most};

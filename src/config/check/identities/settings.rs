@@ -1,52 +1,68 @@
-//! Creates the verifiers of credentials, and reads their files.
+//! The settings of `identities`, and the verifier of its credentials.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::config::file::{self, File};
-use crate::config::key_file;
 use crate::config::located::Located;
 use crate::config::problem::{Checked, Problems, quote, quote_all};
 use crate::config::suggest::nearest;
-use crate::config::{Purpose, Source};
-use crate::credentials::{ApiKeys, KeySetSource, KeySetUrl, KeyTable, TokenSettings, TokenVerifier, Verifiers};
+use crate::config::{LoadedVerifier, Purpose, Source};
 use crate::identity::IdentityValue;
-use crate::pem::PemFile;
 use crate::route::Routes;
-use crate::settings::files::{ConfiguredFile, read_bounded};
+use crate::settings::files::ConfiguredFile;
+use crate::settings::identities::{IdentitySettings, KeySetSource, KeySetUrl, TokenSettings};
 
 /// The highest number of warnings about unknown tiers.
 const MAX_UNKNOWN_TIERS: usize = 10;
 
-/// Creates the verifiers of `identities`.
-pub(in crate::config::check) fn verifiers(
+/// Converts `identities`, and creates the verifier of its credentials.
+pub(in crate::config::check) fn identities(
     file: &File,
     source: Source<'_>,
     problems: &mut Problems,
-) -> Checked<Verifiers> {
-    let Some(raw) = file.identities.optional(problems)? else { return Ok(Verifiers::default()) };
-    let keys = raw.keys.optional(problems)?.map(|keys| api_keys(keys, source, problems)).transpose();
+) -> Checked<(IdentitySettings, LoadedVerifier)> {
+    let Some(raw) = file.identities.optional(problems)? else { return Ok(Default::default()) };
+    let Source { files, .. } = source;
+    let keys = raw.keys.optional(problems)?.map(|keys| Ok(files.path(keys.file.required(problems)?))).transpose();
     let tokens = raw.jwt.optional(problems)?.map(|jwt| tokens(jwt, source, problems)).transpose();
-    Ok(Verifiers { keys: keys?.map(Arc::new), tokens: tokens?.map(Arc::new) })
+    // The valid part is read even if the other has errors.
+    let (keys_or_none, tokens_or_none) = (keys.clone().ok().flatten(), tokens.clone().ok().flatten());
+    let valid = IdentitySettings { keys: keys_or_none, tokens: tokens_or_none };
+    let Some(mut loaded) = files.checks().verifier(&valid, files.are_checked()) else {
+        let (message, help) = (
+            "`identities` needs a program that verifies credentials",
+            "build the layer with `Gateway::layer_builder()`",
+        );
+        return Err(file.identities.report(message, help, problems));
+    };
+    let keys = report(loaded.bad_keys.take(), raw.keys.get().map(|keys| &keys.file), problems).and(keys);
+    let tokens = report(loaded.bad_key_set.take(), raw.jwt.get().map(|jwt| &jwt.jwks), problems).and(tokens);
+    Ok((IdentitySettings { keys: keys?, tokens: tokens? }, loaded))
+}
+
+/// Reports the message and the help about a file.
+fn report(fault: Option<(String, String)>, place: Option<&Located<String>>, problems: &mut Problems) -> Checked<()> {
+    let (Some((message, help)), Some(place)) = (fault, place) else { return Ok(()) };
+    Err(place.report(message, help, problems))
 }
 
 /// Warns about tiers of API keys that are not defined, if a limit has the rate of the key's tier.
 pub(in crate::config::check) fn check_tiers(
     file: &File,
-    verifiers: &Verifiers,
+    (identities, loaded): (&IdentitySettings, &LoadedVerifier),
     routes: &Routes,
     problems: &mut Problems,
 ) {
     let limits = routes.iter().flat_map(|route| &route.limits);
     let by_tier = limits.filter_map(|limit| limit.rates.as_ref()).any(|rates| rates.by == IdentityValue::KeyTier);
-    let (Some(keys), Some(tiers), true) = (&verifiers.keys, file.tiers.get(), by_tier) else { return };
+    let (Some(path), Some(tiers), true) = (&identities.keys, file.tiers.get(), by_tier) else { return };
     let Some(raw) = file.identities.get().and_then(|identities| identities.keys.get()) else { return };
     let names = || tiers.keys().map(String::as_str);
-    let unknown = keys.tiers().into_iter().filter(|(_, tier)| names().all(|name| *name != **tier));
+    let unknown = loaded.tiers.iter().filter(|(_, tier)| names().all(|name| *name != **tier));
     for (line, tier) in unknown.take(MAX_UNKNOWN_TIERS) {
-        let path = quote(&keys.path().to_string_lossy());
-        let message = format!("unknown tier {} on line {line} of {path}: its clients get the default", quote(&tier));
-        let help = match nearest(&tier, names()) {
+        let path = quote(&path.to_string_lossy());
+        let message = format!("unknown tier {} on line {line} of {path}: its clients get the default", quote(tier));
+        let help = match nearest(tier, names()) {
             Some(near) => format!("did you mean {}?", quote(near)),
             None => format!("the tiers are {}", quote_all(names().take(10))),
         };
@@ -54,45 +70,20 @@ pub(in crate::config::check) fn check_tiers(
     }
 }
 
-fn api_keys(raw: &file::IdentityKeys, source: Source<'_>, problems: &mut Problems) -> Checked<ApiKeys> {
-    let path = source.files.path(raw.file.required(problems)?);
-    if !source.files.are_checked() {
-        return Ok(ApiKeys::new(path, KeyTable::default()));
-    }
-    match key_file::read(&path) {
-        Ok(table) => Ok(ApiKeys::new(path, table)),
-        Err(error) => {
-            let (message, help) = (format!("{} {error}", quote(&path.to_string_lossy())), error.help(&path));
-            Err(raw.file.report(message, help, problems))
-        }
-    }
-}
-
-fn tokens(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenVerifier> {
+fn tokens(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenSettings> {
     let jwks = key_set(raw, source, problems);
     let ca = authorities(raw, source, problems);
     let audiences = raw.audience.required(problems)?.iter();
     let audiences = audiences.map(|text| audience(text, problems)).collect::<Vec<_>>();
     let issuer = issuer(&raw.issuer, problems)?;
     let max_token = raw.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
-    let verifier = TokenVerifier::new(TokenSettings {
+    Ok(TokenSettings {
         jwks: jwks?,
         ca: ca?,
         issuer,
         audiences: audiences.into_iter().collect::<Checked<_>>()?,
         max_token,
-    });
-    let Some(path) = verifier.path().filter(|_| source.files.are_checked()) else { return Ok(verifier) };
-    let help = "write a JSON Web Key Set: `{\"keys\": [...]}`";
-    let loaded = match read_bounded(path) {
-        Ok(text) => verifier.replace_keys(&text).map(drop).map_err(|error| (error.to_string(), help.to_owned())),
-        Err(error) => Err((error.to_string(), error.help(path).unwrap_or_else(|| help.to_owned()))),
-    };
-    if let Err((fault, help)) = loaded {
-        let message = format!("{} {fault}", quote(&path.to_string_lossy()));
-        return Err(raw.jwks.report(message, help, problems));
-    }
-    Ok(verifier)
+    })
 }
 
 /// Checks a value of `aud`, which is compared as a whole.
@@ -138,7 +129,7 @@ fn authorities(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> 
     }
     let file = ConfiguredFile { key: "ca", path: &path };
     if source.files.are_checked()
-        && let Err(bad) = file.read().and_then(|text| file.authorities(&text))
+        && let Err(bad) = source.files.checks().authorities(file)
     {
         return Err(raw.ca.report(bad.to_string(), bad.help, problems));
     }

@@ -1,0 +1,92 @@
+//! The settings of API keys and tokens.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use http::Uri;
+
+/// The credentials that the rules accept: `identities` in the rule file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdentitySettings {
+    /// The file of API keys. `None` without API keys.
+    pub keys: Option<PathBuf>,
+    /// The accepted tokens. `None` without tokens.
+    pub tokens: Option<TokenSettings>,
+}
+
+/// The accepted tokens: `identities.jwt` in the rule file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenSettings {
+    /// The source of the key set.
+    pub jwks: KeySetSource,
+    /// The trusted authorities of an `https` server of the key set. By default the authorities of the system.
+    pub ca: Option<PathBuf>,
+    /// The required `iss`.
+    pub issuer: String,
+    /// The accepted values of `aud`.
+    pub audiences: Vec<String>,
+    /// The longest token, in bytes.
+    pub max_token: usize,
+}
+
+impl TokenSettings {
+    /// The default of `max_token`.
+    pub const DEFAULT_MAX_TOKEN: usize = 8 << 10;
+}
+
+/// The source of the key set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySetSource {
+    /// A file, which is read again when it changes.
+    File(PathBuf),
+    /// A URL, which is fetched at intervals.
+    Url(KeySetUrl),
+}
+
+/// An `http` or `https` URL with a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeySetUrl(Uri);
+
+impl KeySetUrl {
+    /// Parses a URL. Returns `None` for other texts, and for a URL with credentials or a fragment.
+    pub fn parse(text: &str) -> Option<Self> {
+        let url: Uri = text.parse().ok()?;
+        let authority = url.authority()?;
+        let is_valid = matches!(url.scheme_str(), Some("http" | "https"))
+            && !authority.as_str().contains('@')
+            && !authority.host().is_empty()
+            && !text.contains('#');
+        is_valid.then_some(Self(url))
+    }
+
+    /// Returns `true` for `https`.
+    pub fn is_https(&self) -> bool {
+        self.0.scheme_str() == Some("https")
+    }
+
+    /// Returns the host, without the brackets of an IPv6 address.
+    pub fn host(&self) -> &str {
+        let host = self.0.host().unwrap_or_default();
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+    }
+
+    /// Returns the URL.
+    pub fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+impl fmt::Display for KeySetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for KeySetSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Url(url) => url.fmt(f),
+        }
+    }
+}
