@@ -11,7 +11,7 @@ use crate::settings::tls::CertificateFiles;
 use crate::settings::upstream::UpstreamTls;
 
 /// Reads the certificates, keys and credentials that a rule file names, so that errors are reported before the first
-/// request. The defaults are those of a library without TLS, which verifies no credentials.
+/// request. The defaults are for a library without TLS, which verifies no credentials.
 pub(crate) trait FileChecks: Debug + Send + Sync {
     /// Checks the files for TLS to Redis.
     ///

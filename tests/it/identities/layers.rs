@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use super::key_file;
 
 #[tokio::test]
-async fn layer_of_the_gateway_verifies_keys_and_other_layers_report_an_error() {
+async fn only_layers_of_the_gateway_verify_keys() {
     let file = key_file("layer", "k-one: { id: one }\n");
     let rules = format!(
         "identities: {{ keys: {{ header: X-Api-Key, file: {} }} }}\n\
@@ -25,7 +25,7 @@ async fn layer_of_the_gateway_verifies_keys_and_other_layers_report_an_error() {
     };
     assert_eq!([ask("k-one").await, ask("k-two").await], [200, 401]);
     let error = RateLimitLayer::from_yaml(&rules).expect_err("nothing verifies the keys").to_string();
-    assert!(error.contains("1:1: `identities` needs a program that verifies credentials"), "{error}");
+    assert!(error.contains("1:13: `identities` needs a program that verifies credentials"), "{error}");
     assert!(error.contains("build the layer with `Gateway::layer_builder()`"), "{error}");
 
     let route = Route::new("all").limit(Limit::overall("total").rate(1, MINUTE));

@@ -103,7 +103,7 @@ fn main_types_are_send_and_sync() {
 }
 
 fn items() -> PublicItems {
-    public_items(&Library::read(&pages::root()))
+    public_items(&Library::read(pages::root()))
 }
 
 fn list(items: &PublicItems) -> String {

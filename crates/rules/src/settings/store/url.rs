@@ -141,7 +141,7 @@ fn fault(rest: &str) -> Option<&'static str> {
         return Some("has no valid host: a host consists of letters, digits, `-`, `_` and `.`");
     }
     if name.parse().is_ok_and(|address: IpAddr| address.is_unspecified()) {
-        return Some("has a host that is no address of a server");
+        return Some("has a host that is not the address of a server");
     }
     if !port.is_empty() && !port.strip_prefix(':').is_some_and(is_port) {
         return Some("has a port that is not a number from 1 to 65535");
@@ -176,7 +176,6 @@ mod tests {
         for (url, fault) in [
             ("127.0.0.1:6379", "does not start with `redis://`, `rediss://` or `unix://`"),
             ("http://db", "does not start with `redis://`, `rediss://` or `unix://`"),
-            ("rediss://:hush@", "has no host"),
             ("unix://redis.sock", "has no socket path, such as `unix:///run/redis.sock`"),
             (
                 "unix:///redis.sock?pass=hush",
@@ -189,8 +188,8 @@ mod tests {
             ("redis://:hush@", "has no host"),
             ("redis://db:0", "has a port that is not a number from 1 to 65535"),
             ("redis://d b", "has no valid host: a host consists of letters, digits, `-`, `_` and `.`"),
-            ("redis://0.0.0.0", "has a host that is no address of a server"),
-            ("redis://[::0]:6379", "has a host that is no address of a server"),
+            ("redis://0.0.0.0", "has a host that is not the address of a server"),
+            ("redis://[::0]:6379", "has a host that is not the address of a server"),
             ("redis://:%ff@db", "has a user or password that is not UTF-8"),
             ("redis://[localhost]:6379", "has no IPv6 address in its brackets"),
             (
@@ -209,16 +208,22 @@ mod tests {
         ] {
             assert_eq!(RedisUrl::parse_sentinel(url).map_err(|bad| bad.to_string()), Err(fault.to_owned()), "{url}");
         }
-        for url in ["redis://user:hush@s1:26379", "rediss://[::1]:26379", "redis://s1:26379/"] {
+        for url in ["redis://user:hush@s1:26379", "redis://[::1]:26379", "redis://s1:26379/"] {
             assert!(RedisUrl::parse_sentinel(url).is_ok(), "{url}");
         }
-        for url in [
-            "redis://user:hu%25sh@my_db-1.x:6379/1",
-            "redis://[::1]",
-            "rediss://db/2",
-            "unix:///run/redis.sock?user=gate&db=1",
-        ] {
+        for url in ["redis://user:hu%25sh@my_db-1.x:6379/1", "redis://[::1]", "unix:///run/redis.sock?user=gate&db=1"] {
             assert!(RedisUrl::parse(url).is_ok(), "{url}");
+        }
+    }
+
+    #[test]
+    fn tls_needs_its_feature() {
+        let result = |url: &str| RedisUrl::parse(url).map_or_else(|bad| bad.to_string(), |_| "valid".to_owned());
+        let unsupported = "requires TLS, which is not built in (feature `tls`)";
+        for (url, with_tls) in
+            [("rediss://db/2", "valid"), ("rediss://[::1]:26379", "valid"), ("rediss://:hush@", "has no host")]
+        {
+            assert_eq!(result(url), if cfg!(feature = "tls") { with_tls } else { unsupported }, "{url}");
         }
     }
 }
