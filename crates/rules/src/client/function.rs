@@ -8,7 +8,7 @@ use http::{Extensions, HeaderMap, Method};
 
 use crate::facts::Facts;
 
-/// The parts of a request that identify its client, for [`Client::from_fn`](crate::build::Client::from_fn): without the
+/// The parts of a request that identify its client, for `Client::from_fn`: without the
 /// header fields that a client could forge.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
