@@ -139,7 +139,7 @@
 #![cfg_attr(not(feature = "redis"), doc = "")]
 #![cfg_attr(not(feature = "redis"), doc = "[`RedisStoreBuilder`]: #features")]
 // Without the gateway, some items of the shared modules are unused.
-#![cfg_attr(not(feature = "gateway"), allow(dead_code, unused_imports))]
+#![cfg_attr(not(feature = "gateway"), allow(dead_code, unreachable_pub, unused_imports))]
 
 // 1 vocabulary
 mod overrides;
@@ -192,6 +192,7 @@ mod server;
 mod cli;
 #[cfg(feature = "gateway")]
 mod gateway;
+#[cfg(feature = "gateway")]
 #[doc(hidden)]
 pub mod internals;
 

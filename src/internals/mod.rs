@@ -1,30 +1,20 @@
 //! Internals for benchmarks, tests and the fuzzer. Not a public API: items change and disappear without notice.
 
 mod extensions;
-#[cfg(feature = "gateway")]
 mod local_gateway;
-#[cfg(feature = "gateway")]
 mod overrides;
-#[cfg(feature = "gateway")]
 mod pipeline;
-#[cfg(feature = "gateway")]
 mod probes;
-#[cfg(feature = "gateway")]
 mod replay;
 
 pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
-#[cfg(feature = "gateway")]
 pub use self::local_gateway::LocalGateway;
-#[cfg(feature = "gateway")]
 pub use self::overrides::ban_many;
-#[cfg(feature = "gateway")]
 pub use self::pipeline::{Pipeline, PipelineOutcome};
-#[cfg(feature = "gateway")]
 pub use self::probes::{
     ApiKeyFile, DecodedBody, MalformedChunks, RateLimitFieldBuilder, decode_chunked, for_each_redis_key,
     limited_response, normalize_path, parse_log, parse_proxy_header, recording_layer, show_config, write_redis_keys,
 };
-#[cfg(feature = "gateway")]
 pub use self::replay::{ParsedLog, ReplayedLine, TracedRequest, decide_log, parse_requests, replay_logs, replay_trace};
 pub use crate::facts::{Facts, Requests};
 
@@ -94,7 +84,6 @@ pub mod store {
 }
 
 /// The items of the private module `tls`.
-#[cfg(feature = "gateway")]
 pub mod tls {
     pub use crate::tls::*;
 }
@@ -105,13 +94,11 @@ pub mod upgrade {
 }
 
 /// The items of the private module `upstream`.
-#[cfg(feature = "gateway")]
 pub mod upstream {
     pub use crate::upstream::*;
 }
 
 /// The items of the private module `cli`.
-#[cfg(feature = "gateway")]
 pub mod cli {
     pub use crate::cli::*;
 }
