@@ -9,7 +9,7 @@ use super::samples::sample;
 use super::{Source, code_of, is_test_file, starts_a_word, without_tests};
 
 /// `["upstream", "pool"]` for `upstream/pool.rs` in a crate; empty for its root.
-type Module = Vec<String>;
+pub(super) type Module = Vec<String>;
 
 /// Returns the import cycles of each folder.
 pub(super) fn find_cycles(sources: &[Source]) -> Vec<String> {
@@ -18,7 +18,7 @@ pub(super) fn find_cycles(sources: &[Source]) -> Vec<String> {
 }
 
 /// Returns the folder of the crate's sources: `src` or `crates/limit/src`.
-fn root(path: &str) -> Option<&str> {
+pub(super) fn root(path: &str) -> Option<&str> {
     let end = path.find("src/").filter(|at| *at == 0 || path.starts_with("crates/"))? + "src".len();
     path.get(..end)
 }
@@ -38,7 +38,7 @@ fn find_cycles_of(root: &str, sources: &[Source]) -> Vec<String> {
 }
 
 /// Returns the imports between the direct children of a folder. A child includes all files below it.
-fn siblings<'i>(
+pub(super) fn siblings<'i>(
     imports: &'i BTreeMap<Module, BTreeSet<Module>>,
     folder: &[String],
 ) -> BTreeMap<&'i str, BTreeSet<&'i str>> {
@@ -67,7 +67,7 @@ fn cycle<'i>(mut units: BTreeMap<&'i str, BTreeSet<&'i str>>) -> BTreeSet<&'i st
 }
 
 /// Returns the imports of each module, without tests.
-fn imports(root: &str, sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
+pub(super) fn imports(root: &str, sources: &[Source]) -> BTreeMap<Module, BTreeSet<Module>> {
     let code = sources.iter().filter(|source| !is_test_file(&source.path));
     let inside = code.filter_map(|source| Some((source.path.strip_prefix(root)?.strip_prefix('/')?, &source.text)));
     let code: BTreeMap<Module, String> = inside.map(|(path, text)| (module(path), code_only(text))).collect();

@@ -4,6 +4,7 @@
 
 mod crates;
 mod imports;
+mod picture;
 mod samples;
 mod tree;
 
