@@ -44,12 +44,11 @@ pub(crate) use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
 pub use self::redis::{Redis, RedisStoreBuilder};
 use self::settings::{RedisUrl, StoreSettings};
 use crate::clock::{Clock, SystemClock, Timestamp};
-use crate::limit::{
-    BucketNames, Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, all_live_granted,
-};
+use crate::limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, all_live_granted};
 use crate::metrics::Metrics;
 pub use crate::settings::store as settings;
 pub use crate::settings::store::BadRedisUrl;
+use crate::settings::store::BucketNames;
 
 /// A store for buckets. Cheap to clone: clones share the buckets, so that several limiters and layers can use one
 /// store.

@@ -15,7 +15,6 @@ pub mod gcra;
 pub mod hex;
 mod inspection;
 pub mod leaky_bucket;
-mod names;
 mod numbers;
 mod packed;
 mod quarter;
@@ -40,7 +39,6 @@ use ipnet::IpNet;
 
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
 pub use self::inspection::Inspection;
-pub use self::names::BucketNames;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;

@@ -71,8 +71,8 @@ use super::text::decode;
 use super::tree::{self, Usage};
 use super::{Config, FileChecks, Purpose, Source, shape};
 use crate::client::{AddressRules, ClientFunction};
-use crate::limit::BucketNames;
 use crate::rules::Rules;
+use crate::settings::store::BucketNames;
 use crate::settings::store::StoreSettings;
 
 /// Parses, validates and converts a rule file.

@@ -4,7 +4,7 @@ use super::matcher::MatchContext;
 use crate::client::ClientFunction;
 use crate::config::Purpose;
 use crate::config::file::File;
-use crate::limit::BucketNames;
+use crate::settings::store::BucketNames;
 
 /// The parts of the configuration that routes depend on.
 #[derive(Clone, Copy)]

@@ -68,9 +68,10 @@ use super::in_flight::InFlight;
 use super::negative_cache::Remote;
 use super::settings::{KeySecret, RedisSettings, RedisUrl};
 use crate::clock::{Clock, Timestamp, poll_time};
-use crate::limit::{BucketNames, Charge, Granted, Outcome};
+use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 use crate::random::random;
+use crate::settings::store::BucketNames;
 
 /// A store with its buckets in Redis.
 #[derive(Debug)]

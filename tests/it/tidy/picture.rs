@@ -69,7 +69,8 @@ fn read(root: &str, sources: &[Source]) -> Drawn {
 fn rows(root: &str, sources: &[Source]) -> Vec<Vec<String>> {
     let imports = imports(root, sources);
     let modules = siblings(&imports, &[]);
-    let uses = modules.iter().map(|(name, uses)| ((*name).to_owned(), uses.iter().map(|it| (*it).to_owned()).collect()));
+    let uses =
+        modules.iter().map(|(name, uses)| ((*name).to_owned(), uses.iter().map(|it| (*it).to_owned()).collect()));
     let heights = heights(&uses.collect());
     let mut rows: BTreeMap<_, Vec<String>> = BTreeMap::new();
     heights.into_iter().for_each(|(name, height)| rows.entry(std::cmp::Reverse(height)).or_default().push(name));

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Rules;
 use crate::rule::Limit;
-use tidegate_limit::{Algorithm, BucketNames, Limiter, Mode, Spread};
+use crate::settings::store::BucketNames;
+use tidegate_limit::{Algorithm, Limiter, Mode, Spread};
 
 /// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;

@@ -1,5 +1,6 @@
 //! The settings of a store.
 
+mod names;
 mod url;
 
 use std::fmt;
@@ -9,10 +10,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
-use tidegate_limit::BucketNames;
 use tidegate_limit::hex;
 use tidegate_limit::random::random;
 
+pub use self::names::BucketNames;
 pub use self::url::BadRedisUrl;
 
 /// The kind of a store, and its settings.
