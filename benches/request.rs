@@ -15,7 +15,7 @@ use http_body_util::Full;
 use tidegate::internals::client::{AddressRules, ClientSource};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
 use tidegate::internals::rule::Limit;
-use tidegate::internals::store::settings::KeySecret;
+use tidegate::internals::settings::store::KeySecret;
 use tidegate::internals::{
     Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, recording_layer, write_redis_keys,
 };

@@ -150,9 +150,6 @@ mod http1;
 mod http2;
 #[cfg(feature = "gateway")]
 mod http_client;
-#[cfg(feature = "tls")]
-mod pem;
-mod store;
 #[cfg(feature = "gateway")]
 mod tls;
 #[cfg(feature = "gateway")]
@@ -202,6 +199,9 @@ use tidegate_rules::{
     client, concurrency, condition, cost, evaluation, facts, identity, json, path, policy, rates, reason, route, rule,
     rules, sanitize, settings, status_range, template, upgrade, watch,
 };
+use tidegate_store as store;
+#[cfg(feature = "tls")]
+use tidegate_store::pem;
 
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(feature = "gateway")]

@@ -7,7 +7,7 @@ use deadpool_redis::redis::{Cmd, Connection, Pipeline, Script, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
-use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
 
 use super::Result;

@@ -9,7 +9,7 @@ use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Charge, Limiter, Quota};
-use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
 
 use super::Result;

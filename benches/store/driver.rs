@@ -11,7 +11,7 @@ use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::Outcome;
 use tidegate::internals::limit::{Charge, ClientId, Limiter};
-use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
 use tidegate::{Metrics, Store, StoreError};
 use tokio::task::JoinSet;

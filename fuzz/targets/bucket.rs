@@ -14,7 +14,7 @@ use tidegate::internals::for_each_redis_key;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
-use tidegate::internals::store::settings::KeySecret;
+use tidegate::internals::settings::store::KeySecret;
 use tidegate::redisson::Mode;
 
 use crate::support::redis::RedisServer;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use tidegate::internals::client::{AddressRules, ClientSource};
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::internals::store::settings::KeySecret;
+use tidegate::internals::settings::store::KeySecret;
 use tidegate::internals::{Facts, Requests, for_each_redis_key};
 use tidegate::redisson::Mode;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, RedisResult, cmd};
 use tidegate::internals::StoreInternals;
-use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::{Metrics, Store};
 
 use super::redis::{RedisServer, free_port_of_node, wait_for};

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::internals::store::settings::StoreSettings;
+use tidegate::internals::settings::store::StoreSettings;
 use tidegate::redisson::{Mode, RateLimiter, RateLimiterError};
 
 /// Returns `true` if the limiter grants the permits immediately.

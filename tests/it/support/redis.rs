@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
-use tidegate::internals::store::settings::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Metrics, Store};
 

@@ -1,0 +1,83 @@
+//! The lookup of a charge's bucket: the shard, the limit's table in the shard, and the slot in the table.
+
+use std::hash::{BuildHasher, Hasher};
+
+use hashbrown::DefaultHashBuilder;
+
+use super::SHARDS;
+use super::owner::Owner;
+use tidegate_limit::Charge;
+use tidegate_rules::settings::store::KeySecret;
+
+/// A charge, the hashes that identify its bucket, and the location of the bucket.
+#[derive(Debug)]
+pub(super) struct Lookup<'c> {
+    pub(super) charge: &'c Charge,
+    /// The client; the default value for an OVERALL limit.
+    pub(super) owner: Owner,
+    /// The hash of the limit's name.
+    pub(super) name_hash: u64,
+    /// The hash of the owner.
+    pub(super) hash: u64,
+    pub(super) location: Location,
+    /// The position of the shard among the locked shards.
+    pub(super) lock: usize,
+}
+
+/// The location of the bucket that decides a charge.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Location {
+    /// Not looked up, or the limit has no table.
+    Unknown,
+    /// Not found in this table. Valid until tables or buckets are added or swept.
+    Missing { table: usize },
+    /// The client's own bucket. Valid until tables or buckets are added or swept.
+    Own { table: usize, slot: usize },
+    /// A bucket that is added to this table when it is charged. Its memory is reserved.
+    New { table: usize },
+    /// The overflow bucket of this table's limit.
+    Overflow { table: usize },
+}
+
+impl<'c> Lookup<'c> {
+    pub(super) fn new(charge: &'c Charge, hasher: &DefaultHashBuilder, secret: &KeySecret) -> Self {
+        Self::with_owner(charge, Owner::new(charge.client.as_ref(), secret), hasher)
+    }
+
+    /// Creates the lookup of another charge of the same client.
+    pub(super) fn of_same_client(&self, charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
+        Self::with_hash(charge, self.owner, self.hash, hasher)
+    }
+
+    /// Creates the lookup of the bucket of this owner.
+    pub(super) fn with_owner(charge: &'c Charge, owner: Owner, hasher: &DefaultHashBuilder) -> Self {
+        let hash = if owner.is_overall() { 0 } else { hash(owner, hasher) };
+        Self::with_hash(charge, owner, hash, hasher)
+    }
+
+    fn with_hash(charge: &'c Charge, owner: Owner, hash: u64, hasher: &DefaultHashBuilder) -> Self {
+        let mut of_name = hasher.build_hasher();
+        of_name.write(charge.limiter.name.as_bytes());
+        let name_hash = of_name.finish();
+        Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0 }
+    }
+
+    /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any shard.
+    pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
+        Self::with_owner(charge, Owner::ANY, hasher)
+    }
+
+    /// Returns the number of the shard, from bits of the hash that the tables do not use. All buckets of a client are in
+    /// one shard, so that a decision locks few shards.
+    pub(super) fn shard(&self) -> usize {
+        let hash = if self.owner.is_overall() { self.name_hash } else { self.hash };
+        usize::try_from(hash >> 32).unwrap_or_default() % SHARDS
+    }
+}
+
+/// Hashes an owner. A fast hash with a random seed suffices: an owner is an address or a hash with the secret.
+pub(super) fn hash(owner: Owner, hasher: &DefaultHashBuilder) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write_u128(owner.bits());
+    hasher.finish()
+}

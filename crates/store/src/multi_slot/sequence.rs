@@ -1,0 +1,134 @@
+//! Makes groups of charges one after the other: all of them or none.
+
+use std::future::Future;
+
+use tokio::time::{Instant, timeout_at};
+
+use super::super::StoreError;
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Charge, Decision, Granted, Outcome, Wait};
+
+/// The positions of charges that one call can decide.
+pub(super) type Group = Vec<usize>;
+
+/// A target that makes the charges of a group and gives them back.
+pub(super) trait ChargeTarget: Sync {
+    /// Makes all charges of a group, or none.
+    fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// Gives back the granted charges of several groups.
+    fn give_back(&self, granted: Vec<Granted>) -> impl Future<Output = ()> + Send;
+}
+
+/// The decisions so far.
+struct SequenceState {
+    decisions: Vec<Option<Decision>>,
+    /// For each decision, the time on the clock that decided.
+    clock_times: Vec<Timestamp>,
+    made: Vec<Granted>,
+}
+
+/// Makes the charges of all groups, or of none: undoes earlier groups if a later one refuses or fails.
+///
+/// # Errors
+/// The error of the first group with a live charge that could not be decided.
+pub(super) async fn charge_in_sequence(
+    charges: &[Charge],
+    groups: &[Group],
+    target: &impl ChargeTarget,
+) -> Result<Outcome, StoreError> {
+    let mut state = SequenceState::new(charges.len());
+    for (done, group) in groups.iter().enumerate() {
+        let asked: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
+        match target.take(&asked).await {
+            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, asked),
+            Ok(outcome) => {
+                state.record(group, &outcome);
+                state.undo(charges, target).await;
+                state.peek(charges, &groups[done + 1..], target).await;
+                return Ok(state.outcome(false));
+            }
+            // Other limits do not depend on shadows.
+            Err(_) if group.iter().all(|position| charges[*position].shadow) => {}
+            Err(error) => {
+                state.undo(charges, target).await;
+                return Err(error);
+            }
+        }
+    }
+    Ok(state.outcome(true))
+}
+
+/// Runs a task that gives charges back, and waits for it until the deadline. Then the task continues in the background.
+pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<Output = ()> + Send + 'static) {
+    _ = timeout_at(deadline, tokio::spawn(giving_back)).await;
+}
+
+impl SequenceState {
+    fn new(charges: usize) -> Self {
+        Self { decisions: vec![None; charges], clock_times: vec![Timestamp::default(); charges], made: Vec::new() }
+    }
+
+    fn record(&mut self, group: &[usize], outcome: &Outcome) {
+        for (position, decision) in group.iter().zip(&outcome.decisions) {
+            self.decisions[*position] = Some(*decision);
+            self.clock_times[*position] = outcome.now;
+        }
+    }
+
+    fn granted(&mut self, group: &[usize], outcome: &Outcome, asked: Vec<Charge>) {
+        self.record(group, outcome);
+        self.made.extend(outcome.granted_charges(asked));
+    }
+
+    /// Undoes the charges that were made, and corrects the decisions accordingly.
+    async fn undo(&mut self, charges: &[Charge], target: &impl ChargeTarget) {
+        if !self.made.is_empty() {
+            target.give_back(std::mem::take(&mut self.made)).await;
+        }
+        for (decision, charge) in self.decisions.iter_mut().zip(charges) {
+            if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
+                decision.remaining = decision.remaining.saturating_add(charge.taken());
+                decision.delay = 0;
+            }
+        }
+    }
+
+    /// Reads the remaining permits of groups whose charges are no longer made.
+    async fn peek(&mut self, charges: &[Charge], groups: &[Group], target: &impl ChargeTarget) {
+        for group in groups {
+            let look = |position: &usize| Charge { permits: 0, ..charges[*position].clone() };
+            let asked: Vec<Charge> = group.iter().map(look).collect();
+            let Ok(mut outcome) = target.take(&asked).await else { continue };
+            for (position, decision) in group.iter().zip(&mut outcome.decisions) {
+                project_decision(decision, &charges[*position]);
+            }
+            self.record(group, &outcome);
+        }
+    }
+
+    /// Returns the outcome of all charges. A charge without a decision counts as granted, with no remaining permits.
+    fn outcome(self, granted: bool) -> Outcome {
+        let unknown = Decision { is_unknown: true, ..Decision::new(0, Wait::Now, 0) };
+        let known = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
+        let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
+        let decided = self.decisions.into_iter().zip(self.clock_times);
+        let decisions = decided.map(|(decision, shown)| match decision {
+            Some(decision) => Decision { ahead: shown.millis_since(now), ..decision },
+            None => unknown,
+        });
+        Outcome::with_granted(now, decisions.collect(), granted)
+    }
+}
+
+/// Projects a decision about no permits to the permits of the charge: it is granted if enough permits remain. For a
+/// limit in shards the decision stays granted, since only one shard was read and another may have more permits.
+fn project_decision(decision: &mut Decision, charge: &Charge) {
+    if charge.permits > decision.remaining && charge.limiter.shards().is_empty() {
+        decision.granted = false;
+        decision.wait = match charge.permits > charge.limiter.quota.capacity() {
+            true => Wait::Never,
+            false => Wait::Millis(decision.reset.max(1)),
+        };
+    }
+}

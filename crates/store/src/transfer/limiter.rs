@@ -1,0 +1,226 @@
+//! Limiters, clients and payments as they are written for another gateway.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::fallback::debts::{Debt, Payment};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::hex;
+use tidegate_limit::redisson::Sharing;
+use tidegate_limit::{Algorithm, ChargeKind, ClientId, Limiter, Mode, Quota};
+
+/// The upper bounds of a limiter's name, a limiter's partitions, a payment's debts and a debt's grants. No gateway has
+/// more.
+const MAX_NAME: usize = 1_024;
+const MAX_PARTITIONS: u32 = 1_024;
+const MAX_DEBTS: usize = 1_024;
+const MAX_GRANTS: usize = 1_024;
+
+/// A payment, with times in milliseconds relative to the sender's present.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct WrittenPayment {
+    id: u64,
+    limiter: WrittenLimiter,
+    debts: Vec<WrittenDebt>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct WrittenDebt {
+    client: Option<WrittenClient>,
+    grants: Vec<(i64, u32)>,
+    /// Whether the permits are settled. Older gateways do not write it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    settled: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct WrittenLimiter {
+    name: String,
+    mode: WrittenMode,
+    rate: u32,
+    interval: u64,
+    algorithm: WrittenAlgorithm,
+    partitions: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum WrittenMode {
+    #[serde(rename = "OVERALL")]
+    Overall,
+    #[serde(rename = "PER_CLIENT")]
+    PerClient,
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+enum WrittenAlgorithm {
+    Own(Algorithm),
+    Shared(SharedAlgorithm),
+}
+
+/// The algorithm of a limiter that Redisson clients use, and whose rate is in the rule file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SharedAlgorithm {
+    Redisson,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum WrittenClient {
+    Address(String),
+    Value(String),
+    Hash(u128),
+    Instance(String),
+}
+
+// === impl WrittenPayment ===
+
+impl WrittenPayment {
+    /// Returns `None` if nothing is owed, or if only Redis knows the rate of the limiter.
+    pub(super) fn of(payment: &Payment, now: Timestamp) -> Option<Self> {
+        let limiter = WrittenLimiter::of(&payment.debts.first()?.limiter)?;
+        let debts = payment.debts.iter().map(|debt| WrittenDebt::of(debt, now)).collect();
+        Some(Self { id: payment.id, limiter, debts })
+    }
+
+    /// Returns the payment, with times by the clock that shows `now`, or `None` if the payment is invalid. The payment
+    /// keeps the sender's limiter, even if the rules of this gateway do not have it.
+    pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
+        let known = limiters.get(self.limiter.name.as_str());
+        let limiter = match known.filter(|known| WrittenLimiter::of(known).is_some_and(|known| known == self.limiter)) {
+            Some(known) => Arc::clone(known),
+            None => Arc::new(self.limiter.read()?),
+        };
+        if self.debts.len() > MAX_DEBTS {
+            return None;
+        }
+        let read = |debt: WrittenDebt| debt.read(&limiter, now);
+        Some(Payment { id: self.id, debts: self.debts.into_iter().map(read).collect::<Option<_>>()? })
+    }
+}
+
+// === impl WrittenDebt ===
+
+impl WrittenDebt {
+    fn of(debt: &Debt, now: Timestamp) -> Self {
+        let ago = |at: Timestamp| at.signed_millis_since(now);
+        let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
+        let settled = debt.kind == ChargeKind::Settle;
+        Self { client: debt.client.as_ref().map(WrittenClient::of), grants, settled }
+    }
+
+    fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<Debt> {
+        let client = self.client.map(WrittenClient::read);
+        let has_client = matches!(client, Some(Some(_)));
+        if has_client != (limiter.mode == Mode::PerClient) || self.grants.len() > MAX_GRANTS {
+            return None;
+        }
+        let at = |ago: i64| Timestamp::from_millis(now.as_millis().saturating_add_signed(ago));
+        let grants = self.grants.into_iter().map(|(ago, permits)| (at(ago), permits)).collect();
+        let kind = if self.settled { ChargeKind::Settle } else { ChargeKind::Take };
+        Some(Debt { limiter: Arc::clone(limiter), client: client.flatten(), kind, grants })
+    }
+}
+
+// === impl WrittenLimiter ===
+
+impl WrittenLimiter {
+    fn of(limiter: &Limiter) -> Option<Self> {
+        let quota = &limiter.quota;
+        let algorithm = match quota.algorithm() {
+            Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Shared(SharedAlgorithm::Redisson),
+            Algorithm::Redisson(_) => return None,
+            own => WrittenAlgorithm::Own(own),
+        };
+        Some(Self {
+            name: limiter.name.clone(),
+            mode: WrittenMode::of(limiter.mode),
+            rate: quota.rate(),
+            interval: quota.interval(),
+            algorithm,
+            partitions: limiter.partitions(),
+        })
+    }
+
+    fn read(self) -> Option<Limiter> {
+        let algorithm = match self.algorithm {
+            WrittenAlgorithm::Own(own) => own,
+            WrittenAlgorithm::Shared(SharedAlgorithm::Redisson) => Algorithm::Redisson(Sharing::Configure),
+        };
+        let quota = Quota::new(self.rate.into(), self.interval, algorithm).ok()?;
+        if self.name.len() > MAX_NAME || self.partitions.is_some_and(|partitions| partitions > MAX_PARTITIONS) {
+            return None;
+        }
+        let limiter = Limiter::new(self.name, self.mode.read(), quota);
+        Some(limiter.partitioned(self.partitions.unwrap_or(1)))
+    }
+}
+
+// === impl WrittenMode ===
+
+impl WrittenMode {
+    pub(super) fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Overall => Self::Overall,
+            Mode::PerClient => Self::PerClient,
+        }
+    }
+
+    pub(super) fn read(self) -> Mode {
+        match self {
+            Self::Overall => Mode::Overall,
+            Self::PerClient => Mode::PerClient,
+        }
+    }
+}
+
+// === impl WrittenClient ===
+
+impl WrittenClient {
+    fn of(client: &ClientId) -> Self {
+        match client {
+            ClientId::Address(network) => Self::Address(network.to_string()),
+            ClientId::Value(value) => Self::Value(hex::encode(value)),
+            ClientId::Hash(hash) => Self::Hash(*hash),
+            ClientId::Instance(id) => Self::Instance(id.to_string()),
+        }
+    }
+
+    fn read(self) -> Option<ClientId> {
+        Some(match self {
+            Self::Address(network) => ClientId::Address(network.parse().ok()?),
+            Self::Value(value) => ClientId::Value(hex::decode(&value)?.into()),
+            Self::Hash(hash) => ClientId::Hash(hash),
+            Self::Instance(id) => ClientId::Instance(id.into()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gateways of other versions write and read this text.
+    #[test]
+    fn written_limiters_keep_their_format() {
+        let algorithms = [
+            r#"{"gcra":{"burst":12}}"#,
+            r#""token_bucket""#,
+            r#""redisson""#,
+            r#"{"leaky_bucket":{"length":12,"max_wait":600000}}"#,
+            r#"{"sliding_window":{"segments":6}}"#,
+            r#"{"fixed_window":{"unit":"day","zone":"Europe/Rome"}}"#,
+        ];
+        for algorithm in algorithms {
+            let start = r#"{"name":"{a}:l","mode":"OVERALL","rate":5,"interval":86400000,"algorithm":"#;
+            let text = format!(r#"{start}{algorithm},"partitions":null}}"#);
+            let written: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
+            let limiter = written.read().unwrap_or_else(|| panic!("not a limiter: {text}"));
+            let written = WrittenLimiter::of(&limiter).expect("a limiter with a rate");
+            assert_eq!(serde_json::to_string(&written).expect("a text"), text);
+        }
+    }
+}

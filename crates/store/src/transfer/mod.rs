@@ -1,0 +1,349 @@
+//! The state of a store that a handover moves to the next gateway: the number of gateways, the buckets in use of this
+//! process, and the permits that are owed to Redis.
+//!
+//! The state is lines of JSON: first the header, then payments, limits, and after each limit its buckets. A reader
+//! ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
+//! sender's present.
+
+mod limiter;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use self::limiter::{WrittenMode, WrittenPayment};
+use super::fallback::LocalState;
+use super::{Backend, Memory, Store, backend};
+use tidegate_limit::hex;
+use tidegate_limit::{Limiter, Quota};
+use tidegate_rules::settings::store::KeySecret;
+
+/// The maximum size of a state in bytes. If it would be larger, buckets and payments are left out, the least used
+/// buckets first.
+pub const MAX_STATE: usize = 64 << 20;
+/// The maximum size of all payments of a state in bytes.
+const MAX_PAYMENTS: usize = MAX_STATE / 2;
+/// The version of the format. Other versions are ignored.
+const VERSION: u32 = 1;
+/// The maximum number of gateways in a valid state.
+const MAX_GATEWAYS: u32 = 1 << 16;
+
+/// The maximum number of slowest quotas of a limit: the quotas with the lowest rate and with the longest interval.
+const MAX_SLOWEST: usize = 2;
+
+/// The state of a store, as another gateway has sent it.
+#[derive(Debug)]
+pub struct StoreState {
+    header: Header,
+    lines: Vec<u8>,
+}
+
+/// The state that a gateway sends.
+#[derive(Debug)]
+pub struct SentState {
+    /// The encoded state.
+    pub bytes: Vec<u8>,
+    payments: Vec<u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Header {
+    tidegate_state: u32,
+    gateways: u32,
+    predecessors: u8,
+    id: String,
+    secret: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Payment(WrittenPayment),
+    /// The limit of the buckets that follow.
+    Limit {
+        name: String,
+        mode: WrittenMode,
+        algorithm: String,
+        /// The rates and intervals of the slowest quotas of its clients. Older gateways do not write them.
+        #[serde(default)]
+        slowest: Vec<(u32, u64)>,
+    },
+    /// An owner and the numbers of the bucket.
+    Bucket(String, Vec<i64>),
+}
+
+/// The numbers of lines of a state that were used and that were ignored.
+#[derive(Clone, Copy, Debug, Default)]
+struct Imported {
+    buckets: usize,
+    payments: usize,
+    owed: u64,
+    ignored: usize,
+}
+
+// === impl StoreState ===
+
+impl StoreState {
+    /// Reads the header of a state.
+    ///
+    /// # Errors
+    /// The state is damaged, or of another version.
+    pub fn new(lines: Vec<u8>) -> Result<Self, String> {
+        let first = lines.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let header: Header = serde_json::from_slice(first).map_err(|error| error.to_string())?;
+        if header.tidegate_state != VERSION {
+            return Err(format!("version {} of the state, not {VERSION}", header.tidegate_state));
+        }
+        if !(1..=MAX_GATEWAYS).contains(&header.gateways) || header.secret().is_none() || !header.has_sound_id() {
+            return Err("the header has a number, a secret or an id that no gateway writes".to_owned());
+        }
+        Ok(Self { header, lines })
+    }
+
+    fn lines(&self) -> impl Iterator<Item = Option<Line>> {
+        let lines = self.lines.split(|byte| *byte == b'\n').skip(1).filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_slice(line).ok())
+    }
+
+    /// Passes each payment and each bucket to `to`.
+    fn import(&self, store: &Store, limiters: &[Arc<Limiter>]) -> Imported {
+        let by_name: HashMap<&str, &Arc<Limiter>> = limiters.iter().map(|one| (one.name.as_str(), one)).collect();
+        let mut imported = Imported::default();
+        let mut current = None;
+        for line in self.lines() {
+            match line {
+                Some(Line::Payment(payment)) => {
+                    let owed = store.adopt(payment, &by_name);
+                    imported.payments += usize::from(owed.is_some());
+                    imported.owed += owed.unwrap_or_default();
+                    imported.ignored += usize::from(owed.is_none());
+                }
+                Some(Line::Limit { name, mode, algorithm, slowest }) => {
+                    let is_same = |known: &&&Arc<Limiter>| {
+                        known.mode == mode.read() && known.quota.algorithm().name() == algorithm
+                    };
+                    let known = by_name.get(name.as_str()).filter(is_same);
+                    current = known.map(|limiter| (*limiter, read_quotas(&slowest, limiter)));
+                }
+                Some(Line::Bucket(owner, numbers)) => {
+                    let import = |(limiter, quotas): &(&Arc<Limiter>, Vec<Quota>)| {
+                        store.import_bucket(limiter, quotas, &owner, &numbers)
+                    };
+                    let is_known = current.as_ref().is_some_and(import);
+                    imported.buckets += usize::from(is_known);
+                    imported.ignored += usize::from(!is_known);
+                }
+                None => imported.ignored += 1,
+            }
+        }
+        imported
+    }
+}
+
+/// Returns the quotas with these rates and intervals, with the algorithm of this limiter.
+fn read_quotas(written: &[(u32, u64)], limiter: &Limiter) -> Vec<Quota> {
+    let quota = |(rate, interval): &(u32, u64)| Quota::new((*rate).into(), *interval, limiter.quota.algorithm()).ok();
+    written.iter().take(MAX_SLOWEST).filter_map(quota).collect()
+}
+
+// === impl Header ===
+
+impl Header {
+    fn of(buckets: &Memory, state: Option<LocalState>) -> Self {
+        let state = state.unwrap_or(LocalState { gateways: 1, id: String::new(), predecessors: 0 });
+        let LocalState { gateways, id, predecessors } = state;
+        Self { tidegate_state: VERSION, gateways, predecessors, id, secret: buckets.secret().to_hex() }
+    }
+
+    fn secret(&self) -> Option<KeySecret> {
+        Some(KeySecret::from_bytes(hex::decode(&self.secret)?.try_into().ok()?))
+    }
+
+    fn has_sound_id(&self) -> bool {
+        self.id.len() <= 64 && self.id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    fn local_state(&self) -> LocalState {
+        LocalState { gateways: self.gateways, id: self.id.clone(), predecessors: self.predecessors }
+    }
+}
+
+// === impl Line ===
+
+impl Line {
+    /// Adds this line; returns whether it fits into `most` bytes.
+    fn write(&self, lines: &mut Vec<u8>, most: usize) -> bool {
+        let before = lines.len();
+        let is_written = serde_json::to_writer(&mut *lines, self).is_ok() && lines.len() < most;
+        if is_written {
+            lines.push(b'\n');
+        } else {
+            lines.truncate(before);
+        }
+        is_written
+    }
+}
+
+// === impl Store ===
+
+impl Store {
+    /// Assumes that `remembered` gateways share the store, and at least `store.min_gateways`, until Redis has counted
+    /// them. Logs the number, and where it comes from.
+    #[doc(hidden)]
+    pub fn assume_gateways(&self, remembered: Option<u32>) {
+        backend!(self, |_| {}, |redis| {
+            let fallback = redis.store().fallback();
+            fallback.assume(remembered.unwrap_or(1));
+            let gateways = fallback.gateways();
+            let source = match remembered {
+                Some(remembered) if remembered == gateways => "the file of `--state`",
+                _ if gateways > 1 => "`store.min_gateways`",
+                _ => "the default",
+            };
+            tracing::info!(gateways, source, "assumes a number of gateways until Redis has counted them");
+        });
+    }
+
+    /// Takes over the number of gateways, the debts, and the buckets of these limits from the predecessor.
+    #[doc(hidden)]
+    pub fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
+        let buckets = backend!(self, |memory| &**memory, |redis| {
+            redis.store().fallback().take_over(state.header.local_state());
+            redis.store().fallback().buckets()
+        });
+        let limiters = match state.header.secret().is_some_and(|secret| buckets.share_secret(secret)) {
+            true => limiters,
+            false => {
+                tracing::warn!("the gateway before this one has another `key_secret`: its buckets are unknown");
+                &[]
+            }
+        };
+        let Imported { buckets, payments, owed, ignored } = state.import(self, limiters);
+        tracing::info!(buckets, payments, owed, ignored, "took over the limits in use");
+    }
+
+    /// Starts to use full shares, since the predecessor has ended, and takes over its last debts. `last` is `None` if
+    /// it was killed.
+    #[doc(hidden)]
+    pub fn predecessor_ended(&self, last: Option<&StoreState>) {
+        backend!(self, |_| {}, |redis| {
+            let fallback = redis.store().fallback();
+            for line in last.iter().flat_map(|last| last.lines()) {
+                let Some(Line::Payment(payment)) = line else { continue };
+                let Some(payment) = payment.read(&HashMap::new(), fallback.now()) else { continue };
+                fallback.charge_granted(&payment);
+                fallback.adopt(payment);
+            }
+            fallback.end_predecessors();
+        });
+    }
+
+    /// Starts to decide by a part of each share, since a successor takes over. Returns the state for the successor.
+    #[doc(hidden)]
+    pub fn begin_handover(&self) -> SentState {
+        let (state, buckets) = backend!(self, |memory| (None, &**memory), |redis| {
+            let fallback = redis.store().fallback();
+            (Some(fallback.begin_handover()), fallback.buckets())
+        });
+        let mut sent = SentState::new(buckets, state);
+        self.add_payments(&mut sent);
+        sent.add_buckets(buckets);
+        sent
+    }
+
+    /// Forgets the debts that were sent: the successor serves, and charges them.
+    #[doc(hidden)]
+    pub fn finish_handover(&self, sent: &SentState) {
+        backend!(self, |_| {}, |redis| {
+            redis.store().fallback().forget_payments(&sent.payments);
+        });
+    }
+
+    /// Returns the permits that this gateway granted locally during its drain and has not charged, or `None`.
+    #[doc(hidden)]
+    pub fn last_debts(&self) -> Option<SentState> {
+        backend!(self, |_| None, |redis| {
+            let mut sent = SentState::new(redis.store().fallback().buckets(), None);
+            self.add_payments(&mut sent);
+            (!sent.payments.is_empty()).then_some(sent)
+        })
+    }
+
+    /// Returns the number of gateways that Redis has counted, and its changes. Returns `None` for an embedded store.
+    #[doc(hidden)]
+    pub fn counted_gateways(&self) -> Option<watch::Receiver<Option<u32>>> {
+        backend!(self, |_| None, |redis| Some(redis.store().fallback().counted()))
+    }
+
+    fn add_payments(&self, sent: &mut SentState) {
+        backend!(self, |_| {}, |redis| {
+            let (payments, now) = redis.store().fallback().payments();
+            let mut left_out = 0;
+            for payment in &payments {
+                let written = WrittenPayment::of(payment, now).map(Line::Payment);
+                match written.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
+                    true => sent.payments.push(payment.id),
+                    false => left_out += payment.permits(),
+                }
+            }
+            if left_out > 0 {
+                tracing::warn!(permits = left_out, "some permits that are owed are not handed over");
+            }
+        });
+    }
+
+    fn adopt(&self, payment: WrittenPayment, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
+        backend!(self, |_| None, |redis| {
+            let fallback = redis.store().fallback();
+            let payment = payment.read(limiters, fallback.now())?;
+            let permits = payment.permits();
+            fallback.adopt(payment);
+            Some(permits)
+        })
+    }
+
+    fn import_bucket(&self, limiter: &Arc<Limiter>, quotas: &[Quota], owner: &str, numbers: &[i64]) -> bool {
+        let Some(owner) = hex::decode(owner).and_then(|owner| owner.try_into().ok()) else { return false };
+        backend!(self, |memory| memory.import(limiter, quotas, owner, numbers), |redis| redis
+            .store()
+            .fallback()
+            .import(limiter, quotas, owner, numbers))
+    }
+}
+
+// === impl SentState ===
+
+impl SentState {
+    fn new(buckets: &Memory, state: Option<LocalState>) -> Self {
+        let mut bytes = serde_json::to_vec(&Header::of(buckets, state)).unwrap_or_default();
+        bytes.push(b'\n');
+        Self { bytes, payments: Vec::new() }
+    }
+
+    /// Adds the buckets of an embedded store.
+    fn add_buckets(&mut self, memory: &Memory) {
+        let (mut last, mut too_many) = (None, 0);
+        let left_out = memory.export(MAX_STATE - self.bytes.len(), |limiter, quotas, owner, numbers| {
+            let slowest: Vec<_> = quotas.iter().map(|quota| (quota.rate(), quota.interval())).collect();
+            let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name(), slowest);
+            if last.as_ref() != Some(&limit) {
+                let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::of(limit.1), limit.2.to_owned());
+                let line = Line::Limit { name, mode, algorithm, slowest: limit.3.clone() };
+                _ = line.write(&mut self.bytes, MAX_STATE);
+                last = Some(limit);
+            }
+            let line = Line::Bucket(hex::encode(&owner), numbers.to_vec());
+            too_many += usize::from(!line.write(&mut self.bytes, MAX_STATE));
+        });
+        if left_out + too_many > 0 {
+            tracing::warn!(
+                buckets = left_out + too_many,
+                "some buckets in use are not handed over: there are too many"
+            );
+        }
+    }
+}
