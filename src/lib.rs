@@ -128,6 +128,8 @@
 //!
 //! The folder `docs/` of this package has a guide, the reference of all rule-file keys (`docs/rules.md`), and more about the
 //! library (`docs/library.md`).
+// The types of nested futures are deep.
+#![recursion_limit = "256"]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without the gateway, these names are not in the documentation.
 #![cfg_attr(not(feature = "gateway"), doc = "")]
@@ -221,6 +223,9 @@ pub use metrics::Metrics;
 pub use store::RedisStoreBuilder;
 pub use store::{MemoryStoreBuilder, Redirection, Store, StoreError, StoreOpenError};
 
+#[cfg(test)]
+#[path = "../crates/store/src/testing.rs"]
+mod testing;
 #[cfg(test)]
 #[path = "../tests/it/support/wire/mod.rs"]
 mod wire;

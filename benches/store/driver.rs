@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::Outcome;
 use tidegate::internals::limit::{Charge, ClientId, Limiter};

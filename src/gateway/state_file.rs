@@ -109,7 +109,7 @@ fn read(path: &Path) -> io::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::testing::logged_by;
+    use crate::testing::logged_by;
 
     /// A path whose file is removed on drop.
     struct Temporary(PathBuf);

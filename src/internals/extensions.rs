@@ -1,89 +1,16 @@
 //! Methods of public types that only tests and benchmarks call.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{ManualClock, Timestamp};
 use crate::config::Config;
-use crate::limit::{Charge, ClientId, Granted, Outcome};
-use crate::limit::{Inspection, Limiter};
+use crate::limit::{Charge, Granted, Outcome};
 use crate::metrics::Metrics;
 use crate::rule::LimitLocation;
 use crate::rules::Rules;
 use crate::settings::store::StoreSettings;
 use crate::store::{Store, StoreError, StoreOpenError};
-
-/// Methods of [`Store`] that are not public.
-pub trait StoreInternals: Sized {
-    /// Opens the store with these settings.
-    ///
-    /// # Errors
-    /// See [`StoreOpenError`].
-    fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError>;
-
-    /// Makes all charges or none.
-    fn take(&self, charges: &[Charge]) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
-
-    /// Returns permits to the store.
-    fn give_back(&self, granted: &[Granted]) -> impl Future<Output = Result<(), StoreError>> + Send;
-
-    /// Returns the state of a charge's bucket.
-    fn inspect(&self, charge: &Charge) -> impl Future<Output = Result<Inspection, StoreError>> + Send;
-
-    /// Resets the bucket of a charge.
-    fn reset(&self, charge: &Charge) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Resets all buckets of a limit.
-    fn reset_limit(&self, limiter: &Arc<Limiter>) -> impl Future<Output = Result<u64, StoreError>> + Send;
-
-    /// Returns the hash of a client in keys.
-    fn client_hash(&self, client: &ClientId) -> Option<u128>;
-
-    /// Returns `true` if a cached refusal rejects this charge.
-    fn has_known_refusal(&self, charge: &Charge) -> bool;
-
-    /// Returns `true` if the buckets are in Redis.
-    fn is_redis(&self) -> bool;
-}
-
-impl StoreInternals for Store {
-    fn open(settings: &StoreSettings, metrics: Arc<Metrics>) -> Result<Self, StoreOpenError> {
-        Self::open(settings, metrics)
-    }
-
-    async fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
-        self.take(charges).await
-    }
-
-    async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
-        self.give_back(granted).await
-    }
-
-    async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
-        self.inspect(charge).await
-    }
-
-    async fn reset(&self, charge: &Charge) -> Result<bool, StoreError> {
-        self.reset(charge).await
-    }
-
-    async fn reset_limit(&self, limiter: &Arc<Limiter>) -> Result<u64, StoreError> {
-        self.reset_limit(limiter).await
-    }
-
-    fn client_hash(&self, client: &ClientId) -> Option<u128> {
-        self.key_of(client)
-    }
-
-    fn has_known_refusal(&self, charge: &Charge) -> bool {
-        self.known_refusal(std::slice::from_ref(charge)).is_some()
-    }
-
-    fn is_redis(&self) -> bool {
-        self.is_redis()
-    }
-}
 
 /// A store with a manual clock, which each call sets.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ mod pipeline;
 mod probes;
 mod replay;
 
-pub use self::extensions::{ConfigInternals, ReplayStore, StoreInternals};
+pub use self::extensions::{ConfigInternals, ReplayStore};
 pub use self::local_gateway::LocalGateway;
 pub use self::overrides::ban_many;
 pub use self::pipeline::{Pipeline, PipelineOutcome};

@@ -88,7 +88,7 @@ impl MissingPeerWarning {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::store::testing::logged_by;
+    use crate::testing::logged_by;
 
     #[test]
     fn missing_peer_address_is_logged_once() {

@@ -19,7 +19,7 @@ use super::termination::Termination;
 use super::watch::CertificateWatcher;
 use crate::clock::unix_seconds;
 use crate::metrics::Metrics;
-use crate::store::testing::logged_by;
+use crate::testing::logged_by;
 
 const DAY: i64 = 24 * 60 * 60;
 

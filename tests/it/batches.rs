@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, Outcome, Quota, examples};
 use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::internals::store::Memory;
-use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Clock, ManualClock, Metrics, Store, Timestamp};
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use tidegate::Timestamp;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::redisson::Sharing;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
-use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::redisson::Mode;
 
 use crate::laws::{START, Stores};
@@ -196,7 +196,7 @@ fn client_is_found_by_its_hash() {
         let value = ClientId::Value(b"secret".as_slice().into());
         let charge = Charge::new(Arc::new(limiter), Some(value.clone()), 1);
         assert!(stores.take(store, slice::from_ref(&charge), START).granted());
-        let hash = store.store.client_hash(&value).expect("a hash");
+        let hash = store.store.key_of(&value).expect("a hash");
         let by_hash = Charge { client: Some(ClientId::Hash(hash)), ..charge.clone() };
         let inspected = stores.inspect(store, &by_hash, START);
         assert_eq!((inspected.used, inspected.remaining, inspected.reset), (1, 2, 60_000));
@@ -217,19 +217,21 @@ async fn reset_client_is_granted_at_once() {
     for charge in [&one, &other] {
         assert!(store.take(slice::from_ref(charge)).await.expect("a decision").granted());
         assert!(!store.take(slice::from_ref(charge)).await.expect("a decision").granted());
-        assert!(store.has_known_refusal(charge));
+        assert!(store.known_refusal(slice::from_ref(charge)).is_some());
     }
-    let hash = store.client_hash(one.client.as_ref().expect("a client")).expect("a hash");
+    let hash = store.key_of(one.client.as_ref().expect("a client")).expect("a hash");
     let by_hash = Charge { client: Some(ClientId::Hash(hash)), ..one.clone() };
     for reset in [&one, &by_hash] {
         assert!(store.reset(reset).await.expect("a reset"));
-        assert!(!store.has_known_refusal(&one));
+        assert!(store.known_refusal(slice::from_ref(&one)).is_none());
         assert!(store.take(slice::from_ref(&one)).await.expect("a decision").granted());
         assert!(!store.take(slice::from_ref(&one)).await.expect("a decision").granted());
         assert!(!store.take(slice::from_ref(&other)).await.expect("a decision").granted());
     }
     assert_eq!(store.reset_limit(&one.limiter).await, Ok(2));
-    assert!(!store.has_known_refusal(&one) && !store.has_known_refusal(&other));
+    assert!(
+        store.known_refusal(slice::from_ref(&one)).is_none() && store.known_refusal(slice::from_ref(&other)).is_none()
+    );
     assert!(store.take(slice::from_ref(&other)).await.expect("a decision").granted());
 }
 

@@ -3,8 +3,8 @@
 
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Charge, Decision, Wait};
-use tidegate::internals::{ReplayStore, StoreInternals};
 
 use crate::laws::{START, Stores, config};
 use crate::support::overall;

@@ -4,7 +4,6 @@ use std::io::BufRead;
 use std::time::Duration;
 
 use deadpool_redis::redis::Commands;
-use tidegate::internals::StoreInternals;
 use tokio::task::spawn_blocking;
 
 use crate::support::gateway::TestGateway;

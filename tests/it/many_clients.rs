@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Algorithm, Quota, examples};
 use tokio::task::JoinSet;
 

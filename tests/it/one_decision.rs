@@ -1,7 +1,6 @@
 //! Sixteen limits of all algorithms on one request: one decision, and one Redis call.
 
 use deadpool_redis::redis::{Connection, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Charge, Quota, examples};
 

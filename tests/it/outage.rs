@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tokio::task::JoinSet;
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::AlgorithmName;
 use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
 

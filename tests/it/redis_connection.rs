@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Commands, Connection, InfoDict, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::{Store, StoreError};
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd, parse_redis_value};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::clock::Stopwatch;
 use tidegate::{Store, StoreError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

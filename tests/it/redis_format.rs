@@ -2,8 +2,8 @@
 
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::Timestamp;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::{ReplayStore, StoreInternals};
 
 use crate::support::redis::RedisServer;
 use crate::support::{overall, per_client};

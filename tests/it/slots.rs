@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::leaky_bucket::Queue;
 use tidegate::internals::limit::{Algorithm, Quota};
 use tokio::sync::mpsc::unbounded_channel;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tidegate::internals::ReplayStore;
 use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, QueueStart, Quota, Turn, Wait};
 use tidegate::internals::store::Memory;
-use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Clock, ManualClock, Timestamp};
 use tokio::time::sleep;
 

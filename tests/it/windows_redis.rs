@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Commands;
 use tidegate::Timestamp;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::calendar::{Calendar, Unit};
 use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
 use tidegate::redisson::Mode;

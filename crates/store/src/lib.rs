@@ -6,7 +6,10 @@
 //! Without the feature `redis`, only a store in memory can be opened.
 
 // Some items and arguments are used only with Redis.
-#![cfg_attr(not(feature = "redis"), allow(dead_code, unused_variables, clippy::needless_pass_by_value))]
+#![cfg_attr(
+    not(feature = "redis"),
+    allow(dead_code, unreachable_pub, unused_imports, unused_variables, clippy::needless_pass_by_value)
+)]
 
 mod builder;
 mod fallback;

@@ -20,7 +20,7 @@ impl Write for Log {
 }
 
 /// Runs `what` and returns its log.
-pub fn logged_by(what: impl FnOnce()) -> String {
+pub(crate) fn logged_by(what: impl FnOnce()) -> String {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();

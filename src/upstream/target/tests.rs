@@ -7,7 +7,7 @@ use tokio::time::advance;
 
 use super::*;
 use crate::metrics::Metrics;
-use crate::store::testing::logged_by;
+use crate::testing::logged_by;
 
 const HALF: Duration = Duration::from_millis(500);
 

@@ -9,7 +9,6 @@ mod shared;
 
 use std::sync::Arc;
 
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::redisson::Mode;
 use tidegate::{Store, StoreError};

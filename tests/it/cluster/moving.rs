@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
 use tidegate::StoreError;
-use tidegate::internals::StoreInternals;
 use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
 use tokio::task::JoinSet;
 

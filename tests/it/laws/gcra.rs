@@ -2,7 +2,6 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
 
 use super::{Life, START, Stores, Subject};

@@ -3,7 +3,6 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate::internals::StoreInternals;
 use tidegate::internals::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP, WarmUp};
 use tidegate::internals::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
 

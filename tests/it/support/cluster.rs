@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, RedisResult, cmd};
-use tidegate::internals::StoreInternals;
 use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::{Metrics, Store};
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
+use tidegate::internals::ReplayStore;
 use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::internals::{ReplayStore, StoreInternals};
 use tidegate::{Metrics, Store};
 
 /// A running Redis. Dropping it kills the process.
