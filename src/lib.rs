@@ -161,7 +161,6 @@ mod upstream;
 // 3 meaning
 mod admission;
 pub mod build;
-mod config;
 #[cfg(feature = "gateway")]
 mod explain;
 mod recording;
@@ -195,11 +194,12 @@ mod gateway;
 #[doc(hidden)]
 pub mod internals;
 
-use tidegate_limit::{self as limit, boxed, clock, hex, random, timer, words};
+use tidegate_config as config;
+use tidegate_limit::{self as limit, boxed, clock, hex, random, timer};
 use tidegate_metrics as metrics;
 use tidegate_rules::{
-    client, concurrency, condition, cost, evaluation, facts, identity, json, path, policy, rates, reason, route, rule,
-    rules, sanitize, settings, status_range, template, upgrade, watch,
+    client, concurrency, condition, cost, evaluation, facts, identity, path, policy, rates, reason, route, rule, rules,
+    sanitize, settings, template, upgrade, watch,
 };
 use tidegate_store as store;
 #[cfg(feature = "tls")]

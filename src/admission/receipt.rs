@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::limit::{Algorithm, Limiter, Mode, Quota, Wait};
     use crate::rule::ChargeOn;
-    use crate::status_range::StatusRange;
+    use tidegate_rules::status_range::StatusRange;
 
     /// Regression test: a shadow took the permits that remained, for a request that a live limit would have rejected.
     #[tokio::test]

@@ -19,6 +19,9 @@ const SNAPSHOT: &str = "tests/it/snapshots/public_api.txt";
 /// redis-rs and deadpool-redis are not, so that the client of Redis can change.
 const CRATES: [&str; 5] = ["bytes", "http", "http_body_util", "std", "tower"];
 
+/// Enums whose variants the gateway matches on, from another crate than the one that defines them.
+const CLOSED: [&str; 2] = ["ConfigLoadError", "ListenAddress"];
+
 /// The highest number of public types of the crate, and of each public module, so that users can read the list.
 const MAX_TYPES: usize = 42;
 
@@ -56,6 +59,7 @@ fn public_enums_and_structs_are_non_exhaustive() {
     let items = items();
     // The crates of the workspace match on all words of a setting, so that the compiler finds the places for a new word.
     let growing = items.iter().filter(|(_, item)| item.can_grow && !item.is_setting());
+    let growing = growing.filter(|(name, _)| !CLOSED.contains(&name.as_str()));
     let closed: Vec<_> = growing.filter(|(_, item)| !item.attributes.contains(&"#[non_exhaustive]".into())).collect();
     let closed: Vec<_> = closed.into_iter().map(|(name, _)| name).collect();
     assert!(closed.is_empty(), "a new variant or field would break users, add #[non_exhaustive]: {closed:?}");

@@ -1,0 +1,43 @@
+//! Routes that evaluate requests for proxies.
+
+use super::Checked;
+use crate::file::{self, File};
+use crate::problem::{Problems, quote};
+use tidegate_rules::route::{Authorize, Matcher, PathPattern};
+
+pub(super) fn authorize(
+    route: &file::Route,
+    matcher: Option<&Matcher>,
+    problems: &mut Problems,
+) -> Checked<Option<Authorize>> {
+    let Some(raw) = route.authorize.optional(problems)? else { return Ok(None) };
+    let keys = [
+        ("upstream", route.upstream.key),
+        ("redirect", route.redirect.key),
+        ("respond", route.respond.key),
+        ("limits", route.limits.key),
+        ("quota", route.quota.key),
+        ("concurrency", route.concurrency.key),
+    ];
+    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+        let message = format!("{} has no effect with `authorize`", quote(key));
+        problems.add(location, message, "leave it out: the limits of the original request's route apply");
+    }
+    let nginx = raw.nginx.optional(problems)?.copied().unwrap_or_default();
+    let paths = matcher.map(|matcher| matcher.paths.as_slice()).unwrap_or_default();
+    let prefix = paths.iter().find_map(PathPattern::segments_before_rest);
+    if prefix.is_some() && paths.len() > 1 {
+        let message = "an `authorize` route with a path that ends in `/**` can have no other path";
+        return Err(route.authorize.report(message, "write a route for each path", problems));
+    }
+    Ok(Some(Authorize { nginx, prefix }))
+}
+
+/// Reports an `authorize` route without trusted proxies, which would reject all requests.
+pub(super) fn check_proxies(route: &file::Route, file: &File, problems: &mut Problems) {
+    let has_proxies = file.clients.get().is_some_and(|clients| !clients.trusted_proxies.items().is_empty());
+    if let Some(location) = route.authorize.key.filter(|_| !has_proxies) {
+        let message = "`authorize` needs the networks of the proxies that may ask";
+        problems.add(location, message, "add them to `trusted_proxies` in `clients`");
+    }
+}

@@ -1,0 +1,77 @@
+//! `request_headers` and `response_headers`: changes of header fields.
+
+use http::{HeaderName, HeaderValue};
+
+use super::names::header_name;
+use super::templates::{self, Variables};
+use super::{Checked, parsed};
+use crate::file;
+use crate::located::Located;
+use crate::problem::{Location, Problems, quote};
+use tidegate_rules::route::{FieldChanges, FieldValue};
+use tidegate_rules::sanitize::hop_by_hop::is_hop_by_hop;
+use tidegate_rules::template::Escape;
+
+/// The message whose fields are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    Request,
+    Response,
+}
+
+pub(super) fn field_changes(
+    raw: &Located<file::FieldChanges>,
+    message: Message,
+    variables: Variables,
+    problems: &mut Problems,
+) -> Checked<Option<FieldChanges>> {
+    let Some(raw) = raw.optional(problems)? else { return Ok(None) };
+    let remove: Vec<_> =
+        (raw.remove.items().iter()).map(|raw| name(raw.required(problems)?, raw.location, message, problems)).collect();
+    let values = |raw: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems| {
+        let pairs = raw.optional(problems)?.into_iter().flatten();
+        let pairs: Vec<_> = pairs
+            .map(|(key, value)| {
+                let name = name(key, value.key_location(), message, problems);
+                let value = field_value(value, variables, problems);
+                Ok((name?, value?))
+            })
+            .collect();
+        pairs.into_iter().collect::<Checked<Vec<_>>>()
+    };
+    let (set, add) = (values(&raw.set, problems), values(&raw.add, problems));
+    Ok(Some(FieldChanges { remove: remove.into_iter().collect::<Checked<_>>()?, set: set?, add: add? }))
+}
+
+/// Parses the name of a field that rules may change.
+pub(super) fn name(text: &str, location: Location, message: Message, problems: &mut Problems) -> Checked<HeaderName> {
+    let name = header_name(text, location, problems)?;
+    let help = match (message, name.as_str()) {
+        (Message::Request, "host") => "use `rewrite: { host: NAME }`",
+        (Message::Request, "x-forwarded-for" | "x-forwarded-host" | "x-forwarded-proto" | "via" | "expect") => {
+            "leave it out: the gateway sets it for each request"
+        }
+        (_, "content-length" | "trailer") => "leave it out: the gateway frames messages",
+        _ if is_hop_by_hop(&name) => "leave it out: the field concerns one connection only",
+        _ => return Ok(name),
+    };
+    Err(problems.add(location, format!("{} must not be changed", quote(text)), help))
+}
+
+fn field_value(raw: &Located<String>, variables: Variables, problems: &mut Problems) -> Checked<FieldValue> {
+    let fixed = value(raw, problems)?;
+    let template = templates::template(raw, Escape::Field, variables, problems)?;
+    let has_variables = template.variables().next().is_some();
+    Ok(match has_variables {
+        true => FieldValue::Template(template),
+        // The text of the template has no escaped braces.
+        false => FieldValue::Fixed(HeaderValue::from_str(template.to_string().trim()).unwrap_or(fixed)),
+    })
+}
+
+/// Parses the value of a field.
+pub(super) fn value(raw: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {
+    let text = raw.required(problems)?.trim();
+    let value = HeaderValue::from_str(text).map_err(|_| format!("{} is not a header field value", quote(text)));
+    parsed(value, "remove the control characters", raw.location, problems)
+}

@@ -1,0 +1,256 @@
+//! Converts the structs of [`file`](super::file) to the types of the program.
+//!
+//! Each part is checked even if others have errors. A part with an error becomes [`Reported`].
+
+mod access_log;
+mod action;
+mod admin;
+mod authorize;
+mod balance;
+mod candidate;
+mod charge_on;
+mod cluster;
+mod concurrency;
+mod conditions;
+mod cors;
+mod cost;
+mod dns;
+mod field_changes;
+mod fields;
+mod health;
+mod identities;
+mod limits;
+mod listen;
+mod listen_tls;
+mod matcher;
+mod metrics;
+mod names;
+mod percent;
+mod quota;
+mod quota_path;
+mod rates;
+mod raw_limits;
+mod reach;
+mod redisson;
+mod request_value;
+mod requests;
+mod retry;
+mod rewrite;
+mod route_context;
+mod route_limits;
+mod routes;
+mod sentinel;
+mod shared_limits;
+mod spelling;
+mod spread;
+mod store;
+mod templates;
+mod tls;
+mod upgrades;
+mod upstream_tls;
+mod upstreams;
+mod windows;
+mod written_rate;
+
+use std::fmt::Display;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+use self::matcher::MatchContext;
+use self::route_context::RouteContext;
+use super::file::File;
+use super::include::include;
+use super::located::Located;
+use super::node::Node;
+use super::placeholders::Placeholders;
+use super::problem::{Checked, Location, Problems, Reported, quote};
+use super::secrets::Secrets;
+use super::sources::SourceFiles;
+use super::text::decode;
+use super::tree::{self, Usage};
+use super::{Config, FileChecks, Purpose, Source, shape};
+use tidegate_rules::client::{AddressRules, ClientFunction};
+use tidegate_rules::rules::Rules;
+use tidegate_rules::settings::store::BucketNames;
+use tidegate_rules::settings::store::StoreSettings;
+
+/// Parses, validates and converts a rule file.
+pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    problems.add_file(source.name);
+    let checked = read_tree(bytes, source, sources, &mut problems);
+    let checked = checked.and_then(|root| run_steps(root, source, &mut problems));
+    finish(checked, problems)
+}
+
+/// Validates and converts a tree that a program has built. `problems` has its parts.
+pub(super) fn check_built(
+    root: Node,
+    functions: &[ClientFunction],
+    checks: &'static dyn FileChecks,
+    mut problems: Problems,
+) -> Result<Config, Problems> {
+    let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
+    let checked = run_steps(root, source, &mut problems);
+    finish(checked, problems)
+}
+
+fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
+    problems.mask(shape::is_fixed_word);
+    match checked {
+        Ok(config) if problems.is_empty() => {
+            Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
+        }
+        Ok(_) | Err(Reported { .. }) => Err(problems),
+    }
+}
+
+fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
+    let text = decode(bytes, 0, problems)?;
+    let mut placeholders = Placeholders::new(source.files, sources);
+    let mut usage = Usage::default();
+    let mut root = tree::read(&text, 0, &mut usage, &mut placeholders, problems)?;
+    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
+    Ok(root)
+}
+
+fn run_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+    let routes = root.split_items("routes");
+    let valid = shape::validate(&root, &super::file::FILE, problems)?;
+    // Validated values fit the fields, so an error here is a bug.
+    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    drop(root); // the values of the file have copies of its texts
+    config(&file, routes, source, problems)
+}
+
+/// Converts the file and its other routes.
+fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+    let Source { purpose, files, name: _, functions } = source;
+    let listen = listen::listen(file, source, problems);
+    let max_connections = listen::max_connections(file, problems);
+    let admin = admin::address(file, problems);
+    let admin_tokens = admin::tokens(file, files, problems);
+    let show_clients = admin::show_clients(file, problems);
+    let dashboard = admin::dashboard(file, problems);
+    listen::overlaps(&listen, &admin, file, problems);
+    let access_log = access_log::access_log(file, files, problems);
+    let buckets = metrics::buckets(file, problems);
+    let store = store::store(file, files, problems);
+    let addresses = addresses(file, problems);
+    if let Ok(addresses) = &addresses {
+        listen::proxies(file, &listen, &addresses.trusted_proxies, problems);
+    }
+    let requests = requests::requests(file, problems);
+    let credentials = identities::credentials(file, problems);
+    let identities = identities::identities(file, source, problems);
+    let dns_servers = dns::servers(file, problems);
+    let upstreams = upstreams::upstreams(file, files, problems);
+    let names = store.as_ref().map_or_else(|_| BucketNames::default(), StoreSettings::bucket_names);
+    let address_rules = Arc::new(addresses.as_ref().map_or_else(|_| AddressRules::default(), Clone::clone));
+    let matching = MatchContext { requests: requests.ok(), addresses: &address_rules };
+    // A program that builds rules gives its store to the layer.
+    let in_memory = functions.is_none() && matches!(store, Ok(StoreSettings::Memory { .. }));
+    let functions = functions.unwrap_or_default();
+    let verifies_credentials = files.checks().verifies_credentials();
+    let context = RouteContext { file, purpose, names: &names, matching, verifies_credentials, in_memory, functions };
+    let fields = fields::fields(file, problems);
+    let field_check = match (&fields, &addresses) {
+        (Ok(fields), Ok(addresses)) => {
+            let has_trusted_proxies = !addresses.trusted_proxies.is_empty();
+            Some(fields::FieldCheck { fields, has_trusted_proxies, purpose })
+        }
+        _ => None,
+    };
+    let mut when = Vec::new();
+    let routes = routes::routes(other_routes, context, field_check, &mut when, problems);
+    if let (Ok((identities, loaded)), Ok(routes)) = (&identities, &routes) {
+        identities::check_tiers(file, (identities, loaded), routes, problems);
+    }
+    let is_included = file.include.optional(problems).map(drop);
+    let listen = listen?;
+    let (identities, loaded) = identities?;
+    let mut rules = Rules {
+        requests: requests?,
+        addresses: addresses?,
+        fields: fields?,
+        credentials: credentials?,
+        routes: routes?.with_conditions(when.iter().map(|when| &when.matcher)),
+        when,
+    };
+    rules.distribute(&names);
+    Ok(Config {
+        listen,
+        max_connections: max_connections?,
+        admin: admin?,
+        admin_tokens: admin_tokens?,
+        show_clients: show_clients?,
+        dashboard: dashboard?,
+        access_log: access_log?,
+        buckets: buckets?,
+        store: store?,
+        dns_servers: dns_servers?,
+        upstreams: upstreams?,
+        verifier: loaded.verifier,
+        identities,
+        included: is_included.map(|()| problems.included())?,
+        rules: Arc::new(rules),
+        secrets: Secrets::default(),
+        warnings: Vec::new(),
+    })
+}
+
+fn addresses(file: &File, problems: &mut Problems) -> Checked<AddressRules> {
+    let default = AddressRules::default();
+    let Some(raw) = file.clients.optional(problems)? else { return Ok(default) };
+    let networks = raw.trusted_proxies.items().iter();
+    let networks: Vec<_> = networks.map(|raw| network(raw, problems)).collect();
+    Ok(AddressRules {
+        trusted_proxies: networks.into_iter().collect::<Checked<_>>()?,
+        ipv6_prefix: raw.ipv6_prefix.number(default.ipv6_prefix, problems)?,
+    })
+}
+
+fn network(raw: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
+    let text = raw.required(problems)?.as_str();
+    let address = || text.parse().ok().map(|address: std::net::IpAddr| IpNet::from(address));
+    let Some(network) = text.parse().ok().or_else(address) else {
+        let message = format!("{} is not a network", quote(text));
+        return Err(raw.report(message, "write `10.0.0.0/8`, `2001:db8::/32` or a single address", problems));
+    };
+    if network.trunc() != network {
+        let (whole, one) = (network.trunc(), IpNet::from(network.addr()));
+        let help = format!(
+            "write {} for the network, or {} for the address",
+            quote(&whole.to_string()),
+            quote(&one.to_string())
+        );
+        return Err(raw.report(format!("{} has bits set after its prefix", quote(text)), help, problems));
+    }
+    if let Some(spelling) = spelling::of_address(text, &network) {
+        spelling.warn(raw.location, problems);
+    }
+    match network {
+        // The gateway converts mapped addresses of clients to IPv4 before it compares them.
+        IpNet::V6(v6) if v6.addr().to_ipv4_mapped().is_some() => {
+            let message = format!("{} is an IPv4 network in IPv6 form", quote(text));
+            Err(raw.report(message, "write it as an IPv4 network", problems))
+        }
+        network => Ok(network),
+    }
+}
+
+/// Converts a number to the type of the program.
+fn convert<T: TryFrom<u64>>(value: u64, at: Location, problems: &mut Problems) -> Checked<T> {
+    T::try_from(value).map_err(|_| problems.reported(at))
+}
+
+/// Reports the error of a parser at the location of the value.
+fn parsed<T, E: Display>(
+    result: Result<T, E>,
+    help: &'static str,
+    at: Location,
+    problems: &mut Problems,
+) -> Checked<T> {
+    result.map_err(|error| problems.add(at, error.to_string(), help))
+}

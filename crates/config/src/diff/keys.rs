@@ -1,0 +1,183 @@
+//! The keys of the rule file whose values differ. Each function names all fields of a type, so that the compiler
+//! reports a new field.
+
+use crate::{Config, Listen};
+use tidegate_limit::{Limiter, Spread};
+use tidegate_rules::route::{Action, Route};
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::Rules;
+use tidegate_rules::settings::upstream::UpstreamSettings;
+
+/// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere, or have no
+/// effect on requests.
+macro_rules! changed_keys {
+    ($old:expr, $new:expr, $kind:ident { $($field:ident => $key:literal),* $(,)? }) => {{
+        let (old, new) = ($old, $new);
+        let $kind { $($field: _),* } = old;
+        let keys = [$(($key, !$key.is_empty() && old.$field != new.$field)),*];
+        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect::<Vec<&'static str>>()
+    }};
+}
+
+pub(super) fn listener(old: &Listen, new: &Listen) -> Vec<&'static str> {
+    changed_keys!(old, new, Listen {
+        address => "address",
+        mode => "mode",
+        tls => "tls",
+        http2 => "http2",
+        proxy_protocol => "proxy_protocol",
+        trust_unknown => "trust_unknown",
+        max_connections => "max_connections",
+        max_connections_per_client => "max_connections_per_client",
+        max_requests => "max_requests",
+        max_streams => "max_streams",
+        header_timeout => "header_timeout",
+        idle_timeout => "idle_timeout",
+        body_timeout => "body_timeout",
+        min_rate => "min_rate",
+        max_fields => "max_fields",
+        max_field_bytes => "max_field_bytes",
+        max_target => "max_target",
+    })
+}
+
+pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'static str> {
+    changed_keys!(old, new, UpstreamSettings {
+        name => "name",
+        targets => "targets",
+        weights => "weight",
+        balance => "balance",
+        eject => "eject",
+        slow_start => "slow_start",
+        protocol => "protocol",
+        tls => "tls",
+        timeouts => "timeouts",
+        health => "health",
+        retry => "retry",
+        max_connections => "max_connections",
+        queue => "queue",
+        queue_timeout => "queue_timeout",
+        max_fields => "max_fields",
+        max_field_bytes => "max_field_bytes",
+    })
+}
+
+/// Compares routes without their limits, which are compared one by one.
+pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Route {
+        name => "name",
+        matcher => "match",
+        limits => "",
+        max_body => "max_body",
+        upgrades => "upgrades",
+        quota => "quota",
+        concurrency => "concurrency",
+        rate_limit_headers => "headers",
+        require => "require",
+        cors => "cors",
+        authorize => "authorize",
+        action => "",
+        rewrite => "rewrite",
+        request_headers => "request_headers",
+        response_headers => "response_headers",
+        timeout => "timeout",
+        reject => "reject",
+    });
+    if old.action != new.action {
+        keys.push(key_of(&old.action));
+        keys.extend(Some(key_of(&new.action)).filter(|key| *key != key_of(&old.action)));
+    }
+    let name = |limit: &Limit| (limit.shared, limit.name.clone());
+    if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {
+        keys.push("limits");
+    }
+    keys
+}
+
+/// Returns the key of an action in the rule file.
+fn key_of(action: &Action) -> &'static str {
+    match action {
+        Action::Forward(_) => "upstream",
+        Action::Redirect(_) => "redirect",
+        Action::Respond(_) => "respond",
+    }
+}
+
+pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Limit {
+        name => "name",
+        limiter => "",
+        rates => "",
+        when => "",
+        reads_key_tier => "",
+        client => "client",
+        permits => "permits",
+        on_missing_client => "on_missing_client",
+        duplicates => "duplicates",
+        on_store_failure => "on_store_failure",
+        wait_policy => "max_wait",
+        charge_on => "charge_on",
+        shadow => "shadow",
+        sets_partitions => "",
+        shared => "",
+        location => "",
+    });
+    let rates_differ = old.rates != new.rates;
+    let is_by_tier = [old, new].iter().any(|limit| limit.rates.as_ref().is_some_and(|rates| rates.max().is_none()));
+    let (Limiter { name, mode, quota, spread, .. }, new) = (&*old.limiter, &*new.limiter);
+    let differences = [
+        ("key", *name != new.name),
+        ("mode", *mode != new.mode),
+        ("tier", is_by_tier && rates_differ),
+        ("rate", quota.rate() != new.quota.rate() || (!is_by_tier && rates_differ)),
+        ("interval", quota.interval() != new.quota.interval()),
+        ("algorithm", quota.algorithm() != new.quota.algorithm()),
+        ("partitions", !has_same_parts(spread, &new.spread)),
+    ];
+    keys.extend(differences.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key));
+    keys
+}
+
+/// Returns `true` if the buckets are distributed over the same hash tags.
+pub(super) fn has_same_parts(old: &Spread, new: &Spread) -> bool {
+    match (old, new) {
+        (Spread::Shards(old), Spread::Shards(new)) => {
+            old.iter().map(|shard| &shard.name).eq(new.iter().map(|shard| &shard.name))
+        }
+        (old, new) => old == new,
+    }
+}
+
+/// Compares the top-level keys that have no entries.
+pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
+    let mut keys = changed_keys!(old, new, Config {
+        listen => "",
+        max_connections => "max_connections",
+        admin => "admin",
+        admin_tokens => "admin.tokens",
+        show_clients => "admin.show_clients",
+        dashboard => "admin.dashboard",
+        access_log => "access_log",
+        buckets => "metrics",
+        store => "store",
+        dns_servers => "dns",
+        upstreams => "",
+        included => "",
+        identities => "",
+        verifier => "",
+        rules => "",
+        secrets => "",
+        warnings => "",
+    });
+    let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &*old.rules;
+    if *addresses != new.rules.addresses {
+        keys.push("clients");
+    }
+    if (requests, fields) != (&new.rules.requests, &new.rules.fields) {
+        keys.push("requests");
+    }
+    if *credentials != new.rules.credentials || old.identities != new.identities {
+        keys.push("identities");
+    }
+    keys
+}

@@ -1,0 +1,351 @@
+//! The keys of clients, requests, routes and limits.
+
+use super::actions::{
+    FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
+};
+use super::concurrency::{CONCURRENCY, Concurrency};
+use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
+use crate::keys::Kind::{
+    self, Duration, Flag, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
+    Whole, Word,
+};
+use crate::keys::{Key, Presence, Shape, shape};
+use crate::located::{Located, OneOrList, ValueOrMap};
+use crate::units::{Bytes, Interval, Millis};
+use tidegate_limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
+use tidegate_limit::sliding_window::MAX_SEGMENTS;
+use tidegate_limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
+use tidegate_rules::client::Duplicates;
+use tidegate_rules::identity::IdentityKind;
+use tidegate_rules::policy::RateLimitFields;
+use tidegate_rules::route::Case;
+use tidegate_rules::rule::{OnMissingClient, OnStoreFailure};
+use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
+
+const MAX_PERMITS: u64 = MAX_RATE as u64;
+const MAX_QUEUE: u64 = 100_000;
+const MAX_PARTITIONS: u64 = 1024;
+const MAX_SHARDS: u64 = 256;
+
+shape! {
+    /// How to find the address of a client.
+    CLIENTS: Clients = "`clients`" {
+        /// Networks of proxies whose `X-Forwarded-For` is trusted; the field is read from right to left.
+        trusted_proxies: Vec<Located<String>> = List(&Text), Default("[]");
+        /// The leading bits of an IPv6 address that identify a client.
+        ipv6_prefix: u64 = Whole(32, 128), Default("64");
+    }
+}
+
+shape! {
+    /// How to interpret paths and header fields of requests; [http.md](http.md) and [security.md](security.md) give the
+    /// reasons. A layer uses these keys only to find limits. It changes requests only if it is built with
+    /// `sanitize(true)`.
+    REQUESTS: Requests = "`requests`" {
+        /// How to interpret an encoded slash in a path.
+        encoded_slash: EncodedSlash = Word(EncodedSlash::WORDS), Default("reject");
+        /// How to treat empty segments of a path: `//`.
+        slashes: Slashes = Word(Slashes::WORDS), Default("merge");
+        /// How to handle fields whose names contain other characters than letters, digits and hyphens.
+        underscores: Underscores = Word(Underscores::WORDS), Default("drop");
+        /// Fields to remove unless a trusted proxy sent them. `default` stands for the list in
+        /// [security.md](security.md); a `*` at the end matches any suffix.
+        strip: Vec<Located<String>> = List(&Text), Default("[default]");
+        /// Exceptions to `strip`: fields to keep.
+        keep: Vec<Located<String>> = List(&Text), Default("[]");
+        /// Identifies each request by an `X-Request-Id`, which the gateway forwards, returns and logs. An id of a trusted
+        /// proxy is kept if it has at most 128 visible ASCII characters. A layer sets the field, too.
+        request_id: bool = Flag, Default("false");
+    }
+}
+
+shape! {
+    /// The upstream and the limits of matching requests.
+    ROUTE: Route = "a route" {
+        /// The name of the route in metrics, logs and keys.
+        name: String = Name, Required("name: all");
+        /// The requests that the route applies to.
+        r#match: Match = Map(&MATCH), Required("match: { path: /** }");
+        /// The credentials of which a request must have at least one. Others are rejected with 401.
+        require: Vec<Located<IdentityKind>> = OneOrMany(&Word(IdentityKind::WORDS)), Optional;
+        /// The name of the upstream to forward to. A route of the gateway has exactly one of `upstream`, `redirect`, `respond` and `authorize`;
+        /// without them, a layer calls its inner service.
+        upstream: String = Text, Optional;
+        /// Sends clients to another URL.
+        redirect: Redirect = Map(&REDIRECT), Optional;
+        /// Responds without an upstream.
+        respond: Respond = Map(&RESPOND), Optional;
+        /// Changes the path and the host that the upstream receives. A layer ignores this key and the next two.
+        rewrite: Rewrite = Map(&REWRITE), Optional;
+        /// Changes the header fields that the upstream receives.
+        request_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        /// The longest time from the receipt of a request until the end of its response. The upstream's
+        /// `timeouts.total` applies if it is shorter.
+        timeout: Millis = Duration(1, 24 * HOUR), Optional;
+        /// Changes the header fields of all responses of the route, also of responses of the gateway such as 429.
+        response_headers: FieldChanges = Map(&FIELD_CHANGES), Optional;
+        /// The response to requests that the limits reject.
+        reject: Reject = Map(&REJECT), Optional;
+        /// The limits of the route; a request is charged to all of them or to none. The name of a shared limit, or a map.
+        /// At most 100, candidates included.
+        limits: Vec<Located<NamedLimit>> = List(&OrMap(&Text, &LIMIT)), Default("[]");
+        /// Bounds the requests in flight.
+        concurrency: Concurrency = Map(&CONCURRENCY), Optional;
+        /// The largest request body.
+        max_body: Bytes = Size(0, 1 << 50), Default("1GiB");
+        /// The protocols that clients may switch to with `Upgrade`; `websocket` includes WebSocket over HTTP/2. A
+        /// request for another protocol is forwarded without the upgrade ([http.md](http.md#upgrades)).
+        upgrades: ValueOrMap<Vec<Located<String>>, BoundedUpgrades> = OrMap(&List(&Text), &UPGRADES), Default("[websocket]");
+        /// A path, such as `/.well-known/quota`, where a client reads its own limits of this route as JSON, on the host and
+        /// with the header fields of `match`. It takes precedence over all routes
+        /// ([http.md](http.md#quota-of-a-client)).
+        quota: String = Text, Optional;
+        /// Evaluates requests for a proxy instead of forwarding them. Not with `upstream`.
+        authorize: Authorize = Map(&AUTHORIZE), Optional;
+        /// The pages of other origins that may use the route in browsers.
+        cors: Cors = Map(&CORS), Optional;
+        /// The response fields that report the remaining permits to clients.
+        headers: Vec<Located<RateLimitFields>> = List(&Word(RateLimitFields::WORDS)), Default("[ietf]");
+    }
+}
+
+shape! {
+    /// Protocols that clients may switch to, with the bounds of switched connections.
+    UPGRADES: BoundedUpgrades = "`upgrades`" {
+        /// The protocols, as in the field `Upgrade`. HTTP is not allowed, because its requests would bypass the limits.
+        protocols: Vec<Located<String>> = List(&Text), Default("[websocket]");
+        /// The longest time without data in either direction.
+        idle_timeout: Millis = Duration(1, 24 * HOUR), Default("1h");
+        /// The longest lifetime of a switched connection. Unlimited by default.
+        max_time: Millis = Duration(1, 30 * 24 * HOUR), Optional;
+        /// The highest number of bytes in both directions together. Unlimited by default.
+        max_bytes: Bytes = Size(0, 1 << 50), Optional;
+    }
+}
+
+/// The value of a condition, or a pattern of values.
+pub(crate) type TextOrPattern = ValueOrMap<String, Box<Pattern>>;
+
+/// The conditions on values, by name.
+pub(crate) type Values = Vec<(String, Located<OneOrList<TextOrPattern>>)>;
+
+/// The kind of conditions on values.
+const CONDITIONS: Kind = Kind::Conditions(&OrMap(&Text, &PATTERN), &Many(&OrMap(&Text, &PATTERN)));
+
+shape! {
+    /// A request must meet all conditions. Without conditions, every request matches.
+    MATCH: Match = "a `match`" {
+        /// `api.example.com`, or `*.example.com` for all hosts below it.
+        host: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// `/a/b` matches this path, `/a/{segment}` any value of a segment, `/a/**` the path `/a` and all
+        /// paths below it, `/a/v*` all segments that start with `v`, and `/**/*.css` all paths whose last segment ends with `.css`.
+        path: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// How `path`, `headers`, `query` and `cookies` compare letters, also in `not`. Names of cookies and methods have
+        /// one case; hosts and names of header fields have none.
+        case: Case = Word(Case::WORDS), Default("sensitive");
+        /// The methods that match.
+        methods: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// Header fields: each has exactly this value, matches this pattern, has one of these values, or is `present` or
+        /// `absent`. In a list, these two words are values.
+        headers: Values = CONDITIONS, Optional;
+        /// Query parameters, with the same conditions ([http.md](http.md#values-that-select-routes)).
+        query: Values = CONDITIONS, Optional;
+        /// Cookies, with the same conditions.
+        cookies: Values = CONDITIONS, Optional;
+        /// Networks or addresses. One of them includes the client's address, which can come from a trusted proxy.
+        clients: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// Excludes requests that meet all these conditions. A list excludes requests that match any of its items.
+        not: Vec<Located<Match>> = OneOrMany(&Map(&NOT)), Optional;
+    }
+}
+
+shape! {
+    /// A pattern of a value, at least one key. A value must match all of them. For example
+    /// `user-agent: [{ prefix: curl/ }, { regex: "bot|crawler" }]`.
+    PATTERN: Pattern = "a pattern" {
+        /// The start of the value.
+        prefix: String = Text, Optional;
+        /// The end of the value.
+        suffix: String = Text, Optional;
+        /// A text at any place in the value.
+        contains: String = Text, Optional;
+        /// A [regular expression](https://docs.rs/regex/latest/regex/#syntax) that matches at any place: `^` is the start,
+        /// and `$$` the end, since the rule file needs two dollar signs for one. The classes are ASCII, and matching takes
+        /// linear time. At most 1,000 bytes.
+        regex: String = Text, Optional;
+    }
+}
+
+/// The conditions of excluded requests.
+pub(crate) static NOT: Shape = Shape {
+    title: "a `not`",
+    description: "Conditions of requests that a `match` excludes.",
+    keys: &[],
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients"])),
+};
+
+shape! {
+    /// A rate limit; [algorithms.md](algorithms.md) describes the guarantees of each algorithm.
+    LIMIT: Limit = "a limit" {
+        /// The name of the limit in metrics, logs, keys and response fields. Required in a route; the name of a shared
+        /// limit is its key.
+        name: String = Name, Optional;
+        /// Whether all clients share one bucket. Required unless `adopt` is set.
+        mode: Mode = Word(Mode::WORDS), Optional;
+        /// The parts of a request that identify its client: `ip`, `header:NAME`, `cookie:NAME`, `query:NAME`, `host`,
+        /// `path`, `tls:subject`, `tls:san`, `jwt:CLAIM`, `key:id`, `key:ATTRIBUTE`, in a layer `extension` (the `ClientKey`
+        /// in the request's extensions) and `extension:NAME` (of its `ClientKeys`), or a list of these. Required for `PER_CLIENT`.
+        client: Vec<Located<String>> = OneOrMany(&Text), Optional;
+        /// The requests that the limit counts; by default all requests of its routes.
+        when: When = Map(&WHEN), Optional;
+        /// Takes the rate, the interval and, for `gcra`, the burst from the tier of the client. Only for `PER_CLIENT`.
+        tier: TierSource = Map(&TIER_SOURCE), Optional;
+        /// Permits per interval, or the value of the request that contains them. Required unless `adopt` or `tier` is set.
+        rate: ValueOrMap<u64, RateSource> = OrMap(&Whole(1, MAX_PERMITS), &RATE_SOURCE), Optional;
+        /// The interval of the rate. Required unless `adopt` or `tier` is set. Calendar units are only for `fixed_window`.
+        interval: Interval = IntervalKind(1, MAX_INTERVAL), Optional;
+        /// When a permit becomes available again.
+        algorithm: AlgorithmName = Word(AlgorithmName::WORDS), Default("token_bucket");
+        /// Permits in a full bucket; only for `gcra`. By default, the rate.
+        burst: u64 = Whole(1, MAX_PERMITS), Optional;
+        /// After idle time, the rate rises from a third to the full rate within this time; only for `gcra`. By default, it
+        /// does not fall.
+        warm_up: Millis = Duration(MIN_WARM_UP, MAX_WARM_UP), Optional;
+        /// The highest number of waiting requests. For `leaky_bucket` the default is the rate; with `max_wait` it is
+        /// 100.
+        queue: u64 = Whole(1, MAX_QUEUE), Optional;
+        /// Segments per interval; only for `sliding_window`. By default, 10.
+        segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
+        /// The time zone of the calendar, such as `Europe/Rome`; only for `fixed_window`. By default, UTC.
+        timezone: String = Text, Optional;
+        /// The number of hash tags over which the clients of a `PER_CLIENT` limit are distributed, and so over the nodes
+        /// of a Redis Cluster ([cluster.md](cluster.md)). By default 1; with `store.cluster` 64 if all limits of the
+        /// route are `PER_CLIENT` with the same `client`.
+        partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
+        /// The number of buckets that share the rate of an `OVERALL` limit, which distributes it over the nodes of a
+        /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.
+        shards: u64 = Whole(1, MAX_SHARDS), Optional;
+        /// Permits per request.
+        permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
+        /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
+        /// default is the interval. A request whose wait would end after its timeout is rejected at once.
+        max_wait: Millis = Duration(1, HOUR), Optional;
+        /// Charges a request only if its response has one of these statuses, such as `[401, 403]` or `500-599`. Other
+        /// requests only have to find enough permits. Permits that the bucket lacks then are debt. Not with `max_wait`, and not for `leaky_bucket`
+        /// ([algorithms.md](algorithms.md#charge-by-outcome)).
+        charge_on: Vec<Located<String>> = OneOrMany(&Statuses), Optional;
+        /// Charges a request before it is forwarded, and refunds it after a response with another status. So concurrent
+        /// requests cannot exceed the rate, and clients that leave early are charged. Only with `charge_on`.
+        reserve: bool = Flag, Default("false");
+        /// How to decide while the store is unreachable. For a limit with `adopt` the default is `allow`, because its
+        /// rate is unknown then.
+        on_store_failure: OnStoreFailure = Word(OnStoreFailure::WORDS), Default("local");
+        /// How to handle a request without a client key.
+        on_missing_client: OnMissingClient = Word(OnMissingClient::WORDS), Default("deny");
+        /// How to handle a request with several different values of a client key. Equal values are one value.
+        duplicates: Duplicates = Word(Duplicates::WORDS), Default("reject");
+        /// Evaluates and counts requests without rejecting any.
+        shadow: bool = Flag, Default("false");
+        /// The name of a Redisson limiter that is shared with Java services.
+        key: String = Text, Optional;
+        /// Takes the rate, the interval and the mode from the Java service.
+        adopt: bool = Flag, Default("false");
+        /// A second quota, evaluated as a shadow in addition to the live quota.
+        candidate: Box<Limit> = Map(&CANDIDATE), Optional;
+        unsupported headers;
+    }
+}
+
+shape! {
+    /// A tier of clients: the rate of limits with `tier`.
+    TIER: Tier = "a tier" {
+        /// Permits per interval.
+        rate: u64 = Whole(1, MAX_PERMITS), Required("rate: 100");
+        /// The interval of the rate. Calendar units are only for limits with `fixed_window`.
+        interval: Interval = IntervalKind(1, MAX_INTERVAL), Required("interval: 1m");
+        /// Permits in a full bucket of a `gcra` limit. By default, the rate.
+        burst: u64 = Whole(1, MAX_PERMITS), Optional;
+    }
+}
+
+shape! {
+    /// The tier of a request.
+    TIER_SOURCE: TierSource = "`tier` of a limit" {
+        /// The value that names the tier: `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME` of a trusted proxy, or in a
+        /// layer `extension:NAME` of its `ClientKeys`.
+        by: String = Text, Required("by: key:tier");
+        /// The tier of requests without a value, or with an unknown tier.
+        default: String = Text, Required("default: free");
+    }
+}
+
+shape! {
+    /// The rate of a request. With `gcra` and `leaky_bucket`, the burst and the queue change in proportion.
+    RATE_SOURCE: RateSource = "`rate` of a limit" {
+        /// The value with the rate: `jwt:CLAIM`, `key:ATTRIBUTE`, `header:NAME` of a trusted proxy, or in a layer
+        /// `extension:NAME` of its `ClientKeys`.
+        by: String = Text, Required("by: key:rate");
+        /// The rate of requests without a value, or with a value that is not a whole number from 1.
+        default: u64 = Whole(1, MAX_PERMITS), Required("default: 100");
+        /// The largest rate. Larger values count as this rate.
+        max: u64 = Whole(1, MAX_PERMITS), Optional;
+    }
+}
+
+/// The conditions of a limit: the conditions of a `match`, and the tier.
+#[derive(serde::Deserialize)]
+pub(crate) struct When {
+    #[serde(default)]
+    pub tier: Located<Vec<Located<String>>>,
+    #[serde(flatten)]
+    pub matcher: Match,
+}
+
+/// The conditions of a limit.
+pub(crate) static WHEN: Shape = Shape {
+    title: "`when`",
+    description: "A limit counts only requests that meet all conditions.",
+    keys: &[Key {
+        name: "tier",
+        kind: OneOrMany(&Text),
+        presence: Presence::Optional,
+        description: "The tiers that match: the tier of the limit's `tier`, or otherwise `key:tier`.",
+    }],
+    shared_keys: Some((&MATCH, &["host", "path", "case", "methods", "headers", "query", "cookies", "clients", "not"])),
+};
+
+shape! {
+    /// The cost of a request, read from a header field.
+    PERMITS: HeaderPermits = "`permits`" {
+        /// The header field with the cost.
+        header: String = Text, Required("header: X-Cost");
+        /// The cost of a request without the field.
+        default: u64 = Whole(0, MAX_PERMITS), Default("1");
+        /// The highest cost. A request with a higher value is rejected with 400.
+        max: u64 = Whole(1, MAX_PERMITS), Optional;
+    }
+}
+
+/// An item of `limits`: the name of a shared limit, or an own limit.
+pub(super) type NamedLimit = ValueOrMap<String, Box<Limit>>;
+
+/// The quota keys of a limit. To put a candidate into force, move its keys into the limit.
+pub(crate) static CANDIDATE: Shape = Shape {
+    title: "a `candidate`",
+    description: "A second quota of the same limit, evaluated as a shadow.",
+    keys: &[
+        Key {
+            name: "rate",
+            kind: Whole(1, MAX_PERMITS),
+            presence: Presence::Required("rate: 100"),
+            description: "Permits per interval.",
+        },
+        Key {
+            name: "interval",
+            kind: IntervalKind(1, MAX_INTERVAL),
+            presence: Presence::Required("interval: 1m"),
+            description: "The interval of the rate.",
+        },
+    ],
+    shared_keys: Some((&LIMIT, &["algorithm", "burst", "warm_up", "queue", "max_wait", "segments", "timezone"])),
+};

@@ -1,0 +1,91 @@
+//! Checks of the files that a rule file names, by the program that reads the rule file.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use tidegate_rules::rules::Verifier;
+use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
+use tidegate_rules::settings::identities::IdentitySettings;
+use tidegate_rules::settings::store::RedisTls;
+use tidegate_rules::settings::tls::CertificateFiles;
+use tidegate_rules::settings::upstream::UpstreamTls;
+
+/// Reads the certificates, keys and credentials that a rule file names, so that errors are reported before the first
+/// request. The defaults are for a library without TLS, which verifies no credentials.
+pub trait FileChecks: Debug + Send + Sync {
+    /// Checks the files for TLS to Redis.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    fn redis_tls(&self, _: &RedisTls) -> Result<(), TlsFileError> {
+        Ok(())
+    }
+
+    /// Returns `true` if the system trusts any authority.
+    fn has_trust_anchors(&self) -> bool {
+        true
+    }
+
+    /// Checks the files of a certificate for clients. Returns whether clients can request it by a host name.
+    ///
+    /// # Errors
+    /// The first file that cannot be used.
+    fn certificate(&self, _: &CertificateFiles) -> Result<bool, TlsFileError> {
+        Ok(true)
+    }
+
+    /// Checks a file of authorities.
+    ///
+    /// # Errors
+    /// The file cannot be used.
+    fn authorities(&self, _: ConfiguredFile<'_>) -> Result<(), TlsFileError> {
+        Ok(())
+    }
+
+    /// Checks the files for TLS to an upstream.
+    ///
+    /// # Errors
+    /// The first file that cannot be used, or TLS cannot be set up.
+    fn upstream_tls(&self, _: &UpstreamTls) -> Result<(), UpstreamTlsFault> {
+        Ok(())
+    }
+
+    /// Creates the verifier of these credentials, with the keys in the files, or without keys if `reads_files` is `false`.
+    /// Returns `None` if the program verifies no credentials.
+    fn verifier(&self, _: &IdentitySettings, _reads_files: bool) -> Option<LoadedVerifier> {
+        None
+    }
+
+    /// Returns `true` if the program verifies credentials.
+    fn verifies_credentials(&self) -> bool {
+        false
+    }
+}
+
+/// The checks of a library.
+#[derive(Debug)]
+pub struct LibraryFiles;
+
+/// Why TLS to an upstream cannot be set up.
+#[derive(Debug)]
+pub enum UpstreamTlsFault {
+    /// A file cannot be used.
+    File(TlsFileError),
+    /// Another reason.
+    Other(String),
+}
+
+/// A verifier of credentials, and what its files contain.
+#[derive(Debug, Default)]
+pub struct LoadedVerifier {
+    /// The verifier, with its keys.
+    pub verifier: Verifier,
+    /// The tiers of the API keys in the order of the file, each with the line of its first use.
+    pub tiers: Vec<(usize, Arc<str>)>,
+    /// The message and the help for an unusable file of API keys.
+    pub bad_keys: Option<(String, String)>,
+    /// The message and the help for an unusable key set.
+    pub bad_key_set: Option<(String, String)>,
+}
+
+impl FileChecks for LibraryFiles {}

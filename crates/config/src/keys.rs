@@ -1,0 +1,192 @@
+//! The types and macros that describe the keys of the rule file: name, type, default and purpose.
+//!
+//! The descriptions are in [`file`](super::file). [`shape`](super::shape) validates rule files against them, and
+//! [`reference`](mod@super::reference) generates `docs/rules.md` from them.
+
+use tidegate_limit::words::Word;
+
+/// The type of a value.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    /// Text. Its content is checked later.
+    Text,
+    /// Text or a number. A port without a host is a number, and the error should not be about quotes.
+    Address,
+    /// A status code, or a range of them such as `200-399`. A single code is a number.
+    Statuses,
+    /// Text that no message contains.
+    Secret,
+    /// A name, which is used in keys and labels.
+    Name,
+    /// A name that may have colons.
+    Prefix,
+    /// One of these words.
+    Word(&'static [Word]),
+    /// `true` or `false`.
+    Flag,
+    /// A whole number in this range.
+    Whole(u64, u64),
+    /// A number from 0 to 1.
+    Share,
+    /// A duration in this range of milliseconds.
+    Duration(u64, u64),
+    /// A size in this range of bytes.
+    Size(u64, u64),
+    /// A duration in this range of milliseconds, or a unit of the calendar.
+    Interval(u64, u64),
+    /// A map with these keys.
+    Map(&'static Shape),
+    /// A map with these keys, or text as the short form of a map with only this key.
+    Short(&'static str, &'static Shape),
+    /// A list, possibly empty.
+    List(&'static Kind),
+    /// A list with at least one item.
+    Many(&'static Kind),
+    /// A list with at least one item, or a single item.
+    OneOrMany(&'static Kind),
+    /// A map from names to values of this kind.
+    Named(&'static Kind),
+    /// A map from names of header fields to values.
+    Fields,
+    /// A map from names to conditions on values: a word such as `present`, a value of the first kind, or a list of the
+    /// second kind.
+    Conditions(&'static Kind, &'static Kind),
+    /// A value of this kind, or a map with these keys.
+    OrMap(&'static Kind, &'static Shape),
+    /// No value: the key is not supported.
+    Unsupported,
+}
+
+/// A key of a map.
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub presence: Presence,
+    pub description: &'static str,
+}
+
+impl Kind {
+    /// Returns the words that a value may be.
+    pub(crate) fn words(&self) -> &'static [Word] {
+        match self {
+            Self::Word(words) => words,
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::OrMap(kind, _) => kind.words(),
+            _ => &[],
+        }
+    }
+
+    /// Returns the shape of the maps in a value, or `None` if the value contains no maps with fixed keys.
+    fn shape(&self) -> Option<&'static Shape> {
+        match self {
+            Self::Map(shape) | Self::Short(_, shape) | Self::OrMap(_, shape) => Some(shape),
+            Self::List(kind) | Self::Many(kind) | Self::OneOrMany(kind) | Self::Named(kind) => kind.shape(),
+            Self::Conditions(kind, _) => kind.shape(),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a key may be omitted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Presence {
+    /// The key is required. The text is an example.
+    Required(&'static str),
+    /// The key is optional, with this default value in the syntax of the rule file.
+    Default(&'static str),
+    /// The key is optional. Its description explains what happens without it.
+    Optional,
+}
+
+/// The keys of a map.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// The name of such a map in messages, such as "a limit".
+    pub title: &'static str,
+    pub description: &'static str,
+    /// The keys, without `shared_keys`.
+    pub keys: &'static [Key],
+    /// Another shape, and the names of its keys that this shape also has.
+    pub shared_keys: Option<(&'static Shape, &'static [&'static str])>,
+}
+
+impl Shape {
+    /// Returns all keys: the own keys, then the shared keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static Key> {
+        let (other, names): (&[Key], &[&str]) =
+            self.shared_keys.map_or((&[], &[]), |(shape, names)| (shape.keys, names));
+        self.keys.iter().chain(names.iter().filter_map(|name| other.iter().find(|key| key.name == *name)))
+    }
+
+    /// Returns `true` if a key of this shape has values of the other shape.
+    pub(crate) fn contains(&self, other: &Shape) -> bool {
+        self.keys().any(|key| key.kind.shape().is_some_and(|shape| shape.title == other.title))
+    }
+
+    pub(crate) fn key(&self, name: &str) -> Option<&'static Key> {
+        self.keys().find(|key| key.name == name)
+    }
+
+    /// Returns the required keys, each with an example.
+    pub(crate) fn required_keys(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.keys().filter_map(|key| match key.presence {
+            Presence::Required(example) => Some((key.name, example)),
+            Presence::Default(_) | Presence::Optional => None,
+        })
+    }
+}
+
+/// Returns the name of the key for a struct field: the field of `match` is `r#match`.
+pub(crate) const fn key_of(field: &'static str) -> &'static str {
+    match field.as_bytes() {
+        [b'r', b'#', ..] => field.split_at(2).1,
+        _ => field,
+    }
+}
+
+/// Defines a map of the rule file: the [`Shape`] for validation, and the struct with its values and their locations. The
+/// doc comments become the text of `docs/rules.md`.
+macro_rules! shape {
+    (
+        $(#[doc = $description:literal])+
+        $shape:ident: $name:ident = $title:literal {
+            $(
+                $(#[doc = $key_description:literal])+
+                $field:ident: $type:ty = $kind:expr, $presence:ident $(($presence_text:expr))?;
+            )*
+            $(unsupported $($unsupported:ident),+;)?
+        }
+    ) => {
+        $(#[doc = $description])+
+        ///
+        /// Not `Debug`, since some of these structs contain secrets.
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct $name {
+            $($(#[doc = $key_description])+ #[serde(default)] pub $field: $crate::located::Located<$type>,)*
+        }
+
+        $(#[doc = $description])+
+        pub(crate) static $shape: $crate::keys::Shape = $crate::keys::Shape {
+            title: $title,
+            description: concat!($($description),+),
+            keys: &[
+                $($crate::keys::Key {
+                    name: $crate::keys::key_of(stringify!($field)),
+                    kind: $kind,
+                    presence: $crate::keys::Presence::$presence $(($presence_text))?,
+                    description: concat!($($key_description),+),
+                },)*
+                $($($crate::keys::Key {
+                    name: stringify!($unsupported),
+                    kind: $crate::keys::Kind::Unsupported,
+                    presence: $crate::keys::Presence::Optional,
+                    description: "",
+                },)+)?
+            ],
+            shared_keys: None,
+        };
+    };
+}
+
+pub(crate) use shape;

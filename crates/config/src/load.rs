@@ -1,0 +1,205 @@
+//! Loads a rule file, from a path or from standard input.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::problem::Problems;
+use super::referenced_files::ReferencedFiles;
+use super::sources::SourceFiles;
+use super::text::MAX_READ;
+use super::{Config, FileChecks, Purpose, Source, check};
+use tidegate_rules::watch::read_detached;
+
+/// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
+const MAX_ATTEMPTS: u32 = 5;
+
+/// The longest time without a response of the file system at a reload.
+const MAX_RELOAD: Duration = Duration::from_secs(10);
+
+/// The error of a rule file that cannot be loaded. Its message contains all errors of the file.
+#[derive(Debug)]
+pub enum ConfigLoadError {
+    /// The file cannot be opened or read.
+    Unreadable {
+        /// The path of the file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The file has errors, is larger than 1 MiB, or is not UTF-8.
+    Invalid {
+        /// The path of the file.
+        path: PathBuf,
+        /// All errors of the file.
+        problems: Problems,
+    },
+}
+
+/// The rule file that a command of the program reads.
+#[derive(Clone, Debug)]
+pub enum RuleFile {
+    /// A file.
+    Path(PathBuf),
+    /// Standard input. Relative paths start at the current folder.
+    Stdin,
+}
+
+/// The result of loading a rule file, with the files that were read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The configuration, or all errors.
+    pub config: Result<Config, ConfigLoadError>,
+    /// The files that were read.
+    pub sources: SourceFiles,
+}
+
+/// Loads the file at `path` for a Tower layer. It must be a regular file. Returns the files that were read, too.
+pub fn load_for_layer(path: &Path, checks: &'static dyn FileChecks) -> Loaded {
+    let files = ReferencedFiles::relative_to(path).with_checks(checks);
+    read_unchanged(path, Source { purpose: Purpose::Layer, files, name: path, functions: None }, true)
+}
+
+/// Loads the file at `path`.
+pub(super) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+    let files = ReferencedFiles::relative_to(path).with_checks(checks);
+    read_unchanged(path, Source { purpose, files, name: path, functions: None }, false).config
+}
+
+/// Reads and parses a file, and the files that contain its values. Reads all files again if one changes in the meantime.
+/// The file may be a pipe, unless it `must_be_regular`.
+fn read_unchanged(path: &Path, source: Source<'_>, must_be_regular: bool) -> Loaded {
+    let mut attempts = 1;
+    loop {
+        let mut sources = SourceFiles::default();
+        let bytes = sources.read(path, MAX_READ, must_be_regular);
+        let config = parse(path, bytes, source, &mut sources);
+        if attempts == MAX_ATTEMPTS || sources.are_unchanged() {
+            return Loaded { config, sources };
+        }
+        attempts += 1;
+    }
+}
+
+/// Parses the text of a file. `path` is used only in messages.
+fn parse(
+    path: &Path,
+    bytes: io::Result<Vec<u8>>,
+    source: Source<'_>,
+    sources: &mut SourceFiles,
+) -> Result<Config, ConfigLoadError> {
+    let bytes = bytes.map_err(|source| ConfigLoadError::Unreadable { path: path.to_owned(), source })?;
+    check::check(bytes, source, sources)
+        .map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
+}
+
+// === impl RuleFile ===
+
+impl RuleFile {
+    /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
+    pub fn load(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Layer, checks, (true, false)).config
+    }
+
+    /// Loads the file for a Tower layer without opening the files that it refers to.
+    pub fn load_rules(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Layer, checks, (false, false)).config
+    }
+
+    /// Loads the file for the gateway.
+    pub fn load_for_gateway(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.load_with_sources(checks).config
+    }
+
+    /// Loads the file for the gateway. Returns the files that were read, too.
+    pub fn load_with_sources(&self, checks: &'static dyn FileChecks) -> Loaded {
+        self.read(Purpose::Gateway, checks, (true, false))
+    }
+
+    /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. A file system that
+    /// does not respond for 10 seconds is an error.
+    pub fn reload(&self, checks: &'static dyn FileChecks) -> Loaded {
+        let file = self.clone();
+        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, checks, (true, true))).unwrap_or_else(|source| {
+            let path = PathBuf::from(self.to_string());
+            Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
+        })
+    }
+
+    /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
+    pub fn load_without_referenced_files(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+        self.read(Purpose::Gateway, checks, (false, false)).config
+    }
+
+    fn read(
+        &self,
+        purpose: Purpose,
+        checks: &'static dyn FileChecks,
+        (check_files, must_be_regular): (bool, bool),
+    ) -> Loaded {
+        let (name, files) = match self {
+            Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
+            Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
+        };
+        let files = files.with_checks(checks);
+        let files = if check_files { files } else { files.unchecked() };
+        let source = Source { purpose, files, name, functions: None };
+        match self {
+            Self::Path(_) => read_unchanged(name, source, must_be_regular),
+            Self::Stdin => {
+                use std::io::Read;
+                let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());
+                let read = io::stdin().lock().take(MAX_READ).read_to_end(&mut bytes);
+                sources.record_text(&bytes);
+                Loaded { config: parse(name, read.map(|_| bytes), source, &mut sources), sources }
+            }
+        }
+    }
+}
+
+/// Converts a command line argument: a path, or `-` for standard input.
+impl From<std::ffi::OsString> for RuleFile {
+    fn from(arg: std::ffi::OsString) -> Self {
+        if arg == "-" { Self::Stdin } else { Self::Path(arg.into()) }
+    }
+}
+
+/// Displays the name for messages.
+impl std::fmt::Display for RuleFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Stdin => f.write_str("<stdin>"),
+        }
+    }
+}
+
+// === impl ConfigLoadError ===
+
+impl std::fmt::Display for ConfigLoadError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => write!(f, "{}: cannot be read: {source}", path.display()),
+            Self::Invalid { path, problems } => problems.in_file(path).fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConfigLoadError {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LibraryFiles;
+    use super::*;
+
+    /// Regression test: a file that was removed right after it was read counted as a pipe, and was not watched.
+    #[test]
+    fn kind_of_the_file_is_that_when_it_was_read() {
+        let path = std::env::temp_dir().join(format!("tidegate-regular-{}.yaml", std::process::id()));
+        std::fs::write(&path, "{}").expect("a temporary file");
+        let sources = RuleFile::Path(path.clone()).load_with_sources(&LibraryFiles).sources;
+        std::fs::remove_file(&path).expect("the temporary file");
+        assert!(sources.can_be_read_again());
+        assert!(!RuleFile::Path("/dev/null".into()).load_with_sources(&LibraryFiles).sources.can_be_read_again());
+    }
+}
