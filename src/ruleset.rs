@@ -290,7 +290,7 @@ impl CompiledRoute {
     fn new(route: &Route, metrics: &Metrics) -> Self {
         let responses = metrics.route(Arc::clone(&route.name));
         let limits = route.limits.iter().map(|limit| {
-            let owner = if limit.shared { Arc::from("") } else { Arc::clone(&route.name) };
+            let owner = if limit.is_shared { Arc::from("") } else { Arc::clone(&route.name) };
             let counters = metrics.limit(owner, &limit.name);
             counters.set_retention(limit.limiter.quota.retention_millis());
             counters

@@ -19,8 +19,8 @@ pub(crate) fn narrowest_first(charges: &Charges<'_>) -> Positions {
 }
 
 fn compare(one: &LimitCharge<'_>, other: &LimitCharge<'_>) -> Ordering {
-    let width = |of: &LimitCharge<'_>| (of.limit.mode() == Mode::Overall, of.limit.shared);
-    let within = match one.limit.shared {
+    let width = |of: &LimitCharge<'_>| (of.limit.mode() == Mode::Overall, of.limit.is_shared);
+    let within = match one.limit.is_shared {
         true => one.limit.name.cmp(&other.limit.name),
         false => one.index.cmp(&other.index),
     };

@@ -24,7 +24,7 @@ pub(super) fn limits(explanation: &Explanation<'_>, route: &Route, f: &mut fmt::
     writeln!(f, "limits: all live limits are charged, or none")?;
     for (number, (limit, check)) in (1..).zip(checks) {
         write!(f, "  {number}. {}", quote(&limit.name))?;
-        if limit.shared {
+        if limit.is_shared {
             write!(f, " (shared)")?;
         }
         if limit.shadow {

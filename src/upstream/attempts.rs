@@ -204,7 +204,7 @@ impl Upstream {
         };
         if let (Some(due), Some(eject)) = (due, &self.eject) {
             let _decision = self.factory.states().lock_ejections();
-            if can_eject(entries, due.target, eject.most, Instant::now()) {
+            if can_eject(entries, due.target, eject.max_percent, Instant::now()) {
                 due.eject();
             }
         }

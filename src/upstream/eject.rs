@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const SETTINGS: Eject = Eject { after: 5, time: Duration::from_secs(30), most: 50 };
+    const SETTINGS: Eject = Eject { after: 5, time: Duration::from_secs(30), max_percent: 50 };
     const SECOND: Duration = Duration::from_secs(1);
 
     fn eject(ejection: &mut Ejection, now: Instant) -> u64 {

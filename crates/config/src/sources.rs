@@ -33,7 +33,7 @@ impl SourceFiles {
                     names.sort();
                     names
                         .iter()
-                        .map(|name| format!("{name:?} {:?}\n", Stamp::of(name)))
+                        .map(|name| format!("{name:?} {:?}\n", Stamp::read(name)))
                         .collect::<String>()
                         .into_bytes()
                 }
@@ -47,7 +47,7 @@ impl SourceFiles {
     /// Records the metadata of a file or folder that is read next.
     pub(super) fn record(&mut self, path: &Path) {
         if !self.seen.iter().any(|(seen, _)| seen == path) {
-            self.seen.push((path.to_owned(), Stamp::of(path)));
+            self.seen.push((path.to_owned(), Stamp::read(path)));
         }
     }
 
@@ -89,7 +89,7 @@ impl SourceFiles {
 
     /// Returns `true` if no file's metadata has changed since it was read.
     pub(super) fn are_unchanged(&self) -> bool {
-        self.seen.iter().all(|(path, stamp)| Stamp::of(path) == *stamp)
+        self.seen.iter().all(|(path, stamp)| Stamp::read(path) == *stamp)
     }
 
     /// Returns `false` if the rule file was standard input, a pipe or a device, which can be read only once.

@@ -27,7 +27,7 @@ impl Limiter {
     pub fn at_rate(&self, rate: u32) -> Self {
         let spread = match &self.spread {
             Spread::Partitions(numbers) => Spread::Partitions(numbers.clone()),
-            Spread::Whole | Spread::Shards(_) => Spread::Whole, // only OVERALL limits have shards
+            Spread::Undivided | Spread::Shards(_) => Spread::Undivided, // only OVERALL limits have shards
         };
         let (name, quota) = (self.name.clone(), self.quota.at_rate(rate));
         Self { name, mode: self.mode, quota, spread, number: self.number }

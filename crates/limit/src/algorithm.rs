@@ -301,16 +301,16 @@ mod tests {
 
     #[test]
     fn capacity_of_an_unused_bucket_can_differ_from_the_rate() {
-        let told = |algorithm| {
+        let full_and_refill = |algorithm| {
             let quota = Quota::new(6, 60_000, algorithm).expect("a quota");
             (quota.full(), quota.refill(Timestamp::default()))
         };
-        assert_eq!(told(Algorithm::TokenBucket), (6, 60_000));
-        assert_eq!(told(Algorithm::Gcra { burst: 20 }), (20, 200_000));
-        assert_eq!(told(Algorithm::Gcra { burst: 2 }), (2, 20_000));
+        assert_eq!(full_and_refill(Algorithm::TokenBucket), (6, 60_000));
+        assert_eq!(full_and_refill(Algorithm::Gcra { burst: 20 }), (20, 200_000));
+        assert_eq!(full_and_refill(Algorithm::Gcra { burst: 2 }), (2, 20_000));
         let queue = Queue { length: 3, max_wait: 600_000 };
-        assert_eq!(told(Algorithm::LeakyBucket(queue)), (4, 40_000));
-        assert_eq!(told(Algorithm::SlidingWindow { segments: 7 }), (6, 68_572));
+        assert_eq!(full_and_refill(Algorithm::LeakyBucket(queue)), (4, 40_000));
+        assert_eq!(full_and_refill(Algorithm::SlidingWindow { segments: 7 }), (6, 68_572));
     }
     /// The upper bounds hold for the decisions of each algorithm.
     #[test]
@@ -345,8 +345,8 @@ mod tests {
             r#"{"sliding_window":{"segments":6}}"#,
             r#"{"gcra_warm_up":{"burst":12,"millis":30000}}"#,
         ];
-        let written = examples(12).map(|algorithm| serde_json::to_string(&algorithm).expect("a text"));
-        assert_eq!(written.collect::<Vec<_>>(), texts);
+        let serialized = examples(12).map(|algorithm| serde_json::to_string(&algorithm).expect("a text"));
+        assert_eq!(serialized.collect::<Vec<_>>(), texts);
         let read = texts.map(|text| serde_json::from_str::<Algorithm>(text).expect("an algorithm"));
         assert!(read.into_iter().eq(examples(12)), "{read:?}");
         let wrong = r#"{"fixed_window":{"unit":"day","zone":"Europe/Atlantis"}}"#;

@@ -129,7 +129,7 @@ impl Counters {
 
     /// Returns these counters and their debt as numbers, with their ends relative to `now`.
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
-        let counter = |one: &Counter| [numbers::time(one.ends, now), numbers::amount(one.permits)];
+        let counter = |entry: &Counter| [numbers::time(entry.ends, now), numbers::amount(entry.permits)];
         self.log.iter().flat_map(counter).chain(numbers::debt(self.debt)).collect()
     }
 

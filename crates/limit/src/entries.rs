@@ -15,7 +15,7 @@ impl<T> Entries<T> {
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         match self {
-            Self::Few(one) => one.iter().len(),
+            Self::Few(single) => single.iter().len(),
             Self::Many(many) => many.len(),
         }
     }
@@ -23,7 +23,7 @@ impl<T> Entries<T> {
     #[inline]
     pub(super) fn front(&self) -> Option<&T> {
         match self {
-            Self::Few(one) => one.as_ref(),
+            Self::Few(single) => single.as_ref(),
             Self::Many(many) => many.front(),
         }
     }
@@ -31,14 +31,14 @@ impl<T> Entries<T> {
     #[inline]
     pub(super) fn back(&self) -> Option<&T> {
         match self {
-            Self::Few(one) => one.as_ref(),
+            Self::Few(single) => single.as_ref(),
             Self::Many(many) => many.back(),
         }
     }
 
     pub(super) fn back_mut(&mut self) -> Option<&mut T> {
         match self {
-            Self::Few(one) => one.as_mut(),
+            Self::Few(single) => single.as_mut(),
             Self::Many(many) => many.back_mut(),
         }
     }
@@ -46,14 +46,14 @@ impl<T> Entries<T> {
     #[inline]
     pub(super) fn get(&self, position: usize) -> Option<&T> {
         match self {
-            Self::Few(one) => one.as_ref().filter(|_| position == 0),
+            Self::Few(single) => single.as_ref().filter(|_| position == 0),
             Self::Many(many) => many.get(position),
         }
     }
 
     pub(super) fn get_mut(&mut self, position: usize) -> Option<&mut T> {
         match self {
-            Self::Few(one) => one.as_mut().filter(|_| position == 0),
+            Self::Few(single) => single.as_mut().filter(|_| position == 0),
             Self::Many(many) => many.get_mut(position),
         }
     }
@@ -61,7 +61,7 @@ impl<T> Entries<T> {
     /// Iterates over all entries, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         let (front, back) = match self {
-            Self::Few(one) => (one.as_slice(), &[][..]),
+            Self::Few(single) => (single.as_slice(), &[][..]),
             Self::Many(many) => many.as_slices(),
         };
         front.iter().chain(back)
@@ -70,7 +70,7 @@ impl<T> Entries<T> {
     /// Returns the number of matching entries. All matching entries must precede all others.
     pub(super) fn partition_point(&self, is_before: impl FnMut(&T) -> bool) -> usize {
         match self {
-            Self::Few(one) => one.as_slice().partition_point(is_before),
+            Self::Few(single) => single.as_slice().partition_point(is_before),
             Self::Many(many) => many.partition_point(is_before),
         }
     }
@@ -78,8 +78,8 @@ impl<T> Entries<T> {
     pub(super) fn push_back(&mut self, entry: T) {
         match self {
             Self::Many(many) => many.push_back(entry),
-            Self::Few(one) => match one.take() {
-                None => *one = Some(entry),
+            Self::Few(single) => match single.take() {
+                None => *single = Some(entry),
                 Some(first) => *self = Self::Many(VecDeque::from([first, entry])),
             },
         }
@@ -87,21 +87,21 @@ impl<T> Entries<T> {
 
     pub(super) fn pop_front(&mut self) -> Option<T> {
         match self {
-            Self::Few(one) => one.take(),
+            Self::Few(single) => single.take(),
             Self::Many(many) => many.pop_front(),
         }
     }
 
     pub(super) fn pop_back(&mut self) -> Option<T> {
         match self {
-            Self::Few(one) => one.take(),
+            Self::Few(single) => single.take(),
             Self::Many(many) => many.pop_back(),
         }
     }
 
     pub(super) fn remove(&mut self, position: usize) -> Option<T> {
         match self {
-            Self::Few(one) => one.take_if(|_| position == 0),
+            Self::Few(single) => single.take_if(|_| position == 0),
             Self::Many(many) => many.remove(position),
         }
     }
@@ -109,7 +109,7 @@ impl<T> Entries<T> {
     /// Removes and returns all entries from `position` on.
     pub(super) fn split_off(&mut self, position: usize) -> impl Iterator<Item = T> {
         match self {
-            Self::Few(one) => one.take_if(|_| position == 0).into_iter().chain(VecDeque::new()),
+            Self::Few(single) => single.take_if(|_| position == 0).into_iter().chain(VecDeque::new()),
             Self::Many(many) => None.into_iter().chain(many.split_off(position)),
         }
     }

@@ -89,9 +89,9 @@ impl State {
         self.0.on_refusal(quota, now);
     }
 
-    /// Gives back the time slot `slot`, if it was assigned last.
-    pub fn give_back(&mut self, quota: &Quota, permits: u32, slot: Timestamp, now: Timestamp) {
-        if permits > 0 && self.0.last_slot(quota, permits) == Some(slot) {
+    /// Gives back `time_slot`, if it was assigned last.
+    pub fn give_back(&mut self, quota: &Quota, permits: u32, time_slot: Timestamp, now: Timestamp) {
+        if permits > 0 && self.0.last_slot(quota, permits) == Some(time_slot) {
             self.0.remove_last(quota, permits, now);
         }
     }
@@ -138,7 +138,7 @@ fn queue(quota: &Quota) -> Queue {
 fn remaining(level: u128, waiting: u128, quota: &Quota, queue: Queue) -> u32 {
     let places = (u128::from(queue.length) + 1).saturating_sub(waiting);
     let in_time = returned(Timestamp::default(), Timestamp::from_millis(queue.max_wait), quota);
-    let timely = in_time.checked_sub(level).map_or(0, |left| left / u128::from(quota.interval()) + 1);
+    let timely = in_time.checked_sub(level).map_or(0, |unused| unused / u128::from(quota.interval()) + 1);
     u32::try_from(places.min(timely).min(quota.rate().into())).unwrap_or(u32::MAX)
 }
 

@@ -246,7 +246,7 @@ impl Limiter {
     /// Creates a limiter without shards and partitions.
     pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { name, mode, quota, spread: Spread::Whole, number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        Self { name, mode, quota, spread: Spread::Undivided, number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     /// Identifies the limiter and its rate in this process.
@@ -401,13 +401,14 @@ impl Outcome {
 
     /// Returns the charges that were made. `charges` are the charges of this outcome.
     pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
-        let asked = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
-        let made = asked.filter(|(charge, decision)| decision.granted && !decision.is_unknown && charge.taken() > 0);
+        let decided = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
+        let charged =
+            decided.filter(|(charge, decision)| decision.granted && !decision.is_unknown && charge.taken() > 0);
         let granted = |(charge, decision): (Charge, &Decision)| Granted {
             charge: charge.on_shard(decision.shard),
             at: self.now.plus_millis(decision.ahead + decision.delay),
             overflow: decision.overflow,
         };
-        made.map(granted).collect()
+        charged.map(granted).collect()
     }
 }

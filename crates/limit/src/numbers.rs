@@ -16,13 +16,13 @@ const MAX_AMOUNT: u64 = 1 << 52;
 
 /// Numbers that are read one after the other.
 pub(super) struct Numbers<'n> {
-    left: std::slice::Iter<'n, i64>,
+    remaining: std::slice::Iter<'n, i64>,
     now: Timestamp,
 }
 
 impl<'n> Numbers<'n> {
     pub(super) fn new(numbers: &'n [i64], now: Timestamp) -> Self {
-        Self { left: numbers.iter(), now }
+        Self { remaining: numbers.iter(), now }
     }
 
     /// Returns these numbers with times relative to `now`.
@@ -32,26 +32,26 @@ impl<'n> Numbers<'n> {
 
     /// Returns the next number as an amount, or `None` at the end.
     pub(super) fn amount(&mut self) -> Option<u64> {
-        u64::try_from(*self.left.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)
+        u64::try_from(*self.remaining.next()?).ok().filter(|amount| *amount <= MAX_AMOUNT)
     }
 
     /// Returns the next number as a time.
     pub(super) fn time(&mut self) -> Option<Timestamp> {
-        let relative = *self.left.next()?;
+        let relative = *self.remaining.next()?;
         Some(Timestamp::from_millis(self.now.as_millis().saturating_add_signed(relative)))
     }
 
     /// Removes the debt at the end, after entries of two numbers each. Returns 0 without a debt, or `None` if the debt is
     /// invalid.
     pub(super) fn take_debt(&mut self) -> Option<u64> {
-        let left = self.left.as_slice();
-        let (Some(debt), 1) = (left.last(), left.len() % 2) else { return Some(0) };
-        self.left = left[..left.len() - 1].iter();
+        let remaining = self.remaining.as_slice();
+        let (Some(debt), 1) = (remaining.last(), remaining.len() % 2) else { return Some(0) };
+        self.remaining = remaining[..remaining.len() - 1].iter();
         u64::try_from(*debt).ok().filter(|debt| (1..=MAX_DEBT).contains(debt) && !self.is_empty())
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.left.as_slice().is_empty()
+        self.remaining.as_slice().is_empty()
     }
 
     /// Returns the rest as entries, each with a time and an amount above 0. Returns `None` unless their times ascend.

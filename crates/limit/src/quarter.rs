@@ -37,8 +37,8 @@ mod tests {
         for permits in [1, 3, 4, 5, 10, 1_000_003] {
             let quota = Quota::new(permits.into(), 1_000, Algorithm::Gcra { burst: permits }).expect("a quota");
             let (quarter, rest) = (quota.quarter(), quota.without_quarter());
-            let of = |quota: &Quota| (quota.rate(), quota.capacity());
-            let (rate, burst) = quarter.as_ref().map_or((0, 0), of);
+            let rate_and_capacity = |quota: &Quota| (quota.rate(), quota.capacity());
+            let (rate, burst) = quarter.as_ref().map_or((0, 0), rate_and_capacity);
             assert_eq!((rate + rest.rate(), burst + rest.capacity()), (permits, permits));
             assert_eq!(quarter.is_none(), permits < PARTS);
         }

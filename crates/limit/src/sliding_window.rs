@@ -144,8 +144,8 @@ impl State {
 
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
-        let lasts = quota.interval().saturating_add(cycle(quota).longest_millis(self.0.debt));
-        self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(lasts))
+        let retention = quota.interval().saturating_add(cycle(quota).longest_millis(self.0.debt));
+        self.0.newest_end().map_or(Timestamp::default(), |ends| ends.plus_millis(retention))
     }
 
     /// Returns the packed form; `None` if there is more than one counter.
@@ -234,8 +234,8 @@ mod tests {
     fn wait_ends_when_enough_permits_have_returned() {
         let (mut state, quota) = (State::default(), quota(100, 1_000, 10));
         take(&mut state, &quota, 5, 10_000);
-        let told = take(&mut state, &quota, 30, 10_150);
-        assert_eq!((told.remaining, told.reset), (65, 950));
+        let decision = take(&mut state, &quota, 30, 10_150);
+        assert_eq!((decision.remaining, decision.reset), (65, 950));
         assert_eq!(take(&mut state, &quota, 100, 10_200).wait, Wait::Millis(1_000));
         assert!(!take(&mut state, &quota, 100, 11_199).granted);
         assert!(take(&mut state, &quota, 100, 11_200).granted);

@@ -16,7 +16,7 @@ const NUMBERS: u32 = 1 << 20;
 pub enum Spread {
     /// All buckets have the hash tag of the limiter's name.
     #[default]
-    Whole,
+    Undivided,
     /// PER_CLIENT: each client is in one of the partitions with these numbers, and still has one bucket.
     Partitions(Box<[u32]>),
     /// OVERALL: each of these shards has a bucket with a part of the quota. Together they grant at most the quota.
@@ -29,7 +29,7 @@ impl Limiter {
     pub fn partitioned(self, partitions: u32) -> Self {
         let has_hash_tag = self.name.contains('}');
         if partitions < 2 || !has_hash_tag {
-            return Self { spread: Spread::Whole, ..self };
+            return Self { spread: Spread::Undivided, ..self };
         }
         Self { spread: Spread::Partitions(self.part_numbers(partitions).collect()), ..self }
     }
@@ -50,7 +50,7 @@ impl Limiter {
     pub fn shards(&self) -> &[Arc<Self>] {
         match &self.spread {
             Spread::Shards(shards) => shards,
-            Spread::Whole | Spread::Partitions(_) => &[],
+            Spread::Undivided | Spread::Partitions(_) => &[],
         }
     }
 
@@ -119,10 +119,10 @@ impl Limiter {
     }
 }
 
-/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `slot`, if there is one.
+/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `hash_slot`, if there is one.
 /// So for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
-fn central_range_of(slot: u16, ranges: u32) -> Option<usize> {
-    let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(slot) * u64::from(ranges));
+fn central_range_of(hash_slot: u16, ranges: u32) -> Option<usize> {
+    let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(hash_slot) * u64::from(ranges));
     let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;
     usize::try_from(scaled / all).ok().filter(|_| is_middle)
 }
@@ -212,7 +212,7 @@ mod tests {
             let slots: Vec<usize> =
                 limiter.part_numbers(parts).map(|number| limiter.hash_slot_of_part(number).into()).collect();
             for nodes in 2..=8 {
-                let of_node = |node| slots.iter().filter(|slot| *slot * nodes / usize::from(HASH_SLOTS) == node).count();
+                let of_node = |node| slots.iter().filter(|hash_slot| *hash_slot * nodes / usize::from(HASH_SLOTS) == node).count();
                 let (counts, even): (Vec<usize>, _) =
                     ((0..nodes).map(of_node).collect(), slots.len() / nodes..=slots.len().div_ceil(nodes));
                 prop_assert!(counts.iter().all(|count| even.contains(count)), "{counts:?}");
@@ -223,11 +223,11 @@ mod tests {
         fn shards_add_up_to_the_quota(
             rate in 1..=10_000_u32, algorithm in algorithm(), shards in 0..=300_u32
         ) {
-            let of = limiter(rate, algorithm).sharded(shards);
-            let (parts, capacity) = (of.shards(), of.quota.capacity());
+            let sharded = limiter(rate, algorithm).sharded(shards);
+            let (parts, capacity) = (sharded.shards(), sharded.quota.capacity());
             prop_assert_eq!(parts.is_empty(), shards.min(rate).min(capacity) < 2);
             if !parts.is_empty() {
-                let sum = |of: fn(&Quota) -> u32| parts.iter().map(|part| of(&part.quota)).sum::<u32>();
+                let sum = |amount: fn(&Quota) -> u32| parts.iter().map(|part| amount(&part.quota)).sum::<u32>();
                 prop_assert_eq!((sum(Quota::rate), sum(Quota::capacity)), (rate, capacity));
                 prop_assert!(parts.iter().all(|part| part.quota.rate() > 0 && part.quota.capacity() > 0));
             }

@@ -365,20 +365,20 @@ mod tests {
             for (passes, permits, other, undone, settled) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (quota, at) = (&quotas[usize::from(other)], Timestamp::from_millis(now));
-                let said = unpacked.check(quota, permits, at);
-                prop_assert_eq!(state.check(quota, permits, at), said);
+                let decision = unpacked.check(quota, permits, at);
+                prop_assert_eq!(state.check(quota, permits, at), decision);
                 if settled {
                     prop_assert_eq!(state.settle(quota, permits, at), unpacked.settle(quota, permits, at));
-                } else if said.granted {
+                } else if decision.granted {
                     prop_assert_eq!(state.charge(quota, permits, at), unpacked.charge(quota, permits, at));
                 } else {
                     state.on_refusal(quota, at);
                     unpacked.on_refusal(quota, at);
                 }
-                if said.granted && undone {
-                    let slot = at.plus_millis(said.delay);
-                    state.give_back(quota, permits, slot, at);
-                    unpacked.give_back(quota, permits, slot, at);
+                if decision.granted && undone {
+                    let time_slot = at.plus_millis(decision.delay);
+                    state.give_back(quota, permits, time_slot, at);
+                    unpacked.give_back(quota, permits, time_slot, at);
                 }
                 prop_assert_eq!(state.full_at(quota), unpacked.full_at(quota));
             }

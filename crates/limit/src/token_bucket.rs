@@ -170,17 +170,17 @@ impl State {
     pub fn release(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
         self.pay(quota, now);
         self.forget(self.longest(quota, now).0, now);
-        let mut left = u64::from(permits);
-        while let Some(newest) = self.log.back_mut().filter(|_| left > 0) {
-            let taken = newest.permits.min(left);
+        let mut remaining = u64::from(permits);
+        while let Some(newest) = self.log.back_mut().filter(|_| remaining > 0) {
+            let taken = newest.permits.min(remaining);
             newest.permits -= taken;
             self.stored -= taken;
-            left -= taken;
+            remaining -= taken;
             if newest.permits == 0 {
                 self.log.pop_back();
             }
         }
-        permits - u32::try_from(left).unwrap_or(permits)
+        permits - u32::try_from(remaining).unwrap_or(permits)
     }
 
     /// Returns the permits in use at `now`, with the debt.
@@ -197,8 +197,8 @@ impl State {
     /// Returns the moment from which the bucket is full and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         let debt = Cycle::new(quota, None).longest_millis(self.debt);
-        let lasts = |newest: &Grant| self.longest(quota, newest.at).0.saturating_add(debt);
-        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(lasts(newest)))
+        let retention = |newest: &Grant| self.longest(quota, newest.at).0.saturating_add(debt);
+        self.log.back().map_or(Timestamp::default(), |newest| newest.at.plus_millis(retention(newest)))
     }
 
     /// Returns the packed form; `None` if there is debt or more than one grant to remember.
@@ -375,9 +375,9 @@ fn merge_step_of(quota: &Quota, horizon: u64, at: Timestamp) -> (Timestamp, Time
     if !shares_entries(quota, horizon) {
         return (at, at);
     }
-    let slot = horizon.div_ceil(u64::from(MAX_ENTRIES) - 1);
-    let first = Timestamp::from_millis(at.as_millis() / slot * slot);
-    (first, first.plus_millis(slot - 1))
+    let step = horizon.div_ceil(u64::from(MAX_ENTRIES) - 1);
+    let first = Timestamp::from_millis(at.as_millis() / step * step);
+    (first, first.plus_millis(step - 1))
 }
 
 #[cfg(test)]

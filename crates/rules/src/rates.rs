@@ -115,8 +115,8 @@ impl Rates {
     pub fn tier(&self, facts: &Facts<'_>) -> Option<&str> {
         let Choice::Tier { default: (default, _), limiters } = &self.choice else { return None };
         let value = facts.identity_value(&self.by);
-        let known = value.and_then(|value| limiters.get_key_value(&*value));
-        Some(known.map_or(default, |(name, _)| name))
+        let found = value.and_then(|value| limiters.get_key_value(&*value));
+        Some(found.map_or(default, |(name, _)| name))
     }
 
     /// Returns the largest rate that a number of a request can set; `None` for tiers.
@@ -194,16 +194,16 @@ fn least_rate(limiter: &Limiter, cost: u32, max: u32) -> u32 {
 
 /// Returns the limiter with this rate, from the kept ones if possible.
 fn at_rate(default: &Arc<Limiter>, kept: &ArcSwap<HashMap<u32, Arc<Limiter>>>, rate: u32) -> Arc<Limiter> {
-    let known = kept.load();
-    if let Some(limiter) = known.get(&rate) {
+    let limiters = kept.load();
+    if let Some(limiter) = limiters.get(&rate) {
         return Arc::clone(limiter);
     }
     let limiter = Arc::new(default.at_rate(rate));
-    if known.len() < MAX_KEPT {
-        kept.rcu(|known| {
-            let mut known = HashMap::clone(known);
-            known.entry(rate).or_insert_with(|| Arc::clone(&limiter));
-            known
+    if limiters.len() < MAX_KEPT {
+        kept.rcu(|limiters| {
+            let mut limiters = HashMap::clone(limiters);
+            limiters.entry(rate).or_insert_with(|| Arc::clone(&limiter));
+            limiters
         });
         // Another thread may have added a limiter with this rate first.
         return kept.load().get(&rate).map_or(limiter, Arc::clone);

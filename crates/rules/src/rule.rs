@@ -57,7 +57,7 @@ pub struct Limit {
     #[serde(skip)]
     pub sets_partitions: bool,
     /// Whether the limit is one of the top-level `limits`, so that several routes may use it.
-    pub shared: bool,
+    pub is_shared: bool,
     /// The entry in the rule file.
     #[serde(skip)]
     pub location: LimitLocation,
@@ -149,7 +149,7 @@ impl Limit {
             charge_on: None,
             shadow: false,
             sets_partitions: false,
-            shared: false,
+            is_shared: false,
             location: LimitLocation::default(),
         }
     }
@@ -157,7 +157,7 @@ impl Limit {
     /// Returns the name of the route that the limit belongs to: `@` for a shared limit, otherwise the route with this name.
     #[doc(hidden)]
     pub fn owner<'n>(&self, route: &'n str) -> &'n str {
-        if self.shared { SHARED_ROUTE } else { route }
+        if self.is_shared { SHARED_ROUTE } else { route }
     }
 
     /// Returns the limiter with the rate of a request.

@@ -57,8 +57,8 @@ impl Upgrades {
     /// Returns the first offered protocol that the route allows. Ignores case.
     pub fn choose(&self, Offer(offer): &Offer) -> Option<Upgrade> {
         let mut offered = offer.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        let chosen =
-            offered.find_map(|name| self.protocols.iter().find(|one| one.as_bytes().eq_ignore_ascii_case(name)));
+        let chosen = offered
+            .find_map(|name| self.protocols.iter().find(|protocol| protocol.as_bytes().eq_ignore_ascii_case(name)));
         chosen.map(|protocol| Upgrade { protocol: protocol.clone(), limits: self.limits })
     }
 }

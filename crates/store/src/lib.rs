@@ -130,11 +130,11 @@ pub enum StoreError {
 
 /// The node of a cluster that has the buckets of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("hash slot {slot} is on {address}")]
+#[error("hash slot {hash_slot} is on {address}")]
 pub struct Redirection {
     /// The hash slot.
     #[doc(hidden)]
-    pub slot: u16,
+    pub hash_slot: u16,
     /// The host and port of the other node.
     #[doc(hidden)]
     pub address: String,
@@ -212,8 +212,8 @@ impl Store {
     pub fn has_same_buckets(&self, other: &Self) -> bool {
         backend!(
             self,
-            |one| matches!(&other.0, Backend::Memory(other) if Arc::ptr_eq(one, other)),
-            |one| matches!(&other.0, Backend::Redis(other) if Arc::ptr_eq(one, other))
+            |own| matches!(&other.0, Backend::Memory(other) if Arc::ptr_eq(own, other)),
+            |own| matches!(&other.0, Backend::Redis(other) if Arc::ptr_eq(own, other))
         )
     }
 
@@ -222,11 +222,11 @@ impl Store {
     pub fn set_active_limits<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Arc<Limiter>>,
-        were: impl Iterator<Item = &'l Arc<Limiter>>,
+        previous: impl Iterator<Item = &'l Arc<Limiter>>,
     ) {
         backend!(
             self,
-            |memory| memory.set_active_limits(limiters.map(|limiter| &**limiter), were.map(|limiter| &**limiter)),
+            |memory| memory.set_active_limits(limiters.map(|limiter| &**limiter), previous.map(|limiter| &**limiter)),
             |_| {}
         );
     }

@@ -130,7 +130,7 @@ impl Candidate {
         if let (Some(algorithm), Some(burst)) = (self.algorithm, self.burst) {
             _ = write!(keys, ", algorithm: {algorithm}, burst: {burst}");
         }
-        match limit.shared {
+        match limit.is_shared {
             true => format!("{}: {{ {keys} }}", limit.name),
             false => format!("- {{ name: {}, {keys} }}", limit.name),
         }

@@ -134,7 +134,7 @@ fn with_quotas(rules: &Rules, name: &str, quotas: &[Quota]) -> Rules {
     let with_quota = |limit: &Limit, (index, quota): (usize, &Quota)| {
         let limiter = Limiter::new(format!("{{tidegate:suggest}}:{index:03}"), limit.mode(), *quota);
         let name = format!("{index:03}");
-        Limit { name, limiter: Arc::new(limiter), shadow: true, shared: true, wait_policy: None, ..limit.clone() }
+        Limit { name, limiter: Arc::new(limiter), shadow: true, is_shared: true, wait_policy: None, ..limit.clone() }
     };
     let routes = rules.routes.iter().map(|route| {
         let is_named = |limit: &&Limit| format!("{}/{}", limit.owner(&route.name), limit.name) == name;

@@ -167,9 +167,9 @@ impl<'e> Selection<'e> {
     }
 }
 
-/// Returns `true` if a target may be ejected: another target stays usable, and at most `most` percent of the targets
+/// Returns `true` if a target may be ejected: another target stays usable, and at most `max_percent` percent of the targets
 /// are ejected then. One target of two or more can always be ejected.
-pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, most: u8, now: Instant) -> bool {
+pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, max_percent: u8, now: Instant) -> bool {
     let (mut ejected, mut usable) = (1, 0);
     for entry in entries.iter().filter(|entry| !std::ptr::eq(&*entry.state, target)) {
         match entry.state.availability(now) {
@@ -178,7 +178,7 @@ pub(super) fn can_eject(entries: &[Arc<Entry>], target: &TargetState, most: u8, 
             Availability::Excluded => {}
         }
     }
-    usable > 0 && (ejected == 1 || ejected * 100 <= usize::from(most) * entries.len())
+    usable > 0 && (ejected == 1 || ejected * 100 <= usize::from(max_percent) * entries.len())
 }
 
 // === impl Selected ===

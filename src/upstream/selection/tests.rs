@@ -13,7 +13,7 @@ use super::*;
 use crate::metrics::Metrics;
 use crate::upstream::target::TargetCondition;
 
-const EJECT: Eject = Eject { after: 5, time: Duration::from_secs(30), most: 50 };
+const EJECT: Eject = Eject { after: 5, time: Duration::from_secs(30), max_percent: 50 };
 
 fn address(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], number))
@@ -50,7 +50,7 @@ fn fail(upstream: &Upstream, position: usize, times: usize) {
     for _ in 0..times {
         let attempt = entries[position].state.start_attempt(None, false);
         let due = attempt.failed(Some(&TargetError::connect(&io::ErrorKind::TimedOut.into())), None, Some(&EJECT));
-        if let Some(due) = due.filter(|due| can_eject(&entries, due.target, EJECT.most, Instant::now())) {
+        if let Some(due) = due.filter(|due| can_eject(&entries, due.target, EJECT.max_percent, Instant::now())) {
             due.eject();
         }
     }

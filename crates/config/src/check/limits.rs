@@ -97,7 +97,7 @@ fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> 
         charge_on: charge_on?,
         shadow: shadow?.copied().unwrap_or_default(),
         sets_partitions: raw.partitions.get().is_some(),
-        shared,
+        is_shared: shared,
         location: problems.limit_location(location),
     })
 }

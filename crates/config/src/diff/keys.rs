@@ -87,7 +87,7 @@ pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
         keys.push(key_of(&old.action));
         keys.extend(Some(key_of(&new.action)).filter(|key| *key != key_of(&old.action)));
     }
-    let name = |limit: &Limit| (limit.shared, limit.name.clone());
+    let name = |limit: &Limit| (limit.is_shared, limit.name.clone());
     if old.limits.iter().map(name).ne(new.limits.iter().map(name)) {
         keys.push("limits");
     }
@@ -119,7 +119,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         charge_on => "charge_on",
         shadow => "shadow",
         sets_partitions => "",
-        shared => "",
+        is_shared => "",
         location => "",
     });
     let rates_differ = old.rates != new.rates;

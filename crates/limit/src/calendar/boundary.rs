@@ -19,8 +19,8 @@ pub(super) fn window_bounds(unit: Unit, zone: &TimeZone, at: Timestamp) -> (Time
         Unit::Day | Unit::Week | Unit::Month => date_bounds(unit, zone, at),
     });
     // Guarantees that the window contains the moment, even if the calendar library returned other boundaries.
-    let known = found.map(|(start, end)| (timestamp(start), timestamp(end)));
-    known.filter(|(start, end)| (*start..*end).contains(&at)).unwrap_or(equal)
+    let bounds = found.map(|(start, end)| (timestamp(start), timestamp(end)));
+    bounds.filter(|(start, end)| (*start..*end).contains(&at)).unwrap_or(equal)
 }
 
 /// Returns the boundaries of units up to an hour. A boundary is a moment at which the zone's clocks show a whole unit,

@@ -110,15 +110,15 @@ impl Calendar {
     pub fn new(unit: Unit, zone: &str) -> Result<Self, UnknownZone> {
         let rules = ZONES.get(zone).map_err(|_| UnknownZone(zone.to_owned()))?;
         let zone = rules.iana_name().unwrap_or(zone).to_owned();
-        Ok(Self::shared(unit, &zone, rules))
+        Ok(Self::cached(unit, &zone, rules))
     }
 
     /// Creates the calendar of a unit in UTC.
     pub fn utc(unit: Unit) -> Self {
-        Self::shared(unit, "UTC", TimeZone::UTC)
+        Self::cached(unit, "UTC", TimeZone::UTC)
     }
 
-    fn shared(unit: Unit, zone: &str, rules: TimeZone) -> Self {
+    fn cached(unit: Unit, zone: &str, rules: TimeZone) -> Self {
         let leak_data = || {
             let (zone, cached) = (zone.to_owned(), ArcSwap::from_pointee(Span::default()));
             let is_regular = zone == "UTC" && !matches!(unit, Unit::Week | Unit::Month);
@@ -193,8 +193,8 @@ impl From<Calendar> for WrittenCalendar {
 impl TryFrom<WrittenCalendar> for Calendar {
     type Error = UnknownZone;
 
-    fn try_from(written: WrittenCalendar) -> Result<Self, UnknownZone> {
-        Self::new(written.unit, &written.zone)
+    fn try_from(raw: WrittenCalendar) -> Result<Self, UnknownZone> {
+        Self::new(raw.unit, &raw.zone)
     }
 }
 

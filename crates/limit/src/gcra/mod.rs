@@ -76,8 +76,8 @@ impl State {
     /// Returns the number of these permits that can be in use in addition, so that their sum stays bounded.
     pub(super) fn chargeable(&self, quota: &Quota, permits: u32, now: Timestamp) -> u32 {
         let used = divide(self.used_at(quota, now), quota.interval());
-        let left = u128::from(u64::from(quota.capacity()) + MAX_DEBT).saturating_sub(used);
-        u32::try_from(left).unwrap_or(u32::MAX).min(permits)
+        let unused = u128::from(u64::from(quota.capacity()) + MAX_DEBT).saturating_sub(used);
+        u32::try_from(unused).unwrap_or(u32::MAX).min(permits)
     }
 
     /// Updates the bucket after a refusal at `now`: only if the clock went back.
@@ -90,10 +90,10 @@ impl State {
     /// Gives back the `permits` granted at `granted_at` that have not returned. If the clock went back since then,
     /// their number is unknown, and nothing is given back.
     pub fn give_back(&mut self, quota: &Quota, permits: u32, granted_at: Timestamp, now: Timestamp) {
-        let left = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
-        if granted_at <= now && left > 0 {
+        let in_use = parts(permits, quota).saturating_sub(returned(granted_at, now, quota));
+        if granted_at <= now && in_use > 0 {
             self.advance(quota, now);
-            self.used = self.used.saturating_sub(left);
+            self.used = self.used.saturating_sub(in_use);
         }
     }
 

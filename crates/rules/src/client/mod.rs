@@ -178,7 +178,7 @@ impl ClientSource {
     pub fn sources(&self) -> Vec<&Self> {
         match self {
             Self::All(sources) => sources.iter().flat_map(Self::sources).collect(),
-            one => vec![one],
+            value => vec![value],
         }
     }
 
@@ -291,21 +291,21 @@ fn append(out: &mut Vec<u8>, kind: u8, name: &str, value: &[u8]) {
 
 /// Returns the values of an encoded client for operators: at most `max` bytes, then `...` if there are more.
 pub fn shown_value(encoded: &[u8], max: usize) -> String {
-    let (mut rest, mut shown) = (encoded, String::new());
+    let (mut rest, mut text) = (encoded, String::new());
     while let Some(value) = split_value(&mut rest) {
-        if !shown.is_empty() {
-            shown.push_str(", ");
+        if !text.is_empty() {
+            text.push_str(", ");
         }
         // Copies up to one character beyond the maximum, so that the check below finds longer values.
-        shown.push_str(&String::from_utf8_lossy(&value[..value.len().min(max + 4)]));
-        if shown.len() > max {
-            let end = (0..=max).rev().find(|end| shown.is_char_boundary(*end)).unwrap_or(0);
-            shown.truncate(end);
-            shown.push_str("...");
+        text.push_str(&String::from_utf8_lossy(&value[..value.len().min(max + 4)]));
+        if text.len() > max {
+            let end = (0..=max).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+            text.truncate(end);
+            text.push_str("...");
             break;
         }
     }
-    shown
+    text
 }
 
 /// Splits off the value that one call of `append` has added.

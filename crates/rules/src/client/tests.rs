@@ -67,10 +67,10 @@ fn missing_empty_or_repeated_value_identifies_no_client() {
 
 #[test]
 fn different_lists_of_values_are_different_clients() {
-    let identify = |one: &'static [u8], two: &'static [u8]| {
+    let identify = |first: &'static [u8], second: &'static [u8]| {
         let source = |name| ClientSource::Header(HeaderName::from_static(name));
         let sources = ClientSource::All(vec![source("x-one"), source("x-two")]);
-        identify(&sources, &[("x-one", one), ("x-two", two)], "")
+        identify(&sources, &[("x-one", first), ("x-two", second)], "")
     };
     assert_ne!(identify(b"a", b"bc"), identify(b"ab", b"c"));
     assert_ne!(identify(b"a", b"b"), identify(b"b", b"a"));
@@ -137,7 +137,7 @@ fn duplicates_decide_about_different_values_only() {
         let (headers, query) = (headers(&fields), sent.join("&"));
         source.identify_with(&facts(&headers, &query), &AddressRules::default(), duplicates)
     };
-    for (source, one, equal, different) in [
+    for (source, value, equal, different) in [
         (&cookie, ["sid=a"], &["sid=a; sid=a", " sid = a"][..], &["sid=a; sid=b", "sid=c"][..]),
         (&cookie, ["sid=a"], &["sid=a", "sid=a"], &["s%69d=a; sid[]=b"]),
         (&cookie, ["SID=a"], &["SID=a; SID=a"], &["SID=a; Sid=b"]),
@@ -145,7 +145,7 @@ fn duplicates_decide_about_different_values_only() {
         (&query, ["key=a"], &["key=a", "x=1", "key=a"], &["key=a;x"]),
         (&header, ["a"], &["a", " a ", "a"], &["a", "b", "a"]),
     ] {
-        let client = identify(source, &one, Duplicates::Reject);
+        let client = identify(source, &value, Duplicates::Reject);
         assert!(client.is_ok(), "{source}");
         for duplicates in Duplicates::ALL {
             assert_eq!(identify(source, equal, *duplicates), client, "{source} {equal:?} {duplicates:?}");

@@ -37,5 +37,5 @@ impl fmt::Display for ValueCondition {
 }
 
 fn any_of<T: fmt::Display>(all: impl Iterator<Item = T>) -> String {
-    all.map(|one| one.to_string()).collect::<Vec<_>>().join(" or ")
+    all.map(|text| text.to_string()).collect::<Vec<_>>().join(" or ")
 }

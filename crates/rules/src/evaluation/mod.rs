@@ -302,7 +302,7 @@ impl<'r, 'f> Evaluation<'r, 'f> {
 /// Servers may differ in whether the request meets the conditions of the route.
 fn find<'r>(rules: &'r Rules, facts: &Facts<'_>) -> Result<Option<(usize, &'r Route)>, BadRequest> {
     match rules.routes.find_met(facts) {
-        Some((_, _, Met::Perhaps)) => Err(BadRequest::AmbiguousValue),
+        Some((_, _, Met::Maybe)) => Err(BadRequest::AmbiguousValue),
         Some((position, route, _)) => Ok(Some((position, route))),
         None => Ok(None),
     }

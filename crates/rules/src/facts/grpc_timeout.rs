@@ -32,9 +32,9 @@ pub fn has_grpc_timeout(method: &Method, fields: &HeaderMap) -> bool {
 pub fn reduce_grpc_timeout(fields: &mut HeaderMap, deadline: Instant, now: Instant) {
     if let Some(value) = fields.get_mut(GRPC_TIMEOUT)
         && let Some(timeout) = parse(value.as_bytes())
-        && let left = deadline.saturating_duration_since(now).max(Duration::from_micros(1))
-        && left < timeout
-        && let Ok(reduced) = HeaderValue::try_from(format(left))
+        && let remaining = deadline.saturating_duration_since(now).max(Duration::from_micros(1))
+        && remaining < timeout
+        && let Ok(reduced) = HeaderValue::try_from(format(remaining))
     {
         *value = reduced;
     }
@@ -104,9 +104,9 @@ mod tests {
     #[test]
     fn timeout_is_reduced_and_never_raised() {
         let now = Instant::now();
-        let reduced = |value: &'static str, left: u64| {
+        let reduced = |value: &'static str, millis: u64| {
             let mut fields = HeaderMap::from_iter([(GRPC_TIMEOUT, HeaderValue::from_static(value))]);
-            reduce_grpc_timeout(&mut fields, now + Duration::from_millis(left), now);
+            reduce_grpc_timeout(&mut fields, now + Duration::from_millis(millis), now);
             fields[GRPC_TIMEOUT].to_str().unwrap().to_owned()
         };
         assert_eq!([reduced("1S", 250), reduced("1S", 0)], ["250000u", "1u"]);

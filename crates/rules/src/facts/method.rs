@@ -67,8 +67,8 @@ pub(super) fn check(method: &Method) -> Result<(), BadRequest> {
         return Ok(());
     }
     let sent = method.as_str();
-    let mut known = COMMON.iter().map(Method::as_str).chain(OTHER_KNOWN);
-    match known.any(|known| known != sent && known.eq_ignore_ascii_case(sent)) {
+    let mut methods = COMMON.iter().map(Method::as_str).chain(OTHER_KNOWN);
+    match methods.any(|name| name != sent && name.eq_ignore_ascii_case(sent)) {
         true => Err(BadRequest::MethodCase),
         false => Ok(()),
     }

@@ -54,7 +54,7 @@ impl ApiKey {
 
     /// Returns the value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.attributes().find_map(|(known, value)| (known == name).then_some(value))
+        self.attributes().find_map(|(key, value)| (key == name).then_some(value))
     }
 
     /// Returns the names and values of all attributes.

@@ -69,7 +69,7 @@ impl OriginalRequest {
         if !target.starts_with('/') {
             let (scheme, rest) = target.split_once("://").ok_or(OriginalRequestError::Invalid)?;
             let (host, target) = rest.split_at(rest.find('/').ok_or(OriginalRequestError::Invalid)?);
-            let is_http = ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+            let is_http = ["http", "https"].iter().any(|allowed| scheme.eq_ignore_ascii_case(allowed));
             let uri = absolute(scheme, host, target).filter(|_| is_http).ok_or(OriginalRequestError::Invalid)?;
             return Ok(Self { method, uri });
         }

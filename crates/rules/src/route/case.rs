@@ -15,10 +15,10 @@ words! {
 
 impl Case {
     /// Returns `true` if two texts are equal.
-    pub(super) fn is_equal(self, one: &[u8], other: &[u8]) -> bool {
+    pub(super) fn is_equal(self, text: &[u8], other: &[u8]) -> bool {
         match self {
-            Self::Sensitive => one == other,
-            Self::Insensitive => one.eq_ignore_ascii_case(other),
+            Self::Sensitive => text == other,
+            Self::Insensitive => text.eq_ignore_ascii_case(other),
         }
     }
 

@@ -31,7 +31,7 @@ impl ClientNetworks {
         match self.addresses.valid_address(facts) {
             Ok(address) => self.networks.iter().any(|network| network.contains(&address)).into(),
             Err(ClientError::Missing) => Met::No,
-            Err(ClientError::Malformed | ClientError::Ambiguous) => Met::Perhaps,
+            Err(ClientError::Malformed | ClientError::Ambiguous) => Met::Maybe,
         }
     }
 
@@ -45,7 +45,8 @@ impl ClientNetworks {
     }
 
     pub(super) fn contradicts(&self, other: &Self) -> bool {
-        let overlaps = |one: &IpNet| other.networks.iter().any(|other| one.contains(other) || other.contains(one));
+        let overlaps =
+            |network: &IpNet| other.networks.iter().any(|other| network.contains(other) || other.contains(network));
         !self.networks.iter().any(overlaps)
     }
 }

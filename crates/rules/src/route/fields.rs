@@ -60,15 +60,15 @@ impl FieldChanges {
         for name in &self.remove {
             headers.remove(name);
         }
-        for (name, written) in &self.set {
-            match value(written) {
+        for (name, template) in &self.set {
+            match value(template) {
                 Some(value) => _ = headers.insert(name, value),
                 // The client must not choose the value instead.
                 None => _ = headers.remove(name),
             }
         }
-        for (name, written) in &self.add {
-            if let Some(value) = value(written) {
+        for (name, template) in &self.add {
+            if let Some(value) = value(template) {
                 headers.append(name, value);
             }
         }

@@ -85,7 +85,7 @@ impl Matcher {
     /// Returns `true` if servers may differ in whether a request that matches meets all conditions.
     pub fn is_ambiguous(&self, facts: &Facts<'_>) -> bool {
         let can_be = !(self.values.is_empty() && self.clients.is_none() && self.not.is_empty());
-        can_be && self.met(facts) == Met::Perhaps
+        can_be && self.met(facts) == Met::Maybe
     }
 
     /// Iterates over all pairs of a host and a path.

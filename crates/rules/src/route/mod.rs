@@ -204,11 +204,11 @@ impl Routes {
     /// Creates the routes from a list in the order in which they are tried.
     pub fn new(list: Vec<Route>) -> Self {
         let table = Table::new(list.iter().map(|route| &route.matcher));
-        let unchecked = list.iter().map(|route| Unchecked::of(&route.matcher)).collect();
+        let unchecked = list.iter().map(|route| Unchecked::new(&route.matcher)).collect();
         let needs = list.iter().map(Route::identity_needs).collect();
-        let asked = || list.iter().map(|route| &route.matcher);
-        let methods = unique(asked().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
-        let fields = unique(asked().flat_map(Matcher::single_fields));
+        let matchers = || list.iter().map(|route| &route.matcher);
+        let methods = unique(matchers().flat_map(Matcher::all_methods).filter(|method| !is_common(method)));
+        let fields = unique(matchers().flat_map(Matcher::single_fields));
         let quotas = Quotas::new(&list);
         let has_cors = list.iter().any(|route| route.cors.is_some());
         Self { list, has_cors, table, quotas, needs, unchecked, methods, fields }
@@ -300,7 +300,7 @@ impl Routes {
 }
 
 impl Unchecked {
-    fn of(matcher: &Matcher) -> Self {
+    fn new(matcher: &Matcher) -> Self {
         match () {
             () if matcher.has_patterns() => Self::PathAndOthers,
             () if matcher.has_other() => Self::Others,
@@ -311,9 +311,9 @@ impl Unchecked {
 
 fn unique<'t, T: Clone + PartialEq + 't>(all: impl Iterator<Item = &'t T>) -> Vec<T> {
     let mut unique = Vec::new();
-    for one in all {
-        if !unique.contains(one) {
-            unique.push(one.clone());
+    for item in all {
+        if !unique.contains(item) {
+            unique.push(item.clone());
         }
     }
     unique

@@ -44,7 +44,7 @@ impl Routes {
         let (mut answer, mut last) = (None, None);
         loop {
             let met = |position: usize| {
-                self.list.get(position).map_or(Met::No, |one| one.matcher.met_by_announced(&announced))
+                self.list.get(position).map_or(Met::No, |route| route.matcher.met_by_announced(&announced))
             };
             let can_match = |position: usize| last.is_none_or(|last| position > last) && met(position) != Met::No;
             let Some(position) = self.table.find(&announced.host, announced.path.matched(), can_match) else {
@@ -83,20 +83,20 @@ impl ValueCondition {
     fn met_by_announced(&self, facts: &Facts<'_>) -> Met {
         let name = match &self.source {
             ValueSource::Header(name) => name,
-            ValueSource::Cookie(_) => return Met::Perhaps,
+            ValueSource::Cookie(_) => return Met::Maybe,
             ValueSource::Query(_) => return self.met(facts),
         };
         if is_announced(name, facts) {
             return match self.test {
                 ValueTest::Present => Met::Yes,
                 ValueTest::Absent => Met::No,
-                ValueTest::OneOf(_) => Met::Perhaps,
+                ValueTest::OneOf(_) => Met::Maybe,
             };
         }
         let is_unannounced =
             UNANNOUNCED.contains(name) || name.as_str().starts_with("sec-") || name.as_str().starts_with("proxy-");
         match self.test {
-            _ if is_unannounced => Met::Perhaps,
+            _ if is_unannounced => Met::Maybe,
             ValueTest::Absent => Met::Yes,
             ValueTest::Present | ValueTest::OneOf(_) => Met::No,
         }

@@ -94,15 +94,15 @@ impl<'r> Charges<'r> {
     /// Returns the charges that match a predicate.
     pub fn only(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Self {
         let mut some = Self::new(self.limits);
-        for one in self.iter().filter(|one| which(one)) {
-            some.push(one.index, one.charge.clone());
+        for entry in self.iter().filter(|entry| which(entry)) {
+            some.push(entry.index, entry.charge.clone());
         }
         some
     }
 
     /// Removes the charges of limits that do not match a predicate.
     pub fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
-        let kept: SmallVec<[bool; 4]> = self.iter().map(|one| keeps(one.limit)).collect();
+        let kept: SmallVec<[bool; 4]> = self.iter().map(|entry| keeps(entry.limit)).collect();
         let mut is_kept = kept.iter().copied();
         self.positions.retain(|_| is_kept.next().unwrap_or(true));
         let mut is_kept = kept.iter().copied();
@@ -135,7 +135,7 @@ impl<'r> Charges<'r> {
     /// the limiters of the charges, and without the limits whose conditions the request does not meet.
     pub fn changed_limits(&self) -> Option<Vec<Limit>> {
         let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.has(*index);
-        let is_same = |one: LimitCharge<'_>| Arc::ptr_eq(&one.charge.limiter, &one.limit.limiter);
+        let is_same = |entry: LimitCharge<'_>| Arc::ptr_eq(&entry.charge.limiter, &entry.limit.limiter);
         let has_all =
             self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_unmet(&index));
         if has_all && self.iter().all(is_same) {
@@ -144,7 +144,7 @@ impl<'r> Charges<'r> {
         let mut limits = self.limits.to_vec();
         // The positions of all others must stay, and shadows are never reported.
         (0..limits.len()).filter(is_unmet).for_each(|index| limits[index].shadow = true);
-        self.iter().for_each(|one| limits[one.index].limiter = Arc::clone(&one.charge.limiter));
+        self.iter().for_each(|entry| limits[entry.index].limiter = Arc::clone(&entry.charge.limiter));
         Some(limits)
     }
 

@@ -153,7 +153,7 @@ impl Rules {
     pub fn limits(&self) -> impl Iterator<Item = (&str, &Limit)> {
         let mut seen = HashSet::new();
         let limits = self.routes.iter().flat_map(|route| route.limits.iter().map(move |limit| (&*route.name, limit)));
-        let once = limits.filter(move |(_, limit)| !limit.shared || seen.insert(limit.name.as_str()));
+        let once = limits.filter(move |(_, limit)| !limit.is_shared || seen.insert(limit.name.as_str()));
         once.map(|(route, limit)| (limit.owner(route), limit))
     }
 
@@ -377,7 +377,7 @@ impl Rules {
                 && other.on_missing_client == limit.on_missing_client
                 && other.duplicates == limit.duplicates
         };
-        match previous.and_then(|one| Some((one.limit, one.charge.client.as_ref()?))) {
+        match previous.and_then(|entry| Some((entry.limit, entry.charge.client.as_ref()?))) {
             Some((other, client)) if is_same(other) => Ok(client.clone()),
             _ => self.client(limit, facts),
         }

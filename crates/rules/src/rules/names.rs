@@ -39,7 +39,7 @@ impl Rules {
         self.map_limits(|limit, limits| {
             let is_like = |other: &Limit| can_be_partitioned(other) && other.client == limit.client;
             match can_be_partitioned(limit)
-                && (limit.shared || limits.iter().filter(|other| !other.shared).all(is_like))
+                && (limit.is_shared || limits.iter().filter(|other| !other.is_shared).all(is_like))
             {
                 true => limit.clone().with_limiters(|limiter| limiter.clone_whole().partitioned(DEFAULT_PARTITIONS)),
                 false => limit.clone(),
@@ -49,11 +49,11 @@ impl Rules {
 
     /// Replaces each limit. `map` gets the limit and all limits of its route. A shared limit is mapped once.
     fn map_limits(&mut self, map: impl Fn(&Limit, &[Limit]) -> Limit) {
-        let mut shared = BTreeMap::<String, Limit>::new();
+        let mut shared_limits = BTreeMap::<String, Limit>::new();
         for route in self.routes.iter_mut() {
             let limits = std::mem::take(&mut route.limits);
-            let mapped = limits.iter().map(|limit| match limit.shared {
-                true => shared.entry(limit.name.clone()).or_insert_with(|| map(limit, &limits)).clone(),
+            let mapped = limits.iter().map(|limit| match limit.is_shared {
+                true => shared_limits.entry(limit.name.clone()).or_insert_with(|| map(limit, &limits)).clone(),
                 false => map(limit, &limits),
             });
             route.limits = mapped.collect();
@@ -75,6 +75,6 @@ fn renamed(limiter: &Limiter, limit: &Limit, from: &BucketNames, to: &BucketName
     match &limiter.spread {
         Spread::Partitions(numbers) if limit.sets_partitions => whole.partitioned(count(numbers.len())),
         Spread::Shards(shards) => whole.sharded(count(shards.len())),
-        Spread::Whole | Spread::Partitions(_) => whole,
+        Spread::Undivided | Spread::Partitions(_) => whole,
     }
 }

@@ -57,8 +57,8 @@ impl Verifier {
 impl PartialEq for Verifier {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (own, other) => own.is_none() && other.is_none(),
         }
     }
 }

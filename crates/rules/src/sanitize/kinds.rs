@@ -118,8 +118,8 @@ mod tests {
         assert!(
             [FieldKind::Te, FieldKind::OtherHopByHop, FieldKind::Via, FieldKind::ForwardedFor]
                 .into_iter()
-                .all(|one| kinds.has(one))
+                .all(|kind| kinds.has(kind))
         );
-        assert!(![FieldKind::Connection, FieldKind::Cookie, FieldKind::Expect].into_iter().any(|one| kinds.has(one)));
+        assert!(![FieldKind::Connection, FieldKind::Cookie, FieldKind::Expect].into_iter().any(|kind| kinds.has(kind)));
     }
 }

@@ -157,7 +157,7 @@ impl FieldFilter {
         FieldKinds::classify_with(headers, |name| match FieldKind::from_name(name) {
             _ if !trusted && self.strip.has(name) => Some(FieldKind::Stripped),
             None if name::has_unusual_chars(name) => Some(FieldKind::UnusualName),
-            known => known,
+            kind => kind,
         })
     }
 
@@ -310,34 +310,34 @@ mod tests {
     fn only_trusted_proxies_send_forwarding_fields() {
         let names = ["forwarded", "x-real-ip", "x-forwarded-for", "x-forwarded-ssl", "x-http-method-override", "proxy"];
         let sent: Vec<_> = names.iter().map(|name| (*name, "1")).collect();
-        let left = |trusted| {
+        let kept = |trusted| {
             let mut headers = headers(&sent);
             let kinds = filter()
                 .apply(&mut headers, RequestContext { trusted, ..context(NextHop::Handler) })
                 .expect("accepted");
             (headers.len(), kinds.has(FieldKind::ForwardedFor))
         };
-        assert_eq!((left(true), left(false)), ((names.len(), true), (0, false)));
+        assert_eq!((kept(true), kept(false)), ((names.len(), true), (0, false)));
     }
 
     #[test]
     fn underscores_setting_decides_about_unusual_names() {
         let sent =
             [("x_real_ip", "1"), ("x.key", "1"), ("content_length", "5"), ("te_", "1"), ("my_own", "1"), ("x-a", "1")];
-        let left = |underscores, trusted| {
+        let kept = |underscores, trusted| {
             let mut headers = headers(&sent);
             let filter = FieldFilter { underscores, ..filter() };
             filter.apply(&mut headers, RequestContext { trusted, ..context(NextHop::Origin) })?;
-            let mut left: Vec<_> = headers.keys().map(ToString::to_string).collect();
-            left.sort();
-            Ok(left)
+            let mut kept: Vec<_> = headers.keys().map(ToString::to_string).collect();
+            kept.sort();
+            Ok(kept)
         };
         for trusted in [false, true] {
-            assert_eq!(left(Underscores::Drop, trusted), Ok(vec!["x-a".into()]));
-            assert_eq!(left(Underscores::Reject, trusted), Err(BadField::Name));
+            assert_eq!(kept(Underscores::Drop, trusted), Ok(vec!["x-a".into()]));
+            assert_eq!(kept(Underscores::Reject, trusted), Err(BadField::Name));
         }
-        assert_eq!(left(Underscores::Keep, false), Ok(["my_own", "te_", "x-a"].map(String::from).to_vec()));
-        assert_eq!(left(Underscores::Keep, true), Ok(["my_own", "te_", "x-a", "x_real_ip"].map(String::from).to_vec()));
+        assert_eq!(kept(Underscores::Keep, false), Ok(["my_own", "te_", "x-a"].map(String::from).to_vec()));
+        assert_eq!(kept(Underscores::Keep, true), Ok(["my_own", "te_", "x-a", "x_real_ip"].map(String::from).to_vec()));
     }
 
     #[test]

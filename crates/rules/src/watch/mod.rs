@@ -111,7 +111,7 @@ impl<T: Clone + PartialEq> StableFiles<T> {
 impl Stamp {
     /// Reads the metadata of a file or folder. Returns `None` if it cannot be found, and for pipes and devices: their
     /// contents change without it.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn read(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok().filter(|file| file.is_file() || file.is_dir())?;
         Some(Self {
             inode: (file.dev(), file.ino()),
@@ -123,7 +123,7 @@ impl Stamp {
 }
 
 fn stamps(paths: &[PathBuf]) -> Vec<Option<Stamp>> {
-    paths.iter().map(|path| Stamp::of(path)).collect()
+    paths.iter().map(|path| Stamp::read(path)).collect()
 }
 
 #[cfg(test)]

@@ -109,14 +109,14 @@ impl Fallback {
 
     /// Sets the number of gateways that the store reports, including this one.
     pub fn set_gateways(&self, gateways: u32) {
-        self.shares.lock().set_known(gateways);
+        self.shares.lock().set_gateway_count(gateways);
         let counted = Some(gateways.max(1));
         self.counted.send_if_modified(|before| std::mem::replace(before, counted) != counted);
     }
 
     /// Returns the number of gateways that share the store, as last known.
     pub fn known_gateways(&self) -> u32 {
-        self.shares.lock().known()
+        self.shares.lock().gateway_count()
     }
 
     /// Returns the number of parts into which limits are divided.
@@ -174,18 +174,20 @@ impl Fallback {
         self.add_debts(&[Granted { charge, at, overflow: false }], at);
     }
 
-    fn add_debts(&self, made: &[Granted], now: Timestamp) {
-        if !made.is_empty() {
-            self.debts.lock().add(made, now);
+    fn add_debts(&self, granted: &[Granted], now: Timestamp) {
+        if !granted.is_empty() {
+            self.debts.lock().add(granted, now);
             self.new_debts_sender.send_replace(());
         }
     }
 
     /// Gives back permits that [`take`](Self::take) granted.
     pub fn give_back(&self, granted: &[Granted]) {
-        let limiter = |one: &Granted| self.shares.lock().limiter(&one.charge.limiter);
-        let share =
-            |one: &Granted| Granted { charge: Charge { limiter: limiter(one), ..one.charge.clone() }, ..one.clone() };
+        let limiter = |grant: &Granted| self.shares.lock().limiter(&grant.charge.limiter);
+        let share = |grant: &Granted| Granted {
+            charge: Charge { limiter: limiter(grant), ..grant.charge.clone() },
+            ..grant.clone()
+        };
         let shares: Vec<Granted> = granted.iter().map(share).collect();
         self.buckets.give_back(&shares);
         self.debts.lock().remove_refunded(granted);
@@ -209,7 +211,7 @@ impl Fallback {
     /// Returns the charges on this gateway's shares; `None` if a share is less than a permit.
     fn shares_of(&self, charges: &[Charge]) -> Option<Vec<Charge>> {
         let mut shares = self.shares.lock();
-        charges.iter().map(|charge| shares.of(charge)).collect()
+        charges.iter().map(|charge| shares.share_of(charge)).collect()
     }
 
     /// Refuses a request for lack of a share.

@@ -16,7 +16,7 @@ const MIN_SHARES: usize = 64;
 #[derive(Debug)]
 pub(super) struct Shares {
     /// The number of gateways that share the store, including this one.
-    known: u32,
+    gateway_count: u32,
     /// The minimum number of gateways to assume.
     least: u32,
     /// The number of predecessors that still drain.
@@ -41,7 +41,7 @@ struct Share {
 impl Shares {
     pub(super) fn new(least: u32) -> Self {
         Self {
-            known: 1,
+            gateway_count: 1,
             least: least.max(1),
             predecessors: 0,
             has_successor: false,
@@ -51,24 +51,24 @@ impl Shares {
     }
 
     /// Returns the number of known gateways; at least one.
-    pub(super) fn known(&self) -> u32 {
-        self.known
+    pub(super) fn gateway_count(&self) -> u32 {
+        self.gateway_count
     }
 
     /// Returns the number of parts into which limits are divided.
     pub(super) fn gateways(&self) -> u32 {
-        self.known.max(self.least)
+        self.gateway_count.max(self.least)
     }
 
     /// Sets the number of known gateways. Returns `true` if the number has changed.
-    pub(super) fn set_known(&mut self, gateways: u32) -> bool {
-        let before = std::mem::replace(&mut self.known, gateways.max(1));
-        self.reset_if(before != self.known)
+    pub(super) fn set_gateway_count(&mut self, gateways: u32) -> bool {
+        let before = std::mem::replace(&mut self.gateway_count, gateways.max(1));
+        self.reset_if(before != self.gateway_count)
     }
 
     /// Returns the charge on this gateway's share; `None` if the share is less than a permit. A shadow always has a
     /// share, since it must not reject a request.
-    pub(super) fn of(&mut self, charge: &Charge) -> Option<Charge> {
+    pub(super) fn share_of(&mut self, charge: &Charge) -> Option<Charge> {
         let share = self.share(&charge.limiter);
         (charge.shadow || !share.is_empty).then(|| Charge { limiter: Arc::clone(&share.part), ..charge.clone() })
     }

@@ -27,7 +27,7 @@ impl Fallback {
         let mut shares = self.shares.lock();
         shares.set_has_successor();
         let id = self.id.get_or_init(debts::random_id).clone();
-        LocalState { gateways: shares.known(), id, predecessors: shares.predecessors_of_successor() }
+        LocalState { gateways: shares.gateway_count(), id, predecessors: shares.predecessors_of_successor() }
     }
 
     /// Turns all debts into payments. Returns the payments and the time of the clock that dated their grants.
@@ -52,7 +52,7 @@ impl Fallback {
     /// Assumes this number of gateways, until the store has reported their number.
     pub fn assume(&self, gateways: u32) {
         if self.counted.borrow().is_none() {
-            self.shares.lock().set_known(gateways);
+            self.shares.lock().set_gateway_count(gateways);
         }
     }
 

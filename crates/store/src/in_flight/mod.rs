@@ -147,9 +147,9 @@ impl SlotRequest<'_> {
         let free = self.free(&counts, |bound| bound);
         let limits = match &free {
             Ok(_) => take(charges),
-            Err(_) => {
-                take(&charges.iter().map(|one| Charge { kind: ChargeKind::Check, ..one.clone() }).collect::<Vec<_>>())
-            }
+            Err(_) => take(
+                &charges.iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect::<Vec<_>>(),
+            ),
         };
         let slot = match free {
             _ if is_refused(&limits) => Err(Full::default()),

@@ -54,14 +54,14 @@ impl BucketCapacity {
         Self { half, share, common, limits: Mutex::default() }
     }
 
-    /// Replaces the limits that `were` active. Buckets in use stay.
+    /// Replaces the active limits, which were `previous`. Buckets in use stay.
     pub(super) fn set_active<'l>(
         &self,
         limiters: impl Iterator<Item = &'l Limiter>,
-        were: impl Iterator<Item = &'l Limiter>,
+        previous: impl Iterator<Item = &'l Limiter>,
     ) {
         let mut limits = self.limits.lock();
-        for limit_capacity in were.filter_map(|limiter| limits.get(&key(limiter))) {
+        for limit_capacity in previous.filter_map(|limiter| limits.get(&key(limiter))) {
             limit_capacity.active.store(false, Ordering::Relaxed);
         }
         for limiter in limiters.filter(|limiter| limiter.mode == Mode::PerClient) {
@@ -98,7 +98,10 @@ impl BucketCapacity {
             return true;
         }
         let borrows = !shadow
-            && self.common.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+            && self
+                .common
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| remaining.checked_sub(1))
+                .is_ok();
         counts.borrowed += usize::from(borrows);
         borrows
     }

@@ -119,14 +119,14 @@ impl Memory {
         }
     }
 
-    /// Reserves capacity for these limits, and releases it for the limits that `were` active before. A limit in neither
+    /// Reserves capacity for these limits, and releases it for the limits of `previous`. A limit in neither
     /// list gets its share when it is first used.
     pub fn set_active_limits<'l>(
         &self,
         limiters: impl IntoIterator<Item = &'l Limiter>,
-        were: impl IntoIterator<Item = &'l Limiter>,
+        previous: impl IntoIterator<Item = &'l Limiter>,
     ) {
-        self.capacity.set_active(limiters.into_iter(), were.into_iter());
+        self.capacity.set_active(limiters.into_iter(), previous.into_iter());
     }
 
     /// Makes all live charges or none, now. If it makes the live charges, it also makes each granted shadow charge.

@@ -49,9 +49,9 @@ impl Table {
 
     /// Returns `true` if the table has the name, algorithm and mode of the lookup.
     pub(super) fn is_of(&self, lookup: &Lookup<'_>) -> bool {
-        let (own, asked) = (&self.limiter, &lookup.charge.limiter);
-        let alike = || discriminant(&own.quota.algorithm()) == discriminant(&asked.quota.algorithm());
-        let same = Arc::ptr_eq(own, asked) || (own.name == asked.name && alike());
+        let (own, requested) = (&self.limiter, &lookup.charge.limiter);
+        let alike = || discriminant(&own.quota.algorithm()) == discriminant(&requested.quota.algorithm());
+        let same = Arc::ptr_eq(own, requested) || (own.name == requested.name && alike());
         same && self.limit_capacity.is_none() == lookup.owner.is_overall()
     }
 
@@ -154,8 +154,8 @@ impl Bucket {
     }
 }
 
-/// Returns `true` if `one` has a lower rate per time than `other`.
-fn is_slower(one: &Quota, other: &Quota) -> bool {
-    let cross = |one: &Quota, other: &Quota| u64::from(one.rate()).saturating_mul(other.interval());
-    cross(one, other) < cross(other, one)
+/// Returns `true` if `quota` has a lower rate per time than `other`.
+fn is_slower(quota: &Quota, other: &Quota) -> bool {
+    let cross = |quota: &Quota, other: &Quota| u64::from(quota.rate()).saturating_mul(other.interval());
+    cross(quota, other) < cross(other, quota)
 }

@@ -61,14 +61,16 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     /// moves existing ones.
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
-            let made = granted && decision.granted && lookup.charge.kind != ChargeKind::Check;
+            let is_charged = granted && decision.granted && lookup.charge.kind != ChargeKind::Check;
             let shard = shard(self.locked, lookup);
             match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
-                (Some((overflow, limit_capacity)), _) if made => {
+                (Some((overflow, limit_capacity)), _) if is_charged => {
                     *decision = overflow.charge(limit_capacity, lookup, now);
                 }
                 (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
-                (None, Location::Own { .. }) if made => *decision = shard.charge(lookup, now).unwrap_or(*decision),
+                (None, Location::Own { .. }) if is_charged => {
+                    *decision = shard.charge(lookup, now).unwrap_or(*decision)
+                }
                 (None, Location::Own { .. }) => shard.on_refusal(lookup, now),
                 _ => {}
             }
@@ -168,10 +170,10 @@ pub(super) fn lock<'m>(memory: &'m Memory, lookups: &mut [Lookup<'_>], locked: &
         let before = (1 << lookup.shard()) - 1;
         lookup.lock = (shards & before).count_ones() as usize;
     }
-    let mut left = shards;
-    while left != 0 {
-        locked.push(memory.shards[left.trailing_zeros() as usize].lock());
-        left &= left - 1;
+    let mut remaining = shards;
+    while remaining != 0 {
+        locked.push(memory.shards[remaining.trailing_zeros() as usize].lock());
+        remaining &= remaining - 1;
     }
 }
 

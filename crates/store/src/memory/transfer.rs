@@ -34,18 +34,18 @@ impl Memory {
             let numbers = state.to_numbers(&limiter.quota, now).len();
             sizes[level(state, &limiter.quota, now)] += OWNER_BYTES + NUMBER_BYTES * numbers;
         });
-        let (mut left, mut left_out) = (budget, 0);
+        let (mut remaining, mut left_out) = (budget, 0);
         let mut budgets = [0; LEVELS];
         for (budget, size) in budgets.iter_mut().zip(sizes).rev() {
-            *budget = left;
-            left = left.saturating_sub(size);
+            *budget = remaining;
+            remaining = remaining.saturating_sub(size);
         }
         self.each_in_use(now, |limiter, quotas, owner, state| {
             let numbers = state.to_numbers(&limiter.quota, now);
-            let left = &mut budgets[level(state, &limiter.quota, now)];
-            match left.checked_sub(OWNER_BYTES + NUMBER_BYTES * numbers.len()) {
+            let remaining = &mut budgets[level(state, &limiter.quota, now)];
+            match remaining.checked_sub(OWNER_BYTES + NUMBER_BYTES * numbers.len()) {
                 Some(less) => {
-                    *left = less;
+                    *remaining = less;
                     each(limiter, quotas, owner.bytes(), &numbers);
                 }
                 None => left_out += 1,
@@ -92,7 +92,7 @@ impl Memory {
 
 /// Returns the number of sixteenths of a bucket that are in use.
 fn level(state: &BucketState, quota: &Quota, now: Timestamp) -> usize {
-    let (capacity, left) = (u64::from(quota.capacity()), u64::from(state.check(quota, 0, now).remaining));
-    let used = capacity.saturating_sub(left) * 16 / capacity.max(1);
+    let (capacity, remaining) = (u64::from(quota.capacity()), u64::from(state.check(quota, 0, now).remaining));
+    let used = capacity.saturating_sub(remaining) * 16 / capacity.max(1);
     usize::try_from(used).map_or(LEVELS - 1, |level| level.min(LEVELS - 1))
 }

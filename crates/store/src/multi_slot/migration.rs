@@ -45,7 +45,7 @@ impl<S: Remote> ChargeTarget for PerBucketTarget<'_, S> {
     async fn give_back(&self, granted: Vec<Granted>) {
         let cache = self.cache.clone();
         give_back_until(self.deadline, async move {
-            join_all(granted.iter().map(|one| cache.give_back(from_ref(one)))).await;
+            join_all(granted.iter().map(|grant| cache.give_back(from_ref(grant)))).await;
         })
         .await;
     }

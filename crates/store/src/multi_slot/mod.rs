@@ -25,7 +25,7 @@ use tidegate_limit::{Charge, Granted, Outcome};
 /// The store could not decide. Charges that were already made have been given back, if their nodes were reachable.
 pub(super) async fn take<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> Result<Outcome, StoreError> {
     let deadline = cache.store().deadline();
-    let groups = groups(charges, |charge| cache.store().slot(charge));
+    let groups = groups(charges, |charge| cache.store().hash_slot(charge));
     if groups.len() < 2 {
         return shards::take(cache, charges, deadline).await;
     }
@@ -54,8 +54,8 @@ impl<S: Remote> ChargeTarget for StoreTarget<'_, S> {
 /// # Errors
 /// A charge could not be given back; its permits return when their time has passed.
 pub(super) async fn give_back<S: Remote>(cache: &NegativeCache<S>, granted: &[Granted]) -> Result<(), StoreError> {
-    let charges: Vec<Charge> = granted.iter().map(|one| one.charge.clone()).collect();
-    let groups = groups(&charges, |charge| cache.store().slot(charge));
+    let charges: Vec<Charge> = granted.iter().map(|grant| grant.charge.clone()).collect();
+    let groups = groups(&charges, |charge| cache.store().hash_slot(charge));
     if groups.len() < 2 {
         return cache.give_back(granted).await;
     }
@@ -69,13 +69,13 @@ pub(super) async fn give_back<S: Remote>(cache: &NegativeCache<S>, granted: &[Gr
 /// Divides charges into groups: charges in one hash slot share a group, and a charge on a limit in shards has its own
 /// group, since it may try several hash slots. Groups with live charges come first. Returns no groups if there are no
 /// hash slots.
-fn groups(charges: &[Charge], slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Group> {
+fn groups(charges: &[Charge], hash_slot: impl Fn(&Charge) -> Option<u16>) -> Vec<Group> {
     let mut groups: Vec<(Option<u16>, Group)> = Vec::new();
     for (position, charge) in charges.iter().enumerate() {
         // Without hash slots, a single call decides all charges.
-        let Some(slot) = slot(charge) else { return Vec::new() };
-        let own = charge.limiter.shards().is_empty().then_some(slot);
-        match groups.iter_mut().find(|(of, _)| own.is_some() && *of == own) {
+        let Some(hash_slot) = hash_slot(charge) else { return Vec::new() };
+        let own = charge.limiter.shards().is_empty().then_some(hash_slot);
+        match groups.iter_mut().find(|(other, _)| own.is_some() && *other == own) {
             Some((_, group)) => group.push(position),
             None => groups.push((own, vec![position])),
         }

@@ -25,7 +25,7 @@ struct SequenceState {
     decisions: Vec<Option<Decision>>,
     /// For each decision, the time on the clock that decided.
     clock_times: Vec<Timestamp>,
-    made: Vec<Granted>,
+    granted_charges: Vec<Granted>,
 }
 
 /// Makes the charges of all groups, or of none: undoes earlier groups if a later one refuses or fails.
@@ -39,9 +39,9 @@ pub(super) async fn charge_in_sequence(
 ) -> Result<Outcome, StoreError> {
     let mut state = SequenceState::new(charges.len());
     for (done, group) in groups.iter().enumerate() {
-        let asked: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
-        match target.take(&asked).await {
-            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, asked),
+        let group_charges: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
+        match target.take(&group_charges).await {
+            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, group_charges),
             Ok(outcome) => {
                 state.record(group, &outcome);
                 state.undo(charges, target).await;
@@ -66,7 +66,11 @@ pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<
 
 impl SequenceState {
     fn new(charges: usize) -> Self {
-        Self { decisions: vec![None; charges], clock_times: vec![Timestamp::default(); charges], made: Vec::new() }
+        Self {
+            decisions: vec![None; charges],
+            clock_times: vec![Timestamp::default(); charges],
+            granted_charges: Vec::new(),
+        }
     }
 
     fn record(&mut self, group: &[usize], outcome: &Outcome) {
@@ -76,15 +80,15 @@ impl SequenceState {
         }
     }
 
-    fn granted(&mut self, group: &[usize], outcome: &Outcome, asked: Vec<Charge>) {
+    fn granted(&mut self, group: &[usize], outcome: &Outcome, group_charges: Vec<Charge>) {
         self.record(group, outcome);
-        self.made.extend(outcome.granted_charges(asked));
+        self.granted_charges.extend(outcome.granted_charges(group_charges));
     }
 
     /// Undoes the charges that were made, and corrects the decisions accordingly.
     async fn undo(&mut self, charges: &[Charge], target: &impl ChargeTarget) {
-        if !self.made.is_empty() {
-            target.give_back(std::mem::take(&mut self.made)).await;
+        if !self.granted_charges.is_empty() {
+            target.give_back(std::mem::take(&mut self.granted_charges)).await;
         }
         for (decision, charge) in self.decisions.iter_mut().zip(charges) {
             if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
@@ -98,8 +102,8 @@ impl SequenceState {
     async fn peek(&mut self, charges: &[Charge], groups: &[Group], target: &impl ChargeTarget) {
         for group in groups {
             let look = |position: &usize| Charge { permits: 0, ..charges[*position].clone() };
-            let asked: Vec<Charge> = group.iter().map(look).collect();
-            let Ok(mut outcome) = target.take(&asked).await else { continue };
+            let group_charges: Vec<Charge> = group.iter().map(look).collect();
+            let Ok(mut outcome) = target.take(&group_charges).await else { continue };
             for (position, decision) in group.iter().zip(&mut outcome.decisions) {
                 project_decision(decision, &charges[*position]);
             }
@@ -110,11 +114,11 @@ impl SequenceState {
     /// Returns the outcome of all charges. A charge without a decision counts as granted, with no remaining permits.
     fn outcome(self, granted: bool) -> Outcome {
         let unknown = Decision { is_unknown: true, ..Decision::new(0, Wait::Now, 0) };
-        let known = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
-        let now = known.map(|(_, shown)| *shown).min().unwrap_or_default();
+        let with_decision = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
+        let now = with_decision.map(|(_, clock_time)| *clock_time).min().unwrap_or_default();
         let decided = self.decisions.into_iter().zip(self.clock_times);
-        let decisions = decided.map(|(decision, shown)| match decision {
-            Some(decision) => Decision { ahead: shown.millis_since(now), ..decision },
+        let decisions = decided.map(|(decision, clock_time)| match decision {
+            Some(decision) => Decision { ahead: clock_time.millis_since(now), ..decision },
             None => unknown,
         });
         Outcome::with_granted(now, decisions.collect(), granted)

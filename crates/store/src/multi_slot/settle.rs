@@ -47,18 +47,18 @@ async fn take_unused<S: Remote>(
     permits: &mut u32,
     deadline: Instant,
 ) -> Result<Option<Decision>, StoreError> {
-    let (mut asked, mut last) = (*permits, None);
-    while asked > 0 {
-        let take = Charge { kind: ChargeKind::Take, turn: Turn::Any, permits: asked, ..charge.clone() };
+    let (mut requested, mut last) = (*permits, None);
+    while requested > 0 {
+        let take = Charge { kind: ChargeKind::Take, turn: Turn::Any, permits: requested, ..charge.clone() };
         let outcome = shards::take(cache, from_ref(&take), deadline).await?;
         let Some(decision) = outcome.decisions.into_iter().next() else { break };
         if decision.granted {
-            *permits -= asked;
-            asked = *permits;
+            *permits -= requested;
+            requested = *permits;
         } else {
-            asked = match decision.remaining {
-                0 => asked / 2, // other shards may have some
-                remaining => remaining.min(asked - 1),
+            requested = match decision.remaining {
+                0 => requested / 2, // other shards may have some
+                remaining => remaining.min(requested - 1),
             };
         }
         last = Some(decision);

@@ -57,10 +57,10 @@ async fn take_from_shards<S: Remote>(
     let in_shards = charges.iter().enumerate().filter(is_in_shards);
     let mut searches: Vec<ShardSearch<'_, S>> =
         in_shards.map(|(position, charge)| ShardSearch::new(cache, position, charge)).collect();
-    let (mut asked, mut unreachable) = (charges.to_vec(), Ok(()));
+    let (mut shard_charges, mut unreachable) = (charges.to_vec(), Ok(()));
     loop {
-        searches.iter().for_each(|search| asked[search.position] = search.charge_on_shard());
-        let mut outcome = match migration::take(cache, &asked, deadline).await {
+        searches.iter().for_each(|search| shard_charges[search.position] = search.charge_on_shard());
+        let mut outcome = match migration::take(cache, &shard_charges, deadline).await {
             Ok(outcome) => outcome,
             // Nothing was sent. In a cluster, a charge on a limit in shards is alone in its call.
             Err(error @ StoreError::Unreachable) if is_in_cluster(cache, charges) && searches[0].advance() => {
@@ -89,7 +89,7 @@ async fn take_from_shards<S: Remote>(
 impl<'c, S: Remote> ShardSearch<'c, S> {
     /// Starts at the first shard without a cached refusal; at any shard if all have one.
     fn new(cache: &'c NegativeCache<S>, position: usize, charge: &'c Charge) -> Self {
-        let first = choose_first_shard(shard_count(charge), requests_per_shard(charge), cache.store().departures());
+        let first = choose_first_shard(shard_count(charge), requests_per_shard(charge), cache.store().call_count());
         let mut search = Self { cache, position, charge, first, tried: 0, shard: first, refusal: None };
         search.advance();
         search
@@ -150,7 +150,7 @@ fn requests_per_shard(charge: &Charge) -> u32 {
 }
 
 fn is_in_cluster<S: Remote>(cache: &NegativeCache<S>, charges: &[Charge]) -> bool {
-    charges.first().is_some_and(|first| cache.store().slot(first).is_some())
+    charges.first().is_some_and(|first| cache.store().hash_slot(first).is_some())
 }
 
 /// Returns the number of shards of the limit: a few hundred at most.
@@ -160,10 +160,10 @@ fn shard_count(charge: &Charge) -> u16 {
 
 /// Returns the shard to start at, which stays the same for several calls. Steps of the golden ratio visit all shards,
 /// for any number of charges in a request.
-fn choose_first_shard(shards: u16, requests_per_shard: u32, departures: u64) -> u16 {
+fn choose_first_shard(shards: u16, requests_per_shard: u32, call_count: u64) -> u16 {
     static REQUESTS: AtomicU64 = AtomicU64::new(0);
     let rows = REQUESTS.fetch_add(1, Ordering::Relaxed) / u64::from(requests_per_shard);
-    let step = (rows + departures / CALLS_PER_SHARD).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let step = (rows + call_count / CALLS_PER_SHARD).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     u16::try_from(((step >> 48) * u64::from(shards)) >> 16).unwrap_or_default()
 }
 

@@ -49,17 +49,17 @@ fn charge(name: &str, rate: u64, permits: u32, shadow: bool) -> Charge {
 
 /// Returns whether the request was granted, and for each limit whether it granted and its remaining permits.
 async fn decide(nodes: &Nodes, charges: &[Charge]) -> Result<(bool, Vec<(bool, u32)>), StoreError> {
-    let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
-    let outcome = charge_in_sequence(charges, &groups(charges, slot), nodes).await?;
-    Ok((outcome.granted(), outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect()))
+    let hash_slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+    let outcome = charge_in_sequence(charges, &groups(charges, hash_slot), nodes).await?;
+    Ok((outcome.granted(), outcome.decisions.iter().map(|decision| (decision.granted, decision.remaining)).collect()))
 }
 
 #[test]
 fn charges_in_one_hash_slot_form_a_group_and_shadows_are_last() {
-    let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+    let hash_slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
     let charges = [("s", true), ("a", false), ("b", false), ("a2", true), ("b2", false)];
     let charges = charges.map(|(name, shadow)| charge(name, 9, 1, shadow));
-    assert_eq!(groups(&charges, slot), [vec![1, 3], vec![2, 4], vec![0]]);
+    assert_eq!(groups(&charges, hash_slot), [vec![1, 3], vec![2, 4], vec![0]]);
     assert_eq!(groups(&charges, |_| None), Vec::<Group>::new());
     let in_shards = Limiter::new("{a}".into(), Mode::Overall, charges[0].limiter.quota).sharded(3);
     let in_shards = Charge { limiter: Arc::new(in_shards), ..charges[1].clone() };
@@ -94,8 +94,8 @@ async fn unreachable_group_of_shadows_rejects_no_request() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
     *nodes.unreachable.lock() = Some("s");
-    for left in [1, 0] {
-        assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, left)])));
+    for remaining in [1, 0] {
+        assert_eq!(decide(&nodes, &charges).await, Ok((true, vec![(true, 0), (true, remaining)])));
     }
     assert_eq!(decide(&nodes, &charges).await.map(|(granted, _)| granted), Ok(false));
 }
@@ -106,9 +106,9 @@ async fn unreachable_shadow_was_not_charged() {
     let nodes = nodes();
     let charges = [charge("s", 1, 1, true), charge("a", 2, 1, false)];
     *nodes.unreachable.lock() = Some("s");
-    let slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
-    let outcome = charge_in_sequence(&charges, &groups(&charges, slot), &nodes).await.expect("a decision");
-    let names = outcome.granted_charges(charges.to_vec()).into_iter().map(|one| one.charge.limiter.name.clone());
+    let hash_slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
+    let outcome = charge_in_sequence(&charges, &groups(&charges, hash_slot), &nodes).await.expect("a decision");
+    let names = outcome.granted_charges(charges.to_vec()).into_iter().map(|grant| grant.charge.limiter.name.clone());
     assert_eq!(names.collect::<Vec<_>>(), ["a"]);
 }
 
@@ -142,7 +142,7 @@ struct MigratingStore {
 }
 
 impl Remote for MigratingStore {
-    fn slot(&self, charge: &Charge) -> Option<u16> {
+    fn hash_slot(&self, charge: &Charge) -> Option<u16> {
         charge.limiter.name.bytes().next().map(u16::from)
     }
 
@@ -154,7 +154,7 @@ impl Remote for MigratingStore {
         Instant::now() + Duration::from_secs(1)
     }
 
-    fn departures(&self) -> u64 {
+    fn call_count(&self) -> u64 {
         0
     }
 

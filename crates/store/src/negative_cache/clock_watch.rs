@@ -36,22 +36,23 @@ impl ClockWatch {
     }
 
     /// Records a reading taken between `sent_at` and `received_at`. Returns `true` if the clock was set back.
-    pub(super) fn went_back(&self, shown: Timestamp, sent_at: Instant, received_at: Instant) -> bool {
+    pub(super) fn went_back(&self, store_time: Timestamp, sent_at: Instant, received_at: Instant) -> bool {
         let (sent_at, received_at) = (self.millis(sent_at), self.millis(received_at));
         // Most replies change nothing, and a load is cheaper than a write.
         if self.due.load(Relaxed) < next_due(received_at) {
             self.due.fetch_max(next_due(received_at), Relaxed);
         }
-        let shown = shown.as_millis().cast_signed();
+        let store_time = store_time.as_millis().cast_signed();
         // Both clocks are truncated to milliseconds.
-        let (least, most) = (shown - received_at.cast_signed() - 1, shown - sent_at.cast_signed() + 1);
+        let (min_ahead, max_ahead) =
+            (store_time - received_at.cast_signed() - 1, store_time - sent_at.cast_signed() + 1);
         let ahead = self.ahead.load(Relaxed);
-        if most < ahead {
-            self.ahead.store(least, Relaxed);
-        } else if least > ahead {
-            self.ahead.fetch_max(least, Relaxed);
+        if max_ahead < ahead {
+            self.ahead.store(min_ahead, Relaxed);
+        } else if min_ahead > ahead {
+            self.ahead.fetch_max(min_ahead, Relaxed);
         }
-        most < ahead
+        max_ahead < ahead
     }
 
     fn millis(&self, at: Instant) -> u64 {

@@ -109,8 +109,8 @@ impl Entries {
         let mut time = None;
         let mut decisions = Vec::with_capacity(charges.len());
         for charge in charges {
-            let known = if charge.shadow { Ok(None) } else { self.find_charge(charge, now) };
-            decisions.push(known.ok()?.map(|(present, decision)| {
+            let refusal = if charge.shadow { Ok(None) } else { self.find_charge(charge, now) };
+            decisions.push(refusal.ok()?.map(|(present, decision)| {
                 time = Some(present);
                 decision
             }));
@@ -179,10 +179,10 @@ impl Entries {
         let key = self.keys.key_of(charge);
         let hash = self.keys.hash_of(&key);
         let mut shard = self.shard(hash).lock();
-        let known = shard.entries.find(hash, |entry| entry.key == key);
-        let known = known.map(|entry| entry.valid_until <= refused.received_at || entry.is_within(refused));
+        let existing = shard.entries.find(hash, |entry| entry.key == key);
+        let existing = existing.map(|entry| entry.valid_until <= refused.received_at || entry.is_within(refused));
         let is_obsolete = shard.refunds.is_newer(&key, hash, generation.0);
-        if is_obsolete || !self.has_capacity(&mut shard.entries, known, refused) {
+        if is_obsolete || !self.has_capacity(&mut shard.entries, existing, refused) {
             return;
         }
         let place = shard.entries.entry(hash, |entry| entry.key == key, |entry| self.keys.hash_of(&entry.key));
@@ -192,9 +192,9 @@ impl Entries {
         place.insert(Entry::new(key, refused, ttl));
     }
 
-    /// Returns `true` if this refusal may be added. `known` states whether it may replace the refusal of its bucket.
-    fn has_capacity(&self, shard: &mut HashTable<Entry>, known: Option<bool>, refused: &Refused<'_>) -> bool {
-        if let Some(may_replace) = known {
+    /// Returns `true` if this refusal may be added. `existing` states whether it may replace the refusal of its bucket.
+    fn has_capacity(&self, shard: &mut HashTable<Entry>, existing: Option<bool>, refused: &Refused<'_>) -> bool {
+        if let Some(may_replace) = existing {
             return may_replace;
         }
         if shard.len() >= MAX_PER_SHARD {
@@ -248,8 +248,8 @@ impl Entries {
     }
 
     fn remove_if(&self, shard: &mut Shard, key: &Key, hash: u64, which: impl Fn(&Entry) -> bool) {
-        if let Ok(known) = shard.entries.find_entry(hash, |entry| entry.key == *key && which(entry)) {
-            known.remove();
+        if let Ok(found) = shard.entries.find_entry(hash, |entry| entry.key == *key && which(entry)) {
+            found.remove();
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }

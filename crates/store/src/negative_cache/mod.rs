@@ -34,7 +34,7 @@ use tidegate_metrics::Metrics;
 /// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {
     /// Returns the hash slot of a charge's bucket, if there are hash slots. A call concerns one hash slot.
-    fn slot(&self, charge: &Charge) -> Option<u16>;
+    fn hash_slot(&self, charge: &Charge) -> Option<u16>;
 
     /// Returns the number of the clock that applies to a charge.
     fn clock(&self, charge: &Charge) -> usize;
@@ -47,8 +47,8 @@ pub trait Remote: Send + Sync + 'static {
     /// Returns the deadline of a decision that starts now.
     fn deadline(&self) -> Instant;
 
-    /// Returns the number of departures of this worker's calls, from a random start.
-    fn departures(&self) -> u64;
+    /// Returns the number of calls that this worker has sent, from a random start. A large call counts as several.
+    fn call_count(&self) -> u64;
 
     /// Makes all charges or none before the deadline.
     fn take(&self, charges: &[Charge], deadline: Instant) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
@@ -67,7 +67,7 @@ pub trait Remote: Send + Sync + 'static {
 #[derive(Debug)]
 pub struct NegativeCache<S> {
     store: Arc<S>,
-    known: Arc<RefusalCache>,
+    refusals: Arc<RefusalCache>,
     metrics: Arc<Metrics>,
 }
 
@@ -89,12 +89,12 @@ impl<S> NegativeCache<S> {
 
     /// Puts a cache in front of a store.
     pub fn new(store: S, metrics: Arc<Metrics>) -> Self {
-        Self { store: Arc::new(store), known: Arc::default(), metrics }
+        Self { store: Arc::new(store), refusals: Arc::default(), metrics }
     }
 
     /// Returns the same cache in front of another connection to the same store.
     pub fn with_store(&self, store: S) -> Self {
-        Self { store: Arc::new(store), known: Arc::clone(&self.known), metrics: Arc::clone(&self.metrics) }
+        Self { store: Arc::new(store), refusals: Arc::clone(&self.refusals), metrics: Arc::clone(&self.metrics) }
     }
 
     /// Returns the store behind the cache.
@@ -111,24 +111,24 @@ impl<S: Remote> NegativeCache<S> {
 
     /// Returns the cached refusal of these charges; `None` if the store has to be asked.
     pub fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
-        if self.known.entries.is_empty() {
+        if self.refusals.entries.is_empty() {
             return None;
         }
         let now = read_poll_time();
-        let known = self.known.entries.find(charges, now)?;
+        let cached = self.refusals.entries.find(charges, now)?;
         self.metrics.known_refusal();
-        let mut refused = charges.iter().zip(&known.decisions).filter(|(_, decision)| decision.is_some());
+        let mut refused = charges.iter().zip(&cached.decisions).filter(|(_, decision)| decision.is_some());
         if let Some((charge, _)) = refused.next()
-            && self.known.is_reading_due(self.store.clock(charge), now)
+            && self.refusals.is_reading_due(self.store.clock(charge), now)
         {
             self.read_clock(charge.clone());
         }
-        Some(known)
+        Some(cached)
     }
 
     /// Returns `true` if this charge has a cached refusal.
     pub fn refuses(&self, charge: &Charge) -> bool {
-        self.known.entries.refuses(charge)
+        self.refusals.entries.refuses(charge)
     }
 
     /// Makes all charges or none, and caches refusals.
@@ -151,22 +151,22 @@ impl<S: Remote> NegativeCache<S> {
         if self.store.has_manual_clock() {
             return ask.await;
         }
-        let (generation, sent_at) = (self.known.entries.generation(), read_poll_time());
+        let (generation, sent_at) = (self.refusals.entries.generation(), read_poll_time());
         let outcome = ask.await;
-        self.known.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
+        self.refusals.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
         // Debt makes waits longer, so earlier refusals are obsolete.
         let mut settled = charges.iter().filter(|charge| charge.kind == ChargeKind::Settle).peekable();
         if settled.peek().is_some() {
-            self.known.entries.remove_refunded(settled);
+            self.refusals.entries.remove_refunded(settled);
         }
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let received_at = read_poll_time();
-            self.known.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
+            self.refusals.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
             let decisions = charges.iter().zip(&outcome.decisions);
             for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
                 let (decided_at, permits, patience) = (outcome.now, charge.permits, charge.patience());
                 let refused = Refused { decided_at, sent_at, received_at, permits, patience, decision };
-                self.known.entries.insert(charge, &refused, generation);
+                self.refusals.entries.insert(charge, &refused, generation);
             }
         }
         outcome
@@ -175,24 +175,24 @@ impl<S: Remote> NegativeCache<S> {
     /// Gives back granted charges. Removes the entries before and after the call, since a concurrent request may be
     /// refused by either state of the bucket.
     pub async fn give_back(&self, granted: &[Granted]) -> Result<(), StoreError> {
-        let charges = || granted.iter().map(|one| &one.charge);
-        self.known.entries.remove_refunded(charges());
+        let charges = || granted.iter().map(|grant| &grant.charge);
+        self.refusals.entries.remove_refunded(charges());
         let given_back = self.store.give_back(granted).await;
-        self.known.entries.remove_refunded(charges());
+        self.refusals.entries.remove_refunded(charges());
         given_back
     }
 
     /// Forgets all refusals.
     pub fn forget_all(&self) {
-        self.known.entries.clear();
+        self.refusals.entries.clear();
     }
 
     fn read_clock(&self, charge: Charge) {
-        let (store, known) = (Arc::clone(&self.store), Arc::clone(&self.known));
+        let (store, refusals) = (Arc::clone(&self.store), Arc::clone(&self.refusals));
         tokio::spawn(async move {
             let sent_at = Instant::now();
-            if let Ok(shown) = store.time(&charge).await {
-                known.record_clock(store.clock(&charge), shown, sent_at, Instant::now());
+            if let Ok(store_time) = store.time(&charge).await {
+                refusals.record_clock(store.clock(&charge), store_time, sent_at, Instant::now());
             }
         });
     }
@@ -200,8 +200,9 @@ impl<S: Remote> NegativeCache<S> {
 
 impl<S> Clone for NegativeCache<S> {
     fn clone(&self) -> Self {
-        let (store, known, metrics) = (Arc::clone(&self.store), Arc::clone(&self.known), Arc::clone(&self.metrics));
-        Self { store, known, metrics }
+        let (store, refusals, metrics) =
+            (Arc::clone(&self.store), Arc::clone(&self.refusals), Arc::clone(&self.metrics));
+        Self { store, refusals, metrics }
     }
 }
 
@@ -210,16 +211,16 @@ impl<S> Clone for NegativeCache<S> {
 impl RefusalCache {
     /// Records a reading of a clock, taken between `sent_at` and `received_at`. Clears the cache if the clock was set
     /// back.
-    fn record_clock(&self, clock: usize, shown: Timestamp, sent_at: Instant, received_at: Instant) {
-        if self.clock(clock).went_back(shown, sent_at, received_at) {
+    fn record_clock(&self, clock: usize, store_time: Timestamp, sent_at: Instant, received_at: Instant) {
+        if self.clock(clock).went_back(store_time, sent_at, received_at) {
             self.entries.clear();
         }
     }
 
     /// Returns `true` if a reading of this clock is due. Only one caller gets `true`.
     fn is_reading_due(&self, clock: usize, now: Instant) -> bool {
-        let known = self.clocks.read().get(clock).map(|clock| clock.is_due(now));
-        known.unwrap_or_else(|| self.clock(clock).is_due(now))
+        let is_due = self.clocks.read().get(clock).map(|clock| clock.is_due(now));
+        is_due.unwrap_or_else(|| self.clock(clock).is_due(now))
     }
 
     fn clock(&self, number: usize) -> Arc<ClockWatch> {
@@ -227,8 +228,8 @@ impl RefusalCache {
             return Arc::clone(clock);
         }
         let mut clocks = self.clocks.write();
-        let known = clocks.len().max(number + 1);
-        clocks.resize_with(known, Arc::default);
+        let len = clocks.len().max(number + 1);
+        clocks.resize_with(len, Arc::default);
         Arc::clone(&clocks[number])
     }
 }

@@ -40,8 +40,8 @@ fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
 }
 
 fn cached(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
-    let known = entries.find(&[charge(limiter, permits)], Instant::now())?;
-    Some((known.now.as_millis(), known.decisions[0]?))
+    let refusal = entries.find(&[charge(limiter, permits)], Instant::now())?;
+    Some((refusal.now.as_millis(), refusal.decisions[0]?))
 }
 
 async fn pass(millis: u64) {
@@ -79,18 +79,18 @@ async fn refusal_holds_until_a_millisecond_before_its_wait_ends() {
 async fn refused_time_slot_is_too_late_for_earlier_deadlines() {
     let entries = Entries::default();
     let limiter = limiter(Algorithm::LeakyBucket(Queue { length: 9, max_wait: 10_000 }));
-    let within = |millis| Charge { turn: Turn::Within { millis }, ..charge(&limiter, 1) };
+    let charge_within = |millis| Charge { turn: Turn::Within { millis }, ..charge(&limiter, 1) };
     let wait = |charge: Charge| {
-        let known = entries.find(&[charge], Instant::now())?;
-        Some(known.decisions[0]?.wait)
+        let refusal = entries.find(&[charge], Instant::now())?;
+        Some(refusal.decisions[0]?.wait)
     };
-    insert(&entries, &within(500), Wait::Millis(700), entries.generation());
-    assert_eq!(wait(within(500)), Some(Wait::Millis(700)));
-    assert_eq!(wait(within(200)), Some(Wait::Millis(1_000)));
-    assert_eq!((wait(within(501)), wait(charge(&limiter, 1))), (None, None));
+    insert(&entries, &charge_within(500), Wait::Millis(700), entries.generation());
+    assert_eq!(wait(charge_within(500)), Some(Wait::Millis(700)));
+    assert_eq!(wait(charge_within(200)), Some(Wait::Millis(1_000)));
+    assert_eq!((wait(charge_within(501)), wait(charge(&limiter, 1))), (None, None));
     refuse(&entries, &limiter, 1, Wait::Millis(100));
-    assert_eq!(wait(within(501)), Some(Wait::Millis(9_599)));
-    insert(&entries, &within(500), Wait::Millis(9_600), entries.generation());
+    assert_eq!(wait(charge_within(501)), Some(Wait::Millis(9_599)));
+    insert(&entries, &charge_within(500), Wait::Millis(9_600), entries.generation());
     assert_eq!(wait(charge(&limiter, 1)), Some(Wait::Millis(100)), "a refusal of fewer charges replaced it");
 }
 
@@ -166,28 +166,29 @@ async fn refund_keeps_refusals_of_other_buckets() {
 #[tokio::test(start_paused = true)]
 async fn many_refunds_take_bounded_memory() {
     let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
-    let of = |client: u32| Charge { client: Some(ClientId::Value(client.to_be_bytes().into())), ..charge(&limiter, 1) };
+    let charge_of =
+        |client: u32| Charge { client: Some(ClientId::Value(client.to_be_bytes().into())), ..charge(&limiter, 1) };
     let before = entries.generation();
     for client in 0..100_000 {
-        entries.remove_refunded([of(client)].iter());
+        entries.remove_refunded([charge_of(client)].iter());
     }
     assert!(entries.bytes() < 256 * 1024, "{} bytes", entries.bytes());
     for client in 0..100_000 {
-        insert(&entries, &of(client), Wait::Millis(5_000), before);
+        insert(&entries, &charge_of(client), Wait::Millis(5_000), before);
     }
     assert_eq!(entries.len(), 0, "a refusal from before a refund is cached");
-    insert(&entries, &of(0), Wait::Millis(5_000), entries.generation());
+    insert(&entries, &charge_of(0), Wait::Millis(5_000), entries.generation());
     assert_eq!(entries.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn shared_limiters_are_cached_briefly() {
     let entries = Entries::default();
-    let shared = limiter(Algorithm::Redisson(Sharing::Configure));
-    refuse(&entries, &shared, 1, Wait::Millis(5_000));
-    assert!(cached(&entries, &shared, 1).is_some());
+    let redisson_limiter = limiter(Algorithm::Redisson(Sharing::Configure));
+    refuse(&entries, &redisson_limiter, 1, Wait::Millis(5_000));
+    assert!(cached(&entries, &redisson_limiter, 1).is_some());
     pass(100).await;
-    assert!(cached(&entries, &shared, 1).is_none());
+    assert!(cached(&entries, &redisson_limiter, 1).is_none());
     let library = limiter(Algorithm::Redisson(Sharing::Library));
     refuse(&entries, &library, 1, Wait::Millis(5_000));
     assert!(cached(&entries, &library, 1).is_none());
@@ -204,30 +205,34 @@ async fn flood_of_clients_stays_within_the_memory_bound() {
         let client = Some(ClientId::Value([&client.to_be_bytes()[..], &[b'x'; 512]].concat().into()));
         insert(&entries, &Charge { client, ..charge(&limiter, 1) }, Wait::Millis(wait), entries.generation());
     };
-    let mut most = 0;
+    let mut max_len = 0;
     for round in 0..3 {
         (0..65_000).for_each(|client| refuse(round * 65_000 + client, 10_000));
-        most = most.max(entries.len());
+        max_len = max_len.max(entries.len());
         assert!(entries.bytes() <= MAX_BYTES, "{} bytes", entries.bytes());
         pass(10_000).await;
     }
     (0..100).for_each(|client| refuse(1_000_000 + client, 10_000));
-    assert!((50_000..57_400).contains(&most) && (100..most).contains(&entries.len()), "{most}, {}", entries.len());
+    assert!(
+        (50_000..57_400).contains(&max_len) && (100..max_len).contains(&entries.len()),
+        "{max_len}, {}",
+        entries.len()
+    );
 }
 
 proptest! {
     #[test]
     fn refusal_applies_to_its_bucket_only(
-        one in client(),
-        two in client(),
+        first in client(),
+        second in client(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
         runtime.block_on(async {
             let (entries, limiter) = (Entries::default(), limiter(Algorithm::TokenBucket));
-            let of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
-            insert(&entries, &of(&one), Wait::Millis(60_000), entries.generation());
-            prop_assert!(entries.find(&[of(&one)], Instant::now()).is_some());
-            prop_assert_eq!(entries.find(&[of(&two)], Instant::now()).is_some(), one == two);
+            let charge_of = |client: &Option<ClientId>| Charge { client: client.clone(), ..charge(&limiter, 1) };
+            insert(&entries, &charge_of(&first), Wait::Millis(60_000), entries.generation());
+            prop_assert!(entries.find(&[charge_of(&first)], Instant::now()).is_some());
+            prop_assert_eq!(entries.find(&[charge_of(&second)], Instant::now()).is_some(), first == second);
             Ok(())
         })?;
     }
@@ -253,7 +258,7 @@ struct RemoteMemory {
 }
 
 impl Remote for RemoteMemory {
-    fn slot(&self, _: &Charge) -> Option<u16> {
+    fn hash_slot(&self, _: &Charge) -> Option<u16> {
         None
     }
 
@@ -265,7 +270,7 @@ impl Remote for RemoteMemory {
         Instant::now() + Duration::from_secs(1)
     }
 
-    fn departures(&self) -> u64 {
+    fn call_count(&self) -> u64 {
         0
     }
 
@@ -335,12 +340,12 @@ async fn forward_clock_keeps_the_cache() {
     let (cache, clock) = remote_memory();
     let quota = Quota::new(1, 60_000, Algorithm::TokenBucket).expect("a quota");
     let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
-    let (mut granted, mut asked) = (0, 0);
+    let (mut granted, mut store_calls) = (0, 0);
     for _ in 0..20_000 {
         let (yes, was_asked) = ask(&cache, &[charge(&limiter, 1)]).await;
-        (granted, asked) = (granted + u32::from(yes), asked + u32::from(was_asked));
+        (granted, store_calls) = (granted + u32::from(yes), store_calls + u32::from(was_asked));
         clock.advance_millis(1);
         pass(1).await;
     }
-    assert_eq!((granted, asked), (1, 1 + 20), "once a second, after the first two");
+    assert_eq!((granted, store_calls), (1, 1 + 20), "once a second, after the first two");
 }

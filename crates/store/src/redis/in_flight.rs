@@ -43,7 +43,7 @@ pub(super) struct Keeper(Mutex<Option<JoinHandle<()>>>);
 #[derive(Debug)]
 pub struct NewSlot<'r> {
     request: SlotRequest<'r>,
-    asked: LeaseRequest,
+    lease_request: LeaseRequest,
 }
 
 impl Redis {
@@ -63,15 +63,15 @@ impl Redis {
         let keys = LeaseKeys { route: Arc::clone(route), is_bounded: max.is_some(), client };
         let lease = Arc::new(self.leases.new_lease(keys));
         let (gateway, waits_since) = (self.in_flight.gateway(), request.waits_since);
-        Some(NewSlot { request, asked: LeaseRequest { lease, max: *max, per_client, gateway, waits_since } })
+        Some(NewSlot { request, lease_request: LeaseRequest { lease, max: *max, per_client, gateway, waits_since } })
     }
 
     /// Returns `true` if one call can decide these charges and the lease.
-    pub fn is_one_call(&self, charges: &[Charge], slot: &NewSlot<'_>) -> bool {
-        let lease_slot = hash_slot_of_key(slot.asked.slots());
-        charges
-            .iter()
-            .all(|charge| charge.limiter.shards().is_empty() && self.slot(charge).is_none_or(|slot| slot == lease_slot))
+    pub fn is_one_call(&self, charges: &[Charge], new_slot: &NewSlot<'_>) -> bool {
+        let lease_slot = hash_slot_of_key(new_slot.lease_request.slots());
+        charges.iter().all(|charge| {
+            charge.limiter.shards().is_empty() && self.hash_slot(charge).is_none_or(|hash_slot| hash_slot == lease_slot)
+        })
     }
 
     /// Makes all charges and takes the lease, or does nothing. The outcome has a decision for each charge, then for each
@@ -79,15 +79,15 @@ impl Redis {
     pub async fn take_with_lease(
         &self,
         charges: &[Charge],
-        slot: &NewSlot<'_>,
+        new_slot: &NewSlot<'_>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
         self.ensure_keeper();
-        let (since, hash_slot) = (poll_time(), hash_slot_of_key(slot.asked.slots()));
-        let mut decided = match self.decide_in_slot(hash_slot, charges, Some(&slot.asked), deadline).await {
+        let (since, hash_slot) = (poll_time(), hash_slot_of_key(new_slot.lease_request.slots()));
+        let mut decided = match self.decide_in_slot(hash_slot, charges, Some(&new_slot.lease_request), deadline).await {
             // Both nodes may have some of the keys.
             Err(error) if error.is_migrating() && charges.is_empty() => {
-                self.take_one_lease(&slot.asked, deadline).await
+                self.take_one_lease(&new_slot.lease_request, deadline).await
             }
             decided => decided,
         };
@@ -118,7 +118,7 @@ impl Redis {
         let mut keeper = self.keeper.0.lock();
         if keeper.as_ref().is_none_or(JoinHandle::is_finished) {
             let redis = self.with_dispatchers(Arc::clone(&self.dispatchers));
-            *keeper = Some(tokio::spawn(keep_leases(redis, Arc::clone(&self.leases.shared))));
+            *keeper = Some(tokio::spawn(keep_leases(redis, Arc::clone(&self.leases.shared_leases))));
         }
     }
 }
@@ -162,7 +162,7 @@ impl NewSlot<'_> {
     /// The bounds that are reached.
     pub fn finish(self, outcome: &Outcome, charges: usize) -> Result<Slot, Full> {
         let of_bounds = outcome.decisions.get(charges..).unwrap_or_default();
-        let (has_max, lease) = (self.asked.max.is_some(), Arc::clone(&self.asked.lease));
+        let (has_max, lease) = (self.lease_request.max.is_some(), Arc::clone(&self.lease_request.lease));
         if outcome.granted() {
             lease.start();
             let remaining = of_bounds.get(usize::from(has_max)).map_or(0, |of_client| of_client.remaining);
@@ -178,7 +178,7 @@ impl NewSlot<'_> {
     /// # Errors
     /// The bounds that are reached.
     pub fn finish_locally(self, redis: &Redis) -> Result<Slot, Full> {
-        let lease: Arc<RedisLease> = Arc::clone(&self.asked.lease);
+        let lease: Arc<RedisLease> = Arc::clone(&self.lease_request.lease);
         lease.set_may_exist(true); // from its first renewal on
         lease.start();
         self.request.hold_if(|bound| redis.fallback.share_of_bound(bound), Some(Box::new(lease)))

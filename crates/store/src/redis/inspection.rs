@@ -30,8 +30,8 @@ impl Redis {
 
     /// Returns the state of the bucket of a charge. The charge is on one bucket.
     async fn inspect(&self, charge: &Charge) -> Result<Inspection, StoreError> {
-        let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
-        self.call_owner(slot, self.deadline(), &Inspect { charge, context: &self.context }).await
+        let hash_slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
+        self.call_owner(hash_slot, self.deadline(), &Inspect { charge, context: &self.context }).await
     }
 }
 
@@ -55,7 +55,7 @@ impl Call for Inspect<'_> {
             let millis = |number: i64| u64::try_from(number).unwrap_or_default();
             match reply[..] {
                 // Nothing was read, since a calendar limit needs the boundaries around this time.
-                [shown] => near = Timestamp::from_millis(millis(shown)),
+                [store_time] => near = Timestamp::from_millis(millis(store_time)),
                 [now, remaining, reset, used, wait, delay, time_to_live] => {
                     let now = Timestamp::from_millis(millis(now));
                     let wait = match wait {
@@ -66,7 +66,7 @@ impl Call for Inspect<'_> {
                     let mut decision =
                         Decision { delay: millis(delay), ..Decision::new(remaining, wait, millis(reset)) };
                     decision.align_waits(&self.charge.limiter.quota, now);
-                    let expires_at = u64::try_from(time_to_live).ok().map(|left| now.plus_millis(left));
+                    let expires_at = u64::try_from(time_to_live).ok().map(|millis| now.plus_millis(millis));
                     return Ok(Inspection::new(now, &decision, millis(used), expires_at));
                 }
                 _ => break,

@@ -77,7 +77,7 @@ impl Redis {
     pub async fn time_to_live(&self, limiter: &LimiterRef) -> Result<Option<u64>, StoreError> {
         match self.query::<i64>(limiter.name(), cmd("PTTL").arg(limiter.name())).await? {
             -2 => Err(StoreError::NotInitialised),
-            left => Ok(u64::try_from(left).ok()),
+            millis => Ok(u64::try_from(millis).ok()),
         }
     }
 

@@ -160,7 +160,7 @@ impl Redis {
 
     /// Returns the hash of a client in keys; `None` until the secret was read from Redis.
     pub fn key_of(&self, value: &[u8]) -> Option<u128> {
-        Some(self.secret.known()?.hash(value))
+        Some(self.secret.get()?.hash(value))
     }
 
     /// Returns the names of the buckets of rules.
@@ -221,8 +221,8 @@ impl Redis {
             return Ok(Outcome::with_granted(self.context.estimated_now(), Vec::new(), true));
         };
         let since = poll_time();
-        let slot = self.slot(first).unwrap_or_default(); // the one node without a cluster has them all
-        let mut decided = self.decide_in_slot(slot, charges, None, deadline).await;
+        let hash_slot = self.hash_slot(first).unwrap_or_default(); // the one node without a cluster has them all
+        let mut decided = self.decide_in_slot(hash_slot, charges, None, deadline).await;
         self.record_decision(charges, since, &mut decided);
         decided
     }
@@ -244,18 +244,18 @@ impl Redis {
     /// Gives back permits to buckets of one hash slot.
     async fn undo(&self, granted: &[Granted]) -> Result<(), StoreError> {
         let Some(first) = granted.first() else { return Ok(()) };
-        let slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
-        self.call_owner(slot, self.deadline(), &Undo { granted, now: self.context.manual_now() }).await
+        let hash_slot = hash_slot_of(&first.charge.limiter, first.charge.client.as_ref());
+        self.call_owner(hash_slot, self.deadline(), &Undo { granted, now: self.context.manual_now() }).await
     }
 }
 
 impl Remote for Redis {
-    fn slot(&self, charge: &Charge) -> Option<u16> {
+    fn hash_slot(&self, charge: &Charge) -> Option<u16> {
         self.topology.is_cluster().then(|| hash_slot_of(&charge.limiter, charge.client.as_ref()))
     }
 
     fn clock(&self, charge: &Charge) -> usize {
-        self.slot(charge).map_or(0, |slot| self.topology.node_number(slot))
+        self.hash_slot(charge).map_or(0, |hash_slot| self.topology.node_number(hash_slot))
     }
 
     fn has_manual_clock(&self) -> bool {
@@ -266,8 +266,8 @@ impl Remote for Redis {
         poll_time() + self.context.timeout
     }
 
-    fn departures(&self) -> u64 {
-        self.dispatchers.departures()
+    fn call_count(&self) -> u64 {
+        self.dispatchers.call_count()
     }
 
     async fn take(&self, charges: &[Charge], deadline: Instant) -> Result<Outcome, StoreError> {
@@ -323,12 +323,12 @@ impl Call for Undo<'_> {
 
 async fn undo(connection: &mut NodeConnection, granted: &[Granted], now: Option<Timestamp>) -> Result<(), StoreError> {
     let mut buckets = Buckets::default();
-    let mut indexed: Vec<_> = granted.iter().map(|one| (buckets.add(&one.charge), one)).collect();
+    let mut indexed: Vec<_> = granted.iter().map(|grant| (buckets.add(&grant.charge), grant)).collect();
     indexed.sort_by_key(|(index, _)| *index);
-    let number = |one: &Granted| format!("{} {}", one.charge.permits, one.at.as_millis());
-    let numbers: Vec<String> = indexed.iter().map(|(_, one)| number(one)).collect();
+    let number = |grant: &Granted| format!("{} {}", grant.charge.permits, grant.at.as_millis());
+    let numbers: Vec<String> = indexed.iter().map(|(_, grant)| number(grant)).collect();
     // Time slots of `leaky_bucket` may be later than the decision; windows are not.
-    let near = granted.iter().map(|one| one.at).min().unwrap_or_default();
+    let near = granted.iter().map(|grant| grant.at).min().unwrap_or_default();
     let secret = connection.secret()?;
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys());
@@ -391,11 +391,12 @@ mod tests {
         }
         let day = Algorithm::FixedWindow(Calendar::new(Unit::Day, "Europe/Rome").expect("a calendar"));
         let charges = [charge("bucket", Algorithm::TokenBucket), charge("day", day)];
-        for (guess, left) in [(0, 2), (4_000_000_000_000, 1)] {
+        for (guess, remaining) in [(0, 2), (4_000_000_000_000, 1)] {
             redis.context.clock_offset.record(Timestamp::from_millis(guess));
             let outcome = redis.take(&charges, redis.deadline()).await.expect("a decision");
-            let decisions: Vec<_> = outcome.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
-            assert_eq!(decisions, [(true, left); 2]);
+            let decisions: Vec<_> =
+                outcome.decisions.iter().map(|decision| (decision.granted, decision.remaining)).collect();
+            assert_eq!(decisions, [(true, remaining); 2]);
             assert!(redis.context.clock_offset.redis_now().millis_since(outcome.now) < 60_000, "not corrected");
             redis.context.clock_offset.record(Timestamp::from_millis(guess));
             redis.give_back(&outcome.granted_charges(charges[..1].to_vec())).await.expect("given back");

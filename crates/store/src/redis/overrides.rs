@@ -37,8 +37,8 @@ impl Redis {
     ) -> Result<PutOverride, StoreError> {
         let mut command = self.overrides_script("put");
         command.arg(id).arg(text).arg(until.as_millis()).arg(new_version()).arg(MAX_OVERRIDES);
-        let said: String = self.send_shared(command.arg(u8::from(replaces))).await?;
-        match said.as_str() {
+        let reply: String = self.send_shared(command.arg(u8::from(replaces))).await?;
+        match reply.as_str() {
             "done" => Ok(PutOverride::Done),
             "exists" => Ok(PutOverride::Exists),
             "full" => Ok(PutOverride::Full),

@@ -27,9 +27,14 @@ impl Store {
     /// # Errors
     /// The store did not reply; see [`StoreError`].
     #[doc(hidden)]
-    pub async fn share_rejections(&self, gateway: &str, shared: &RejectedMinute, first: u64) -> Result<(), StoreError> {
+    pub async fn share_rejections(
+        &self,
+        gateway: &str,
+        rejections: &RejectedMinute,
+        first: u64,
+    ) -> Result<(), StoreError> {
         let Backend::Redis(redis) = &self.0 else { return Ok(()) };
-        let RejectedMinute { minute, text } = shared;
+        let RejectedMinute { minute, text } = rejections;
         let mut command = script(redis.store(), "put");
         command.arg(format!("{gateway}:{minute}")).arg(minute).arg(text).arg(first).arg(TIME_TO_LIVE_MILLIS);
         redis.store().send_shared(&command).await

@@ -32,15 +32,15 @@ struct RemoveBucket<'c>(&'c Charge);
 impl Redis {
     /// Forgets the local bucket and the debt of a charge.
     pub fn forget_locally(&self, charge: &Charge) {
-        if let Some(secret) = self.secret.known() {
+        if let Some(secret) = self.secret.get() {
             self.fallback.reset(charge, secret);
         }
     }
 
     /// Removes the bucket of a charge. The charge is on one bucket. Returns the number of removed keys.
     pub async fn reset(&self, charge: &Charge) -> Result<u64, StoreError> {
-        let slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
-        self.call_owner(slot, self.deadline(), &RemoveBucket(charge)).await
+        let hash_slot = hash_slot_of(&charge.limiter, charge.client.as_ref());
+        self.call_owner(hash_slot, self.deadline(), &RemoveBucket(charge)).await
     }
 
     /// Removes all buckets of a limiter. Returns their number.
@@ -89,13 +89,13 @@ impl Redis {
     async fn remove(&self, keys: &[String]) -> Result<(), StoreError> {
         let mut by_slot: BTreeMap<u16, Vec<&String>> = BTreeMap::new();
         keys.iter().for_each(|key| by_slot.entry(hash_slot_of_key(key)).or_default().push(key));
-        for (slot, keys) in by_slot {
+        for (hash_slot, keys) in by_slot {
             for chunk in keys.chunks(REMOVED_KEYS) {
-                match self.call_owner(slot, Instant::now() + STEP_TIMEOUT, cmd("UNLINK").arg(chunk)).await {
+                match self.call_owner(hash_slot, Instant::now() + STEP_TIMEOUT, cmd("UNLINK").arg(chunk)).await {
                     // Some keys have moved to another node already: each key is on one node.
                     Err(error) if error.is_migrating() => {
                         for key in chunk {
-                            self.call_owner(slot, Instant::now() + STEP_TIMEOUT, cmd("UNLINK").arg(key)).await?;
+                            self.call_owner(hash_slot, Instant::now() + STEP_TIMEOUT, cmd("UNLINK").arg(key)).await?;
                         }
                     }
                     reply => _ = reply?,

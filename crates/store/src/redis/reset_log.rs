@@ -146,7 +146,7 @@ impl Redis {
 
     /// Forgets the local buckets and debts of these limits that were reset.
     pub fn follow_reset(&self, reset: &AnnouncedReset, limiters: &[Arc<Limiter>], times: ResetTimes) {
-        let (Some(secret), debts) = (self.secret.known(), reset.debts(times)) else { return };
+        let (Some(secret), debts) = (self.secret.get(), reset.debts(times)) else { return };
         for limiter in limiters.iter().filter(|limiter| reset.limiters.contains(&limiter.name)) {
             self.fallback.follow_reset(limiter, &debts, secret);
         }

@@ -44,19 +44,19 @@ impl Redis {
     /// Decides charges whose buckets are in one hash slot.
     pub(super) async fn decide_in_slot(
         &self,
-        slot: u16,
+        hash_slot: u16,
         charges: &[Charge],
         lease: Option<&LeaseRequest>,
         deadline: Instant,
     ) -> Result<Outcome, StoreError> {
-        let (mut node, mut hop) = (self.topology.node_of(slot, deadline).await?, 0);
+        let (mut node, mut hop) = (self.topology.node_of(hash_slot, deadline).await?, 0);
         loop {
             let decided = self.dispatchers.dispatcher_for(&node).take(charges, lease, deadline).await;
             match &decided {
-                Err(StoreError::Redirected(Redirection { slot, address, is_ask: false }))
+                Err(StoreError::Redirected(Redirection { hash_slot, address, is_ask: false }))
                     if Instant::now() < deadline =>
                 {
-                    let Some(other) = self.topology.redirect(*slot, address, false, &node) else { return decided };
+                    let Some(other) = self.topology.redirect(*hash_slot, address, false, &node) else { return decided };
                     (node, hop) = (other, hop + 1);
                     pause_if_looping(hop).await;
                 }
@@ -67,8 +67,9 @@ impl Redis {
 
     /// Decides one charge on the node of its bucket.
     pub(super) async fn decide_one(&self, charge: &Charge, deadline: Instant) -> Result<Outcome, StoreError> {
-        let (slot, charges) = (hash_slot_of(&charge.limiter, charge.client.as_ref()), from_ref(charge));
-        self.call_owner(slot, deadline, &DecideOne { charges, lease: None, deadline, context: &self.context }).await
+        let (hash_slot, charges) = (hash_slot_of(&charge.limiter, charge.client.as_ref()), from_ref(charge));
+        self.call_owner(hash_slot, deadline, &DecideOne { charges, lease: None, deadline, context: &self.context })
+            .await
     }
 
     /// Takes a lease on the node of its sets, which may be migrating.
@@ -80,11 +81,11 @@ impl Redis {
     /// Calls the node of a hash slot, and follows redirections.
     pub(super) async fn call_owner<C: Call>(
         &self,
-        slot: u16,
+        hash_slot: u16,
         deadline: Instant,
         call: &C,
     ) -> Result<C::Reply, StoreError> {
-        let (mut node, mut is_ask, mut hop) = (self.topology.node_of(slot, deadline).await?, false, 0);
+        let (mut node, mut is_ask, mut hop) = (self.topology.node_of(hash_slot, deadline).await?, false, 0);
         loop {
             let ask = async |connection: &mut NodeConnection| match is_ask {
                 true => call.run(&mut connection.asking()).await,
@@ -94,7 +95,8 @@ impl Redis {
             hop += 1;
             match reply {
                 Err(error) if Instant::now() < deadline => {
-                    let Some((other, other_is_ask)) = self.next_node(slot, &node, &error, hop, deadline).await else {
+                    let Some((other, other_is_ask)) = self.next_node(hash_slot, &node, &error, hop, deadline).await
+                    else {
                         return Err(error);
                     };
                     (node, is_ask) = (other, other_is_ask);
@@ -107,21 +109,21 @@ impl Redis {
     /// Returns the node to call after an error that means that nothing ran, and whether the redirection is ASK.
     async fn next_node(
         &self,
-        slot: u16,
+        hash_slot: u16,
         node: &Arc<Node>,
         error: &StoreError,
         hop: u32,
         deadline: Instant,
     ) -> Option<(Arc<Node>, bool)> {
         match error {
-            StoreError::Redirected(Redirection { slot, address, is_ask }) => {
-                let other = self.topology.redirect(*slot, address, *is_ask, node)?;
+            StoreError::Redirected(Redirection { hash_slot, address, is_ask }) => {
+                let other = self.topology.redirect(*hash_slot, address, *is_ask, node)?;
                 pause_if_looping(hop).await;
                 Some((other, *is_ask))
             }
             error if error.is_migrating() => {
                 sleep(jittered(MAX_PAUSE)).await;
-                Some((self.topology.node_of(slot, deadline).await.ok()?, false))
+                Some((self.topology.node_of(hash_slot, deadline).await.ok()?, false))
             }
             _ => None,
         }

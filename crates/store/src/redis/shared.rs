@@ -20,8 +20,8 @@ impl Redis {
     /// # Errors
     /// See [`StoreError`]. After a timeout, the command may have run.
     pub async fn send_shared<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let slot = hash_slot_of_key(&self.shared_tag);
-        let reply = self.call_owner(slot, Instant::now() + STEP_TIMEOUT, command).await?;
+        let hash_slot = hash_slot_of_key(&self.shared_tag);
+        let reply = self.call_owner(hash_slot, Instant::now() + STEP_TIMEOUT, command).await?;
         from_redis_value(reply).map_err(|_| StoreError::UnexpectedReply)
     }
 
@@ -42,7 +42,7 @@ impl Redis {
     }
 
     /// Corrects the estimate to a time that Redis has just returned.
-    pub fn record_time(&self, shown: Timestamp) {
-        self.context.clock_offset.record(shown);
+    pub fn record_time(&self, store_time: Timestamp) {
+        self.context.clock_offset.record(store_time);
     }
 }

@@ -80,18 +80,20 @@ enum WrittenClient {
 
 impl WrittenPayment {
     /// Returns `None` if nothing is owed, or if only Redis knows the rate of the limiter.
-    pub(super) fn of(payment: &Payment, now: Timestamp) -> Option<Self> {
-        let limiter = WrittenLimiter::of(&payment.debts.first()?.limiter)?;
-        let debts = payment.debts.iter().map(|debt| WrittenDebt::of(debt, now)).collect();
+    pub(super) fn new(payment: &Payment, now: Timestamp) -> Option<Self> {
+        let limiter = WrittenLimiter::new(&payment.debts.first()?.limiter)?;
+        let debts = payment.debts.iter().map(|debt| WrittenDebt::new(debt, now)).collect();
         Some(Self { id: payment.id, limiter, debts })
     }
 
     /// Returns the payment, with times by the clock that shows `now`, or `None` if the payment is invalid. The payment
     /// keeps the sender's limiter, even if the rules of this gateway do not have it.
     pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
-        let known = limiters.get(self.limiter.name.as_str());
-        let limiter = match known.filter(|known| WrittenLimiter::of(known).is_some_and(|known| known == self.limiter)) {
-            Some(known) => Arc::clone(known),
+        let current = limiters.get(self.limiter.name.as_str());
+        let limiter = match current
+            .filter(|current| WrittenLimiter::new(current).is_some_and(|current| current == self.limiter))
+        {
+            Some(current) => Arc::clone(current),
             None => Arc::new(self.limiter.read()?),
         };
         if self.debts.len() > MAX_DEBTS {
@@ -105,11 +107,11 @@ impl WrittenPayment {
 // === impl WrittenDebt ===
 
 impl WrittenDebt {
-    fn of(debt: &Debt, now: Timestamp) -> Self {
+    fn new(debt: &Debt, now: Timestamp) -> Self {
         let ago = |at: Timestamp| at.signed_millis_since(now);
         let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
         let settled = debt.kind == ChargeKind::Settle;
-        Self { client: debt.client.as_ref().map(WrittenClient::of), grants, settled }
+        Self { client: debt.client.as_ref().map(WrittenClient::new), grants, settled }
     }
 
     fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<Debt> {
@@ -128,7 +130,7 @@ impl WrittenDebt {
 // === impl WrittenLimiter ===
 
 impl WrittenLimiter {
-    fn of(limiter: &Limiter) -> Option<Self> {
+    fn new(limiter: &Limiter) -> Option<Self> {
         let quota = &limiter.quota;
         let algorithm = match quota.algorithm() {
             Algorithm::Redisson(Sharing::Configure) => WrittenAlgorithm::Shared(SharedAlgorithm::Redisson),
@@ -137,7 +139,7 @@ impl WrittenLimiter {
         };
         Some(Self {
             name: limiter.name.clone(),
-            mode: WrittenMode::of(limiter.mode),
+            mode: WrittenMode::new(limiter.mode),
             rate: quota.rate(),
             interval: quota.interval(),
             algorithm,
@@ -162,7 +164,7 @@ impl WrittenLimiter {
 // === impl WrittenMode ===
 
 impl WrittenMode {
-    pub(super) fn of(mode: Mode) -> Self {
+    pub(super) fn new(mode: Mode) -> Self {
         match mode {
             Mode::Overall => Self::Overall,
             Mode::PerClient => Self::PerClient,
@@ -180,7 +182,7 @@ impl WrittenMode {
 // === impl WrittenClient ===
 
 impl WrittenClient {
-    fn of(client: &ClientId) -> Self {
+    fn new(client: &ClientId) -> Self {
         match client {
             ClientId::Address(network) => Self::Address(network.to_string()),
             ClientId::Value(value) => Self::Value(hex::encode(value)),
@@ -217,10 +219,10 @@ mod tests {
         for algorithm in algorithms {
             let start = r#"{"name":"{a}:l","mode":"OVERALL","rate":5,"interval":86400000,"algorithm":"#;
             let text = format!(r#"{start}{algorithm},"partitions":null}}"#);
-            let written: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
-            let limiter = written.read().unwrap_or_else(|| panic!("not a limiter: {text}"));
-            let written = WrittenLimiter::of(&limiter).expect("a limiter with a rate");
-            assert_eq!(serde_json::to_string(&written).expect("a text"), text);
+            let raw: WrittenLimiter = serde_json::from_str(&text).expect("a written limiter");
+            let limiter = raw.read().unwrap_or_else(|| panic!("not a limiter: {text}"));
+            let raw = WrittenLimiter::new(&limiter).expect("a limiter with a rate");
+            assert_eq!(serde_json::to_string(&raw).expect("a text"), text);
         }
     }
 }

@@ -111,7 +111,8 @@ impl StoreState {
 
     /// Passes each payment and each bucket to `to`.
     fn import(&self, store: &Store, limiters: &[Arc<Limiter>]) -> Imported {
-        let by_name: HashMap<&str, &Arc<Limiter>> = limiters.iter().map(|one| (one.name.as_str(), one)).collect();
+        let by_name: HashMap<&str, &Arc<Limiter>> =
+            limiters.iter().map(|limiter| (limiter.name.as_str(), limiter)).collect();
         let mut imported = Imported::default();
         let mut current = None;
         for line in self.lines() {
@@ -123,11 +124,11 @@ impl StoreState {
                     imported.ignored += usize::from(owed.is_none());
                 }
                 Some(Line::Limit { name, mode, algorithm, slowest }) => {
-                    let is_same = |known: &&&Arc<Limiter>| {
-                        known.mode == mode.read() && known.quota.algorithm().name() == algorithm
+                    let is_same = |limiter: &&&Arc<Limiter>| {
+                        limiter.mode == mode.read() && limiter.quota.algorithm().name() == algorithm
                     };
-                    let known = by_name.get(name.as_str()).filter(is_same);
-                    current = known.map(|limiter| (*limiter, read_quotas(&slowest, limiter)));
+                    let limiter = by_name.get(name.as_str()).filter(is_same);
+                    current = limiter.map(|limiter| (*limiter, read_quotas(&slowest, limiter)));
                 }
                 Some(Line::Bucket(owner, numbers)) => {
                     let import = |(limiter, quotas): &(&Arc<Limiter>, Vec<Quota>)| {
@@ -145,15 +146,15 @@ impl StoreState {
 }
 
 /// Returns the quotas with these rates and intervals, with the algorithm of this limiter.
-fn read_quotas(written: &[(u32, u64)], limiter: &Limiter) -> Vec<Quota> {
+fn read_quotas(quotas: &[(u32, u64)], limiter: &Limiter) -> Vec<Quota> {
     let quota = |(rate, interval): &(u32, u64)| Quota::new((*rate).into(), *interval, limiter.quota.algorithm()).ok();
-    written.iter().take(MAX_SLOWEST).filter_map(quota).collect()
+    quotas.iter().take(MAX_SLOWEST).filter_map(quota).collect()
 }
 
 // === impl Header ===
 
 impl Header {
-    fn of(buckets: &Memory, state: Option<LocalState>) -> Self {
+    fn new(buckets: &Memory, state: Option<LocalState>) -> Self {
         let state = state.unwrap_or(LocalState { gateways: 1, id: String::new(), predecessors: 0 });
         let LocalState { gateways, id, predecessors } = state;
         Self { tidegate_state: VERSION, gateways, predecessors, id, secret: buckets.secret().to_hex() }
@@ -175,10 +176,10 @@ impl Header {
 // === impl Line ===
 
 impl Line {
-    /// Adds this line; returns whether it fits into `most` bytes.
-    fn write(&self, lines: &mut Vec<u8>, most: usize) -> bool {
+    /// Adds this line; returns whether it fits into `max_len` bytes.
+    fn write(&self, lines: &mut Vec<u8>, max_len: usize) -> bool {
         let before = lines.len();
-        let is_written = serde_json::to_writer(&mut *lines, self).is_ok() && lines.len() < most;
+        let is_written = serde_json::to_writer(&mut *lines, self).is_ok() && lines.len() < max_len;
         if is_written {
             lines.push(b'\n');
         } else {
@@ -284,8 +285,8 @@ impl Store {
             let (payments, now) = redis.store().fallback().payments();
             let mut left_out = 0;
             for payment in &payments {
-                let written = WrittenPayment::of(payment, now).map(Line::Payment);
-                match written.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
+                let line = WrittenPayment::new(payment, now).map(Line::Payment);
+                match line.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
                     true => sent.payments.push(payment.id),
                     false => left_out += payment.permits(),
                 }
@@ -319,7 +320,7 @@ impl Store {
 
 impl SentState {
     fn new(buckets: &Memory, state: Option<LocalState>) -> Self {
-        let mut bytes = serde_json::to_vec(&Header::of(buckets, state)).unwrap_or_default();
+        let mut bytes = serde_json::to_vec(&Header::new(buckets, state)).unwrap_or_default();
         bytes.push(b'\n');
         Self { bytes, payments: Vec::new() }
     }
@@ -331,7 +332,7 @@ impl SentState {
             let slowest: Vec<_> = quotas.iter().map(|quota| (quota.rate(), quota.interval())).collect();
             let limit = (limiter.name.clone(), limiter.mode, limiter.quota.algorithm().name(), slowest);
             if last.as_ref() != Some(&limit) {
-                let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::of(limit.1), limit.2.to_owned());
+                let (name, mode, algorithm) = (limit.0.clone(), WrittenMode::new(limit.1), limit.2.to_owned());
                 let line = Line::Limit { name, mode, algorithm, slowest: limit.3.clone() };
                 _ = line.write(&mut self.bytes, MAX_STATE);
                 last = Some(limit);

@@ -181,11 +181,11 @@ fn embedded_buckets_move_to_a_successor_with_the_same_limits() {
         limiter("{a}:sliding_window", Mode::Overall, 12, Algorithm::SlidingWindow { segments: 6 }), // another mode
     ];
     new.take_over(&read(&old.begin_handover()), &changed);
-    let left = |limiter: &Arc<Limiter>, client| granted(&new, &charge(limiter, client), 30);
-    assert_eq!(left(&changed[0], Some(&clients[1])), 15);
-    assert_eq!(left(&changed[0], Some(&clients[2])), 20);
-    assert_eq!(left(&changed[1], Some(&clients[1])), 12);
-    assert_eq!(left(&changed[2], None), 12);
+    let remaining = |limiter: &Arc<Limiter>, client| granted(&new, &charge(limiter, client), 30);
+    assert_eq!(remaining(&changed[0], Some(&clients[1])), 15);
+    assert_eq!(remaining(&changed[0], Some(&clients[2])), 20);
+    assert_eq!(remaining(&changed[1], Some(&clients[1])), 12);
+    assert_eq!(remaining(&changed[2], None), 12);
 }
 
 /// Regression test: the successor evaluated these buckets by the limit's default quota, and removed them as full.

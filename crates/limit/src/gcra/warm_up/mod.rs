@@ -110,10 +110,10 @@ impl State {
         let heat_then = heat.saturating_add(u64::try_from(returned).unwrap_or(u64::MAX));
         let is_known = heat_then < prices.max_heat;
         let extra = if is_known { prices.extra(heat_then.saturating_sub(own_heat), heat_then) } else { 0 };
-        let left = (own + u128::from(extra)).saturating_sub(returned);
-        if granted_at <= now && left > 0 {
+        let in_use = (own + u128::from(extra)).saturating_sub(returned);
+        if granted_at <= now && in_use > 0 {
             self.advance(quota, now);
-            self.bucket.used = self.bucket.used.saturating_sub(left);
+            self.bucket.used = self.bucket.used.saturating_sub(in_use);
             self.heat = lower;
         }
     }
@@ -126,8 +126,8 @@ impl State {
     /// Returns the moment from which the bucket is full and cold, and can be removed.
     pub fn full_at(&self, quota: &Quota) -> Timestamp {
         let at = self.bucket.at;
-        let left = self.bucket.used_at(quota, at) + u128::from(self.heat_at(quota, at));
-        at.plus_millis(millis_for(left, quota))
+        let in_use = self.bucket.used_at(quota, at) + u128::from(self.heat_at(quota, at));
+        at.plus_millis(millis_for(in_use, quota))
     }
 
     /// Returns the packed form; `None` for a bucket with heat.

@@ -31,8 +31,8 @@ impl Matcher {
 
     /// Returns `true` if this matcher certainly matches no request that `other` matches on this host and this path.
     fn excludes_none_of(&self, host: Option<&HostPattern>, path: Option<&PathPattern>, other: &Matcher) -> bool {
-        let hosts = || self.hosts.iter().all(|one| host.is_some_and(|host| !one.overlaps(host)));
-        let paths = || self.paths.iter().all(|one| path.is_some_and(|path| !one.overlaps(path)));
+        let hosts = || self.hosts.iter().all(|own| host.is_some_and(|host| !own.overlaps(host)));
+        let paths = || self.paths.iter().all(|own| path.is_some_and(|path| !own.overlaps(path)));
         let methods = || !self.methods.iter().any(|method| other.methods.contains(method));
         let values = || contradict(&self.values, &other.values);
         let clients = || self.clients.as_ref().zip(other.clients.as_ref()).is_some_and(|(a, b)| a.contradicts(b));
@@ -56,7 +56,7 @@ impl Matcher {
 }
 
 fn contradict(some: &[ValueCondition], others: &[ValueCondition]) -> bool {
-    some.iter().any(|one| others.iter().any(|other| one.contradicts(other)))
+    some.iter().any(|own| others.iter().any(|other| own.contradicts(other)))
 }
 
 /// Returns the exact host and the literal first segment, if there are any and case matters. A pair with one of them covers only pairs

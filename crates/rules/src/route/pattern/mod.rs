@@ -228,7 +228,7 @@ impl PathPattern {
     /// Returns `true` if a path may match both patterns.
     pub fn overlaps(&self, other: &Self) -> bool {
         let case = self.case.wider(other.case);
-        let each = |(one, other): (&Segment, &Segment)| one.overlaps(other, case);
+        let each = |(segment, other): (&Segment, &Segment)| segment.overlaps(other, case);
         let fits = |rest: &Self, whole: &Self| {
             rest.segments.len() + rest.tail.len() <= whole.segments.len()
                 && rest.tail.iter().rev().zip(whole.segments.iter().rev()).all(each)

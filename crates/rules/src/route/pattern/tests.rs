@@ -51,17 +51,17 @@ proptest! {
         if let Some(at) = rest {
             pattern.insert(at.min(pattern.len()), "**");
         }
-        let (written, sent) = (format!("/{}", pattern.join("/")), format!("/{}", parts.join("/")));
-        prop_assert_eq!(path(&written).matches(&sent), naive(&pattern, &parts), "{} {}", written, sent);
+        let (pattern_text, sent) = (format!("/{}", pattern.join("/")), format!("/{}", parts.join("/")));
+        prop_assert_eq!(path(&pattern_text).matches(&sent), naive(&pattern, &parts), "{} {}", pattern_text, sent);
     }
 
     #[test]
     fn any_text_is_a_pattern_or_an_error(text in "/?[/a*{}.;%2F:]{0,12}", sent in "(/[a.:%]{1,3}){0,4}/?") {
         if let Ok(pattern) = PathPattern::parse(&text) {
-            let shown = pattern.to_string();
-            prop_assert_eq!(&path(&shown), &pattern, "{} is shown as {}", text, shown);
+            let displayed = pattern.to_string();
+            prop_assert_eq!(&path(&displayed), &pattern, "{} is shown as {}", text, displayed);
             prop_assert_eq!(pattern.covers(&pattern) && pattern.overlaps(&pattern), true);
-            prop_assert!(!pattern.is_plain() || !shown.contains('*') || shown.ends_with("/**"));
+            prop_assert!(!pattern.is_plain() || !displayed.contains('*') || displayed.ends_with("/**"));
             _ = pattern.matches(&sent);
         }
     }

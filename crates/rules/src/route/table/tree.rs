@@ -96,12 +96,12 @@ impl Trees {
     fn find_from<M: Fn(usize) -> bool>(&self, node: u32, mut path: Option<&str>, best: &mut BestMatch<M>) {
         let mut next = Some(node);
         while let Some(node) = next.and_then(|node| self.0.get(node as usize)).filter(|node| best.can_improve(node)) {
-            let Some(left) = path else { return best.try_candidates(node.ends.iter()) };
+            let Some(rest) = path else { return best.try_candidates(node.ends.iter()) };
             best.try_candidates(node.ends.iter().filter(|end| end.is_prefix()));
             if node.any.is_none() && node.literals.is_empty() {
                 return;
             }
-            let (segment, after) = split_segment(left);
+            let (segment, after) = split_segment(rest);
             let literal = node.literals.get(segment);
             if let (Some(literal), Some(_)) = (literal, node.any) {
                 self.find_from(literal.get(), after, best);

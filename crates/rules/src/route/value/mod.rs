@@ -52,7 +52,7 @@ pub enum Met {
     /// In no reading.
     No,
     /// Only in some readings.
-    Perhaps,
+    Maybe,
     /// In every reading.
     Yes,
 }
@@ -74,7 +74,7 @@ impl Met {
     pub const fn inverted(self) -> Self {
         match self {
             Self::No => Self::Yes,
-            Self::Perhaps => Self::Perhaps,
+            Self::Maybe => Self::Maybe,
             Self::Yes => Self::No,
         }
     }
@@ -198,7 +198,7 @@ impl Readings<'_> {
         }
         match (self.passed, self.failed) {
             (true, false) => Met::Yes,
-            (true, true) => Met::Perhaps,
+            (true, true) => Met::Maybe,
             (false, _) => Met::No,
         }
     }

@@ -82,7 +82,7 @@ impl ValuePattern {
     pub(super) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Exact(value), pattern) | (pattern, Self::Exact(value)) => pattern.matches(value),
-            (Self::AnyCase(one), Self::AnyCase(other)) => one.eq_ignore_ascii_case(other),
+            (Self::AnyCase(own), Self::AnyCase(other)) => own.eq_ignore_ascii_case(other),
             (Self::Parts(_), _) | (_, Self::Parts(_)) => true,
         }
     }

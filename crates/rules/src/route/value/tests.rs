@@ -28,7 +28,7 @@ fn results(source: &ValueSource, facts: &Facts<'_>) -> [Met; 4] {
 }
 
 const NO: Met = Met::No;
-const OR: Met = Met::Perhaps;
+const OR: Met = Met::Maybe;
 const OK: Met = Met::Yes;
 
 #[test]

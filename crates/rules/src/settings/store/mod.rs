@@ -118,9 +118,9 @@ impl StoreSettings {
                     let urls = [&settings.url].into_iter().chain(&settings.cluster);
                     urls.map(|url| url.server().to_owned()).collect::<Vec<_>>()
                 };
-                let (known, servers) = (servers(old), servers(new));
+                let (old_servers, servers) = (servers(old), servers(new));
                 old.sentinel.is_some() == new.sentinel.is_some()
-                    && servers.iter().any(|server| known.contains(server))
+                    && servers.iter().any(|server| old_servers.contains(server))
                     && old.prefix == new.prefix
                     && old.key_secret == new.key_secret
             }

@@ -16,7 +16,7 @@ pub struct Eject {
     #[serde(rename = "for_ms", serialize_with = "json::millis")]
     pub time: Duration,
     /// The highest share of the targets that are ejected, in percent.
-    pub most: u8,
+    pub max_percent: u8,
 }
 
 words! {
@@ -30,6 +30,6 @@ words! {
 impl Default for Eject {
     /// Returns the defaults of the rule file.
     fn default() -> Self {
-        Self { after: 5, time: Duration::from_secs(30), most: 50 }
+        Self { after: 5, time: Duration::from_secs(30), max_percent: 50 }
     }
 }

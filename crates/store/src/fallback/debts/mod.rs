@@ -62,14 +62,14 @@ pub struct Debt {
 impl Debts {
     /// Records permits that were granted locally.
     pub(crate) fn add(&mut self, granted: &[Granted], now: Timestamp) {
-        for one in granted.iter().filter(|one| !one.charge.shadow) {
-            let kind = kind_of(&one.charge);
-            let bucket = (one.charge.bucket_id(), kind);
+        for grant in granted.iter().filter(|grant| !grant.charge.shadow) {
+            let kind = kind_of(&grant.charge);
+            let bucket = (grant.charge.bucket_id(), kind);
             if !self.by_bucket.contains_key(&bucket) && !self.has_capacity(now) {
-                self.uncharged += u64::from(one.charge.permits);
+                self.uncharged += u64::from(grant.charge.permits);
                 continue;
             }
-            let Charge { limiter, client, .. } = &one.charge;
+            let Charge { limiter, client, .. } = &grant.charge;
             let limiter = Arc::clone(limiter);
             let empty = || Debt { limiter: Arc::clone(&limiter), client: client.clone(), kind, grants: Vec::new() };
             let debt = self.by_bucket.entry(bucket).or_insert_with(empty);
@@ -77,16 +77,16 @@ impl Debts {
             if debt.grants.len() as u64 > MERGE_STEPS {
                 debt.retain_live(now);
             }
-            debt.add(one.at, one.charge.permits);
+            debt.add(grant.at, grant.charge.permits);
         }
     }
 
     /// Removes refunded permits.
     pub(crate) fn remove_refunded(&mut self, granted: &[Granted]) {
-        for one in granted {
-            let bucket = (one.charge.bucket_id(), kind_of(&one.charge));
+        for grant in granted {
+            let bucket = (grant.charge.bucket_id(), kind_of(&grant.charge));
             let Some(debt) = self.by_bucket.get_mut(&bucket) else { continue };
-            debt.remove_refunded(one.at, one.charge.permits);
+            debt.remove_refunded(grant.at, grant.charge.permits);
             if debt.grants.is_empty() {
                 self.by_bucket.remove(&bucket);
             }
@@ -190,9 +190,9 @@ impl Debts {
     fn keep(&mut self, debt: Debt, now: Timestamp) {
         let bucket = ((debt.limiter.name.clone(), debt.client.clone()), debt.kind);
         match self.by_bucket.get_mut(&bucket) {
-            Some(known) => {
-                _ = known.retain_live(now);
-                debt.grants.into_iter().for_each(|(at, permits)| known.add(at, permits));
+            Some(present) => {
+                _ = present.retain_live(now);
+                debt.grants.into_iter().for_each(|(at, permits)| present.add(at, permits));
             }
             None => _ = self.by_bucket.insert(bucket, debt),
         }
@@ -216,9 +216,9 @@ impl Payment {
 
 impl Debt {
     fn add(&mut self, at: Timestamp, permits: u32) {
-        let slot = self.limiter.quota.retention_millis().div_ceil(MERGE_STEPS);
+        let step = self.limiter.quota.retention_millis().div_ceil(MERGE_STEPS);
         match self.grants.last_mut() {
-            Some((last, sum)) if last.as_millis() / slot == at.as_millis() / slot => {
+            Some((last, sum)) if last.as_millis() / step == at.as_millis() / step => {
                 *last = at.max(*last);
                 *sum = sum.saturating_add(permits);
             }
@@ -276,8 +276,8 @@ impl Debt {
 
     /// Removes expired permits. Returns `false` if nothing is left.
     fn retain_live(&mut self, now: Timestamp) -> bool {
-        let lasts = self.limiter.quota.retention_millis();
-        self.grants.retain(|(at, _)| at.plus_millis(lasts) > now);
+        let retention = self.limiter.quota.retention_millis();
+        self.grants.retain(|(at, _)| at.plus_millis(retention) > now);
         !self.grants.is_empty()
     }
 }
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn debt_lasts_as_long_as_its_permits_count() {
         let (burst, segments) = (Algorithm::Gcra { burst: 4 }, Algorithm::SlidingWindow { segments: 2 });
-        for (algorithm, lasts) in [(Algorithm::TokenBucket, 1_000), (burst, 2_000), (segments, 1_500)] {
+        for (algorithm, retention) in [(Algorithm::TokenBucket, 1_000), (burst, 2_000), (segments, 1_500)] {
             let quota = Quota::new(2, 1_000, algorithm).expect("a quota");
             let limiter = Arc::new(Limiter::new("a".into(), Mode::Overall, quota));
             let owed = |now| {
@@ -351,7 +351,7 @@ mod tests {
                 debts.add(&[granted(&limiter, 1_000, 1)], Timestamp::from_millis(1_000));
                 payments(&mut debts, now).len()
             };
-            assert_eq!([owed(999 + lasts), owed(1_000 + lasts)], [1, 0], "{algorithm:?}");
+            assert_eq!([owed(999 + retention), owed(1_000 + retention)], [1, 0], "{algorithm:?}");
         }
     }
 
@@ -421,9 +421,9 @@ mod tests {
     fn debts_of_a_flood_are_bounded() {
         let (limiter, mut debts) = (limiter(), Debts::default());
         for client in 0..MAX_BUCKETS as u64 + 10 {
-            let mut one = granted(&limiter, 1_000, 1);
-            one.charge.client = Some(ClientId::Value(client.to_le_bytes().into()));
-            debts.add(&[one], Timestamp::from_millis(1_000));
+            let mut grant = granted(&limiter, 1_000, 1);
+            grant.charge.client = Some(ClientId::Value(client.to_le_bytes().into()));
+            debts.add(&[grant], Timestamp::from_millis(1_000));
         }
         assert_eq!((payments(&mut debts, 1_000).len(), debts.uncharged), (MAX_BUCKETS, 10));
     }

@@ -18,7 +18,7 @@ impl Debts {
 
     /// Takes over a payment of another gateway. Without capacity for it, its permits are counted as `uncharged`.
     pub(crate) fn adopt(&mut self, payment: Payment) {
-        if self.unpaid.iter().any(|known| known.id == payment.id) {
+        if self.unpaid.iter().any(|present| present.id == payment.id) {
             return;
         }
         let owed: usize = self.unpaid.iter().map(|payment| payment.debts.len()).sum();

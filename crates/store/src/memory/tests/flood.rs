@@ -17,7 +17,7 @@ fn limiter(name: &str, rate: u64, mode: Mode) -> Arc<Limiter> {
     Arc::new(Limiter::new(name.into(), mode, quota))
 }
 
-fn of(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {
+fn charge_for(limiter: &Arc<Limiter>, client: u32, shadow: bool) -> Charge {
     let client = (limiter.mode == Mode::PerClient).then(|| ClientId::Value(client.to_le_bytes().into()));
     Charge { shadow, ..Charge::new(Arc::clone(limiter), client, 1) }
 }
@@ -49,7 +49,7 @@ impl Flooded {
 
     /// Sends a request of each of these clients and returns the number of granted ones.
     fn flood(&self, limiter: &Arc<Limiter>, clients: std::ops::Range<u32>, shadow: bool) -> usize {
-        clients.filter(|client| self.granted(of(limiter, *client, shadow))).count()
+        clients.filter(|client| self.granted(charge_for(limiter, *client, shadow))).count()
     }
 }
 
@@ -57,9 +57,12 @@ impl Flooded {
 #[test]
 fn flood_of_clients_does_not_affect_other_limits() {
     let store = Flooded::new();
-    let known: Vec<_> = (0..100).collect();
-    for client in &known {
-        assert!(store.granted(of(&store.login, *client, false)) && store.granted(of(&store.flooded, *client, false)));
+    let existing: Vec<_> = (0..100).collect();
+    for client in &existing {
+        assert!(
+            store.granted(charge_for(&store.login, *client, false))
+                && store.granted(charge_for(&store.flooded, *client, false))
+        );
     }
     let held = store.memory.usage(&store.flooded);
     assert_eq!((held.held, held.share, held.overflowing), (100, 160, false));
@@ -70,8 +73,12 @@ fn flood_of_clients_does_not_affect_other_limits() {
     let held = store.memory.usage(&store.flooded);
     assert_eq!((held.held, held.share, held.overflowing), (480, 160, true));
     for limiter in [&store.login, &store.flooded] {
-        let of_known = |client: &u32| (0..4).filter(|_| store.granted(of(limiter, *client, false))).count();
-        assert!(known.iter().all(|client| of_known(client) == 2), "a client with a bucket has two permits left");
+        let count_granted =
+            |client: &u32| (0..4).filter(|_| store.granted(charge_for(limiter, *client, false))).count();
+        assert!(
+            existing.iter().all(|client| count_granted(client) == 2),
+            "a client with a bucket has two permits left"
+        );
     }
     assert_eq!(store.flood(&store.login, 500..560, false), 60, "new clients of the login limit use its share");
     assert!(!store.memory.usage(&store.login).overflowing);
@@ -92,7 +99,7 @@ fn flood_of_a_shadow_uses_only_its_share() {
     let store = Flooded::new();
     assert_eq!(store.flood(&store.flooded, 0..10_000, true), 160 + 3);
     assert_eq!(store.flood(&store.login, 0..480, false), 480);
-    let both = store.ask(&[of(&store.flooded, 77_777, true), of(&store.login, 1, false)]);
+    let both = store.ask(&[charge_for(&store.flooded, 77_777, true), charge_for(&store.login, 1, false)]);
     assert_eq!(both.iter().map(|decision| decision.granted).collect::<Vec<_>>(), [false, true]);
 }
 
@@ -103,7 +110,7 @@ fn overall_limit_always_has_its_bucket() {
     store.flood(&store.login, 0..2_000, false);
     for number in 0..100 {
         let total = limiter(&format!("total {number}"), 3, Mode::Overall);
-        let granted: Vec<_> = (0..4).map(|_| store.ask(&[of(&total, 0, false)])[0]).collect();
+        let granted: Vec<_> = (0..4).map(|_| store.ask(&[charge_for(&total, 0, false)])[0]).collect();
         assert!(granted.iter().all(|decision| !decision.overflow));
         assert_eq!(granted.iter().filter(|decision| decision.granted).count(), 3);
     }
@@ -114,10 +121,10 @@ fn refused_request_charges_no_overflow_bucket() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
     let total = limiter("total", 1, Mode::Overall);
-    let asked = |client| [of(&store.flooded, client, false), of(&total, 0, false)];
-    assert!(store.ask(&asked(1_000))[1].granted);
+    let charges = |client| [charge_for(&store.flooded, client, false), charge_for(&total, 0, false)];
+    assert!(store.ask(&charges(1_000))[1].granted);
     for client in 1_001..1_100 {
-        let refused = store.ask(&asked(client));
+        let refused = store.ask(&charges(client));
         assert!(refused[0].granted && refused[0].overflow && !refused[1].granted, "{refused:?}");
         assert_eq!(refused[0].remaining, 2);
     }
@@ -128,22 +135,22 @@ fn refused_request_charges_no_overflow_bucket() {
 fn given_back_permits_return_to_the_charged_bucket() {
     let store = Flooded::new();
     store.flood(&store.flooded, 0..480, false);
-    let charge = of(&store.flooded, 1_000, false);
+    let charge = charge_for(&store.flooded, 1_000, false);
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let made = outcome.granted_charges(vec![charge.clone()]);
-    assert!(made[0].overflow);
-    store.memory.give_back(&made);
+    let granted_charges = outcome.granted_charges(vec![charge.clone()]);
+    assert!(granted_charges[0].overflow);
+    store.memory.give_back(&granted_charges);
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge.clone() }])[0].remaining, 3);
 
     // Again, but before the charge is given back the client gets its own bucket, at the same time.
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let made = outcome.granted_charges(vec![charge.clone()]);
+    let granted_charges = outcome.granted_charges(vec![charge.clone()]);
     store.clock.set(Timestamp::from_millis(START + 2 * INTERVAL));
-    store.memory.take(&[of(&store.flooded, 5_000, false)]).expect("a decision");
+    store.memory.take(&[charge_for(&store.flooded, 5_000, false)]).expect("a decision");
     store.clock.set(Timestamp::from_millis(START));
     let own = store.memory.take(std::slice::from_ref(&charge)).expect("a decision").decisions[0];
     assert!(own.granted && !own.overflow, "{own:?}");
-    store.memory.give_back(&made);
+    store.memory.give_back(&granted_charges);
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 2, "its own bucket was changed");
 }
 
@@ -159,7 +166,7 @@ fn new_rules_change_shares_but_keep_buckets_in_use() {
         assert_eq!(store.flood(limiter, 40..80, false), 3, "and the common half is in use");
     }
     assert_eq!(store.memory.usage(&store.flooded).share, 0);
-    assert!((0..480).all(|client| store.granted(of(&store.flooded, client, false))));
+    assert!((0..480).all(|client| store.granted(charge_for(&store.flooded, client, false))));
     assert_eq!(store.flood(&store.flooded, 0..480, false), 480, "the third of three permits");
     assert_eq!(store.flood(&store.flooded, 0..480, false), 0);
     store.clock.advance_millis(2 * INTERVAL);
@@ -169,7 +176,7 @@ fn new_rules_change_shares_but_keep_buckets_in_use() {
 #[test]
 fn request_for_no_permits_adds_no_bucket() {
     let store = Flooded::new();
-    let nothing = |client| Charge { permits: 0, ..of(&store.flooded, client, false) };
+    let nothing = |client| Charge { permits: 0, ..charge_for(&store.flooded, client, false) };
     assert_eq!(store.ask(&[nothing(1)])[0].remaining, 3);
     assert_eq!(store.memory.len(), 0);
     store.flood(&store.flooded, 0..481, false);
@@ -180,7 +187,7 @@ fn request_for_no_permits_adds_no_bucket() {
 #[test]
 fn two_charges_on_a_missing_bucket_add_one_bucket() {
     let store = Flooded::new();
-    let charge = of(&store.flooded, 1, false);
+    let charge = charge_for(&store.flooded, 1, false);
     store.ask(&[charge.clone(), charge.clone()]);
     assert_eq!((store.memory.len(), store.memory.usage(&store.flooded).held), (1, 1));
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge }])[0].remaining, 1);
@@ -203,7 +210,7 @@ proptest! {
         for (passes, client) in life {
             now += passes / 8;
             clock.set(Timestamp::from_millis(now));
-            let outcome = memory.take(&[of(&limiter, client, false)]).expect("decided");
+            let outcome = memory.take(&[charge_for(&limiter, client, false)]).expect("decided");
             let bucket = (!outcome.decisions[0].overflow).then_some(client);
             let before = granted.entry(bucket).or_default();
             let in_use = before.iter().filter(|at| **at + INTERVAL > now).count() as u64;
@@ -227,7 +234,7 @@ fn concurrent_floods_keep_shares_and_counts() {
             let (memory, limiters) = (&memory, &limiters);
             scope.spawn(move || {
                 for client in 0..5_000 {
-                    let both = limiters.iter().map(|limiter| of(limiter, thread % 2 * 5_000 + client, false));
+                    let both = limiters.iter().map(|limiter| charge_for(limiter, thread % 2 * 5_000 + client, false));
                     let mut both: Vec<_> = both.collect();
                     both.rotate_left((thread % 2) as usize);
                     memory.take(&both).expect("a decision");

@@ -152,7 +152,7 @@ fn clock_is_read_only_under_a_lock() {
 #[test]
 fn bucket_is_identified_by_name_algorithm_and_client() {
     let memory = Memory::new(Arc::new(ManualClock::default()), None);
-    let left = |name: &str, algorithm, client: Option<ClientId>| {
+    let remaining = |name: &str, algorithm, client: Option<ClientId>| {
         let quota = Quota::new(10, 10_000, algorithm).expect("a quota");
         let mode = if client.is_some() { Mode::PerClient } else { Mode::Overall };
         let limiter = Arc::new(Limiter::new(name.into(), mode, quota));
@@ -180,7 +180,7 @@ fn bucket_is_identified_by_name_algorithm_and_client() {
                 ("m", Algorithm::TokenBucket),
                 ("l", Algorithm::SlidingWindow { segments: 2 }),
             ] {
-                assert_eq!(left(name, algorithm, client.clone()), expected, "{name} {algorithm:?} {client:?}");
+                assert_eq!(remaining(name, algorithm, client.clone()), expected, "{name} {algorithm:?} {client:?}");
             }
         }
     }

@@ -23,9 +23,9 @@ impl ClockOffset {
     }
 
     /// Corrects the estimate to a time that Redis has just returned.
-    pub(crate) fn record(&self, shown: Timestamp) {
+    pub(crate) fn record(&self, store_time: Timestamp) {
         let local = self.clock.now().as_millis().cast_signed();
-        self.ahead.store(shown.as_millis().cast_signed().saturating_sub(local), Ordering::Relaxed);
+        self.ahead.store(store_time.as_millis().cast_signed().saturating_sub(local), Ordering::Relaxed);
     }
 }
 
@@ -36,10 +36,10 @@ mod tests {
     #[test]
     fn wrong_estimate_is_corrected() {
         let clock = ClockOffset::default();
-        for shown in [5, 4_000_000_000_000] {
-            clock.record(Timestamp::from_millis(shown));
+        for store_time in [5, 4_000_000_000_000] {
+            clock.record(Timestamp::from_millis(store_time));
             let estimate = clock.redis_now().as_millis();
-            assert!((shown..shown + 60_000).contains(&estimate), "{estimate} for {shown}");
+            assert!((store_time..store_time + 60_000).contains(&estimate), "{estimate} for {store_time}");
         }
     }
 }

@@ -29,7 +29,7 @@ use super::super::script::reply::{Outcomes, Reply};
 use super::super::script::slots::LeaseRequest;
 use super::super::undo;
 use super::clock_offset::ClockOffset;
-use super::queue::{Queue, departures};
+use super::queue::{Queue, call_count};
 use crate::StoreError;
 use tidegate_limit::clock::{Clock, Timestamp};
 use tidegate_limit::timer::Timer;
@@ -79,8 +79,8 @@ struct DispatcherCore {
     queue: Mutex<Queue>,
     /// Whether all requests come from the thread of the task.
     is_of_worker: bool,
-    /// Counts the departures of this worker; see [`departures`].
-    departures: Arc<AtomicU64>,
+    /// Counts the calls of this worker, as [`call_count`] does.
+    call_count: Arc<AtomicU64>,
 }
 
 /// The task. When dropped, it fails all waiting requests.
@@ -143,13 +143,13 @@ impl Dispatcher {
     pub(crate) fn start(
         node: Arc<Node>,
         context: Arc<DispatcherContext>,
-        departures: Arc<AtomicU64>,
+        call_count: Arc<AtomicU64>,
         has_slots: bool,
         is_of_worker: bool,
     ) -> Self {
         let connection = ConnectionManager::start(node, context.timeout, context.metrics.open_breakers());
         let queue = Mutex::new(Queue::new(MIN_DEPTH, has_slots));
-        let core = Arc::new(DispatcherCore { context, connection, queue, is_of_worker, departures });
+        let core = Arc::new(DispatcherCore { context, connection, queue, is_of_worker, call_count });
         let task = DispatcherTask { core: Arc::clone(&core), calls: FuturesUnordered::new(), timer: Timer::new() };
         Self { core, task: tokio::spawn(task.run()) }
     }
@@ -195,11 +195,11 @@ impl DispatcherTask {
     async fn run(mut self) {
         let mut status = self.core.connection.status();
         loop {
-            let known = status.borrow_and_update().clone();
+            let current = status.borrow_and_update().clone();
             select! {
                 biased;
                 _ = status.changed() => {}
-                () = self.serve(&known) => {}
+                () = self.serve(&current) => {}
             }
         }
     }
@@ -256,7 +256,7 @@ impl DispatcherTask {
             }
             ConnectionStatus::Up(connection) => {
                 let batches = self.core.queue.lock().batches();
-                self.core.departures.fetch_add(departures(&batches), Ordering::Relaxed);
+                self.core.call_count.fetch_add(call_count(&batches), Ordering::Relaxed);
                 let call = |batch| call(batch, connection.clone(), Arc::clone(&self.core));
                 batches.into_iter().for_each(|batch| self.calls.push(Box::pin(call(batch))));
             }
@@ -380,9 +380,9 @@ async fn decide(
                 connection.metrics.decided(batch.len());
                 return Ok(outcomes);
             }
-            Reply::BoundariesNeeded(shown) => {
-                context.clock_offset.record(shown);
-                near = shown;
+            Reply::BoundariesNeeded(store_time) => {
+                context.clock_offset.record(store_time);
+                near = store_time;
             }
         }
     }

@@ -28,7 +28,7 @@ pub(super) struct Dispatchers {
     started: Mutex<Started>,
     next_dispatcher: AtomicUsize,
     /// Starts at a random number, so that workers do not all call the same node first.
-    departures: Arc<AtomicU64>,
+    call_count: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Default)]
@@ -47,7 +47,7 @@ struct NodeDispatchers {
 impl Dispatchers {
     /// Creates dispatchers for any threads. They are not started yet.
     pub(super) fn new(context: Arc<DispatcherContext>, topology: Arc<Topology>, pool_size: usize) -> Self {
-        let departures = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
+        let call_count = Arc::new(AtomicU64::new(context.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed)));
         Self {
             context,
             topology,
@@ -55,7 +55,7 @@ impl Dispatchers {
             is_of_worker: false,
             started: Mutex::default(),
             next_dispatcher: AtomicUsize::new(0),
-            departures,
+            call_count,
         }
     }
 
@@ -65,9 +65,9 @@ impl Dispatchers {
         Self { is_of_worker: true, ..dispatchers }
     }
 
-    /// Returns the number of departures, from a random start; see [`departures`](queue::departures).
-    pub(super) fn departures(&self) -> u64 {
-        self.departures.load(Ordering::Relaxed)
+    /// Returns the number of calls, as [`call_count`](queue::call_count) counts them, from a random start.
+    pub(super) fn call_count(&self) -> u64 {
+        self.call_count.load(Ordering::Relaxed)
     }
 
     /// Returns `true` if the connections of all started dispatchers are open.
@@ -83,8 +83,8 @@ impl Dispatchers {
         let next_dispatcher = self.next_dispatcher.fetch_add(1, Ordering::Relaxed);
         let mut started = self.started.lock();
         started.remove_stale(map);
-        let known = started.by_node.iter().position(|known| Arc::ptr_eq(&known.node, node));
-        let position = known.unwrap_or_else(|| {
+        let existing = started.by_node.iter().position(|existing| Arc::ptr_eq(&existing.node, node));
+        let position = existing.unwrap_or_else(|| {
             let dispatchers = (0..self.pool_size).map(|_| self.start(node)).collect();
             started.by_node.push(NodeDispatchers { node: Arc::clone(node), dispatchers });
             started.by_node.len() - 1
@@ -99,8 +99,8 @@ impl Dispatchers {
 
     fn start(&self, node: &Arc<Node>) -> Arc<Dispatcher> {
         let (node, context) = (Arc::clone(node), Arc::clone(&self.context));
-        let (departures, has_slots) = (Arc::clone(&self.departures), self.topology.is_cluster());
-        Arc::new(Dispatcher::start(node, context, departures, has_slots, self.is_of_worker))
+        let (call_count, has_slots) = (Arc::clone(&self.call_count), self.topology.is_cluster());
+        Arc::new(Dispatcher::start(node, context, call_count, has_slots, self.is_of_worker))
     }
 }
 
@@ -108,8 +108,8 @@ impl Started {
     /// Removes the dispatchers of nodes that are no longer in the map.
     fn remove_stale(&mut self, map: Option<Arc<SlotMap>>) {
         let Some(map) = map else { return };
-        if !self.map.as_ref().is_some_and(|known| Arc::ptr_eq(known, &map)) {
-            self.by_node.retain(|known| map.has(&known.node));
+        if !self.map.as_ref().is_some_and(|current| Arc::ptr_eq(current, &map)) {
+            self.by_node.retain(|current| map.has(&current.node));
             self.map = Some(map);
         }
     }

@@ -20,9 +20,9 @@ const MAX_PER_ROUND: usize = 64;
 /// that a busy node gets few calls, and later calls are larger.
 const CALL_OVERHEAD: usize = 4;
 
-/// The number of requests that counts as one more departure. Calls this large show that the node is slow, and that
+/// The number of requests that counts as one more call. Calls this large show that the node is slow, and that
 /// another node may have capacity.
-const REQUESTS_PER_DEPARTURE: usize = 128;
+const REQUESTS_PER_COUNTED_CALL: usize = 128;
 
 /// The requests that wait for a node.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(super) struct Queue {
     /// Counts the calls in flight of `own`: one reference for each, and this one.
     in_flight: Arc<()>,
     /// Requests with shared limiters, by the names of these. Each queue has its own calls.
-    shared: HashMap<String, SharedQueue>,
+    redisson_queues: HashMap<String, SharedQueue>,
     /// The maximum number of calls in flight of `own`.
     depth: usize,
     /// Whether a call concerns the buckets of one hash slot.
@@ -62,9 +62,9 @@ struct SharedQueue {
 impl Queue {
     /// Creates an empty queue.
     pub(super) fn new(depth: usize, has_slots: bool) -> Self {
-        let (own, round_robin, in_flight, shared) = Default::default();
+        let (own, round_robin, in_flight, redisson_queues) = Default::default();
         let (is_closed, next_deadline, sender) = Default::default();
-        Self { own, round_robin, in_flight, shared, depth, has_slots, is_closed, next_deadline, sender }
+        Self { own, round_robin, in_flight, redisson_queues, depth, has_slots, is_closed, next_deadline, sender }
     }
 
     /// Sets the maximum number of calls in flight.
@@ -108,7 +108,7 @@ impl Queue {
     /// Fails the requests whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant) {
         let mut next = None;
-        for queue in self.own.values_mut().chain(self.shared.values_mut().map(|queue| &mut queue.waiting)) {
+        for queue in self.own.values_mut().chain(self.redisson_queues.values_mut().map(|queue| &mut queue.waiting)) {
             queue.retain_mut(|request| request.expire(now));
             next = queue.iter().map(PendingDecision::deadline).chain(next).min();
         }
@@ -121,7 +121,7 @@ impl Queue {
     fn queue_of(&mut self, request: &PendingDecision) -> (&mut VecDeque<PendingDecision>, &Arc<()>, usize) {
         if let Some(names) = shared_limiters(request.charges()) {
             let depth = self.depth_of_shared();
-            let queue = self.shared.entry(names).or_default();
+            let queue = self.redisson_queues.entry(names).or_default();
             return (&mut queue.waiting, &queue.in_flight, depth);
         }
         let route = if self.has_slots { hash_slot_of_request(request) } else { route_of(request, self.own.hasher()) };
@@ -159,7 +159,10 @@ impl Queue {
     fn is_ready(&self) -> bool {
         let own = !self.round_robin.is_empty() && calls_in_flight(&self.in_flight) < self.depth;
         let depth = self.depth_of_shared();
-        own || self.shared.values().any(|queue| !queue.waiting.is_empty() && calls_in_flight(&queue.in_flight) < depth)
+        own || self
+            .redisson_queues
+            .values()
+            .any(|queue| !queue.waiting.is_empty() && calls_in_flight(&queue.in_flight) < depth)
     }
 
     /// Returns the calls to send now. Their order in Redis is fair: no request waits for more than the calls in
@@ -167,7 +170,7 @@ impl Queue {
     pub(super) fn batches(&mut self) -> Vec<Batch> {
         self.remove_idle();
         let (now, depth) = (Instant::now(), self.depth_of_shared());
-        let queues = self.shared.values_mut().filter(|queue| calls_in_flight(&queue.in_flight) < depth);
+        let queues = self.redisson_queues.values_mut().filter(|queue| calls_in_flight(&queue.in_flight) < depth);
         let mut batches: Vec<Batch> = queues.map(|queue| queue.batch(now)).collect();
         if calls_in_flight(&self.in_flight) < self.depth {
             match self.has_slots {
@@ -183,14 +186,14 @@ impl Queue {
     fn batches_by_slot(&mut self, now: Instant, batches: &mut Vec<Batch>) {
         let (token, mut work) = (InFlightToken::new(&self.in_flight), 0);
         for _ in 0..self.round_robin.len() {
-            let Some(slot) = self.round_robin.pop_front() else { return };
-            let Some(queue) = self.own.get_mut(&slot) else { continue };
+            let Some(hash_slot) = self.round_robin.pop_front() else { return };
+            let Some(queue) = self.own.get_mut(&hash_slot) else { continue };
             let mut batch = Batch::new(token.clone());
             batch.take_from(queue, usize::MAX, now);
             if queue.is_empty() {
-                self.own.remove(&slot);
+                self.own.remove(&hash_slot);
             } else {
-                self.round_robin.push_back(slot);
+                self.round_robin.push_back(hash_slot);
             }
             work += CALL_OVERHEAD + batch.work();
             batches.push(batch);
@@ -223,7 +226,7 @@ impl Queue {
 
     /// Adds requests to a call about shared limiters that arrived after it was created.
     pub(super) fn fill(&mut self, batch: &mut Batch) {
-        let queue = shared_limiters(batch.first()).and_then(|names| self.shared.get_mut(&names));
+        let queue = shared_limiters(batch.first()).and_then(|names| self.redisson_queues.get_mut(&names));
         if let Some(queue) = queue {
             batch.take_from(&mut queue.waiting, usize::MAX, Instant::now());
         }
@@ -231,8 +234,8 @@ impl Queue {
 
     /// Removes all requests.
     pub(super) fn take_all(&mut self) -> Vec<PendingDecision> {
-        let shared = self.shared.values_mut().map(|queue| &mut queue.waiting);
-        let all = self.own.values_mut().chain(shared).flat_map(std::mem::take).collect();
+        let redisson_queues = self.redisson_queues.values_mut().map(|queue| &mut queue.waiting);
+        let all = self.own.values_mut().chain(redisson_queues).flat_map(std::mem::take).collect();
         self.own.clear();
         self.round_robin.clear();
         self.next_deadline = None;
@@ -247,7 +250,7 @@ impl Queue {
     }
 
     fn remove_idle(&mut self) {
-        self.shared.retain(|_, queue| !queue.waiting.is_empty() || calls_in_flight(&queue.in_flight) > 0);
+        self.redisson_queues.retain(|_, queue| !queue.waiting.is_empty() || calls_in_flight(&queue.in_flight) > 0);
     }
 }
 
@@ -255,16 +258,16 @@ impl Queue {
 
 impl SharedQueue {
     fn batch(&mut self, now: Instant) -> Batch {
-        let mut batch = Batch::shared(InFlightToken::new(&self.in_flight));
+        let mut batch = Batch::for_redisson(InFlightToken::new(&self.in_flight));
         batch.take_from(&mut self.waiting, usize::MAX, now);
         batch
     }
 }
 
-/// Returns the number of departures that these calls count as.
-pub(super) fn departures(calls: &[Batch]) -> u64 {
+/// Returns the number of calls that these batches count as.
+pub(super) fn call_count(calls: &[Batch]) -> u64 {
     let requests: usize = calls.iter().map(Batch::len).sum();
-    u64::try_from(requests / REQUESTS_PER_DEPARTURE).unwrap_or_default() + 1
+    u64::try_from(requests / REQUESTS_PER_COUNTED_CALL).unwrap_or_default() + 1
 }
 
 /// Returns the number of calls in flight.
@@ -275,8 +278,8 @@ fn calls_in_flight(in_flight: &Arc<()>) -> usize {
 /// Returns the names of the shared limiters of these charges; `None` if all are own. Requests with shared limiters
 /// have their own queues, so that an error or a flood of one limiter does not affect others.
 fn shared_limiters(charges: &[Charge]) -> Option<String> {
-    let shared = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));
-    let names: Vec<&str> = charges.iter().filter(shared).map(|charge| charge.limiter.name.as_str()).collect();
+    let is_redisson = |charge: &&Charge| matches!(charge.limiter.quota.algorithm(), Algorithm::Redisson(_));
+    let names: Vec<&str> = charges.iter().filter(is_redisson).map(|charge| charge.limiter.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join("\n"))
 }
 
@@ -341,7 +344,7 @@ mod tests {
     #[tokio::test]
     async fn calls_to_several_hash_slots_are_bounded_together() {
         let mut queue = Queue::new(2, true);
-        let of_slot = |slot: u32| request(&format!("{{{slot}}}"), Algorithm::TokenBucket);
+        let of_slot = |hash_slot: u32| request(&format!("{{{hash_slot}}}"), Algorithm::TokenBucket);
         let (requests, _waiting): (Vec<_>, Vec<_>) = (0..64).map(of_slot).unzip();
         requests.into_iter().for_each(|request| _ = queue.push(request));
         let (calls, more) = (queue.batches(), queue.batches());
@@ -350,15 +353,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_call_counts_as_several_departures() {
+    async fn large_batch_counts_as_several_calls() {
         let mut queue = Queue::new(1, true);
         let of_one_limit = |_| request("{one}", Algorithm::TokenBucket);
         for (requests, counted) in
-            [(REQUESTS_PER_DEPARTURE - 1, 1), (REQUESTS_PER_DEPARTURE, 2), (3 * REQUESTS_PER_DEPARTURE + 1, 4)]
+            [(REQUESTS_PER_COUNTED_CALL - 1, 1), (REQUESTS_PER_COUNTED_CALL, 2), (3 * REQUESTS_PER_COUNTED_CALL + 1, 4)]
         {
             let (requests, _waiting): (Vec<_>, Vec<_>) = (0..requests).map(of_one_limit).unzip();
             requests.into_iter().for_each(|request| _ = queue.push(request));
-            assert_eq!(departures(&queue.batches()), counted);
+            assert_eq!(call_count(&queue.batches()), counted);
         }
     }
 

@@ -23,7 +23,7 @@ const MAX_RELEASED: usize = 100_000;
 /// The leases of a worker, as the worker and all its requests have them.
 #[derive(Debug, Default)]
 pub(super) struct Leases {
-    pub(super) shared: Arc<SharedLeases>,
+    pub(super) shared_leases: Arc<SharedLeases>,
 }
 
 /// The leases of a worker, for the task that keeps them, too. The task releases the last leases when the worker and all
@@ -86,14 +86,14 @@ pub(super) struct KeptLeases {
 
 impl Leases {
     pub(super) fn new_lease(self: &Arc<Self>, keys: LeaseKeys) -> RedisLease {
-        let number = self.shared.table.lock().next_number();
+        let number = self.shared_leases.table.lock().next_number();
         RedisLease { leases: Arc::clone(self), number, keys: Arc::new(keys), may_exist: AtomicBool::new(false) }
     }
 
     /// Ends the task that keeps the leases, after it has released the leases of ended requests.
     pub(super) fn end(&self) {
-        self.shared.table.lock().has_ended = true;
-        self.shared.changed.notify_one();
+        self.shared_leases.table.lock().has_ended = true;
+        self.shared_leases.changed.notify_one();
     }
 }
 
@@ -189,9 +189,9 @@ impl Lease for Arc<RedisLease> {}
 impl RedisLease {
     /// Keeps the lease until it is dropped.
     pub(super) fn start(&self) {
-        let mut table = self.leases.shared.table.lock();
+        let mut table = self.leases.shared_leases.table.lock();
         if table.held.insert(self.number, Arc::clone(&self.keys)).is_none() && table.held.len() == 1 {
-            self.leases.shared.changed.notify_one();
+            self.leases.shared_leases.changed.notify_one();
         }
     }
 
@@ -203,7 +203,7 @@ impl RedisLease {
     /// Takes the ended leases of the worker and of these routes, which the call that takes this lease releases first, so
     /// that they count no longer.
     pub(super) fn take_released<'r>(&self, routes: impl Iterator<Item = &'r Arc<str>>) -> KeptLeases {
-        let (leases, mut table) = (Arc::clone(&self.leases.shared), self.leases.shared.table.lock());
+        let (leases, mut table) = (Arc::clone(&self.leases.shared_leases), self.leases.shared_leases.table.lock());
         let mut released = Vec::new();
         for route in routes {
             if released.len() < MAX_PER_CALL {
@@ -216,7 +216,7 @@ impl RedisLease {
 
 impl Drop for RedisLease {
     fn drop(&mut self) {
-        let leases = &self.leases.shared;
+        let leases = &self.leases.shared_leases;
         leases.table.lock().held.remove(&self.number);
         if *self.may_exist.get_mut() {
             leases.release_later(vec![(self.number, Arc::clone(&self.keys))]);

@@ -10,11 +10,11 @@ fn keys(route: &str) -> LeaseKeys {
 fn call_releases_only_ended_leases_of_its_route() {
     let (leases, busy) = (Arc::new(Leases::default()), Arc::new(keys("{tidegate:busy}:@in_flight")));
     let ended = (0..2 * MAX_RELEASED).map(|number| (u32::try_from(number).expect("a number"), Arc::clone(&busy)));
-    leases.shared.release_later(ended.collect());
+    leases.shared_leases.release_later(ended.collect());
     let lease = leases.new_lease(keys("{tidegate:other}:@in_flight"));
     assert!(lease.take_released([&lease.keys.route].into_iter()).released.is_empty());
     let kept = lease.take_released([&busy.route].into_iter());
-    let released = leases.shared.to_keep(false).iter().map(|kept| kept.released.len()).sum::<usize>();
+    let released = leases.shared_leases.to_keep(false).iter().map(|kept| kept.released.len()).sum::<usize>();
     assert_eq!((kept.released.len(), released), (MAX_PER_CALL, MAX_RELEASED - MAX_PER_CALL));
 }
 
@@ -28,7 +28,7 @@ fn lease_that_has_ended_is_not_renewed() {
         lease.start();
         lease
     });
-    let to_keep = leases.shared.to_keep(true);
+    let to_keep = leases.shared_leases.to_keep(true);
     drop(ended);
     let mut released = held.take_released([&held.keys.route].into_iter());
     assert_eq!(released.released.len(), 1);
@@ -42,7 +42,7 @@ fn number_of_a_held_lease_is_not_used_again() {
     let leases = Arc::new(Leases::default());
     let held = leases.new_lease(keys("a"));
     held.start();
-    leases.shared.table.lock().last = u32::MAX - 1;
+    leases.shared_leases.table.lock().last = u32::MAX - 1;
     assert_eq!([0, 1].map(|_| leases.new_lease(keys("a")).number), [u32::MAX, 2]);
 }
 
@@ -54,7 +54,7 @@ fn lease_is_released_when_its_call_has_ended() {
     let call = Arc::clone(&lease);
     call.set_may_exist(true);
     drop(lease);
-    assert!(leases.shared.is_idle());
+    assert!(leases.shared_leases.is_idle());
     drop(call);
-    assert_eq!(leases.shared.to_keep(false).len(), 1);
+    assert_eq!(leases.shared_leases.to_keep(false).len(), 1);
 }

@@ -99,10 +99,10 @@ impl Locator {
         }
         sentinels.prefer(sentinel);
         let (master, mut was) = (located.address.host_and_port(), None);
-        self.master.send_if_modified(|known| {
-            let is_new = known.as_ref() != Some(&master);
+        self.master.send_if_modified(|current| {
+            let is_new = current.as_ref() != Some(&master);
             if is_new {
-                was = known.replace(master.clone());
+                was = current.replace(master.clone());
             }
             is_new
         });
@@ -136,10 +136,10 @@ impl Locator {
 
     /// Waits until a master was verified at another address than this one.
     pub(super) async fn wait_until_moved(&self, address: &str) {
-        let mut known = self.moves();
-        let is_redirected = |known: &Option<String>| known.as_ref().is_some_and(|known| known != address);
+        let mut current = self.moves();
+        let is_redirected = |current: &Option<String>| current.as_ref().is_some_and(|current| current != address);
         // Fails only without a sender, but `self` has one.
-        _ = known.wait_for(is_redirected).await;
+        _ = current.wait_for(is_redirected).await;
     }
 
     /// Subscribes to one sentinel at a time, forever. Every connection manager calls this and one holds the lock; when
@@ -173,7 +173,7 @@ impl Locator {
 
     /// Verifies an address that a sentinel named, unless it is already known.
     async fn on_master_named(&self, located: &Located) {
-        if self.master().is_some_and(|known| known == located.address.host_and_port()) {
+        if self.master().is_some_and(|current| current == located.address.host_and_port()) {
             return;
         }
         let moves = self.moves();

@@ -22,7 +22,7 @@ use tidegate_metrics::BreakerGauge;
 /// Keeps a connection open. Dropping the manager ends its task.
 #[derive(Debug)]
 pub(crate) struct ConnectionManager {
-    shared: Arc<ManagedConnection>,
+    connection_state: Arc<ManagedConnection>,
     task: JoinHandle<()>,
 }
 
@@ -41,28 +41,28 @@ impl ConnectionManager {
     /// Starts to connect. Must be called on a Tokio runtime; the task ends with that runtime.
     pub(crate) fn start(node: Arc<Node>, timeout: Duration, open_breakers: BreakerGauge) -> Self {
         let breaker = Mutex::new(Breaker::new(timeout, Instant::now(), open_breakers));
-        let shared =
+        let connection_state =
             Arc::new(ManagedConnection { timeout, status: watch::Sender::new(ConnectionStatus::Connecting), breaker });
-        let keep_connected = keep_connected(Arc::clone(&node), Arc::clone(&shared));
+        let keep_connected = keep_connected(Arc::clone(&node), Arc::clone(&connection_state));
         let task = tokio::spawn(async move {
             tokio::select! { () = keep_connected => {}, () = node.locator.watch() => {} }
         });
-        Self { shared, task }
+        Self { connection_state, task }
     }
 
     /// Returns the status of the connection, and its changes.
     pub(crate) fn status(&self) -> watch::Receiver<ConnectionStatus> {
-        self.shared.status.subscribe()
+        self.connection_state.status.subscribe()
     }
 
     /// Returns `true` if the connection is open.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(&*self.shared.status.borrow(), ConnectionStatus::Up(connection) if connection.is_open())
+        matches!(&*self.connection_state.status.borrow(), ConnectionStatus::Up(connection) if connection.is_open())
     }
 
     /// Returns the connection. Waits only for the first attempt to open it after the start or a break.
     async fn connection(&self) -> Result<NodeConnection, StoreError> {
-        let mut status = self.shared.status.subscribe();
+        let mut status = self.connection_state.status.subscribe();
         let settled = status.wait_for(|status| !matches!(status, ConnectionStatus::Connecting)).await;
         match settled.as_deref() {
             Ok(ConnectionStatus::Up(connection)) => Ok(connection.clone()),
@@ -94,7 +94,7 @@ impl ConnectionManager {
     pub(crate) fn record_error(&self, connection: &NodeConnection, error: &StoreError, took: Duration) {
         match error {
             // The call was sent late, so the timeout does not show that the connection is slow.
-            StoreError::Timeout if took < self.shared.timeout / 2 => {}
+            StoreError::Timeout if took < self.connection_state.timeout / 2 => {}
             StoreError::Broken | StoreError::UnexpectedReply => self.discard(connection, ConnectionStatus::Connecting),
             // The node rejects all calls: requests fail immediately instead of waiting for it.
             error if error.breaks_connection() => self.discard(connection, ConnectionStatus::Down(error.to_string())),
@@ -104,13 +104,13 @@ impl ConnectionManager {
 
     /// Records how long a reply took. Marks the connection as down if the node is slow for all callers.
     pub(crate) fn record_reply(&self, connection: &NodeConnection, took: Duration) {
-        if let Some(cause) = self.shared.breaker.lock().record_reply(Instant::now(), took) {
+        if let Some(cause) = self.connection_state.breaker.lock().record_reply(Instant::now(), took) {
             self.discard(connection, ConnectionStatus::Down(cause));
         }
     }
 
     fn discard(&self, connection: &NodeConnection, instead: ConnectionStatus) {
-        self.shared.status.send_if_modified(|status| {
+        self.connection_state.status.send_if_modified(|status| {
             let is_current = matches!(status, ConnectionStatus::Up(current) if current.is(connection));
             if is_current {
                 *status = instead;
@@ -126,15 +126,15 @@ impl Drop for ConnectionManager {
     }
 }
 
-async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
-    let (status, mut backoff, mut outage) = (&shared.status, Backoff::default(), None::<Outage>);
+async fn keep_connected(node: Arc<Node>, connection_state: Arc<ManagedConnection>) {
+    let (status, mut backoff, mut outage) = (&connection_state.status, Backoff::default(), None::<Outage>);
     let (mut moves, mut reconnected) = (node.locator.moves(), node.reconnected());
     let mut connected = node.connect(None).await;
     loop {
         let pause = match connected {
             Ok(connection) => {
                 outage.take().into_iter().for_each(Outage::recovered);
-                shared.breaker.lock().close();
+                connection_state.breaker.lock().close();
                 let since = Instant::now();
                 status.send_replace(ConnectionStatus::Up(connection.clone()));
                 moves.mark_unchanged();
@@ -177,7 +177,7 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
                 Ok(()) = reconnected.changed() => {}
             }
             match outage {
-                Some(_) => node.reconnect(&shared.breaker).await,
+                Some(_) => node.reconnect(&connection_state.breaker).await,
                 None => node.connect(None).await,
             }
         };
@@ -188,7 +188,7 @@ async fn keep_connected(node: Arc<Node>, shared: Arc<ManagedConnection>) {
             // pauses.
             Ok(()) = moves.changed() => {
                 backoff = Backoff::default();
-                node.connect(outage.is_some().then_some(&shared.breaker)).await
+                node.connect(outage.is_some().then_some(&connection_state.breaker)).await
             }
         };
     }

@@ -123,12 +123,12 @@ impl Membership {
     /// jumped reports too few gateways at first, and the shares of limits would be too large. A Redis that forgot this
     /// gateway has forgotten the others too.
     fn debounce_gateways(&self, reply: u32, was_forgotten: bool) -> u32 {
-        let (known, mut fewer_since) = (self.fallback.known_gateways(), self.fewer_since.lock());
+        let (current, mut fewer_since) = (self.fallback.known_gateways(), self.fewer_since.lock());
         if was_forgotten {
             *fewer_since = None;
         }
-        if reply < known && fewer_since.get_or_insert_with(Instant::now).elapsed() < SHRINK_DELAY {
-            return known;
+        if reply < current && fewer_since.get_or_insert_with(Instant::now).elapsed() < SHRINK_DELAY {
+            return current;
         }
         *fewer_since = None;
         reply
@@ -224,5 +224,5 @@ fn charge(debt: &Debt) -> Charge {
 /// Encodes the number of grants, and for each its permits and its age in milliseconds.
 fn grants(debt: &Debt, now: Timestamp) -> String {
     let grant = |(at, permits): &(Timestamp, u32)| format!(" {permits} {}", now.millis_since(*at));
-    debt.grants.iter().map(grant).fold(debt.grants.len().to_string(), |all, one| all + &one)
+    debt.grants.iter().map(grant).fold(debt.grants.len().to_string(), |all, next| all + &next)
 }

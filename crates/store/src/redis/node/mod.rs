@@ -218,7 +218,7 @@ impl Node {
             let mut redis = address.open(notify_on_end(Arc::clone(&end))).await?;
             self.locator.verify(&mut redis).await?;
             self.fetch_secret(address, &mut redis).await?;
-            self.secret.known().map(|secret| self.membership.fallback().share_secret(secret));
+            self.secret.get().map(|secret| self.membership.fallback().share_secret(secret));
             let secret = Arc::clone(&self.secret);
             let script = Invoker::new(redis.clone(), self.refusals.calls()).await?;
             let (metrics, address) = (self.metrics.clone(), address.host_and_port().into());
@@ -240,7 +240,7 @@ impl Node {
     /// Reads the secret of the client hashes, which is on one node of a cluster.
     async fn fetch_secret(&self, address: &Address, redis: &mut MultiplexedConnection) -> RedisResult<()> {
         let Err(error) = self.secret.fetch(redis).await else { return Ok(()) };
-        match (error.redirect_node(), self.secret.known()) {
+        match (error.redirect_node(), self.secret.get()) {
             (Some(_), Some(_)) => Ok(()),
             (Some((named, _)), None) => match address.named_node(named) {
                 Some(there) => self.secret.fetch(&mut there.open(|_| ()).await?).await,
@@ -401,7 +401,7 @@ impl NodeConnection {
     /// # Errors
     /// The secret is unknown, since no node has replied yet.
     pub(super) fn secret(&self) -> Result<KeySecret, StoreError> {
-        self.secret.known().ok_or(StoreError::Unreachable)
+        self.secret.get().ok_or(StoreError::Unreachable)
     }
 
     /// Returns a clone for one call to a hash slot that is migrating to this node.

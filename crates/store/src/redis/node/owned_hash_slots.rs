@@ -43,22 +43,22 @@ impl OwnedHashSlots {
     }
 
     /// Adds a hash slot.
-    pub(crate) fn add(&self, slot: u16) {
-        if !self.replace(slot, true) {
+    pub(crate) fn add(&self, hash_slot: u16) {
+        if !self.replace(hash_slot, true) {
             self.additions.send_replace(());
         }
     }
 
     /// Removes a hash slot.
-    pub(crate) fn remove(&self, slot: u16) {
-        self.replace(slot, false);
+    pub(crate) fn remove(&self, hash_slot: u16) {
+        self.replace(hash_slot, false);
     }
 
     /// Sets whether the node has a hash slot. Returns whether it had it before.
-    fn replace(&self, slot: u16, has: bool) -> bool {
+    fn replace(&self, hash_slot: u16, has: bool) -> bool {
         let mut set = self.set.lock();
-        let known = set.as_mut().and_then(|set| set.get_mut(usize::from(slot)));
-        known.is_none_or(|known| std::mem::replace(known, has))
+        let owned = set.as_mut().and_then(|set| set.get_mut(usize::from(hash_slot)));
+        owned.is_none_or(|owned| std::mem::replace(owned, has))
     }
 
     /// Returns `true` if the node has the hash slot of this client's bucket.

@@ -163,7 +163,7 @@ impl Batch {
     }
 
     /// Creates an empty batch for requests with shared limiters.
-    pub(crate) fn shared(token: InFlightToken) -> Self {
+    pub(crate) fn for_redisson(token: InFlightToken) -> Self {
         Self { is_shared: true, ..Self::new(token) }
     }
 
@@ -221,9 +221,9 @@ impl Batch {
     fn push(&mut self, request: PendingDecision) {
         let begin = self.limits.len();
         for charge in &request.charges {
-            let known = self.buckets.len();
+            let len_before = self.buckets.len();
             let bucket = self.buckets.index(charge);
-            self.work += if self.buckets.len() > known { work(charge) } else { work(charge) - 1 };
+            self.work += if self.buckets.len() > len_before { work(charge) } else { work(charge) - 1 };
             let Charge { shadow, kind, permits, ref turn, .. } = *charge;
             let turn = turn.clone();
             self.limits.push(RequestedCharge { bucket, is_slot: false, shadow, kind, permits, turn });
@@ -267,9 +267,9 @@ impl Batch {
     /// Takes the requests, which wait while the call runs. The call releases ended leases of their worker.
     pub(crate) fn take_requests(&mut self) -> WaitingRequests {
         let leases = || self.requests.0.iter().filter_map(|request| request.lease.as_ref());
-        if let Some(one) = leases().next() {
+        if let Some(first) = leases().next() {
             leases().for_each(|request| request.lease.set_may_exist(true));
-            self.slots.take_released(&one.lease);
+            self.slots.take_released(&first.lease);
         }
         std::mem::take(&mut self.requests)
     }
@@ -322,18 +322,18 @@ impl Batch {
             bytes.extend(count.to_le_bytes());
             // The limits of a route fit into a byte, and the buckets of a call into two.
             bytes.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
-            for one in charges {
-                let number = one.bucket.number(if one.is_slot { &first_of_slots } else { &first_numbers });
+            for charge in charges {
+                let number = charge.bucket.number(if charge.is_slot { &first_of_slots } else { &first_numbers });
                 bytes.extend(u16::try_from(number).unwrap_or(u16::MAX).to_le_bytes());
-                let turn = match &one.turn {
+                let turn = match &charge.turn {
                     Turn::Any => 0,
                     Turn::Last => 4,
                     Turn::First(_) => 8,
                     Turn::Within { .. } => 32,
                 };
-                bytes.push(one.flags() | turn);
-                bytes.extend(one.permits.to_le_bytes());
-                match &one.turn {
+                bytes.push(charge.flags() | turn);
+                bytes.extend(charge.permits.to_le_bytes());
+                match &charge.turn {
                     Turn::First(start) => {
                         let ages = &start.ages[..start.ages.len().min(usize::from(u8::MAX))];
                         bytes.extend(start.queue.to_le_bytes());
@@ -377,7 +377,7 @@ impl WaitingRequests {
             if request.decided.is_none() {
                 let granted = outcome.granted_charges(request.charges).into_iter();
                 // Settled permits are for something that has happened.
-                unsent.late.extend(granted.filter(|one| one.charge.kind == ChargeKind::Take));
+                unsent.late.extend(granted.filter(|grant| grant.charge.kind == ChargeKind::Take));
             } else if must_retry(&outcome) {
                 unsent.retries.push(request);
             } else {

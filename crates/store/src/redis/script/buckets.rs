@@ -82,16 +82,17 @@ impl Buckets {
     /// Returns `true` if one of these buckets is present with another rule. In one call, the script would load such a
     /// bucket twice, and neither copy would contain the charges of the other.
     pub(crate) fn conflicts_with(&self, charges: &[Charge]) -> bool {
-        let known = |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
-        let is_only = |charge: &Charge| !self.has_variants && known(charge);
+        let has_limiter =
+            |charge: &Charge| self.limiters.iter().any(|entry| Arc::ptr_eq(&entry.limiter, &charge.limiter));
+        let is_only = |charge: &Charge| !self.has_variants && has_limiter(charge);
         charges.iter().any(|charge| !is_only(charge) && self.limiters.iter().any(|entry| entry.conflicts_with(charge)))
     }
 
     fn limiter(&mut self, limiter: &Arc<Limiter>) -> usize {
         let is_it = |entry: &LimiterBuckets| Arc::ptr_eq(&entry.limiter, limiter);
         let same = |entry: &LimiterBuckets| *entry.limiter == **limiter;
-        let known = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
-        known.unwrap_or_else(|| {
+        let existing = self.limiters.iter().position(is_it).or_else(|| self.limiters.iter().position(same));
+        existing.unwrap_or_else(|| {
             self.has_variants |= self.limiters.iter().any(|entry| entry.limiter.name == limiter.name);
             let (clients, index) = (Vec::new(), HashMap::new());
             self.limiters.push(LimiterBuckets { limiter: Arc::clone(limiter), clients, index, is_ordered: false });

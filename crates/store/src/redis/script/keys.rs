@@ -204,7 +204,7 @@ impl SharedSecret {
     }
 
     /// Returns the secret, if it is known.
-    pub(crate) fn known(&self) -> Option<KeySecret> {
+    pub(crate) fn get(&self) -> Option<KeySecret> {
         self.configured.or_else(|| Some(self.stored.load().as_ref()?.secret))
     }
 
@@ -288,9 +288,9 @@ mod tests {
 
     #[test]
     fn different_values_have_different_keys() {
-        proptest::proptest!(|(one: Vec<u8>, two: Vec<u8>)| {
+        proptest::proptest!(|(first: Vec<u8>, second: Vec<u8>)| {
             let key = |value: &[u8]| key_of("lim", Algorithm::TokenBucket, Some(ClientId::Value(value.into())));
-            proptest::prop_assert_eq!(one == two, key(&one) == key(&two));
+            proptest::prop_assert_eq!(first == second, key(&first) == key(&second));
         });
     }
 }

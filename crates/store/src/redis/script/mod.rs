@@ -229,17 +229,17 @@ fn is_forbidden(error: &RedisError) -> bool {
 /// Converts an error. Up to version 6, an error within a script is at the end of another error:
 /// `ERR Error running script (call to f_…): @user_script:12: @user_script: 12: -READONLY You can't write …`.
 pub(super) fn store_error(error: &RedisError) -> StoreError {
-    if let Some((address, slot)) = error.redirect_node() {
+    if let Some((address, hash_slot)) = error.redirect_node() {
         let is_ask = error.code() == Some("ASK");
-        return StoreError::Redirected(Redirection { slot, address: address.to_owned(), is_ask });
+        return StoreError::Redirected(Redirection { hash_slot, address: address.to_owned(), is_ask });
     }
     let Some(word) = error.code() else {
         let is_broken = error.is_io_error() || error.is_unrecoverable_error();
         return if is_broken { StoreError::Broken } else { StoreError::UnexpectedReply };
     };
-    let within = error.detail().and_then(|detail| detail.strip_prefix("Error running script"));
-    let within = within.and_then(|rest| rest.split_once(": -"));
-    match within.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
+    let detail = error.detail().and_then(|detail| detail.strip_prefix("Error running script"));
+    let detail = detail.and_then(|rest| rest.split_once(": -"));
+    match detail.map_or(word, |(_, error)| error.split(' ').next().unwrap_or(word)) {
         "NOTINITIALISED" => StoreError::NotInitialised,
         "MODEDIFFERS" => StoreError::ModeDiffers,
         "ERR" if error.detail().is_some_and(is_denied_in_script) => StoreError::ErrorReply("NOPERM".to_owned()),

@@ -44,10 +44,10 @@ impl Reply {
             return Some(Self::BoundariesNeeded(now));
         }
         let (mut runs, mut first) = (Vec::with_capacity(request_runs.size_hint().0), 0);
-        for (mut left, charges) in request_runs {
-            while left > 0 {
+        for (mut remaining, charges) in request_runs {
+            while remaining > 0 {
                 let run = OutcomeRun::read(&mut bytes, first, charges)?;
-                left = left.checked_sub(run.count).filter(|_| run.count > 0)?;
+                remaining = remaining.checked_sub(run.count).filter(|_| run.count > 0)?;
                 runs.push(run);
             }
             first += charges.len();
@@ -85,7 +85,7 @@ impl OutcomeRun {
     fn decisions(&self, limits: &[RequestedCharge], after: u32) -> Vec<Decision> {
         let mut decisions = self.decisions.clone();
         if self.granted && after > 0 {
-            let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(one, _)| one.granted);
+            let granted = decisions.iter_mut().zip(&limits[self.first..]).filter(|(decision, _)| decision.granted);
             granted.for_each(|(decision, charges)| decision.remaining += after * charges.taken());
         }
         decisions

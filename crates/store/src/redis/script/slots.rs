@@ -78,19 +78,19 @@ impl SlotBuckets {
         let indexes: Vec<BucketIndex> = request
             .bounds()
             .map(|(bound, client)| {
-                let is_it = |known: &SlotBound| known.has(route, client.is_some()) && known.bound == bound;
+                let is_it = |other: &SlotBound| other.has(route, client.is_some()) && other.bound == bound;
                 let limiter = self.bounds.iter().position(is_it).unwrap_or_else(|| {
                     let (route, gateway) = (Arc::clone(route), request.gateway);
                     self.bounds.push(SlotBound { route, bound, clients: Vec::new(), gateway, waits_since: None });
                     self.bounds.len() - 1
                 });
-                let known = &mut self.bounds[limiter];
+                let entry = &mut self.bounds[limiter];
                 if client.is_none() {
-                    known.waits_since = known.waits_since.into_iter().chain(request.waits_since).min();
+                    entry.waits_since = entry.waits_since.into_iter().chain(request.waits_since).min();
                 }
-                let bucket = known.clients.iter().position(|known| known.as_ref() == client).unwrap_or_else(|| {
-                    known.clients.push(client.cloned());
-                    known.clients.len() - 1
+                let bucket = entry.clients.iter().position(|other| other.as_ref() == client).unwrap_or_else(|| {
+                    entry.clients.push(client.cloned());
+                    entry.clients.len() - 1
                 });
                 BucketIndex { limiter, bucket }
             })
@@ -103,7 +103,7 @@ impl SlotBuckets {
     pub(super) fn conflict_with(&self, request: &LeaseRequest) -> bool {
         let route = &request.lease.keys.route;
         let differs = |(bound, client): (u32, Option<&ClientId>)| {
-            self.bounds.iter().any(|known| known.has(route, client.is_some()) && known.bound != bound)
+            self.bounds.iter().any(|other| other.has(route, client.is_some()) && other.bound != bound)
         };
         request.bounds().any(differs)
     }

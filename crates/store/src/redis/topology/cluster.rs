@@ -53,7 +53,7 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 struct KnownNode {
     node: Arc<Node>,
-    _shown: NodeSeries,
+    _series: NodeSeries,
 }
 
 /// The state of the slot map.
@@ -104,9 +104,9 @@ impl Cluster {
 
     async fn wait_for_map(self: &Arc<Self>, deadline: Instant) -> Result<Arc<SlotMap>, StoreError> {
         self.ensure_refresh();
-        let mut known = self.map.subscribe();
-        let settled = known.wait_for(|known| !matches!(known, SlotMapState::Pending));
-        match timeout_at(deadline, settled).await.map_err(|_| StoreError::Timeout)?.as_deref() {
+        let mut state = self.map.subscribe();
+        let loaded = state.wait_for(|state| !matches!(state, SlotMapState::Pending));
+        match timeout_at(deadline, loaded).await.map_err(|_| StoreError::Timeout)?.as_deref() {
             Ok(SlotMapState::Known(map)) => Ok(Arc::clone(map)),
             _ => Err(StoreError::Unreachable),
         }
@@ -151,17 +151,17 @@ impl Cluster {
     }
 
     /// Applies a redirection: another node has this hash slot.
-    pub(super) fn moved(self: &Arc<Self>, slot: u16, to: &Arc<Node>) {
-        self.map.send_if_modified(|known| {
-            let SlotMapState::Known(map) = known else { return false };
-            let from = map.node_of(slot);
+    pub(super) fn moved(self: &Arc<Self>, hash_slot: u16, to: &Arc<Node>) {
+        self.map.send_if_modified(|state| {
+            let SlotMapState::Known(map) = state else { return false };
+            let from = map.node_of(hash_slot);
             if from.is_some_and(|node| Arc::ptr_eq(node, to)) {
                 return false;
             }
-            to.slots().add(slot);
-            from.inspect(|from| from.slots().remove(slot));
+            to.slots().add(hash_slot);
+            from.inspect(|from| from.slots().remove(hash_slot));
             let mut new = SlotMap::clone(map);
-            new.assign(slot, slot, to);
+            new.assign(hash_slot, hash_slot, to);
             *map = Arc::new(new);
             true
         });
@@ -170,15 +170,15 @@ impl Cluster {
 
     fn node(&self, address: Address) -> Arc<Node> {
         let (mut nodes, name) = (self.nodes.lock(), address.host_and_port());
-        let known = nodes.entry(name.clone()).or_insert_with(|| {
+        let entry = nodes.entry(name.clone()).or_insert_with(|| {
             let number = self.next_number.fetch_add(1, Ordering::Relaxed);
             let (secret, membership) = (Arc::clone(&self.secret), Arc::clone(&self.membership));
-            let (slots, shown) =
+            let (slots, series) =
                 (OwnedHashSlots::none(Arc::clone(&self.refresh_requests)), self.membership.add_node(name));
-            let node = Node::of_cluster(address, number, slots, shown.metrics(), secret, membership);
-            KnownNode { node: Arc::new(node), _shown: shown }
+            let node = Node::of_cluster(address, number, slots, series.metrics(), secret, membership);
+            KnownNode { node: Arc::new(node), _series: series }
         });
-        Arc::clone(&known.node)
+        Arc::clone(&entry.node)
     }
 
     /// Queries one node after the other until one replies. Returns `true` if the map has changed.
@@ -244,14 +244,14 @@ impl Cluster {
 
     /// Records why no node has replied. A map that is already known stays.
     fn record_failure(&self, cause: String) {
-        self.map.send_if_modified(|known| {
-            let is_lost = !matches!(known, SlotMapState::Known(_));
+        self.map.send_if_modified(|state| {
+            let is_lost = !matches!(state, SlotMapState::Known(_));
             if is_lost {
-                if matches!(known, SlotMapState::Pending) {
+                if matches!(state, SlotMapState::Pending) {
                     self.up.mark_down();
                     tracing::warn!(error = cause, "no node of the cluster returns its slots, retrying");
                 }
-                *known = SlotMapState::Failed(cause);
+                *state = SlotMapState::Failed(cause);
             }
             is_lost
         });

@@ -43,12 +43,12 @@ impl Topology {
     ///
     /// # Errors
     /// No node has it, or the slot map is unknown.
-    pub(super) async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
+    pub(super) async fn node_of(&self, hash_slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
         match self {
             Self::Single(node) => Ok(Arc::clone(node)),
             Self::Cluster(cluster) => {
                 let map = cluster.map(deadline).await?;
-                let node = map.node_of(slot).cloned();
+                let node = map.node_of(hash_slot).cloned();
                 node.ok_or_else(|| {
                     cluster.request_refresh();
                     StoreError::Unreachable
@@ -58,8 +58,8 @@ impl Topology {
     }
 
     /// Returns the number of the node that has a hash slot, as last known.
-    pub(super) fn node_number(&self, slot: u16) -> usize {
-        self.map().and_then(|map| Some(map.node_of(slot)?.number())).unwrap_or_default()
+    pub(super) fn node_number(&self, hash_slot: u16) -> usize {
+        self.map().and_then(|map| Some(map.node_of(hash_slot)?.number())).unwrap_or_default()
     }
 
     /// Returns all nodes that have hash slots.
@@ -83,14 +83,14 @@ impl Topology {
 
     /// Returns the node that another node redirects to. If the redirection is MOVED, records that it has the hash
     /// slot; if it is ASK, it counts only for one call.
-    pub(super) fn redirect(&self, slot: u16, address: &str, is_ask: bool, named_by: &Node) -> Option<Arc<Node>> {
+    pub(super) fn redirect(&self, hash_slot: u16, address: &str, is_ask: bool, named_by: &Node) -> Option<Arc<Node>> {
         let Self::Cluster(cluster) = self else { return None };
         let Some(node) = cluster.named_node(address, named_by) else {
             cluster.request_refresh();
             return None;
         };
         if !is_ask {
-            cluster.moved(slot, &node);
+            cluster.moved(hash_slot, &node);
         }
         Some(node)
     }

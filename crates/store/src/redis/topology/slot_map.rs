@@ -36,27 +36,27 @@ impl SlotMap {
 
     /// Assigns hash slots to a node.
     pub(super) fn assign(&mut self, first: u16, last: u16, node: &Arc<Node>) {
-        let known = self.nodes.iter().position(|known| Arc::ptr_eq(known, node));
-        let position = known.unwrap_or_else(|| {
+        let existing = self.nodes.iter().position(|existing| Arc::ptr_eq(existing, node));
+        let position = existing.unwrap_or_else(|| {
             self.nodes.push(Arc::clone(node));
             self.nodes.len() - 1
         });
         let position = u16::try_from(position).unwrap_or(UNASSIGNED);
         let slots = self.slots.iter_mut().take(usize::from(last) + 1).skip(first.into());
-        slots.for_each(|slot| *slot = position);
+        slots.for_each(|hash_slot| *hash_slot = position);
     }
 
     /// Returns the node that has a hash slot, if any.
-    pub(crate) fn node_of(&self, slot: u16) -> Option<&Arc<Node>> {
-        self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
+    pub(crate) fn node_of(&self, hash_slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(*self.slots.get(usize::from(hash_slot))?))
     }
 
     /// Returns the hash slots of each node.
     pub(super) fn owned(&self) -> impl Iterator<Item = (&Arc<Node>, Box<[bool]>)> {
         let mut owned = vec![no_slots(); self.nodes.len()];
-        for (slot, position) in self.slots.iter().enumerate() {
+        for (hash_slot, position) in self.slots.iter().enumerate() {
             if let Some(owned) = owned.get_mut(usize::from(*position)) {
-                owned[slot] = true;
+                owned[hash_slot] = true;
             }
         }
         self.nodes.iter().zip(owned)
@@ -69,7 +69,7 @@ impl SlotMap {
 
     /// Returns `true` if the node has a hash slot.
     pub(crate) fn has(&self, node: &Arc<Node>) -> bool {
-        self.nodes.iter().any(|known| Arc::ptr_eq(known, node))
+        self.nodes.iter().any(|other| Arc::ptr_eq(other, node))
     }
 }
 
@@ -91,8 +91,13 @@ impl SlotRange {
             "?" => more.iter().find_map(address).unwrap_or_default(),
             host => host,
         };
-        let slot = |slot: &i64| u16::try_from(*slot).ok().filter(|slot| *slot < HASH_SLOTS);
-        Some(Self { first: slot(first)?, last: slot(last)?, host: host.to_owned(), port: u16::try_from(*port).ok()? })
+        let hash_slot = |hash_slot: &i64| u16::try_from(*hash_slot).ok().filter(|hash_slot| *hash_slot < HASH_SLOTS);
+        Some(Self {
+            first: hash_slot(first)?,
+            last: hash_slot(last)?,
+            host: host.to_owned(),
+            port: u16::try_from(*port).ok()?,
+        })
     }
 }
 
@@ -126,9 +131,9 @@ mod tests {
     #[test]
     fn slot_ranges_name_primaries_only() {
         let node = |host: &str, port| format!("*3\r\n{host}:{port}\r\n$2\r\nid\r\n");
-        let one = format!("*4\r\n:0\r\n:5460\r\n{}{}", node("$9\r\n127.0.0.1\r\n", 7000), node("$2\r\nr1\r\n", 7003));
+        let reply = format!("*4\r\n:0\r\n:5460\r\n{}{}", node("$9\r\n127.0.0.1\r\n", 7000), node("$2\r\nr1\r\n", 7003));
         let other = format!("*3\r\n:5461\r\n:16383\r\n{}", node("$-1\r\n", 7001));
-        let answer = parse_redis_value(format!("*2\r\n{one}{other}").as_bytes()).expect("an answer");
+        let answer = parse_redis_value(format!("*2\r\n{reply}{other}").as_bytes()).expect("an answer");
         let range = |first, last, host: &str, port| SlotRange { first, last, host: host.to_owned(), port };
         let expected = [range(0, 5_460, "127.0.0.1", 7_000), range(5_461, 16_383, "", 7_001)];
         assert_eq!(SlotRange::parse_all(&answer), Some(expected.to_vec()));
