@@ -113,7 +113,7 @@ fn store_state(admin: &Admin, active: &Active, answer: &Answer) -> StoreState {
         latency_ms: latency.map(|latency| latency.as_secs_f64() * 1_000.0),
         open_breakers: is_redis.then(|| admin.metrics.open_breaker_count()),
         gateways: store.gateways(),
-        owed: store.owed(),
+        owed: store.owed_permits(),
     }
 }
 

@@ -57,9 +57,9 @@ impl Receipt {
         }
     }
 
-    /// Charges the limits with `charge_on` that include the status of the response, and gives back the reserved permits of
-    /// those that do not. Gives all other charges back unless the request `was_sent`. Returns the charges and their current
-    /// decisions. A client that leaves does not interrupt the calls to the store, which a task makes.
+    /// Charges the limits with `charge_on` that include the status of the response, and gives back the reserved permits
+    /// of those that do not. Gives all other charges back unless the request `was_sent`. Returns the charges and their
+    /// current decisions. A client that leaves does not interrupt the calls to the store, which a task makes.
     pub(crate) async fn settle<'r>(
         self,
         store: &Store,
@@ -104,7 +104,7 @@ impl Receipt {
             of_limits.iter().zip(&self.asked).filter(|((_, settlement), _)| *settlement == Some(Settlement::Charge));
         let charged = due.map(|((position, _), charge)| {
             let store = &store;
-            async move { (*position, store.settle(charge).await) }
+            async move { (*position, store.charge_outcome(charge).await) }
         });
         let ((), charged) = join(self.give_back_some(&store, gives_back), join_all(charged)).await;
         for (position, decision) in charged {

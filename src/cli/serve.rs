@@ -95,8 +95,8 @@ fn second_signal() -> io::Error {
 // === impl OnHangUp ===
 
 impl OnHangUp<'_> {
-    /// Reopens the access log, checks certificate files, and reloads the rules. Notifies systemd of the start and the end of
-    /// the reload.
+    /// Reopens the access log, checks certificate files, and reloads the rules. Notifies systemd of the start and the
+    /// end of the reload.
     fn run(&self, gateway: &Gateway) {
         tracing::info!("received SIGHUP: reopening the access log, checking certificate files and reloading rules");
         notify_reloading();
@@ -146,7 +146,7 @@ impl Drain {
         release(&successor, &store).await;
         let successor = successor.into_released();
         let drained = spawn_blocking(move || gateway.drain_after_handover(self.timeout)).await;
-        send_last_debts(&successor, &store).await;
+        send_last_grants(&successor, &store).await;
         drained.map_err(io::Error::other)?
     }
 
@@ -168,7 +168,7 @@ impl Drain {
         }
         release(&successor, &store).await;
         let (successor, drained) = (successor.into_released(), drained.await);
-        send_last_debts(&successor, &store).await;
+        send_last_grants(&successor, &store).await;
         drained.map_err(io::Error::other)?
     }
 }
@@ -190,10 +190,10 @@ async fn release(successor: &Successor, store: &Store) {
 }
 
 /// Sends the permits that this gateway granted locally during its drain, so that the successor charges them.
-async fn send_last_debts(successor: &ReleasedSuccessor, store: &Store) {
-    let Some(debts) = store.last_debts() else { return };
-    if let Err(error) = successor.send_last_state(&debts.bytes).await {
-        tracing::warn!(%error, owed = store.owed(), "successor did not receive the debts of this gateway");
+async fn send_last_grants(successor: &ReleasedSuccessor, store: &Store) {
+    let Some(grants) = store.last_grants() else { return };
+    if let Err(error) = successor.send_last_state(&grants.bytes).await {
+        tracing::warn!(%error, owed = store.owed_permits(), "successor did not receive the debts of this gateway");
     }
 }
 

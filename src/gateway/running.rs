@@ -181,7 +181,7 @@ impl Running {
         let store = Store::open(&config.store, Arc::clone(&self.metrics))?;
         store.announce_as_gateway();
         store.assume_gateways(self.stores.main().gateways());
-        if let Some(owed) = self.stores.main().owed().filter(|owed| *owed > 0) {
+        if let Some(owed) = self.stores.main().owed_permits().filter(|owed| *owed > 0) {
             tracing::warn!(owed, "the store is replaced before it was charged for permits that were granted locally");
         }
         Ok(Some(Stores::new(store, self.workers.len())))

@@ -69,7 +69,8 @@ type Asks = Vec<(usize, u8, u32, bool, ChargeKind)>;
 
 fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     let permits = prop_oneof![8 => Just(1), 2 => 0..=3_u32, 1 => 300..=701_u32];
-    let kind = prop_oneof![6 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 1 => Just(ChargeKind::Settle)];
+    let kind =
+        prop_oneof![6 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 1 => Just(ChargeKind::Unconditional)];
     let ask = (0..buckets, 0..3_u8, permits, prop::bool::weighted(0.15), kind);
     prop::collection::vec(ask, 1..=3).prop_map(|mut asks| {
         asks.sort_by_key(|(bucket, ..)| *bucket);
@@ -78,8 +79,8 @@ fn asks(buckets: usize) -> impl Strategy<Value = Asks> {
     })
 }
 
-/// Generates concurrent requests, many of them equal, and the time since the previous ones, which is negative if the clock
-/// goes back.
+/// Generates concurrent requests, many of them equal, and the time since the previous ones, which is negative if the
+/// clock goes back.
 fn round(buckets: usize) -> impl Strategy<Value = (i64, Vec<Asks>)> {
     let passes = prop_oneof![3 => Just(0), 5 => 0..=20_000_i64, 2 => 0..=120_000_i64, 1 => -90_000..=0_i64];
     let alike = (asks(buckets), 1..=9_usize).prop_map(|(asks, count)| vec![asks; count]);

@@ -258,7 +258,7 @@ fn debt_is_exact_after_a_change_of_the_unit() {
     Stores::start().each(|name, take| {
         let (minutes, hours) = (fixed(12, Unit::Minute, "UTC"), fixed(12, Unit::Hour, "UTC"));
         assert!(take(&[charge(name, minutes, None, 11)], NOW).granted());
-        let settled = Charge { kind: ChargeKind::Settle, ..charge(name, hours, None, 13) };
+        let settled = Charge { kind: ChargeKind::Unconditional, ..charge(name, hours, None, 13) };
         assert_eq!(take(&[settled], NOW).decisions[0].reset, 1_801_000 + HOUR);
         let ask = |at: u64| take(&[charge(name, hours, None, 0)], at).decisions[0];
         assert_eq!((ask(NOW + HOUR).remaining, ask(NOW + HOUR).reset), (0, 1_801_000));

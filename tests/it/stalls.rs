@@ -1,5 +1,5 @@
-//! Redis that stalls for a little longer than the store's timeout: late replies, and permits that are granted locally again
-//! and again.
+//! Redis that stalls for a little longer than the store's timeout: late replies, and permits that are granted locally
+//! again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,13 +19,14 @@ use crate::support::wire::soon;
 const RATE: u64 = 50;
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// Regression test: permits that Redis had granted to a request were charged a second time, as a debt of its local grant.
+/// Regression test: permits that Redis had granted to a request were charged a second time, as a debt of its local
+/// grant.
 #[tokio::test]
 async fn late_grants_are_given_back() {
     let Some(redis) = RedisServer::start() else { return };
     let store = redis.store_with_timeout(Duration::from_millis(300));
     let take = |permits| overall("{tidegate:late}:l", 10, 3_600_000, permits);
-    let (granted, settled) = ([take(2)], [Charge { kind: ChargeKind::Settle, ..take(3) }]);
+    let (granted, settled) = ([take(2)], [Charge { kind: ChargeKind::Unconditional, ..take(3) }]);
     soon(async { while store.take(&[take(1)]).await.is_err() {} }).await;
     redis.signal("STOP");
     let failed = tokio::join!(store.take(&granted), store.take(&settled));

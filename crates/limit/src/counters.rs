@@ -47,7 +47,7 @@ impl Counters {
     }
 
     /// Charges `permits` in any case: `granted` of them to the counter that ends at `present`, and the others as debt.
-    pub(super) fn settle(&mut self, permits: u64, granted: u64, present: Timestamp) {
+    pub(super) fn add_with_debt(&mut self, permits: u64, granted: u64, present: Timestamp) {
         if granted > 0 {
             self.add(granted, present);
         }

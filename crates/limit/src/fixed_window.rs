@@ -10,9 +10,10 @@
 //! after the start of the present window counts fully in the present window, and expires with it. No counted permit is
 //! forgiven, but the counter of an hour does not include earlier grants of the month.
 //!
-//! **Debt.** Permits that were charged beyond the rate are owed, and each later window pays up to its rate. All counters
-//! of the window in which the debt arose become one, so that the newest counter has all permits of its window. The number of
-//! windows between two boundaries is their distance divided by the mean length of a window, rounded to the nearest.
+//! **Debt.** Permits that were charged beyond the rate are owed, and each later window pays up to its rate. All
+//! counters of the window in which the debt arose become one, so that the newest counter has all permits of its window.
+//! The number of windows between two boundaries is their distance divided by the mean length of a window, rounded to
+//! the nearest.
 //!
 //! **Clock jumps.** If the clock went back, counters can end after the present window. Their permits are moved into the
 //! present window, and expire with it.
@@ -75,7 +76,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         let window = window(quota, now);
         if permits > 0 {
             self.pay(&window, quota);
@@ -84,7 +85,7 @@ impl State {
             if u64::from(permits) > unused {
                 self.0.merge_after(window.start, window.end);
             }
-            self.0.settle(permits.into(), unused.min(permits.into()), window.end);
+            self.0.add_with_debt(permits.into(), unused.min(permits.into()), window.end);
         }
         self.check(quota, 0, now)
     }
@@ -180,7 +181,8 @@ impl Quota {
         self.algorithm().calendar().map_or(self.interval(), |calendar| calendar.unit().mean_millis())
     }
 
-    /// Returns the boundary of windows that is nearest to a moment. Other algorithms have no boundaries: returns the moment.
+    /// Returns the boundary of windows that is nearest to a moment. Other algorithms have no boundaries: returns the
+    /// moment.
     pub fn boundary_near(&self, at: Timestamp) -> Timestamp {
         let Some(window) = self.algorithm().calendar().map(|calendar| calendar.window(at)) else { return at };
         let is_near_start = at.millis_since(window.start) < window.end.millis_since(at);

@@ -79,8 +79,8 @@ impl State {
     }
 
     /// Takes time slots at `now` in any case, even beyond the queue. Nothing is forwarded at these slots.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        self.0.settle(quota, permits, now);
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        self.0.charge_unconditionally(quota, permits, now);
         self.check(quota, 0, now)
     }
 

@@ -99,8 +99,8 @@ pub enum ClientId {
     Address(IpNet),
     /// An unambiguous encoding of client input, of any length. It is hashed before it leaves the process.
     Value(Box<[u8]>),
-    /// The keyed hash of a [`Value`](Self::Value), as it is in keys: another name of the same client, for operators who know
-    /// only the key.
+    /// The keyed hash of a [`Value`](Self::Value), as it is in keys: another name of the same client, for operators who
+    /// know only the key.
     Hash(u128),
     /// The name that an application chooses for itself, as Redisson clients do; written unhashed.
     Instance(Arc<str>),
@@ -137,7 +137,7 @@ pub enum ChargeKind {
     Check,
     /// Takes them in any case, for something that has happened. Permits that the bucket lacks are debt, which later
     /// requests wait for.
-    Settle,
+    Unconditional,
 }
 
 /// A charge that was made, with the time of the decision or of the assigned time slot.
@@ -389,8 +389,8 @@ impl Outcome {
         self.granted
     }
 
-    /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around now, and
-    /// estimates the others by their mean length.
+    /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around
+    /// now, and estimates the others by their mean length.
     pub fn align_waits(&mut self, charges: &[Charge]) {
         for (charge, decision) in charges.iter().zip(&mut self.decisions) {
             if decision.remaining == 0 {

@@ -80,12 +80,12 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.pay(quota, now);
             let granted = self.unused(quota, now).min(permits.into());
             self.0.forget(horizon(quota, now));
-            self.0.settle(permits.into(), granted, segment_end(quota, now));
+            self.0.add_with_debt(permits.into(), granted, segment_end(quota, now));
         }
         self.check(quota, 0, now)
     }

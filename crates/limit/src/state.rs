@@ -71,9 +71,9 @@ macro_rules! states {
                 }
             }
 
-            fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+            fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
                 match self {
-                    $(Self::$variant(state) => state.settle(quota, permits, now),)+
+                    $(Self::$variant(state) => state.charge_unconditionally(quota, permits, now),)+
                 }
             }
 
@@ -166,10 +166,10 @@ impl BucketState {
         }
     }
 
-    /// Charges `permits` at `now` in any case, and returns the new state of the bucket. Permits that the bucket lacks are
-    /// debt: later requests wait until it is paid with the permits that return.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
-        self.change(quota, |unpacked| unpacked.settle(quota, permits, now))
+    /// Charges `permits` at `now` in any case, and returns the new state of the bucket. Permits that the bucket lacks
+    /// are debt: later requests wait until it is paid with the permits that return.
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+        self.change(quota, |unpacked| unpacked.charge_unconditionally(quota, permits, now))
     }
 
     /// Evaluates a charge at `now`, without any change. A settled charge is always granted.
@@ -177,7 +177,7 @@ impl BucketState {
     pub fn evaluate(&self, charge: &Charge, now: Timestamp) -> Decision {
         let decision = self.check(&charge.limiter.quota, charge.permits, now);
         match charge.kind {
-            ChargeKind::Settle => Decision { granted: true, wait: Wait::Now, delay: 0, ..decision },
+            ChargeKind::Unconditional => Decision { granted: true, wait: Wait::Now, delay: 0, ..decision },
             ChargeKind::Take | ChargeKind::Check => decision,
         }
     }
@@ -186,7 +186,7 @@ impl BucketState {
     #[inline]
     pub fn make(&mut self, charge: &Charge, now: Timestamp) -> Decision {
         match charge.kind {
-            ChargeKind::Settle => self.settle(&charge.limiter.quota, charge.permits, now),
+            ChargeKind::Unconditional => self.charge_unconditionally(&charge.limiter.quota, charge.permits, now),
             ChargeKind::Take | ChargeKind::Check => self.charge(&charge.limiter.quota, charge.permits, now),
         }
     }
@@ -335,7 +335,7 @@ mod tests {
                 _ => ahead,
             };
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
-            for (passes, permits, .., settled) in life {
+            for (passes, permits, .., unconditional) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (at, there) = (Timestamp::from_millis(now), Timestamp::from_millis(now + ahead));
                 let numbers = state.to_numbers(&quota, at);
@@ -343,8 +343,8 @@ mod tests {
                 prop_assert_eq!(other.check(&quota, permits, there), state.check(&quota, permits, at));
                 let full = |full: Timestamp, now: Timestamp| full.millis_since(now);
                 prop_assert_eq!(full(other.full_at(&quota), there), full(state.full_at(&quota), at));
-                if settled {
-                    state.settle(&quota, permits, at);
+                if unconditional {
+                    state.charge_unconditionally(&quota, permits, at);
                 } else if state.check(&quota, permits, at).granted {
                     state.charge(&quota, permits, at);
                 } else {
@@ -362,13 +362,13 @@ mod tests {
             let quotas = [quota(rates.0, 60_000), quota(rates.1, 1 << 33)];
             let (mut state, mut now) = (BucketState::EMPTY, 1_700_000_000_000_u64);
             let mut unpacked = Unpacked::unpack(Packed::Unused, &quotas[0]);
-            for (passes, permits, other, undone, settled) in life {
+            for (passes, permits, other, undone, unconditional) in life {
                 now = now.checked_add_signed(passes).expect("a moment");
                 let (quota, at) = (&quotas[usize::from(other)], Timestamp::from_millis(now));
                 let decision = unpacked.check(quota, permits, at);
                 prop_assert_eq!(state.check(quota, permits, at), decision);
-                if settled {
-                    prop_assert_eq!(state.settle(quota, permits, at), unpacked.settle(quota, permits, at));
+                if unconditional {
+                    prop_assert_eq!(state.charge_unconditionally(quota, permits, at), unpacked.charge_unconditionally(quota, permits, at));
                 } else if decision.granted {
                     prop_assert_eq!(state.charge(quota, permits, at), unpacked.charge(quota, permits, at));
                 } else {

@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.pay(quota, now);
             let granted = self.unused(quota, now).min(permits.into());
@@ -225,7 +225,8 @@ impl State {
         }
     }
 
-    /// Returns this bucket as numbers: the longest interval, the end of its use, the grants, and the debt if there is one.
+    /// Returns this bucket as numbers: the longest interval, the end of its use, the grants, and the debt if there is
+    /// one.
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         let remembered = [numbers::amount(self.longest), numbers::time(self.longest_until, now)];
         let grants = self.log.iter().flat_map(|grant| [numbers::time(grant.at, now), numbers::amount(grant.permits)]);

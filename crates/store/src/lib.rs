@@ -156,8 +156,8 @@ pub struct KnownRefusal {
     pub decisions: Vec<Option<Decision>>,
 }
 
-/// The error of a store whose settings are not valid: its URL, its prefix, or the URL of a sentinel or node. An unreachable
-/// Redis is not an error. The message contains no password.
+/// The error of a store whose settings are not valid: its URL, its prefix, or the URL of a sentinel or node. An
+/// unreachable Redis is not an error. The message contains no password.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("store `{0}` cannot be opened: {1}")]
 pub struct StoreOpenError(RedisUrl, String);
@@ -250,7 +250,8 @@ impl Store {
         backend!(self, |_| None, |redis| redis.known_refusal(charges))
     }
 
-    /// Returns `true` if a decision about these charges without I/O would probably refuse them. They must take no permits.
+    /// Returns `true` if a decision about these charges without I/O would probably refuse them. They must take no
+    /// permits.
     #[doc(hidden)]
     pub fn may_refuse(&self, charges: &[Charge]) -> bool {
         backend!(
@@ -339,8 +340,8 @@ impl Store {
 
     /// Returns the number of permits that were granted locally and are not charged to the store yet.
     #[doc(hidden)]
-    pub fn owed(&self) -> Option<u64> {
-        backend!(self, |_| None, |redis| Some(redis.store().fallback().owed()))
+    pub fn owed_permits(&self) -> Option<u64> {
+        backend!(self, |_| None, |redis| Some(redis.store().fallback().owed_permits()))
     }
 
     /// Returns `true` if the store can decide now, for health checks. Takes at most the store's timeout.
@@ -374,27 +375,27 @@ impl Store {
         backend!(self, |_| Err(StoreError::Unreachable), |redis| redis.store().fallback().take(charges))
     }
 
-    /// Charges a bucket for an event of the past, so that the charge cannot be refused. Permits that the bucket
-    /// lacks are its debt: later requests wait until it is paid. Returns the new state of the bucket, or `None` if the
-    /// store did not reply. Permits that it has certainly not charged are charged to this gateway's share, and owed to the
+    /// Charges a bucket for an event of the past, so that the charge cannot be refused. Permits that the bucket lacks
+    /// are its debt: later requests wait until it is paid. Returns the new state of the bucket, or `None` if the store
+    /// did not reply. Permits that it has certainly not charged are charged to this gateway's share, and later to the
     /// store. Other permits may be lost, since nothing is charged twice.
     #[doc(hidden)]
-    pub async fn settle(&self, charge: &Charge) -> Option<Decision> {
+    pub async fn charge_outcome(&self, charge: &Charge) -> Option<Decision> {
         backend!(
             self,
             |memory| {
-                let settled = Charge { kind: ChargeKind::Settle, turn: Turn::Any, ..charge.clone() };
-                memory.take(&[settled]).ok()?.decisions.into_iter().next()
+                let charge = Charge { kind: ChargeKind::Unconditional, turn: Turn::Any, ..charge.clone() };
+                memory.take(&[charge]).ok()?.decisions.into_iter().next()
             },
             |redis| {
-                let settled = multi_slot::settle(redis, charge).await;
-                let owe = |multi_slot::Unsettled { error, permits }| {
+                let charged = multi_slot::charge_unconditionally(redis, charge).await;
+                let charge_later = |multi_slot::FailedCharge { error, permits }| {
                     tracing::debug!(%error, "failed to charge the outcome of a request");
                     if !error.may_have_charged() {
-                        redis.store().fallback().owe(&Charge { permits, ..charge.clone() });
+                        redis.store().fallback().charge_later(&Charge { permits, ..charge.clone() });
                     }
                 };
-                settled.map_err(owe).ok()
+                charged.map_err(charge_later).ok()
             }
         )
     }

@@ -1,6 +1,6 @@
 //! Resets buckets for operators: afterwards they are as if they had never been used.
 //!
-//! A reset also removes what all gateways remember of the buckets: cached refusals, local buckets and debts.
+//! A reset also removes what all gateways remember of the buckets: cached refusals, local buckets and local grants.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ impl Store {
         backend!(self, |memory| Ok(memory.reset(charge)), |redis| redis.reset(charge).await)
     }
 
-    /// Resets all buckets of a limit. Returns their number. In Redis it reads the names of all keys step by step, so it takes
-    /// a while in a large Redis, but blocks no other command.
+    /// Resets all buckets of a limit. Returns their number. In Redis it reads the names of all keys step by step, so it
+    /// takes a while in a large Redis, but blocks no other command.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`]. Some buckets may have been reset.
@@ -29,8 +29,8 @@ impl Store {
         })
     }
 
-    /// Follows the resets through other gateways since the last call: forgets what this gateway remembers of the buckets of
-    /// these limits.
+    /// Follows the resets through other gateways since the last call: forgets what this gateway remembers of the
+    /// buckets of these limits.
     ///
     /// # Errors
     /// The store did not reply; see [`StoreError`].

@@ -91,7 +91,7 @@ fn show_store(settings: &StoreSettings, store: &Store) -> Value {
                 "state": if cause.is_none() { "up" } else { "down" },
                 "cause": cause,
                 "gateways": store.gateways(),
-                "owed": store.owed(),
+                "owed": store.owed_permits(),
                 "sentinel": sentinel,
                 "tls": show_tls(&settings.tls),
             });

@@ -148,7 +148,7 @@ fn store_state<'a>(active: &Active, history: &'a History, seconds: usize) -> Sto
         kind: if store.gateways().is_some() { "redis" } else { "memory" },
         outage: store.outage().or_else(|| (!latest.is_up).then(|| "a connection is down".to_owned())),
         gateways: store.gateways(),
-        owed: store.owed(),
+        owed: store.owed_permits(),
         open_breakers: latest.open_breakers,
         calls: latest.calls,
         known_refusals: latest.known_refusals,

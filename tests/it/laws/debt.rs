@@ -1,4 +1,4 @@
-//! Outcomes are charged in any case (`ChargeKind::Settle`): over any time, at most the permits that the algorithm
+//! Outcomes are charged in any case (`ChargeKind::Unconditional`): over any time, at most the permits that the algorithm
 //! grants in that time, and once the permits of the requests in flight.
 
 use std::cmp::Reverse;
@@ -78,7 +78,7 @@ fn outcomes_exceed_the_rate_once_by_the_requests_in_flight() {
             for _ in 0..400 {
                 let Some(Reverse((now, client, ends))) = events.pop() else { break };
                 if ends {
-                    prop_assert!(bucket.ask(ChargeKind::Settle, cost, now).granted);
+                    prop_assert!(bucket.ask(ChargeKind::Unconditional, cost, now).granted);
                     outcomes.push(now);
                     events.push(Reverse((now, client, false)));
                     continue;
@@ -116,7 +116,7 @@ fn waits_for_debt_are_exact() {
             let mut now = START;
             for (passes, settled, asked) in steps {
                 now += passes * quota.interval() / 1_000;
-                let after = bucket.ask(ChargeKind::Settle, settled, now);
+                let after = bucket.ask(ChargeKind::Unconditional, settled, now);
                 let asked = asked.min(quota.capacity());
                 let decision = bucket.ask(ChargeKind::Check, asked, now);
                 prop_assert_eq!(after.remaining, decision.remaining);
@@ -145,7 +145,7 @@ fn bucket_with_debt_lives_until_it_is_paid() {
     ] {
         let quota = Quota::new(2, INTERVAL, algorithm).expect("a quota");
         let name = fresh_name();
-        let charge = Charge { kind: ChargeKind::Settle, ..charge_of(&name, None, quota, 200) };
+        let charge = Charge { kind: ChargeKind::Unconditional, ..charge_of(&name, None, quota, 200) };
         assert_eq!(stores.take(&store, std::slice::from_ref(&charge), START).decisions[0].remaining, 0);
         let keys: Vec<String> = redis.keys(format!("{name}*")).expect("keys");
         let lives: u64 = redis.pttl(&keys[0]).expect("a time to live");
@@ -167,7 +167,7 @@ fn largest_debt_is_bounded_in_every_algorithm() {
             let charge =
                 |kind, permits| [Charge { kind, ..charge_of(&format!("{name}:{number}"), None, quota, permits) }];
             for _ in 0..5 {
-                assert!(take(&charge(ChargeKind::Settle, most), START).granted());
+                assert!(take(&charge(ChargeKind::Unconditional, most), START).granted());
             }
             let Wait::Millis(wait) = take(&charge(ChargeKind::Check, 1), START).decisions[0].wait else {
                 panic!("{algorithm:?} grants")

@@ -200,7 +200,7 @@ fn step(rate: u64, interval: u64) -> impl Strategy<Value = Step> {
 
 /// Generates kinds of charges, most of which take permits.
 pub fn kind() -> impl Strategy<Value = ChargeKind> {
-    prop_oneof![12 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 3 => Just(ChargeKind::Settle)]
+    prop_oneof![12 => Just(ChargeKind::Take), 1 => Just(ChargeKind::Check), 3 => Just(ChargeKind::Unconditional)]
 }
 
 /// Generates usual rates and intervals.

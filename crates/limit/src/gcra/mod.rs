@@ -65,7 +65,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.advance(quota, now);
         }

@@ -1,9 +1,9 @@
 //! Decides during an outage of the store, by this gateway's share of each limit.
 //!
 //! With N gateways the share is 1 / N of the rate, but at least one permit in an interval. Local grants are recorded as
-//! [debts]. When the store has recovered, the gateway charges it with the debts before its first decision.
+//! [local_grants]. When the store has recovered, the gateway charges them to it before its first decision.
 
-pub(crate) mod debts;
+pub(crate) mod local_grants;
 mod reset;
 mod share;
 mod transfer;
@@ -14,8 +14,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use self::debts::{Debts, Payment};
-pub(crate) use self::reset::ResetDebts;
+use self::local_grants::{LateCharge, LocalGrants};
+pub(crate) use self::reset::ResetGrants;
 use self::share::Shares;
 pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
@@ -25,7 +25,7 @@ use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, O
 /// The maximum number of buckets; they take about 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;
 
-/// The local buckets of a gateway, and the debts of their grants.
+/// The local buckets of a gateway, and the grants that are not charged to the store yet.
 #[derive(Debug)]
 pub struct Fallback {
     buckets: Memory,
@@ -33,16 +33,16 @@ pub struct Fallback {
     shares: Mutex<Shares>,
     /// The number of gateways that the store has reported; `None` before the first report.
     counted: watch::Sender<Option<u32>>,
-    debts: Mutex<Debts>,
-    /// Changes whenever there are new debts.
-    new_debts_sender: watch::Sender<()>,
+    local_grants: Mutex<LocalGrants>,
+    /// Changes whenever there are new local grants.
+    new_grants_sender: watch::Sender<()>,
     /// The number of local decisions that granted and refused, and of permits that were charged to the store
     /// afterwards.
     granted: AtomicU64,
     refused: AtomicU64,
     charged: AtomicU64,
-    /// Held while debts are charged.
-    settlement_lock: tokio::sync::Mutex<()>,
+    /// Held while local grants are charged to the store.
+    late_charger_lock: tokio::sync::Mutex<()>,
     /// The id of this gateway in the store. Generated at first use, or taken over from the predecessor.
     id: OnceLock<String>,
     /// Whether this is a gateway. A limiter of the library is not.
@@ -61,11 +61,11 @@ pub struct LocalCounts {
     pub uncharged: u64,
 }
 
-/// Charges the debts to the store. Only one exists at a time.
+/// Charges local grants to the store. Only one exists at a time.
 #[derive(Debug)]
-pub struct DebtSettlement<'f> {
+pub struct LateCharger<'f> {
     fallback: &'f Fallback,
-    /// The ids of payments that cannot be sent at present.
+    /// The ids of late charges that cannot be sent at present.
     postponed: Vec<u64>,
     _lock: tokio::sync::MutexGuard<'f, ()>,
 }
@@ -86,12 +86,12 @@ impl Fallback {
             clock,
             shares: Mutex::new(Shares::new(min_gateways)),
             counted: watch::Sender::new(None),
-            debts: Mutex::default(),
-            new_debts_sender: watch::Sender::new(()),
+            local_grants: Mutex::default(),
+            new_grants_sender: watch::Sender::new(()),
             granted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             charged: AtomicU64::new(0),
-            settlement_lock: tokio::sync::Mutex::default(),
+            late_charger_lock: tokio::sync::Mutex::default(),
             id: OnceLock::new(),
             is_gateway: AtomicBool::new(false),
         }
@@ -104,7 +104,7 @@ impl Fallback {
 
     /// Returns the id of this gateway, if it is one.
     pub fn gateway(&self) -> Option<&str> {
-        self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(debts::random_id).as_str())
+        self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(local_grants::random_id).as_str())
     }
 
     /// Sets the number of gateways that the store reports, including this one.
@@ -130,15 +130,15 @@ impl Fallback {
     }
 
     /// Returns the number of permits that are not charged to the store yet.
-    pub fn owed(&self) -> u64 {
-        self.debts.lock().owed()
+    pub fn owed_permits(&self) -> u64 {
+        self.local_grants.lock().owed_permits()
     }
 
     /// Returns the counts of local decisions.
     pub fn local_counts(&self) -> LocalCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (granted, refused, charged) = (count(&self.granted), count(&self.refused), count(&self.charged));
-        LocalCounts { granted, refused, charged, uncharged: self.debts.lock().uncharged }
+        LocalCounts { granted, refused, charged, uncharged: self.local_grants.lock().uncharged }
     }
 
     /// Makes all charges or none, by this gateway's shares of the limits.
@@ -156,28 +156,28 @@ impl Fallback {
         }
         let counter = if outcome.granted() { &self.granted } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.add_debts(&outcome.granted_charges(charges.to_vec()), outcome.now);
+        self.record_local_grants(&outcome.granted_charges(charges.to_vec()), outcome.now);
         Ok(outcome)
     }
 
-    /// Charges this gateway's share with permits in any case, and records them as a debt to the store, which settles them.
-    /// Does nothing for adopted limiters, whose rates are unknown.
-    pub fn owe(&self, charge: &Charge) {
+    /// Charges this gateway's share with permits in any case, and records them as local grants, which are charged to
+    /// the store later. Does nothing for adopted limiters, whose rates are unknown.
+    pub fn charge_later(&self, charge: &Charge) {
         if charge.limiter.quota.is_adopted() {
             return;
         }
-        let charge = Charge { kind: ChargeKind::Settle, turn: Turn::Any, ..charge.clone() };
+        let charge = Charge { kind: ChargeKind::Unconditional, turn: Turn::Any, ..charge.clone() };
         if let Some(share) = self.shares_of(std::slice::from_ref(&charge)) {
             _ = self.buckets.take(&share);
         }
         let at = self.clock.now();
-        self.add_debts(&[Granted { charge, at, overflow: false }], at);
+        self.record_local_grants(&[Granted { charge, at, overflow: false }], at);
     }
 
-    fn add_debts(&self, granted: &[Granted], now: Timestamp) {
+    fn record_local_grants(&self, granted: &[Granted], now: Timestamp) {
         if !granted.is_empty() {
-            self.debts.lock().add(granted, now);
-            self.new_debts_sender.send_replace(());
+            self.local_grants.lock().add(granted, now);
+            self.new_grants_sender.send_replace(());
         }
     }
 
@@ -190,22 +190,22 @@ impl Fallback {
         };
         let shares: Vec<Granted> = granted.iter().map(share).collect();
         self.buckets.give_back(&shares);
-        self.debts.lock().remove_refunded(granted);
+        self.local_grants.lock().remove_refunded(granted);
     }
 
-    /// Returns a receiver that changes whenever there are new debts.
-    pub fn new_debts(&self) -> watch::Receiver<()> {
-        self.new_debts_sender.subscribe()
+    /// Returns a receiver that changes whenever there are new local grants.
+    pub fn new_grants(&self) -> watch::Receiver<()> {
+        self.new_grants_sender.subscribe()
     }
 
-    /// Returns `true` if there are debts.
-    pub fn is_owing(&self) -> bool {
-        !self.debts.lock().is_empty()
+    /// Returns `true` if permits were granted locally that are not charged to the store yet.
+    pub fn has_uncharged_grants(&self) -> bool {
+        !self.local_grants.lock().is_empty()
     }
 
-    /// Waits until no other task settles debts.
-    pub async fn settlement(&self) -> DebtSettlement<'_> {
-        DebtSettlement { fallback: self, postponed: Vec::new(), _lock: self.settlement_lock.lock().await }
+    /// Waits until no other task charges local grants.
+    pub async fn late_charger(&self) -> LateCharger<'_> {
+        LateCharger { fallback: self, postponed: Vec::new(), _lock: self.late_charger_lock.lock().await }
     }
 
     /// Returns the charges on this gateway's shares; `None` if a share is less than a permit.
@@ -222,7 +222,7 @@ impl Fallback {
     }
 }
 
-// === impl LocalCounts, DebtSettlement ===
+// === impl LocalCounts, LateCharger ===
 
 impl LocalCounts {
     /// Returns the difference to earlier counts.
@@ -236,39 +236,43 @@ impl LocalCounts {
     }
 }
 
-impl DebtSettlement<'_> {
-    /// Returns the next payment to buckets that match `owns`, and the time of the clock that dated its grants.
-    pub fn next(&self, owns: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(Payment, Timestamp)> {
+impl LateCharger<'_> {
+    /// Returns the next late charge of buckets that match `owns`, and the time of the clock that dated its grants.
+    pub fn next(&self, owns: impl Fn(&Limiter, Option<&ClientId>) -> bool) -> Option<(LateCharge, Timestamp)> {
         let now = self.fallback.clock.now();
-        self.fallback.debts.lock().next_payment(now, owns, &self.postponed).map(|payment| (payment, now))
+        self.fallback
+            .local_grants
+            .lock()
+            .next_late_charge(now, owns, &self.postponed)
+            .map(|late_charge| (late_charge, now))
     }
 
-    /// Leaves a payment to another settlement.
-    pub fn postpone(&mut self, payment: &Payment) {
-        self.postponed.push(payment.id);
+    /// Leaves a late charge to another charger.
+    pub fn postpone(&mut self, late_charge: &LateCharge) {
+        self.postponed.push(late_charge.id);
     }
 
-    /// Returns `true` if a payment was left to another settlement.
+    /// Returns `true` if a late charge was left to another charger.
     pub fn has_postponed(&self) -> bool {
         !self.postponed.is_empty()
     }
 
-    /// Returns the number of rounds so far. A round consists of all debts at its start; later debts belong to the next
-    /// round.
-    pub fn rounds(&self) -> u64 {
-        self.fallback.debts.lock().rounds
+    /// Returns the number of passes so far. A pass consists of all grants at its start; later grants belong to the next
+    /// pass.
+    pub fn passes(&self) -> u64 {
+        self.fallback.local_grants.lock().passes
     }
 
-    /// Records a charged payment. Returns its number of permits.
-    pub fn charged(&self, payment: &Payment) -> u64 {
-        let permits = payment.permits();
+    /// Counts the permits of a late charge that was made, and returns their number.
+    pub fn charged(&self, late_charge: &LateCharge) -> u64 {
+        let permits = late_charge.permits();
         self.fallback.charged.fetch_add(permits, Ordering::Relaxed);
         permits
     }
 
-    /// Removes a payment that is not sent again: it was charged, or cannot be charged.
-    pub fn paid(&self, payment: &Payment) {
-        self.fallback.debts.lock().paid(payment.id);
+    /// Removes a late charge that is not sent again: it was made, or cannot be charged.
+    pub fn finish(&self, late_charge: &LateCharge) {
+        self.fallback.local_grants.lock().remove_late_charge(late_charge.id);
     }
 }
 
@@ -338,42 +342,42 @@ mod tests {
         assert_eq!(granted(&fallback, &charge, 10), 5);
     }
 
-    /// The requests have been forwarded, so the debt includes what the share lacks.
+    /// The requests have been forwarded, so the late charge includes what the share lacks.
     #[tokio::test]
-    async fn all_owed_permits_are_a_debt() {
+    async fn permits_beyond_the_share_are_charged_later() {
         let (fallback, _) = fallback_with_clock();
         fallback.set_gateways(2);
-        fallback.owe(&charge(10, 4));
-        fallback.owe(&charge(10, 3));
-        let (payment, _) = fallback.settlement().await.next(|_, _| true).expect("a payment");
-        assert_eq!(payment.permits(), 7);
+        fallback.charge_later(&charge(10, 4));
+        fallback.charge_later(&charge(10, 3));
+        let (late_charge, _) = fallback.late_charger().await.next(|_, _| true).expect("a late charge");
+        assert_eq!(late_charge.permits(), 7);
         assert_eq!(granted(&fallback, &charge(10, 1), 5), 0);
     }
 
-    /// Regression test: a connection was not used while others granted faster than their debts could be charged.
+    /// Regression test: a connection was not used while others granted faster than their grants could be charged.
     #[tokio::test]
-    async fn later_debts_belong_to_the_next_round() {
+    async fn later_grants_belong_to_the_next_pass() {
         let (fallback, _) = fallback_with_clock();
         let charge = charge(10, 1);
         assert_eq!(granted(&fallback, &charge, 2), 2);
-        let (settlement, all) = (fallback.settlement().await, |_: &Limiter, _: Option<&ClientId>| true);
-        for round in 1..=3 {
-            let (payment, _) = settlement.next(all).expect("a payment");
-            assert_eq!((settlement.rounds(), payment.permits()), (round, if round == 1 { 2 } else { 1 }));
+        let (late_charger, all) = (fallback.late_charger().await, |_: &Limiter, _: Option<&ClientId>| true);
+        for pass in 1..=3 {
+            let (late_charge, _) = late_charger.next(all).expect("a late charge");
+            assert_eq!((late_charger.passes(), late_charge.permits()), (pass, if pass == 1 { 2 } else { 1 }));
             assert_eq!(granted(&fallback, &charge, 1), 1);
-            let (again, _) = settlement.next(all).expect("a payment");
-            assert_eq!((settlement.rounds(), again.id), (round, payment.id));
-            settlement.paid(&payment);
+            let (again, _) = late_charger.next(all).expect("a late charge");
+            assert_eq!((late_charger.passes(), again.id), (pass, late_charge.id));
+            late_charger.finish(&late_charge);
         }
     }
 
     #[test]
-    fn refund_frees_permits_and_reduces_the_debt() {
+    fn refund_frees_permits_and_removes_the_local_grant() {
         let (fallback, _) = fallback_with_clock();
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
         fallback.give_back(&outcome.granted_charges(vec![charge.clone()]));
-        assert!(fallback.debts.lock().is_empty());
+        assert!(fallback.local_grants.lock().is_empty());
         assert_eq!(granted(&fallback, &charge, 5), 1);
     }
 }

@@ -1,46 +1,47 @@
-//! Resets of operators: the local buckets and the debts are forgotten as well, since they would be charged to the store later.
+//! Resets of operators: the local buckets and local grants are forgotten as well, since they would be charged to the
+//! store later.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::{DebtSettlement, Fallback};
+use super::{Fallback, LateCharger};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, ClientId, Limiter};
 use tidegate_rules::settings::store::KeySecret;
 
-/// How long a reset waits for payments in flight.
-const SETTLEMENT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a reset waits for late charges in flight.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The buckets that another gateway has reset.
 #[derive(Debug)]
-pub struct ResetDebts<'r> {
+pub struct ResetGrants<'r> {
     /// The names of a limiter and of its shards.
     pub limiters: &'r [String],
     /// The client; `None` for all clients, and `Some(None)` for an OVERALL limit.
     pub client: Option<Option<ClientId>>,
     /// How long ago the reset was, in milliseconds.
     pub age: u64,
-    /// The time of the reset by the clock of this gateway's grants. Never later than the reset, but up to the duration of
-    /// a call to Redis earlier.
+    /// The time of the reset by the clock of this gateway's grants. Never later than the reset, but up to the duration
+    /// of a call to Redis earlier.
     pub until: Timestamp,
 }
 
 impl Fallback {
-    /// Hashes the clients of local buckets as the store does, so that they can be found by their hashes. Without effect after
-    /// the first local decision.
+    /// Hashes the clients of local buckets as the store does, so that they can be found by their hashes. Without effect
+    /// after the first local decision.
     pub fn share_secret(&self, secret: KeySecret) -> bool {
         self.buckets.share_secret(secret)
     }
 
-    /// Waits until no payment is in flight, and sends none until the result is dropped. Returns `None` if that takes long: a
-    /// payment that is charged after a reset costs few permits.
-    pub async fn pause_payments(&self) -> Option<DebtSettlement<'_>> {
-        timeout(SETTLEMENT_TIMEOUT, self.settlement()).await.ok()
+    /// Waits until no late charge is in flight, and sends none until the result is dropped. Returns `None` if that
+    /// takes long: a late charge that is made after a reset costs few permits.
+    pub async fn pause_late_charges(&self) -> Option<LateCharger<'_>> {
+        timeout(PAUSE_TIMEOUT, self.late_charger()).await.ok()
     }
 
-    /// Forgets the local bucket and the debt of a client, or of an OVERALL limit.
+    /// Forgets the local bucket and the local grants of a client, or of an OVERALL limit.
     pub fn reset(&self, charge: &Charge, secret: KeySecret) {
         let by_hash = matches!(charge.client, Some(ClientId::Hash(_)));
         // Before it knew the secret, this gateway hashed its clients with another one.
@@ -49,21 +50,21 @@ impl Fallback {
         } else {
             self.buckets.reset(charge);
         }
-        self.forget_debts(&charge.limiter, is_client(charge.client.as_ref(), secret));
+        self.forget_grants(&charge.limiter, is_client(charge.client.as_ref(), secret));
     }
 
-    /// Forgets debts of grants before a reset. Later grants are still charged. Returns `true` if no later grants are left.
-    pub fn forget_reset(&self, reset: &ResetDebts<'_>, secret: KeySecret) -> bool {
-        let ResetDebts { limiters, client, until, .. } = reset;
+    /// Forgets local grants before a reset. Later grants are still charged. Returns `true` if no later grants are left.
+    pub fn forget_reset(&self, reset: &ResetGrants<'_>, secret: KeySecret) -> bool {
+        let ResetGrants { limiters, client, until, .. } = reset;
         let is_client = is_client(client.as_ref().and_then(Option::as_ref), secret);
         let is_reset = |limiter: &Limiter, other: Option<&ClientId>| {
             limiters.contains(&limiter.name) && (client.is_none() || is_client(other))
         };
-        self.debts.lock().forgive_until(*until, is_reset)
+        self.local_grants.lock().remove_reset_until(*until, is_reset)
     }
 
     /// Forgets the local buckets of a limit that another gateway has reset.
-    pub fn follow_reset(&self, limiter: &Arc<Limiter>, reset: &ResetDebts<'_>, secret: KeySecret) {
+    pub fn follow_reset(&self, limiter: &Arc<Limiter>, reset: &ResetGrants<'_>, secret: KeySecret) {
         // Permits that were granted before have returned.
         if reset.age >= limiter.quota.retention_millis() {
             return;
@@ -81,15 +82,15 @@ impl Fallback {
         }
     }
 
-    /// Forgets all local buckets and debts of a limit.
+    /// Forgets all local buckets and local grants of a limit.
     pub fn reset_all(&self, limiter: &Arc<Limiter>) {
         self.buckets.reset_all(limiter);
-        self.forget_debts(limiter, |_| true);
+        self.forget_grants(limiter, |_| true);
     }
 
-    fn forget_debts(&self, limiter: &Limiter, is_client: impl Fn(Option<&ClientId>) -> bool) {
+    fn forget_grants(&self, limiter: &Limiter, is_client: impl Fn(Option<&ClientId>) -> bool) {
         let is_of = |name: &str| limiter.name == name || limiter.shards().iter().any(|shard| shard.name == name);
-        self.debts.lock().forgive(|other, client| is_of(&other.name) && is_client(client));
+        self.local_grants.lock().remove_reset(|other, client| is_of(&other.name) && is_client(client));
     }
 }
 

@@ -1,16 +1,16 @@
-//! A handover during an outage: the next gateway gets the local buckets, the debts, and a part of each share.
+//! A handover during an outage: the next gateway gets the local buckets, the local grants, and a part of each share.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::debts::Payment;
-use super::{Fallback, debts};
+use super::local_grants::LateCharge;
+use super::{Fallback, local_grants};
 use crate::Memory;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, Limiter, Quota};
 
-/// The state of a gateway for its successor, in addition to buckets and debts.
+/// The state of a gateway for its successor, in addition to buckets and local grants.
 #[derive(Clone, Debug)]
 pub struct LocalState {
     pub gateways: u32,
@@ -26,19 +26,19 @@ impl Fallback {
     pub fn begin_handover(&self) -> LocalState {
         let mut shares = self.shares.lock();
         shares.set_has_successor();
-        let id = self.id.get_or_init(debts::random_id).clone();
+        let id = self.id.get_or_init(local_grants::random_id).clone();
         LocalState { gateways: shares.gateway_count(), id, predecessors: shares.predecessors_of_successor() }
     }
 
-    /// Turns all debts into payments. Returns the payments and the time of the clock that dated their grants.
-    pub fn payments(&self) -> (Vec<Payment>, Timestamp) {
+    /// Turns all local grants into late charges. Returns them and the time of the clock that dated their grants.
+    pub fn late_charges(&self) -> (Vec<LateCharge>, Timestamp) {
         let now = self.clock.now();
-        (self.debts.lock().turn_into_payments(now), now)
+        (self.local_grants.lock().turn_into_late_charges(now), now)
     }
 
-    /// Leaves these payments to the next gateway.
-    pub fn forget_payments(&self, payments: &[u64]) {
-        self.debts.lock().forget(payments);
+    /// Leaves these late charges to the next gateway.
+    pub fn forget_late_charges(&self, late_charges: &[u64]) {
+        self.local_grants.lock().forget(late_charges);
     }
 
     /// Returns the local buckets.
@@ -77,18 +77,18 @@ impl Fallback {
         self.buckets.import(&share, quotas, owner, numbers)
     }
 
-    /// Takes over a payment of the predecessor.
-    pub fn adopt(&self, payment: Payment) {
-        self.debts.lock().adopt(payment);
-        self.new_debts_sender.send_replace(());
+    /// Takes over a late charge of the predecessor.
+    pub fn adopt(&self, late_charge: LateCharge) {
+        self.local_grants.lock().adopt(late_charge);
+        self.new_grants_sender.send_replace(());
     }
 
     /// Charges the local buckets with the permits that the predecessor granted during its drain.
-    pub fn charge_granted(&self, payment: &Payment) {
-        for debt in &payment.debts {
-            let limiter = self.shares.lock().limiter(&debt.limiter);
-            let permits = debt.grants.iter().fold(0_u32, |sum, (_, permits)| sum.saturating_add(*permits));
-            let charge = Charge { kind: debt.kind, ..Charge::new(limiter, debt.client.clone(), permits) };
+    pub fn charge_granted(&self, late_charge: &LateCharge) {
+        for bucket in &late_charge.buckets {
+            let limiter = self.shares.lock().limiter(&bucket.limiter);
+            let permits = bucket.grants.iter().fold(0_u32, |sum, (_, permits)| sum.saturating_add(*permits));
+            let charge = Charge { kind: bucket.kind, ..Charge::new(limiter, bucket.client.clone(), permits) };
             self.buckets.charge_granted(&charge);
         }
     }

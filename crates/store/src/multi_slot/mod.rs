@@ -4,8 +4,8 @@
 
 mod migration;
 mod sequence;
-mod settle;
 mod shards;
+mod unconditional;
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
-pub(super) use self::settle::{Unsettled, settle};
+pub(super) use self::unconditional::{FailedCharge, charge_unconditionally};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
 use tidegate_limit::{Charge, Granted, Outcome};

@@ -155,9 +155,9 @@ impl<S: Remote> NegativeCache<S> {
         let outcome = ask.await;
         self.refusals.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
         // Debt makes waits longer, so earlier refusals are obsolete.
-        let mut settled = charges.iter().filter(|charge| charge.kind == ChargeKind::Settle).peekable();
-        if settled.peek().is_some() {
-            self.refusals.entries.remove_refunded(settled);
+        let mut unconditional = charges.iter().filter(|charge| charge.kind == ChargeKind::Unconditional).peekable();
+        if unconditional.peek().is_some() {
+            self.refusals.entries.remove_refunded(unconditional);
         }
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let received_at = read_poll_time();

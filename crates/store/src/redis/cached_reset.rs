@@ -1,4 +1,4 @@
-//! Resets buckets in Redis, and what this gateway remembers of them: cached refusals, local buckets and debts.
+//! Resets buckets in Redis, and what this gateway remembers of them: cached refusals, local buckets and local grants.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl NegativeCache<Redis> {
     pub async fn reset(&self, charge: &Charge) -> Result<bool, StoreError> {
         let (redis, buckets) = (self.store(), charge.on_all_buckets());
         redis.announce_reset(&charge.limiter, Some(charge)).await?;
-        let paused = redis.fallback().pause_payments().await;
+        let paused = redis.fallback().pause_late_charges().await;
         let removed = try_join_all(buckets.iter().map(|bucket| redis.reset(bucket))).await?;
         redis.forget_locally(charge);
         drop(paused);
@@ -27,7 +27,7 @@ impl NegativeCache<Redis> {
     pub async fn reset_limit(&self, limiter: &Arc<Limiter>) -> Result<u64, StoreError> {
         let redis = self.store();
         redis.announce_reset(limiter, None).await?;
-        let paused = redis.fallback().pause_payments().await;
+        let paused = redis.fallback().pause_late_charges().await;
         redis.fallback().reset_all(limiter);
         drop(paused);
         let removed = redis.reset_all(limiter).await;
@@ -45,7 +45,7 @@ impl NegativeCache<Redis> {
         }
         self.forget_all();
         let times = redis.reset_times().await?;
-        let paused = redis.fallback().pause_payments().await;
+        let paused = redis.fallback().pause_late_charges().await;
         for reset in &resets {
             redis.follow_reset(reset, limiters, times);
         }

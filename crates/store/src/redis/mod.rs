@@ -8,7 +8,7 @@
 //! | `routing` | finds the node of a bucket and follows redirections |
 //! | `dispatch/` | the queue of a worker for a node, and the task that sends the queued decisions |
 //! | `topology/` | the nodes; in a cluster, the hash slots of each node |
-//! | `node/` | a node: its connections and outages, and the debts to charge when it has recovered |
+//! | `node/` | a node: its connections and outages, and the local grants to charge when it has recovered |
 //! | `locator/` | the address of a node: fixed, or found by sentinels |
 //! | `script/` | the arguments and replies of the script |
 //! | `inspection`, `reset`, `cached_reset`, `reset_log` | read and remove buckets for operators |

@@ -30,7 +30,7 @@ pub(super) const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 struct RemoveBucket<'c>(&'c Charge);
 
 impl Redis {
-    /// Forgets the local bucket and the debt of a charge.
+    /// Forgets the local bucket and the local grants of a charge.
     pub fn forget_locally(&self, charge: &Charge) {
         if let Some(secret) = self.secret.get() {
             self.fallback.reset(charge, secret);

@@ -1,8 +1,8 @@
-//! Announces resets to all gateways, which then drop cached refusals, local buckets and debts of the buckets.
+//! Announces resets to all gateways, which then drop cached refusals, local buckets and local grants of the buckets.
 //!
 //! A reset is announced before and after the buckets are removed. The first announcement keeps gateways from charging
-//! debts to the removed buckets: they read the list before each payment. The second one removes refusals that were
-//! cached in the meantime.
+//! local grants of the removed buckets: they read the list before each late charge. The second one removes refusals
+//! that were cached in the meantime.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::Redis;
 use super::script::Invoker;
 use crate::StoreError;
-use crate::fallback::ResetDebts;
+use crate::fallback::ResetGrants;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::random::random;
 use tidegate_limit::{Charge, ClientId, Limiter};
@@ -31,8 +31,8 @@ pub(super) struct ResetLog {
     applied: Mutex<u64>,
 }
 
-/// The present time by two clocks. The local one must be read first, so that a grant after a reset never seems older than
-/// the reset.
+/// The present time by two clocks. The local one must be read first, so that a grant after a reset never seems older
+/// than the reset.
 #[derive(Clone, Copy, Debug)]
 pub struct ResetTimes {
     /// The clock that dates local grants.
@@ -69,7 +69,7 @@ enum ResetClient {
 // === impl ResetLog ===
 
 impl ResetLog {
-    /// Creates a log from which no reset was applied. Resets before the start concern only debts that are older.
+    /// Creates a log from which no reset was applied. Resets before the start concern only local grants that are older.
     pub(super) fn new(prefix: &str) -> Self {
         let key = format!("{{{prefix}tidegate:@operators}}:resets");
         Self { key, applied: Mutex::default() }
@@ -124,7 +124,8 @@ impl Redis {
         self.send_shared(command.arg(SCRIPT).arg(1).arg(&self.reset_log.key).arg(text).arg(MAX_RESETS)).await
     }
 
-    /// Returns the hash of a client's value. The first call of a store waits for the reply from which the secret is known.
+    /// Returns the hash of a client's value. The first call of a store waits for the reply from which the secret is
+    /// known.
     async fn hash_of(&self, value: &[u8]) -> Result<u128, StoreError> {
         if let Some(hash) = self.key_of(value) {
             return Ok(hash);
@@ -144,11 +145,11 @@ impl Redis {
         Ok(ResetTimes { local: self.fallback.now(), redis: self.read_time().await? })
     }
 
-    /// Forgets the local buckets and debts of these limits that were reset.
+    /// Forgets the local buckets and local grants of these limits that were reset.
     pub fn follow_reset(&self, reset: &AnnouncedReset, limiters: &[Arc<Limiter>], times: ResetTimes) {
-        let (Some(secret), debts) = (self.secret.get(), reset.debts(times)) else { return };
+        let (Some(secret), grants) = (self.secret.get(), reset.grants(times)) else { return };
         for limiter in limiters.iter().filter(|limiter| reset.limiters.contains(&limiter.name)) {
-            self.fallback.follow_reset(limiter, &debts, secret);
+            self.fallback.follow_reset(limiter, &grants, secret);
         }
     }
 
@@ -161,8 +162,8 @@ impl Redis {
 // === impl AnnouncedReset ===
 
 impl AnnouncedReset {
-    /// Returns the debts that are reset.
-    pub fn debts(&self, times: ResetTimes) -> ResetDebts<'_> {
+    /// Returns which local grants are reset. `times` are the present times of both clocks.
+    pub fn grants(&self, times: ResetTimes) -> ResetGrants<'_> {
         let client = match &self.client {
             ResetClient::All => None,
             ResetClient::Overall => Some(None),
@@ -172,7 +173,7 @@ impl AnnouncedReset {
         let age = times.redis.millis_since(self.at);
         // The times are rounded down to milliseconds, so their difference may be too small by almost 2 ms.
         let until = Timestamp::from_millis(times.local.as_millis().saturating_sub(age.saturating_add(2)));
-        ResetDebts { limiters: &self.limiters, client, age, until }
+        ResetGrants { limiters: &self.limiters, client, age, until }
     }
 }
 
@@ -191,7 +192,7 @@ mod tests {
                 let at = millis(reset_at + ahead);
                 let reset = AnnouncedReset { limiters, client: ResetClient::All, id, at };
                 let times = ResetTimes { local: millis(read_at), redis: millis(read_at + delay + ahead) };
-                let (until, grant) = (reset.debts(times).until, millis(reset_at));
+                let (until, grant) = (reset.grants(times).until, millis(reset_at));
                 assert!(until < grant && grant.millis_since(until) <= 6, "{until:?}, {grant:?}");
             }
         }

@@ -1,38 +1,39 @@
-//! Limiters, clients and payments as they are written for another gateway.
+//! Limiters, clients and late charges as they are written for another gateway.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fallback::debts::{Debt, Payment};
+use crate::fallback::local_grants::{BucketGrants, LateCharge};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::hex;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, ChargeKind, ClientId, Limiter, Mode, Quota};
 
-/// The upper bounds of a limiter's name, a limiter's partitions, a payment's debts and a debt's grants. No gateway has
-/// more.
+/// The upper bounds of a limiter's name, a limiter's partitions, a late charge's buckets and a bucket's grants. No
+/// gateway has more.
 const MAX_NAME: usize = 1_024;
 const MAX_PARTITIONS: u32 = 1_024;
-const MAX_DEBTS: usize = 1_024;
+const MAX_CHARGED_BUCKETS: usize = 1_024;
 const MAX_GRANTS: usize = 1_024;
 
-/// A payment, with times in milliseconds relative to the sender's present.
+/// A late charge, with times in milliseconds relative to the sender's present.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct WrittenPayment {
+pub(super) struct WrittenLateCharge {
     id: u64,
     limiter: WrittenLimiter,
-    debts: Vec<WrittenDebt>,
+    #[serde(rename = "debts")]
+    buckets: Vec<WrittenGrants>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct WrittenDebt {
+struct WrittenGrants {
     client: Option<WrittenClient>,
     grants: Vec<(i64, u32)>,
-    /// Whether the permits are settled. Older gateways do not write it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    settled: bool,
+    /// Whether the permits are charged in any case. Older gateways do not write it.
+    #[serde(rename = "settled", default, skip_serializing_if = "std::ops::Not::not")]
+    unconditional: bool,
 }
 
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,19 +77,19 @@ enum WrittenClient {
     Instance(String),
 }
 
-// === impl WrittenPayment ===
+// === impl WrittenLateCharge ===
 
-impl WrittenPayment {
-    /// Returns `None` if nothing is owed, or if only Redis knows the rate of the limiter.
-    pub(super) fn new(payment: &Payment, now: Timestamp) -> Option<Self> {
-        let limiter = WrittenLimiter::new(&payment.debts.first()?.limiter)?;
-        let debts = payment.debts.iter().map(|debt| WrittenDebt::new(debt, now)).collect();
-        Some(Self { id: payment.id, limiter, debts })
+impl WrittenLateCharge {
+    /// Returns `None` if there is nothing to charge, or if only Redis knows the rate of the limiter.
+    pub(super) fn new(late_charge: &LateCharge, now: Timestamp) -> Option<Self> {
+        let limiter = WrittenLimiter::new(&late_charge.buckets.first()?.limiter)?;
+        let buckets = late_charge.buckets.iter().map(|bucket| WrittenGrants::new(bucket, now)).collect();
+        Some(Self { id: late_charge.id, limiter, buckets })
     }
 
-    /// Returns the payment, with times by the clock that shows `now`, or `None` if the payment is invalid. The payment
+    /// Returns the late charge, with times by the clock that shows `now`, or `None` if it is invalid. The late charge
     /// keeps the sender's limiter, even if the rules of this gateway do not have it.
-    pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<Payment> {
+    pub(super) fn read(self, limiters: &HashMap<&str, &Arc<Limiter>>, now: Timestamp) -> Option<LateCharge> {
         let current = limiters.get(self.limiter.name.as_str());
         let limiter = match current
             .filter(|current| WrittenLimiter::new(current).is_some_and(|current| current == self.limiter))
@@ -96,25 +97,25 @@ impl WrittenPayment {
             Some(current) => Arc::clone(current),
             None => Arc::new(self.limiter.read()?),
         };
-        if self.debts.len() > MAX_DEBTS {
+        if self.buckets.len() > MAX_CHARGED_BUCKETS {
             return None;
         }
-        let read = |debt: WrittenDebt| debt.read(&limiter, now);
-        Some(Payment { id: self.id, debts: self.debts.into_iter().map(read).collect::<Option<_>>()? })
+        let read = |bucket: WrittenGrants| bucket.read(&limiter, now);
+        Some(LateCharge { id: self.id, buckets: self.buckets.into_iter().map(read).collect::<Option<_>>()? })
     }
 }
 
-// === impl WrittenDebt ===
+// === impl WrittenGrants ===
 
-impl WrittenDebt {
-    fn new(debt: &Debt, now: Timestamp) -> Self {
+impl WrittenGrants {
+    fn new(bucket: &BucketGrants, now: Timestamp) -> Self {
         let ago = |at: Timestamp| at.signed_millis_since(now);
-        let grants = debt.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
-        let settled = debt.kind == ChargeKind::Settle;
-        Self { client: debt.client.as_ref().map(WrittenClient::new), grants, settled }
+        let grants = bucket.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
+        let unconditional = bucket.kind == ChargeKind::Unconditional;
+        Self { client: bucket.client.as_ref().map(WrittenClient::new), grants, unconditional }
     }
 
-    fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<Debt> {
+    fn read(self, limiter: &Arc<Limiter>, now: Timestamp) -> Option<BucketGrants> {
         let client = self.client.map(WrittenClient::read);
         let has_client = matches!(client, Some(Some(_)));
         if has_client != (limiter.mode == Mode::PerClient) || self.grants.len() > MAX_GRANTS {
@@ -122,8 +123,8 @@ impl WrittenDebt {
         }
         let at = |ago: i64| Timestamp::from_millis(now.as_millis().saturating_add_signed(ago));
         let grants = self.grants.into_iter().map(|(ago, permits)| (at(ago), permits)).collect();
-        let kind = if self.settled { ChargeKind::Settle } else { ChargeKind::Take };
-        Some(Debt { limiter: Arc::clone(limiter), client: client.flatten(), kind, grants })
+        let kind = if self.unconditional { ChargeKind::Unconditional } else { ChargeKind::Take };
+        Some(BucketGrants { limiter: Arc::clone(limiter), client: client.flatten(), kind, grants })
     }
 }
 

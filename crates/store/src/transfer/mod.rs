@@ -1,7 +1,7 @@
 //! The state of a store that a handover moves to the next gateway: the number of gateways, the buckets in use of this
 //! process, and the permits that are owed to Redis.
 //!
-//! The state is lines of JSON: first the header, then payments, limits, and after each limit its buckets. A reader
+//! The state is lines of JSON: first the header, then late charges, limits, and after each limit its buckets. A reader
 //! ignores lines that it does not know, and buckets of limits that its rules do not have. Times are relative to the
 //! sender's present.
 
@@ -15,18 +15,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use self::limiter::{WrittenMode, WrittenPayment};
+use self::limiter::{WrittenLateCharge, WrittenMode};
 use super::fallback::LocalState;
 use super::{Backend, Memory, Store, backend};
 use tidegate_limit::hex;
 use tidegate_limit::{Limiter, Quota};
 use tidegate_rules::settings::store::KeySecret;
 
-/// The maximum size of a state in bytes. If it would be larger, buckets and payments are left out, the least used
+/// The maximum size of a state in bytes. If it would be larger, buckets and late charges are left out, the least used
 /// buckets first.
 pub const MAX_STATE: usize = 64 << 20;
-/// The maximum size of all payments of a state in bytes.
-const MAX_PAYMENTS: usize = MAX_STATE / 2;
+/// The maximum size of all late charges of a state in bytes.
+const MAX_LATE_CHARGE_BYTES: usize = MAX_STATE / 2;
 /// The version of the format. Other versions are ignored.
 const VERSION: u32 = 1;
 /// The maximum number of gateways in a valid state.
@@ -47,7 +47,7 @@ pub struct StoreState {
 pub struct SentState {
     /// The encoded state.
     pub bytes: Vec<u8>,
-    payments: Vec<u64>,
+    late_charges: Vec<u64>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -62,7 +62,8 @@ struct Header {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    Payment(WrittenPayment),
+    #[serde(rename = "payment")]
+    LateCharge(WrittenLateCharge),
     /// The limit of the buckets that follow.
     Limit {
         name: String,
@@ -80,7 +81,7 @@ enum Line {
 #[derive(Clone, Copy, Debug, Default)]
 struct Imported {
     buckets: usize,
-    payments: usize,
+    late_charges: usize,
     owed: u64,
     ignored: usize,
 }
@@ -109,7 +110,7 @@ impl StoreState {
         lines.map(|line| serde_json::from_slice(line).ok())
     }
 
-    /// Passes each payment and each bucket to `to`.
+    /// Adds each late charge and each bucket of these limiters to the store. Returns their counts.
     fn import(&self, store: &Store, limiters: &[Arc<Limiter>]) -> Imported {
         let by_name: HashMap<&str, &Arc<Limiter>> =
             limiters.iter().map(|limiter| (limiter.name.as_str(), limiter)).collect();
@@ -117,9 +118,9 @@ impl StoreState {
         let mut current = None;
         for line in self.lines() {
             match line {
-                Some(Line::Payment(payment)) => {
-                    let owed = store.adopt(payment, &by_name);
-                    imported.payments += usize::from(owed.is_some());
+                Some(Line::LateCharge(late_charge)) => {
+                    let owed = store.adopt(late_charge, &by_name);
+                    imported.late_charges += usize::from(owed.is_some());
                     imported.owed += owed.unwrap_or_default();
                     imported.ignored += usize::from(owed.is_none());
                 }
@@ -209,7 +210,7 @@ impl Store {
         });
     }
 
-    /// Takes over the number of gateways, the debts, and the buckets of these limits from the predecessor.
+    /// Takes over the number of gateways, the late charges, and the buckets of these limits from the predecessor.
     #[doc(hidden)]
     pub fn take_over(&self, state: &StoreState, limiters: &[Arc<Limiter>]) {
         let buckets = backend!(self, |memory| &**memory, |redis| {
@@ -223,21 +224,21 @@ impl Store {
                 &[]
             }
         };
-        let Imported { buckets, payments, owed, ignored } = state.import(self, limiters);
-        tracing::info!(buckets, payments, owed, ignored, "took over the limits in use");
+        let Imported { buckets, late_charges, owed, ignored } = state.import(self, limiters);
+        tracing::info!(buckets, payments = late_charges, owed, ignored, "took over the limits in use");
     }
 
-    /// Starts to use full shares, since the predecessor has ended, and takes over its last debts. `last` is `None` if
-    /// it was killed.
+    /// Starts to use full shares, since the predecessor has ended, and takes over its last local grants. `last` is
+    /// `None` if it was killed.
     #[doc(hidden)]
     pub fn predecessor_ended(&self, last: Option<&StoreState>) {
         backend!(self, |_| {}, |redis| {
             let fallback = redis.store().fallback();
             for line in last.iter().flat_map(|last| last.lines()) {
-                let Some(Line::Payment(payment)) = line else { continue };
-                let Some(payment) = payment.read(&HashMap::new(), fallback.now()) else { continue };
-                fallback.charge_granted(&payment);
-                fallback.adopt(payment);
+                let Some(Line::LateCharge(late_charge)) = line else { continue };
+                let Some(late_charge) = late_charge.read(&HashMap::new(), fallback.now()) else { continue };
+                fallback.charge_granted(&late_charge);
+                fallback.adopt(late_charge);
             }
             fallback.end_predecessors();
         });
@@ -251,26 +252,26 @@ impl Store {
             (Some(fallback.begin_handover()), fallback.buckets())
         });
         let mut sent = SentState::new(buckets, state);
-        self.add_payments(&mut sent);
+        self.add_late_charges(&mut sent);
         sent.add_buckets(buckets);
         sent
     }
 
-    /// Forgets the debts that were sent: the successor serves, and charges them.
+    /// Forgets the local grants that were sent: the successor serves, and charges them.
     #[doc(hidden)]
     pub fn finish_handover(&self, sent: &SentState) {
         backend!(self, |_| {}, |redis| {
-            redis.store().fallback().forget_payments(&sent.payments);
+            redis.store().fallback().forget_late_charges(&sent.late_charges);
         });
     }
 
     /// Returns the permits that this gateway granted locally during its drain and has not charged, or `None`.
     #[doc(hidden)]
-    pub fn last_debts(&self) -> Option<SentState> {
+    pub fn last_grants(&self) -> Option<SentState> {
         backend!(self, |_| None, |redis| {
             let mut sent = SentState::new(redis.store().fallback().buckets(), None);
-            self.add_payments(&mut sent);
-            (!sent.payments.is_empty()).then_some(sent)
+            self.add_late_charges(&mut sent);
+            (!sent.late_charges.is_empty()).then_some(sent)
         })
     }
 
@@ -280,15 +281,15 @@ impl Store {
         backend!(self, |_| None, |redis| Some(redis.store().fallback().counted()))
     }
 
-    fn add_payments(&self, sent: &mut SentState) {
+    fn add_late_charges(&self, sent: &mut SentState) {
         backend!(self, |_| {}, |redis| {
-            let (payments, now) = redis.store().fallback().payments();
+            let (late_charges, now) = redis.store().fallback().late_charges();
             let mut left_out = 0;
-            for payment in &payments {
-                let line = WrittenPayment::new(payment, now).map(Line::Payment);
-                match line.is_some_and(|line| line.write(&mut sent.bytes, MAX_PAYMENTS)) {
-                    true => sent.payments.push(payment.id),
-                    false => left_out += payment.permits(),
+            for late_charge in &late_charges {
+                let line = WrittenLateCharge::new(late_charge, now).map(Line::LateCharge);
+                match line.is_some_and(|line| line.write(&mut sent.bytes, MAX_LATE_CHARGE_BYTES)) {
+                    true => sent.late_charges.push(late_charge.id),
+                    false => left_out += late_charge.permits(),
                 }
             }
             if left_out > 0 {
@@ -297,12 +298,12 @@ impl Store {
         });
     }
 
-    fn adopt(&self, payment: WrittenPayment, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
+    fn adopt(&self, late_charge: WrittenLateCharge, limiters: &HashMap<&str, &Arc<Limiter>>) -> Option<u64> {
         backend!(self, |_| None, |redis| {
             let fallback = redis.store().fallback();
-            let payment = payment.read(limiters, fallback.now())?;
-            let permits = payment.permits();
-            fallback.adopt(payment);
+            let late_charge = late_charge.read(limiters, fallback.now())?;
+            let permits = late_charge.permits();
+            fallback.adopt(late_charge);
             Some(permits)
         })
     }
@@ -322,7 +323,7 @@ impl SentState {
     fn new(buckets: &Memory, state: Option<LocalState>) -> Self {
         let mut bytes = serde_json::to_vec(&Header::new(buckets, state)).unwrap_or_default();
         bytes.push(b'\n');
-        Self { bytes, payments: Vec::new() }
+        Self { bytes, late_charges: Vec::new() }
     }
 
     /// Adds the buckets of an embedded store.

@@ -103,10 +103,10 @@ fn successor_has_the_whole_share_when_the_old_gateway_has_ended() {
     let new = hand_over(&old, &limiters);
     // A quarter of the share is 5, and 2 are in use; the rest is 15.
     assert_eq!((granted(&old, &charge, 30), granted(&new, &charge, 30)), (3, 13));
-    let last = old.last_debts().expect("debts");
+    let last = old.last_grants().expect("local grants");
     new.predecessor_ended(Some(&read(&last)));
     assert_eq!(granted(&new, &charge, 30), 2);
-    assert_eq!(fallback(&new).owed(), 20);
+    assert_eq!(fallback(&new).owed_permits(), 20);
 }
 
 #[test]
@@ -123,33 +123,35 @@ fn share_below_four_permits_is_the_successors() {
 }
 
 #[test]
-fn debts_move_once_with_the_limiter_of_the_sender() {
+fn local_grants_move_once_with_the_limiter_of_the_sender() {
     let (old, limiters) = (unreachable_redis(), all_algorithms());
     let clients = clients();
     for (limiter, client) in limiters.iter().flat_map(|limiter| clients.iter().map(move |client| (limiter, client))) {
         assert_eq!(granted(&old, &charge(limiter, Some(client)), 2), 2);
     }
     let sent = old.begin_handover();
-    let before: Vec<_> = sent.payments.clone();
+    let before: Vec<_> = sent.late_charges.clone();
     let new = unreachable_redis();
     new.take_over(&read(&sent), &[]); // its rules have none of these limits
     new.take_over(&read(&sent), &[]); // again
     old.finish_handover(&sent);
-    let owed = u64::try_from(2 * clients.len() * limiters.len()).expect("few");
-    assert_eq!((fallback(&old).owed(), fallback(&new).owed()), (0, owed));
-    let (payments, _) = fallback(&new).payments();
-    assert_eq!(payments.iter().map(|payment| payment.id).collect::<Vec<_>>(), before);
-    let debts: Vec<_> = payments.iter().flat_map(|payment| &payment.debts).collect();
+    let owed_permits = u64::try_from(2 * clients.len() * limiters.len()).expect("few");
+    assert_eq!((fallback(&old).owed_permits(), fallback(&new).owed_permits()), (0, owed_permits));
+    let (late_charges, _) = fallback(&new).late_charges();
+    assert_eq!(late_charges.iter().map(|late_charge| late_charge.id).collect::<Vec<_>>(), before);
+    let local_grants: Vec<_> = late_charges.iter().flat_map(|late_charge| &late_charge.buckets).collect();
     for (limiter, client) in limiters.iter().flat_map(|limiter| clients.iter().map(move |client| (limiter, client))) {
-        let is_it =
-            |debt: &&&crate::fallback::debts::Debt| debt.limiter == *limiter && debt.client.as_ref() == Some(client);
-        assert_eq!(debts.iter().filter(is_it).count(), 1, "{}", limiter.name);
+        let is_it = |bucket: &&&crate::fallback::local_grants::BucketGrants| {
+            bucket.limiter == *limiter && bucket.client.as_ref() == Some(client)
+        };
+        assert_eq!(local_grants.iter().filter(is_it).count(), 1, "{}", limiter.name);
     }
 }
 
-/// Regression test: debts were grouped by their rate, and all debts of a payment are written with one limiter.
+/// Regression test: local grants were grouped by their rate, and all grants of a late charge are written with one
+/// limiter.
 #[test]
-fn debts_of_tiers_with_equal_rates_keep_their_intervals() {
+fn grants_of_tiers_with_equal_rates_keep_their_intervals() {
     let tier = |interval| {
         let quota = Quota::new(10, interval, Algorithm::TokenBucket).expect("a quota");
         Arc::new(Limiter::new("{a}:l".to_owned(), Mode::PerClient, quota))
@@ -159,11 +161,11 @@ fn debts_of_tiers_with_equal_rates_keep_their_intervals() {
         assert_eq!(granted(&old, &charge(tier, Some(client)), 1), 1);
     }
     let new = hand_over(&old, &[]);
-    let (payments, _) = fallback(&new).payments();
-    let debts: Vec<_> = payments.iter().flat_map(|payment| &payment.debts).collect();
+    let (late_charges, _) = fallback(&new).late_charges();
+    let local_grants: Vec<_> = late_charges.iter().flat_map(|late_charge| &late_charge.buckets).collect();
     for (tier, client) in tiers.iter().zip(&clients()) {
-        let debt = debts.iter().find(|debt| debt.client.as_ref() == Some(client)).expect("a debt");
-        assert_eq!(debt.limiter, *tier);
+        let bucket = local_grants.iter().find(|bucket| bucket.client.as_ref() == Some(client)).expect("local grants");
+        assert_eq!(bucket.limiter, *tier);
     }
 }
 
@@ -212,7 +214,7 @@ fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
 }
 
 #[test]
-fn successor_with_another_secret_gets_debts_and_no_buckets() {
+fn successor_with_another_secret_gets_local_grants_and_no_buckets() {
     let old = unreachable_redis();
     let limiters = [limiter("{a}:l", Mode::PerClient, 10, Algorithm::TokenBucket)];
     let charge = charge(&limiters[0], Some(&clients()[1]));
@@ -220,7 +222,7 @@ fn successor_with_another_secret_gets_debts_and_no_buckets() {
     let new = unreachable_redis();
     _ = fallback(&new).buckets().share_secret(KeySecret::random());
     new.take_over(&read(&old.begin_handover()), &limiters);
-    assert_eq!((fallback(&new).owed(), fallback(&new).buckets().len()), (4, 0));
+    assert_eq!((fallback(&new).owed_permits(), fallback(&new).buckets().len()), (4, 0));
 }
 
 #[test]
@@ -254,7 +256,7 @@ fn damaged_states_are_rejected_or_ignored() {
     ];
     let state = StoreState::new(format!("{text}{}\n", lines.join("\n")).into_bytes()).expect("a state");
     let imported = state.import(&store, &limiters);
-    assert_eq!((imported.buckets, imported.payments, imported.ignored), (0, 0, lines.len() - 1));
+    assert_eq!((imported.buckets, imported.late_charges, imported.ignored), (0, 0, lines.len() - 1));
 }
 
 #[test]

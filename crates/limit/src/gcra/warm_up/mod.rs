@@ -17,8 +17,8 @@
 //!
 //! **Changed quotas** and **clock jumps.** As with `gcra`; while time repeats, the heat does not fall.
 //!
-//! **Giving back.** The permits that have not returned are given back with their extra, computed so that it is at most the
-//! extra that was paid. The bucket cools down by the given permits.
+//! **Giving back.** The permits that have not returned are given back with their extra, computed so that it is at most
+//! the extra that was paid. The bucket cools down by the given permits.
 //!
 //! `lua/gcra_warm_up.lua` is a translation of this file.
 
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
-    pub fn settle(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
         if permits > 0 {
             self.advance(quota, now);
         }
@@ -193,8 +193,8 @@ impl Prices {
         u64::try_from(i128::from(high - low) + rounded_up).unwrap_or_default()
     }
 
-    /// Returns the extra of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths of a
-    /// part.
+    /// Returns the extra of all permits up to this heat: of its complete steps in parts, and of the rest in sixteenths
+    /// of a part.
     fn total(self, heat: u64) -> [u64; 2] {
         let of_step = STEPS * self.unit;
         let steps = heat.checked_div(of_step).unwrap_or(STEPS);

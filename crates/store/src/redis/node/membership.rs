@@ -1,5 +1,5 @@
 //! This gateway's membership among the gateways that share a Redis: announces it, reads the number of gateways, and
-//! charges the debts of an outage.
+//! charges what it granted locally during an outage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
 use crate::StoreError;
 use crate::fallback::Fallback;
-use crate::fallback::debts::{Debt, Payment};
+use crate::fallback::local_grants::{BucketGrants, LateCharge};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_metrics::{Metrics, NodeSeries};
@@ -30,12 +30,12 @@ const ANNOUNCEMENT_TTL_MILLIS: u32 = 15_000;
 /// time.
 const SHRINK_DELAY: Duration = Duration::from_secs(5);
 
-/// The timeout of a payment.
-const PAYMENT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The timeout of a late charge, and of reading the resets before it.
+const LATE_CHARGE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The maximum number of settlement rounds before a connection is used: the existing debts, and debts that arrive in
-/// the meantime. Other connections that are down may add more debts, which are charged later.
-const MAX_ROUNDS: u64 = 2;
+/// The maximum number of passes before a connection is used: the existing local grants, and grants that arrive in
+/// the meantime. Other connections that are down may add more, which are charged later.
+const MAX_PASSES: u64 = 2;
 
 /// The state that the gateway shares with other gateways and with its own metrics.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ pub(crate) struct Membership {
     fewer_since: Mutex<Option<Instant>>,
 }
 
-/// The debts that a node was charged with.
+/// The local grants that a node was charged with.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SettlementResult {
+pub(crate) struct LateChargeResult {
     pub permits: u64,
-    /// False if hash slots of some debts are migrating.
+    /// False if hash slots of some local grants are migrating.
     pub is_all: bool,
 }
 
@@ -134,48 +134,48 @@ impl Membership {
         reply
     }
 
-    /// Charges debts to the buckets that the node owns. Returns the number of charged permits and whether all debts to
-    /// the node were charged.
-    pub(crate) async fn charge_debts(
+    /// Charges local grants to the buckets that the node owns. Returns the number of charged permits and whether all
+    /// grants of the node were charged.
+    pub(crate) async fn charge_local_grants(
         &self,
         script: &mut Invoker,
         secret: &KeySecret,
         owns: impl Fn(&Limiter, Option<&ClientId>) -> bool,
-    ) -> Result<SettlementResult, StoreError> {
-        let mut result = SettlementResult { permits: 0, is_all: true };
-        if !self.fallback.is_owing() {
+    ) -> Result<LateChargeResult, StoreError> {
+        let mut result = LateChargeResult { permits: 0, is_all: true };
+        if !self.fallback.has_uncharged_grants() {
             return Ok(result);
         }
-        let mut settlement = self.fallback.settlement().await;
-        self.forget_reset_debts(script, secret).await;
-        let last = settlement.rounds() + MAX_ROUNDS;
-        while let Some((payment, now)) = settlement.next(&owns).filter(|_| settlement.rounds() <= last) {
-            let reply = timeout(PAYMENT_TIMEOUT, send_payment(script, secret, &payment, now)).await;
+        let mut late_charger = self.fallback.late_charger().await;
+        self.forget_reset_grants(script, secret).await;
+        let last = late_charger.passes() + MAX_PASSES;
+        while let Some((late_charge, now)) = late_charger.next(&owns).filter(|_| late_charger.passes() <= last) {
+            let reply = timeout(LATE_CHARGE_TIMEOUT, send_late_charge(script, secret, &late_charge, now)).await;
             match reply.unwrap_or(Err(StoreError::Timeout)) {
                 Ok(()) => {
-                    result.permits += settlement.charged(&payment);
-                    self.metrics.store_charged(payment.permits());
+                    result.permits += late_charger.charged(&late_charge);
+                    self.metrics.store_charged(late_charge.permits());
                 }
                 // A retry would fail again.
                 Err(error @ (StoreError::UnexpectedReply | StoreError::NotInitialised | StoreError::ModeDiffers)) => {
                     tracing::warn!(%error, "local grants cannot be charged to the store");
                 }
-                // Another node has the hash slot, or it is migrating. Other payments do not wait for it.
+                // Another node has the hash slot, or it is migrating. Other late charges do not wait for it.
                 Err(error) if error.is_redirected() => {
-                    settlement.postpone(&payment);
+                    late_charger.postpone(&late_charge);
                     continue;
                 }
                 Err(error) => return Err(error),
             }
-            settlement.paid(&payment);
+            late_charger.finish(&late_charge);
         }
-        result.is_all = !settlement.has_postponed();
+        result.is_all = !late_charger.has_postponed();
         Ok(result)
     }
 
-    /// Forgets debts to buckets that an operator has reset during the outage. Only the node of a cluster that has the list of
-    /// resets returns them.
-    async fn forget_reset_debts(&self, script: &mut Invoker, secret: &KeySecret) {
+    /// Forgets local grants of buckets that an operator has reset during the outage. Only the node of a cluster that
+    /// has the list of resets returns them.
+    async fn forget_reset_grants(&self, script: &mut Invoker, secret: &KeySecret) {
         let read = async {
             let resets = self.reset_log.read(script).await.unwrap_or_default();
             if resets.is_empty() {
@@ -184,45 +184,45 @@ impl Membership {
             let local = self.fallback.now();
             let Ok(redis) = script.time().await else { return };
             for reset in &resets {
-                self.fallback.forget_reset(&reset.debts(ResetTimes { local, redis }), *secret);
+                self.fallback.forget_reset(&reset.grants(ResetTimes { local, redis }), *secret);
             }
         };
-        _ = timeout(PAYMENT_TIMEOUT, read).await;
+        _ = timeout(LATE_CHARGE_TIMEOUT, read).await;
     }
 }
 
-async fn send_payment(
+async fn send_late_charge(
     script: &mut Invoker,
     secret: &KeySecret,
-    payment: &Payment,
+    late_charge: &LateCharge,
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    let Some(first) = payment.debts.first() else { return Ok(()) };
+    let Some(first) = late_charge.buckets.first() else { return Ok(()) };
     // Calendar windows depend on Redis's clock, which may differ from this host's.
     let redis_now = script.time().await?;
     let mut buckets = Buckets::default();
-    let mut indexed: Vec<_> = payment.debts.iter().map(|debt| (buckets.add(&charge(debt)), debt)).collect();
+    let mut indexed: Vec<_> = late_charge.buckets.iter().map(|bucket| (buckets.add(&charge(bucket)), bucket)).collect();
     indexed.sort_by_key(|(index, _)| *index);
-    let grants: Vec<String> = indexed.iter().map(|(_, debt)| grants(debt, now)).collect();
-    let once = keys::payment_key(&first.limiter, first.client.as_ref(), payment.id);
+    let grants: Vec<String> = indexed.iter().map(|(_, bucket)| grants(bucket, now)).collect();
+    let once = keys::late_charge_key(&first.limiter, first.client.as_ref(), late_charge.id);
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys() + 1);
         buckets.each_key(secret, |key| _ = call.arg(key));
         call.arg(&once).arg("owe").arg(buckets.limiter_args(redis_now)).arg(grants.join(" "));
-        call.arg(&payment.id.to_le_bytes());
-        if first.kind == ChargeKind::Settle {
+        call.arg(&late_charge.id.to_le_bytes());
+        if first.kind == ChargeKind::Unconditional {
             call.arg("settle");
         }
     };
     script.run(add).await.map(|_| ())
 }
 
-fn charge(debt: &Debt) -> Charge {
-    Charge::new(Arc::clone(&debt.limiter), debt.client.clone(), 0)
+fn charge(bucket: &BucketGrants) -> Charge {
+    Charge::new(Arc::clone(&bucket.limiter), bucket.client.clone(), 0)
 }
 
 /// Encodes the number of grants, and for each its permits and its age in milliseconds.
-fn grants(debt: &Debt, now: Timestamp) -> String {
+fn grants(bucket: &BucketGrants, now: Timestamp) -> String {
     let grant = |(at, permits): &(Timestamp, u32)| format!(" {permits} {}", now.millis_since(*at));
-    debt.grants.iter().map(grant).fold(debt.grants.len().to_string(), |all, next| all + &next)
+    bucket.grants.iter().map(grant).fold(bucket.grants.len().to_string(), |all, next| all + &next)
 }

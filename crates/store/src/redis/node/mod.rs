@@ -1,4 +1,4 @@
-//! A node of Redis: opens its connections, and checks and settles debts before they are used.
+//! A node of Redis: opens its connections, checks them, and charges local grants before they are used.
 
 mod breaker;
 mod connection;
@@ -23,7 +23,7 @@ use self::breaker::Breaker;
 pub(super) use self::connection::ConnectionManager;
 use self::eviction::EvictionCheck;
 pub(super) use self::membership::Membership;
-use self::membership::{ANNOUNCE_EVERY, SettlementResult};
+use self::membership::{ANNOUNCE_EVERY, LateChargeResult};
 use self::outages::Outages;
 pub(super) use self::outages::UpGauge;
 pub(super) use self::owned_hash_slots::{OwnedHashSlots, no_slots};
@@ -41,10 +41,10 @@ use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisUrl};
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// The minimum time between two attempts of this gateway to connect to an unreachable node.
 const ATTEMPT_INTERVAL: Duration = Duration::from_millis(50);
-/// The time between settlements of debts while the node is reachable.
-const SETTLE_EVERY: Duration = Duration::from_millis(100);
-/// The same if nothing could be charged: the debts are to other nodes or to migrating hash slots.
-const SETTLE_EVERY_IDLE: Duration = Duration::from_millis(500);
+/// The time between charges of local grants while the node is reachable.
+const CHARGE_EVERY: Duration = Duration::from_millis(100);
+/// The same if nothing could be charged: the buckets are on other nodes or in migrating hash slots.
+const CHARGE_EVERY_IDLE: Duration = Duration::from_millis(500);
 
 /// The time between self-tests while the node refuses calls.
 const RETEST_EVERY: Duration = Duration::from_millis(500);
@@ -64,8 +64,8 @@ pub(super) struct Node {
     refusals: Refusals,
     metrics: NodeMetrics,
     eviction: EvictionCheck,
-    /// Held by the task that settles debts while the node is reachable.
-    settling: tokio::sync::Mutex<()>,
+    /// Held by the task that charges local grants while the node is reachable.
+    charging_lock: tokio::sync::Mutex<()>,
     /// Held by the task that reconnects to an unreachable node. Contains the earliest time of the next attempt.
     next_attempt: tokio::sync::Mutex<Option<Instant>>,
     /// Changes after every successful attempt.
@@ -145,7 +145,7 @@ impl Node {
     ) -> Self {
         let outages = membership.outages(url.clone());
         let refusals = Refusals::new(Arc::clone(&outages));
-        let (metrics, eviction, settling, next_attempt, reconnected) = Default::default();
+        let (metrics, eviction, charging_lock, next_attempt, reconnected) = Default::default();
         Self {
             url,
             number,
@@ -157,7 +157,7 @@ impl Node {
             refusals,
             metrics,
             eviction,
-            settling,
+            charging_lock,
             next_attempt,
             reconnected,
         }
@@ -193,9 +193,9 @@ impl Node {
         self.locator.master()
     }
 
-    /// Charges debts to the node's hash slots that no node could be charged with before.
-    pub(super) async fn charge_debts_now(&self) {
-        if self.membership.fallback().is_owing() {
+    /// Charges local grants in the node's hash slots that no node could be charged with before.
+    pub(super) async fn charge_local_grants_now(&self) {
+        if self.membership.fallback().has_uncharged_grants() {
             _ = timeout(CONNECT_TIMEOUT, self.connect(None)).await;
         }
     }
@@ -250,8 +250,8 @@ impl Node {
         }
     }
 
-    /// Opens a connection to a node that was unreachable. There is one attempt at a time. Debts are charged last, so
-    /// that few permits are granted locally afterwards.
+    /// Opens a connection to a node that was unreachable. There is one attempt at a time. Local grants are charged
+    /// last, so that few permits are granted locally afterwards.
     async fn reconnect(&self, breaker: &Mutex<Breaker>) -> Result<NodeConnection, String> {
         let mut next = self.next_attempt.lock().await;
         if let Some(next) = *next {
@@ -311,24 +311,24 @@ impl Node {
         }
     }
 
-    /// Charges debts to the node before its first decision.
+    /// Charges local grants to the node before its first decision.
     async fn rejoin(&self, connection: &mut NodeConnection) -> Result<(), StoreError> {
         match self.announce(connection).await {
             Err(error) if error.breaks_connection() => return Err(error),
             // A Redis without permission for the set of gateways can still decide.
             _ => {}
         }
-        self.charge_debts(connection).await.map(|_| ())
+        self.charge_local_grants(connection).await.map(|_| ())
     }
 
-    async fn charge_debts(&self, connection: &mut NodeConnection) -> Result<SettlementResult, StoreError> {
+    async fn charge_local_grants(&self, connection: &mut NodeConnection) -> Result<LateChargeResult, StoreError> {
         let owns = |limiter: &Limiter, client: Option<&ClientId>| self.slots.has(limiter, client);
         let secret = connection.secret()?;
-        let paid = self.membership.charge_debts(&mut connection.script, &secret, owns).await?;
-        if !paid.is_all {
+        let charged = self.membership.charge_local_grants(&mut connection.script, &secret, owns).await?;
+        if !charged.is_all {
             self.slots.request_refresh();
         }
-        Ok(paid)
+        Ok(charged)
     }
 
     /// Announces this gateway at intervals, and re-reads the secret: a Redis can lose its data without losing its
@@ -342,27 +342,27 @@ impl Node {
         }
     }
 
-    /// Charges new debts while the node is reachable. They come from other connections that are down, from decisions
-    /// that failed without an outage, and from hash slots that the node gains. One connection does this for all.
-    /// Returns if it gets no reply, so that another connection can settle debts.
-    async fn settle_debts(&self, mut connection: NodeConnection) -> StoreError {
-        let _settling = self.settling.lock().await;
-        let (mut new_debts, mut additions) = (self.membership.fallback().new_debts(), self.slots.additions());
+    /// Charges new local grants while the node is reachable. They come from other connections that are down, from
+    /// decisions that failed without an outage, and from hash slots that the node gains. One connection does this for
+    /// all. Returns if it gets no reply, so that another connection can charge them.
+    async fn charge_new_grants(&self, mut connection: NodeConnection) -> StoreError {
+        let _charging = self.charging_lock.lock().await;
+        let (mut new_grants, mut additions) = (self.membership.fallback().new_grants(), self.slots.additions());
         loop {
-            let paid = self.charge_debts(&mut connection).await;
-            if let Err(error @ (StoreError::Timeout | StoreError::Broken)) = paid {
+            let charged = self.charge_local_grants(&mut connection).await;
+            if let Err(error @ (StoreError::Timeout | StoreError::Broken)) = charged {
                 return error;
             }
-            let is_fruitless = paid.as_ref().map_or(true, |paid| paid.permits == 0);
-            let earliest = Instant::now() + if is_fruitless { SETTLE_EVERY_IDLE } else { SETTLE_EVERY };
-            if paid.is_ok_and(|paid| paid.is_all) {
+            let is_fruitless = charged.as_ref().map_or(true, |charged| charged.permits == 0);
+            let earliest = Instant::now() + if is_fruitless { CHARGE_EVERY_IDLE } else { CHARGE_EVERY };
+            if charged.is_ok_and(|charged| charged.is_all) {
                 tokio::select! {
                     _ = additions.changed() => continue,
-                    _ = new_debts.changed() => {}
+                    _ = new_grants.changed() => {}
                 }
             }
-            // Waits, so that one payment charges several debts.
-            sleep_until(earliest.max(Instant::now() + SETTLE_EVERY)).await;
+            // Waits, so that one late charge has several grants.
+            sleep_until(earliest.max(Instant::now() + CHARGE_EVERY)).await;
         }
     }
 
@@ -379,7 +379,7 @@ impl Node {
                 status.send_replace(ConnectionStatus::Down(cause));
                 return;
             }
-            error = self.settle_debts(connection.clone()) => if error != StoreError::Broken {
+            error = self.charge_new_grants(connection.clone()) => if error != StoreError::Broken {
                 status.send_replace(ConnectionStatus::Down(error.to_string()));
                 return;
             }

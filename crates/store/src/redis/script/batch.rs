@@ -376,7 +376,7 @@ impl WaitingRequests {
         for (mut request, outcome) in self.0.into_iter().zip(outcomes.iter(&batch.limits)) {
             if request.decided.is_none() {
                 let granted = outcome.granted_charges(request.charges).into_iter();
-                // Settled permits are for something that has happened.
+                // Unconditional charges are for something that has happened.
                 unsent.late.extend(granted.filter(|grant| grant.charge.kind == ChargeKind::Take));
             } else if must_retry(&outcome) {
                 unsent.retries.push(request);

@@ -177,7 +177,7 @@ impl RequestedCharge {
         let kind = match self.kind {
             ChargeKind::Take => 0,
             ChargeKind::Check => 2,
-            ChargeKind::Settle => 16,
+            ChargeKind::Unconditional => 16,
         };
         kind | u8::from(self.shadow)
     }

@@ -33,8 +33,8 @@ struct StoredSecret {
 /// Recognizes the keys of all clients of a limiter.
 #[derive(Debug)]
 pub(crate) struct BucketKeys {
-    /// For each kind of key, the texts before the number of a partition, if there is one, and before the client. Each bucket in
-    /// use has a key of the first kind.
+    /// For each kind of key, the texts before the number of a partition, if there is one, and before the client. Each
+    /// bucket in use has a key of the first kind.
     starts: Vec<[String; 2]>,
     pattern: String,
 }
@@ -94,8 +94,8 @@ pub(crate) fn redisson_keys(name: &str, client: &str) -> [String; 6] {
     [name.to_owned(), value, own_value, permits, own_permits, key("tidegate", client)]
 }
 
-/// Returns the key that records that a payment was charged. It is in the hash slot of the client's bucket.
-pub(crate) fn payment_key(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
+/// Returns the key that records that a late charge was made. It is in the hash slot of the client's bucket.
+pub(crate) fn late_charge_key(limiter: &Limiter, client: Option<&ClientId>, id: u64) -> String {
     let (mut name, mut key) = (String::new(), String::new());
     write_name(limiter, client, &mut name);
     write_suffixed(&name, "owed:", &format!("{id:016x}"), &mut key);
@@ -123,16 +123,16 @@ fn write_client(client: &ClientId, secret: &KeySecret, out: &mut String) {
     };
 }
 
-/// Returns the key of the leases of the requests in flight of a route or of one of its clients, given the name of the route's
-/// slots.
+/// Returns the key of the leases of the requests in flight of a route or of one of its clients, given the name of the
+/// route's slots.
 pub(crate) fn in_flight_key(name: &str, client: Option<&ClientId>, secret: &KeySecret) -> String {
     let mut key = name.to_owned();
     client.iter().for_each(|client| write_client(client, secret, &mut key));
     key
 }
 
-/// Returns the key of the gateways whose requests wait for a slot of a route, given the name of its slots. No client has this
-/// key: the hash of a client has 32 digits, and an address has a period or a colon.
+/// Returns the key of the gateways whose requests wait for a slot of a route, given the name of its slots. No client
+/// has this key: the hash of a client has 32 digits, and an address has a period or a colon.
 pub(crate) fn waiting_key(name: &str) -> String {
     format!("{name}:waiting")
 }
@@ -182,8 +182,8 @@ impl BucketKeys {
     }
 }
 
-/// Returns `true` for an address, a network, or the hash of another client. So the keys of a limit in the format of another
-/// algorithm are not mistaken for clients.
+/// Returns `true` for an address, a network, or the hash of another client. So the keys of a limit in the format of
+/// another algorithm are not mistaken for clients.
 fn is_client(text: &str) -> bool {
     let is_hash = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_hash || text.parse::<std::net::IpAddr>().is_ok() || text.parse::<ipnet::IpNet>().is_ok()

@@ -208,7 +208,7 @@ impl Cluster {
         nodes.chain(&self.seeds).cloned().collect()
     }
 
-    /// Replaces the map. Nodes that gain hash slots are first charged with the debts to these hash slots. Returns
+    /// Replaces the map. Nodes that gain hash slots are first charged with the local grants in these hash slots. Returns
     /// `true` if the map has changed.
     async fn apply(&self, ranges: &[SlotRange], named_by: &Address) -> bool {
         let mut map = SlotMap::empty();
@@ -219,7 +219,8 @@ impl Cluster {
         let before = self.known_map();
         let gaining_nodes = assign_slots(&map);
         if let Some(before) = &before {
-            let charges = gaining_nodes.iter().filter(|node| before.has(node)).map(|node| node.charge_debts_now());
+            let charges =
+                gaining_nodes.iter().filter(|node| before.has(node)).map(|node| node.charge_local_grants_now());
             futures_util::future::join_all(charges).await;
         }
         let no_node_left = before.as_ref().is_some_and(|before| before.nodes().iter().all(|node| map.has(node)));

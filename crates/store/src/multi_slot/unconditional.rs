@@ -1,5 +1,5 @@
-//! Charges that cannot be refused. A limit in shards takes unused permits of any shard first. The rest is the debt of one
-//! shard, so that no shard grants while there is debt that its permits could have paid.
+//! Charges that cannot be refused. A limit in shards takes unused permits of any shard first. The rest is the debt of
+//! one shard, so that no shard grants while there is debt that its permits could have paid.
 
 use std::slice::from_ref;
 
@@ -11,7 +11,7 @@ use crate::negative_cache::{NegativeCache, Remote};
 use tidegate_limit::{Charge, ChargeKind, Decision, Turn};
 
 /// A charge that the store did not confirm.
-pub(crate) struct Unsettled {
+pub(crate) struct FailedCharge {
     pub(crate) error: StoreError,
     /// The permits that were not charged before the error.
     pub(crate) permits: u32,
@@ -21,23 +21,26 @@ pub(crate) struct Unsettled {
 ///
 /// # Errors
 /// The store did not reply.
-pub(crate) async fn settle<S: Remote>(cache: &NegativeCache<S>, charge: &Charge) -> Result<Decision, Unsettled> {
+pub(crate) async fn charge_unconditionally<S: Remote>(
+    cache: &NegativeCache<S>,
+    charge: &Charge,
+) -> Result<Decision, FailedCharge> {
     let (deadline, mut permits) = (cache.store().deadline(), charge.permits);
     if !charge.limiter.shards().is_empty() {
         let taken = take_unused(cache, charge, &mut permits, deadline).await;
-        if let Some(decision) = taken.map_err(|error| Unsettled { error, permits })?.filter(|_| permits == 0) {
+        if let Some(decision) = taken.map_err(|error| FailedCharge { error, permits })?.filter(|_| permits == 0) {
             return Ok(decision);
         }
     }
-    let settled = Charge { kind: ChargeKind::Settle, turn: Turn::Any, permits, ..charge.clone() };
-    let outcome = if settled.limiter.shards().is_empty() {
-        migration::take(cache, from_ref(&settled), deadline).await
+    let unconditional = Charge { kind: ChargeKind::Unconditional, turn: Turn::Any, permits, ..charge.clone() };
+    let outcome = if unconditional.limiter.shards().is_empty() {
+        migration::take(cache, from_ref(&unconditional), deadline).await
     } else {
-        shards::take(cache, from_ref(&settled), deadline).await
+        shards::take(cache, from_ref(&unconditional), deadline).await
     };
     let decision = outcome.map(|outcome| outcome.decisions.into_iter().next());
     let decision = decision.and_then(|decision| decision.ok_or(StoreError::UnexpectedReply));
-    decision.map_err(|error| Unsettled { error, permits })
+    decision.map_err(|error| FailedCharge { error, permits })
 }
 
 /// Takes as many of the permits as the shards have, and subtracts them. Returns the last decision.
