@@ -18,7 +18,7 @@ use crate::concurrency::Concurrency;
 use crate::limit::{Algorithm, BucketId, ClientId, Mode};
 use crate::metrics::{GaugeGuard, InFlightMetrics};
 use crate::rules::{Charges, LimitCharge, LimitPositions};
-use crate::store::{Full, RouteSlots, Slot, SlotRequest, Store};
+use crate::store::{Full, InFlightSlot, RouteSlots, SlotRequest, Store};
 
 /// The time between two attempts to take a slot that other gateways may have released.
 const POLL_EVERY: Duration = Duration::from_millis(10);
@@ -29,7 +29,7 @@ const ASKS_PER_POLL: usize = 16;
 #[derive(Debug)]
 pub(crate) struct RequestInFlight {
     /// `None` only during drop.
-    slot: Option<Slot>,
+    slot: Option<InFlightSlot>,
     name: Arc<str>,
     queues: Arc<WaitQueues>,
     _counted: GaugeGuard,
@@ -127,7 +127,7 @@ impl NewRequest<'_> {
     }
 
     /// Takes the permits and the slot in one decision.
-    async fn admit_at_once(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, Slot), Denial> {
+    async fn admit_at_once(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, InFlightSlot), Denial> {
         let mut wait = SlotWait::new(self, slots);
         loop {
             let ask = wait.ask();
@@ -145,7 +145,7 @@ impl NewRequest<'_> {
     }
 
     /// Takes the permits, waits for the time slot, then takes the slot. Without a slot, the permits are given back.
-    async fn admit_in_turn(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, Slot), Denial> {
+    async fn admit_in_turn(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, InFlightSlot), Denial> {
         let admitted = admit(self.store, self.queues, self.charges, self.waits.map(Box::new)).await?;
         let permits = Charged::new(self.store, Receipt::new(self.charges.clone(), admitted.status.clone()));
         let none = Charges::from_parts(&[], LimitPositions::default(), Vec::new());
@@ -243,8 +243,8 @@ impl<'r> SlotWait<'r> {
         first + every
     }
 
-    /// Joins the queue of the client if the client is at its bound, otherwise the queue of the route. As many requests of a
-    /// client may wait as may be in flight.
+    /// Joins the queue of the client if the client is at its bound, otherwise the queue of the route. As many requests
+    /// of a client may wait as may be in flight.
     fn join(&mut self, full: Full, status: LimitStatus) -> Result<(), Denial> {
         let NewRequest { concurrency: Concurrency { queue, per_client, .. }, client, charges, .. } = self.new;
         let joined = match full.client {
@@ -268,8 +268,8 @@ impl<'r> SlotWait<'r> {
         }
     }
 
-    /// Returns the claims of a request in the queue of the route: of its permits of limits of its client, and of a slot of
-    /// its client. Each has the position of its charge.
+    /// Returns the claims of a request in the queue of the route: of its permits of limits of its client, and of a slot
+    /// of its client. Each has the position of its charge.
     fn claims(&self, status: &LimitStatus) -> Vec<Claim> {
         let NewRequest { concurrency, client, charges, .. } = self.new;
         let of_client = |one: &LimitCharge<'_>| !one.limit.shadow && one.limit.mode() == Mode::PerClient;

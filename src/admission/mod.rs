@@ -2,9 +2,9 @@
 //!
 //! Only this module creates permits, and no request is forwarded without one.
 //!
-//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the [queue](mod@queue)
-//! of the [narrowest](mod@order) of these limits, and retries when its permits have returned. It is charged when it is
-//! admitted; a request whose client disconnects before is not charged.
+//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the
+//! [queue](mod@queue) of the [narrowest](mod@order) of these limits, and retries when its permits have returned. It is
+//! charged when it is admitted; a request whose client disconnects before is not charged.
 
 mod concurrency;
 mod order;
@@ -26,7 +26,7 @@ use crate::boxed::boxed;
 use crate::limit::{Algorithm, Charge, Wait};
 use crate::rule::{Limit, OnStoreFailure};
 use crate::rules::{Charges, LimitCharge};
-use crate::store::{Full, Slot, Store, StoreError, TakenWithSlot};
+use crate::store::{Full, InFlightSlot, Store, StoreError, TakenWithSlot};
 
 /// The proof that the limits have admitted a request.
 #[must_use]
@@ -41,7 +41,7 @@ pub(crate) struct Admitted {
     /// The error of the store, if it did not decide and `on_store_failure` admitted the request.
     pub(crate) unchecked: Option<StoreError>,
     /// The slot, if the route bounds its requests in flight.
-    slot: Option<Slot>,
+    slot: Option<InFlightSlot>,
 }
 
 /// Why a request is rejected.
@@ -68,7 +68,7 @@ pub(crate) enum Denial {
 /// The decisions about a request, and its slot if it needs one.
 struct Decided {
     limits: Result<LimitStatus, StoreError>,
-    slot: Option<Result<Slot, Full>>,
+    slot: Option<Result<InFlightSlot, Full>>,
 }
 
 /// Returns why the store did not decide; `None` if it did.
@@ -81,8 +81,9 @@ pub(crate) fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&Stor
     }
 }
 
-/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts the
-/// wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its memory.
+/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts
+/// the wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its
+/// memory.
 ///
 /// # Errors
 /// See [`Denial`].
@@ -222,8 +223,8 @@ async fn decide_as(store: &Store, charges: &Charges<'_>, asked: &[Charge], ask: 
     {
         return Decided { limits: Ok(status(outcome)), slot: Some(Err(ask.waited_for)) };
     }
-    let TakenWithSlot { limits, slot } = store.take_with_slot(asked, ask.request).await;
-    Decided { limits: limits.map(status), slot: Some(slot) }
+    let TakenWithSlot { limits, in_flight_slot } = store.take_with_slot(asked, ask.request).await;
+    Decided { limits: limits.map(status), slot: Some(in_flight_slot) }
 }
 
 /// Converts the decisions about a request to an admission or a denial.
@@ -263,8 +264,8 @@ pub(crate) fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Optio
     charges.iter().find(|one| !one.limit.shadow && denies(one))
 }
 
-/// Returns the cached refusals if the request may not wait for one of them: then it is rejected without asking the store.
-/// `is_final` returns `true` if the request may not wait for a limit that refused it.
+/// Returns the cached refusals if the request may not wait for one of them: then it is rejected without asking the
+/// store. `is_final` returns `true` if the request may not wait for a limit that refused it.
 fn known_refusal(
     store: &Store,
     charges: &Charges<'_>,

@@ -215,7 +215,7 @@ impl Default for Stopwatch {
 }
 
 impl Stopwatch {
-    /// Starts a measurement.
+    /// Starts a measurement, at the time that the current poll of the task has read.
     pub fn start() -> Self {
         Self(poll_time())
     }

@@ -41,7 +41,6 @@ impl Counters {
         self.ending_after(horizon).map(|counter| counter.permits).sum()
     }
 
-    /// Returns the end of the newest counter.
     pub(super) fn newest_end(&self) -> Option<Timestamp> {
         self.log.back().map(|counter| counter.ends)
     }
@@ -139,7 +138,6 @@ impl Counters {
         Some(Self { log: numbers.entries(|ends, permits| Counter { ends, permits })?, debt })
     }
 
-    /// Returns the number of counters.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.log.len()

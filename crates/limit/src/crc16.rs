@@ -19,7 +19,7 @@ const TABLE: [u16; 256] = {
     table
 };
 
-/// Returns the checksum of `bytes`.
+/// Returns the checksum of `bytes`. Its remainder by [`HASH_SLOTS`] is the hash slot of a key with this hash tag.
 pub fn crc16(bytes: &[u8]) -> u16 {
     crc16_continue(0, bytes)
 }

@@ -115,7 +115,6 @@ impl State {
         Self(gcra::State::unpack(packed))
     }
 
-    /// Returns this bucket as numbers.
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(now)
     }

@@ -216,7 +216,7 @@ pub enum QuotaError {
     Segments(u32),
 }
 
-/// Returns `true` if all live charges are granted.
+/// Returns `true` if all live charges are granted. Shadows do not count. `decisions` has the order of `charges`.
 pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
     charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
 }
@@ -284,7 +284,7 @@ impl Charge {
         if self.kind == ChargeKind::Check { 0 } else { self.permits }
     }
 
-    /// Returns the identity of the bucket.
+    /// Returns the identity of the bucket among all buckets of a store: the limiter's name and the client.
     pub fn bucket_id(&self) -> BucketId {
         (self.limiter.name.clone(), self.client.clone())
     }

@@ -29,7 +29,7 @@ use super::packed::Packed;
 use super::{Algorithm, Decision, Quota, Wait};
 use crate::clock::Timestamp;
 
-/// The default number of segments.
+/// The number of segments of an interval if the rule file sets none.
 pub const DEFAULT_SEGMENTS: u32 = 10;
 
 /// The maximal number of segments of an interval.
@@ -157,7 +157,6 @@ impl State {
         Self(Counters::unpack(packed))
     }
 
-    /// Returns this bucket as numbers.
     pub(super) fn to_numbers(&self, now: Timestamp) -> Vec<i64> {
         self.0.to_numbers(now)
     }

@@ -54,8 +54,8 @@ impl Limiter {
         }
     }
 
-    /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions, or if only the
-    /// hash of the client is known.
+    /// Returns the number of a client's partition, which is equal on all gateways; `None` without partitions, or if
+    /// only the hash of the client is known.
     pub fn partition_of(&self, client: Option<&ClientId>) -> Option<u32> {
         let (client, Spread::Partitions(numbers)) = (client?, &self.spread) else { return None };
         if self.mode != Mode::PerClient {
@@ -97,7 +97,7 @@ impl Limiter {
         numbers.into_iter().zip(NUMBERS..).map(|(number, any)| number.unwrap_or(any))
     }
 
-    /// Returns the hash slot of a part.
+    /// Returns the hash slot of the partition or shard with this number: 0 to [`HASH_SLOTS`] - 1.
     pub fn hash_slot_of_part(&self, number: u32) -> u16 {
         let [tag, _] = self.split_at_part_number();
         let tag = tag.split_once('{').map_or(tag, |(_, tag)| tag);
@@ -119,8 +119,8 @@ impl Limiter {
     }
 }
 
-/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `hash_slot`, if there is one.
-/// So for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
+/// Divides all hash slots into equal ranges and returns the range whose middle eighth contains `hash_slot`, if there is
+/// one. So for up to 8 nodes with equal shares of the hash slots, the numbers of parts per node differ by at most one.
 fn central_range_of(hash_slot: u16, ranges: u32) -> Option<usize> {
     let (all, scaled) = (u64::from(HASH_SLOTS), u64::from(hash_slot) * u64::from(ranges));
     let is_middle = (scaled % all).abs_diff(all / 2) * 16 < all;
@@ -128,8 +128,8 @@ fn central_range_of(hash_slot: u16, ranges: u32) -> Option<usize> {
 }
 
 impl Charge {
-    /// Returns the charge on each bucket that it may use: on each shard of its limiter; in each partition if only the hash of
-    /// the client is known; otherwise on the one bucket.
+    /// Returns the charge on each bucket that it may use: on each shard of its limiter; in each partition if only the
+    /// hash of the client is known; otherwise on the one bucket.
     pub fn on_all_buckets(&self) -> Vec<Self> {
         let on = |limiter: Arc<Limiter>| Self { limiter, ..self.clone() };
         match (&self.limiter.spread, &self.client) {

@@ -31,6 +31,6 @@ pub struct Concurrency {
 impl Concurrency {
     /// The name of the bound in responses and logs. No limit of its route has this name.
     pub const POLICY: &str = "concurrency";
-    /// The default `max_wait`.
+    /// The longest wait for a slot if the rule file sets no `max_wait`.
     pub const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(1);
 }

@@ -15,7 +15,7 @@ pub fn optional_millis<S: Serializer>(time: &Option<Duration>, serializer: S) ->
     time.map(|time| time.as_millis()).serialize(serializer)
 }
 
-/// Serializes the text of a value.
+/// Serializes a value as the text that its `Display` writes.
 pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }

@@ -24,7 +24,7 @@ impl Store {
         Self::memory_builder().open()
     }
 
-    /// Returns a builder for a store in this process.
+    /// Returns a builder for a store in this process, whose buckets are lost when it ends.
     pub fn memory_builder() -> MemoryStoreBuilder {
         MemoryStoreBuilder { clock: Arc::new(SystemClock::new()), key_secret: None, max_buckets: Memory::MAX_BUCKETS }
     }
@@ -49,7 +49,7 @@ impl MemoryStoreBuilder {
         Self { max_buckets, ..self }
     }
 
-    /// Opens the store.
+    /// Opens the store, without buckets. Clones of a store share its buckets.
     pub fn open(self) -> Store {
         Store(Backend::Memory(Arc::new(Memory::bounded(self.clock, self.key_secret, self.max_buckets))))
     }

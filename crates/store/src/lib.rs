@@ -37,7 +37,7 @@ pub mod transfer;
 use std::sync::Arc;
 
 pub use self::builder::MemoryStoreBuilder;
-pub use self::in_flight::{Full, RouteSlots, Slot, SlotRequest, TakenWithSlot};
+pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
 pub use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 #[cfg(feature = "redis")]
@@ -281,7 +281,7 @@ impl Store {
         backend!(self, |_| {}, |redis| redis.store().release_last_leases().await);
     }
 
-    /// Returns the names of the buckets of rules.
+    /// Returns the prefix and the hash tags by which this store names the buckets of rules.
     #[doc(hidden)]
     pub fn bucket_names(&self) -> BucketNames {
         backend!(self, |_| BucketNames::default(), |redis| redis.store().bucket_names().clone())

@@ -7,7 +7,7 @@ use super::{Backend, Store, backend};
 use tidegate_limit::Charge;
 
 impl Store {
-    /// Returns the slots with this name.
+    /// Returns the in-flight slots of the route with this name. All callers with equal names share them.
     #[doc(hidden)]
     pub fn slots(&self, name: &Arc<str>) -> Arc<RouteSlots> {
         backend!(self, |memory| memory.in_flight().slots(name), |redis| redis.store().in_flight().slots(name))

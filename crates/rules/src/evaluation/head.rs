@@ -6,7 +6,7 @@ use http::{HeaderMap, Method, Uri};
 /// upstreams.
 pub const MAX_METHOD: usize = 32;
 
-/// The limits of a listener.
+/// The limits of a listener on the size of request heads.
 #[derive(Clone, Copy, Debug)]
 pub struct HeadLimits {
     /// The maximum number of header fields.
@@ -29,7 +29,7 @@ pub enum LargeHead {
 }
 
 impl HeadLimits {
-    /// Returns the part of a head that is too large.
+    /// Returns the first part of a head that is too large, or `None` if all parts are within the limits.
     pub fn check(&self, method: &Method, uri: &Uri, fields: &HeaderMap) -> Option<LargeHead> {
         if fields.len() > self.fields {
             return Some(LargeHead::Fields); // first, as the codec of HTTP/1 stops there

@@ -33,7 +33,7 @@ pub fn max_forwards(fields: &HeaderMap) -> Option<u64> {
 }
 
 impl LastHop {
-    /// Returns the status of the answer.
+    /// Returns the HTTP status of the response, as each variant documents it.
     pub fn status(self) -> u16 {
         match self {
             Self::Options => 204,

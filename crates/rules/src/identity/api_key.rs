@@ -1,5 +1,5 @@
-//! The entries of API keys. A file has many of them, so an entry is small: its texts share one allocation, and entries share
-//! the names of attributes.
+//! The entries of API keys. A file has many of them, so an entry is small: its texts share one allocation, and entries
+//! share the names of attributes.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub struct ApiKey {
 pub type AttributeNames = Arc<[Arc<str>]>;
 
 impl ApiKey {
-    /// Creates the entry of an owner with this tier, and with a value for each of these attributes. Returns `None` if a text
-    /// contains NUL.
+    /// Creates the entry of an owner with this tier, and with a value for each of these attributes. Returns `None` if a
+    /// text contains NUL.
     pub fn new<'t>(
         id: &'t str,
         tier: Option<Arc<str>>,
@@ -47,12 +47,12 @@ impl ApiKey {
         &self.texts[..end.unwrap_or(self.texts.len())]
     }
 
-    /// Returns the tier of the owner.
+    /// Returns the tier of the owner, by which limits choose a rate. `None` if the key has no tier.
     pub fn tier(&self) -> Option<&str> {
         self.tier.as_deref()
     }
 
-    /// Returns the value of an attribute.
+    /// Returns the value of an attribute, which may be empty. `None` if keys have no attribute with this name.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes().find_map(|(key, value)| (key == name).then_some(value))
     }

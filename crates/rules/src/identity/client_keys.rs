@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// The client of a request for limits with `client: extension`, in the request's extensions. A service inserts it after
-/// it has identified the client, for example by an account, a tenant or a verified token. An empty key counts as missing.
+/// it has identified the client, for example by an account, a tenant or a verified token. An empty key counts as
+/// missing.
 ///
 /// [`ClientKeys`] is for several keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +39,7 @@ impl ClientKeys {
         self
     }
 
-    /// Returns the key with this name.
+    /// Returns the key with this name. `None` if it was not added.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|(other, key)| (other == name).then_some(key.as_str()))
     }

@@ -5,7 +5,6 @@
 
 use super::{EncodedSlash, PathError, Slashes};
 
-/// A segment of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'p> {
     /// The segment with its parameters.

@@ -17,7 +17,7 @@ pub enum Action {
     Respond(Box<FixedResponse>),
 }
 
-/// A redirect.
+/// A redirect to another URL, which the gateway sends itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
     /// The `Location`.
@@ -86,8 +86,8 @@ impl Redirect {
         HeaderValue::try_from(to).ok()
     }
 
-    /// Returns `true` if requests cannot choose the server of a target: it is an `http` or `https` URL whose authority is
-    /// literal or `{host}`, or an absolute path.
+    /// Returns `true` if requests cannot choose the server of a target: it is an `http` or `https` URL whose authority
+    /// is literal or `{host}`, or an absolute path.
     pub fn has_safe_authority(to: &Template) -> bool {
         match to.parts() {
             [Part::Variable(Variable::Path | Variable::Uri), ..] => true,

@@ -90,7 +90,6 @@ fn single<'h, 'n>(fields: &'h HeaderMap, names: &'n [HeaderName]) -> Option<(&'n
     Some((name, value.to_str().ok()?))
 }
 
-/// Returns the target on this host.
 fn on_host(host: Option<&str>, target: &str) -> Result<Uri, OriginalRequestError> {
     let uri = match host {
         Some(host) => absolute("http", host, target),

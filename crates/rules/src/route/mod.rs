@@ -174,8 +174,9 @@ impl Route {
         (!reads.is_empty()).then_some(IdentityNeeds { reads, requires: self.require })
     }
 
-    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read. For safe
-    /// methods, the check is left to [`has_too_long_body`](Self::has_too_long_body): hardly any of their requests has a body.
+    /// Returns `true` if the `Content-Length` is too large. A body without a length is checked while it is read. For
+    /// safe methods, the check is left to [`has_too_long_body`](Self::has_too_long_body): hardly any of their requests
+    /// has a body.
     #[doc(hidden)]
     pub fn is_too_long(&self, facts: &Facts<'_>) -> bool {
         !facts.method.is_safe() && self.has_too_long_body(facts)
@@ -278,7 +279,7 @@ impl Routes {
         Some((position, self.list.get(position)?))
     }
 
-    /// Returns the route at this position.
+    /// Returns the route at this position of the rule file, from 0. `None` if there are fewer routes.
     pub fn get(&self, position: usize) -> Option<&Route> {
         self.list.get(position)
     }

@@ -11,8 +11,8 @@ use tidegate_limit::{Charge, ChargeKind, Turn};
 /// Positions of the charges of a request. Up to four need no allocation.
 pub type Positions = SmallVec<[usize; 4]>;
 
-/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS). Up to eight
-/// need no allocation.
+/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS). Up to
+/// eight need no allocation.
 pub type LimitPositions = SmallVec<[u16; 8]>;
 
 /// The charges of one request: one for each limit that counts it.
@@ -78,14 +78,16 @@ impl<'r> Charges<'r> {
         self.limit_positions().zip(&self.charges).map(limit)
     }
 
-    /// Returns the last charge.
     #[inline]
     pub(super) fn last(&self) -> Option<LimitCharge<'_>> {
         let (index, charge) = (usize::from(*self.positions.last()?), self.charges.last()?);
         Some(LimitCharge { index, limit: &self.limits[index], charge })
     }
 
-    /// Returns the charge at this position of the request.
+    /// Returns the charge at this position of the request, from 0.
+    ///
+    /// # Panics
+    /// The request has fewer charges.
     pub fn at(&self, position: usize) -> LimitCharge<'_> {
         let index = usize::from(self.positions[position]);
         LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position] }
@@ -123,7 +125,7 @@ impl<'r> Charges<'r> {
         self.charges.iter_mut().for_each(|charge| charge.permits = permits);
     }
 
-    /// Sets the turn of each charge.
+    /// Sets the turn of each charge among waiting requests to the result of `turn`.
     pub fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
         for (index, charge) in self.positions.iter().zip(&mut self.charges) {
             let index = usize::from(*index);
@@ -131,8 +133,8 @@ impl<'r> Charges<'r> {
         }
     }
 
-    /// Returns the limits of the route as responses to the request report them, if that differs from other requests: with
-    /// the limiters of the charges, and without the limits whose conditions the request does not meet.
+    /// Returns the limits of the route as responses to the request report them, if that differs from other requests:
+    /// with the limiters of the charges, and without the limits whose conditions the request does not meet.
     pub fn changed_limits(&self) -> Option<Vec<Limit>> {
         let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.has(*index);
         let is_same = |entry: LimitCharge<'_>| Arc::ptr_eq(&entry.charge.limiter, &entry.limit.limiter);

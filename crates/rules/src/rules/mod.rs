@@ -110,7 +110,7 @@ impl<'r> LimitRejection<'r> {
 }
 
 impl Rules {
-    /// Creates the filter for request fields.
+    /// Creates the filter that removes untrusted request fields, and rejects ambiguous ones.
     #[doc(hidden)]
     pub fn field_filter(&self) -> FieldFilter {
         FieldFilter::new(self.used_fields(), self.fields.strip.clone(), self.fields.underscores)
@@ -355,8 +355,8 @@ impl Rules {
         met.filter_map(move |limit| Some((limit, self.client(limit, facts).ok()?)))
     }
 
-    /// Returns the client whose requests in flight are bounded: by its address if its value is missing or invalid. Returns
-    /// `None` if clients have no bound, or if the address is unknown.
+    /// Returns the client whose requests in flight are bounded: by its address if its value is missing or invalid.
+    /// Returns `None` if clients have no bound, or if the address is unknown.
     #[doc(hidden)]
     pub fn client_in_flight(&self, concurrency: &Concurrency, facts: &Facts<'_>) -> Option<ClientId> {
         concurrency.per_client?;

@@ -19,13 +19,13 @@ pub trait Verify: Any + Debug + Send + Sync {
     fn refresh_key_set(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
 
-/// Verifies the credentials that the rules accept. By default there are no keys, so no credentials are valid. Clones share
-/// the keys.
+/// Verifies the credentials that the rules accept. By default there are no keys, so no credentials are valid. Clones
+/// share the keys.
 #[derive(Clone, Debug, Default)]
 pub struct Verifier(Option<Arc<dyn Verify>>);
 
 impl Verifier {
-    /// Creates a verifier.
+    /// Creates a verifier that calls `verify` for each request whose route needs credentials.
     pub fn new(verify: impl Verify) -> Self {
         Self(Some(Arc::new(verify)))
     }

@@ -11,8 +11,8 @@ pub struct Strip {
     names: BTreeSet<Box<str>>,
     prefixes: BTreeSet<Box<str>>,
     kept: BTreeSet<Box<str>>,
-    /// Rule out most names quickly. The group of a name depends on its start and its end, the group of a prefix only on its
-    /// start.
+    /// Rule out most names quickly. The group of a name depends on its start and its end, the group of a prefix only on
+    /// its start.
     may_be_named: Filter,
     may_have_prefix: Filter,
 }
@@ -191,7 +191,6 @@ impl Default for Strip {
 }
 
 impl Filter {
-    /// Adds a name.
     fn add_name(&mut self, name: &str) {
         self.0[group(name, group_of_start(name))] |= length(name);
     }

@@ -17,7 +17,7 @@ pub struct IdentitySettings {
 /// The accepted tokens: `identities.jwt` in the rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
-    /// The source of the key set.
+    /// The source of the key set that verifies tokens.
     pub jwks: KeySetSource,
     /// The trusted authorities of an `https` server of the key set. By default the authorities of the system.
     pub ca: Option<PathBuf>,
@@ -30,11 +30,11 @@ pub struct TokenSettings {
 }
 
 impl TokenSettings {
-    /// The default of `max_token`.
+    /// The longest token, in bytes, if the rule file sets no `max_token`.
     pub const DEFAULT_MAX_TOKEN: usize = 8 << 10;
 }
 
-/// The source of the key set.
+/// The source of the key set that verifies tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeySetSource {
     /// A file, which is read again when it changes.
@@ -59,7 +59,7 @@ impl KeySetUrl {
         is_valid.then_some(Self(url))
     }
 
-    /// Returns `true` for `https`.
+    /// Returns `true` if the key set is fetched over TLS.
     pub fn is_https(&self) -> bool {
         self.0.scheme_str() == Some("https")
     }
@@ -70,7 +70,7 @@ impl KeySetUrl {
         host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
-    /// Returns the URL.
+    /// Returns the URL, which has a scheme and a host.
     pub fn uri(&self) -> &Uri {
         &self.0
     }

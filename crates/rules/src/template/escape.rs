@@ -90,7 +90,6 @@ impl Escape {
     }
 }
 
-/// Returns `true` if a text has a control character.
 fn has_control(text: &str) -> bool {
     match text.is_ascii() {
         // Without an early exit, so that the compiler vectorizes the loop.

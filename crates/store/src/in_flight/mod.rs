@@ -1,8 +1,8 @@
-//! The requests in flight of routes with `concurrency`: each holds a [`Slot`] until its response has ended.
+//! The requests in flight of routes with `concurrency`: each holds a [`InFlightSlot`] until its response has ended.
 //!
 //! An embedded store counts the slots in this process. In Redis, each slot is a lease that this gateway renews, so that
-//! the slots of a gateway that has died become free. While Redis does not reply, a gateway keeps the slots that it holds,
-//! and holds at most its share of each bound.
+//! the slots of a gateway that has died become free. While Redis does not reply, a gateway keeps the slots that it
+//! holds, and holds at most its share of each bound.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -42,7 +42,7 @@ struct Counts {
     by_client: HashMap<ClientId, u32>,
 }
 
-/// A request for a slot.
+/// A request for an in-flight slot.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotRequest<'r> {
     /// The bounds of the route.
@@ -60,13 +60,13 @@ pub struct SlotRequest<'r> {
 pub struct TakenWithSlot {
     /// The decisions of the limits. If there is no slot, no permit was taken.
     pub limits: Result<Outcome, StoreError>,
-    /// The slot, or the bounds that are reached; no bounds if a limit refuses the request.
-    pub slot: Result<Slot, Full>,
+    /// The in-flight slot, or the bounds that are reached; no bounds if a limit refuses the request.
+    pub in_flight_slot: Result<InFlightSlot, Full>,
 }
 
 /// The right of a request to be in flight. Released on drop.
 #[derive(Debug)]
-pub struct Slot {
+pub struct InFlightSlot {
     /// Released first, so that a waiting request can take it.
     lease: Option<Box<dyn Lease>>,
     slots: Arc<RouteSlots>,
@@ -101,7 +101,7 @@ impl InFlight {
         self.gateway
     }
 
-    /// Returns the slots with this name.
+    /// Returns the slots of the route with this name. All callers with equal names share them.
     pub fn slots(&self, name: &Arc<str>) -> Arc<RouteSlots> {
         if let Some(slots) = self.routes.read().get(name) {
             return Arc::clone(slots);
@@ -122,14 +122,14 @@ impl RouteSlots {
     }
 }
 
-// === impl SlotRequest, Slot ===
+// === impl SlotRequest, InFlightSlot ===
 
 impl SlotRequest<'_> {
     /// Takes a slot of this process if its requests hold fewer than `part` of each bound.
     ///
     /// # Errors
     /// The bounds that are reached.
-    pub fn hold_if(self, part: impl Fn(u32) -> u32, lease: Option<Box<dyn Lease>>) -> Result<Slot, Full> {
+    pub fn hold_if(self, part: impl Fn(u32) -> u32, lease: Option<Box<dyn Lease>>) -> Result<InFlightSlot, Full> {
         let mut counts = self.slots.counts.lock();
         let remaining = self.free(&counts, part)?;
         Ok(self.count(&mut counts, remaining, lease))
@@ -151,11 +151,11 @@ impl SlotRequest<'_> {
                 &charges.iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect::<Vec<_>>(),
             ),
         };
-        let slot = match free {
+        let in_flight_slot = match free {
             _ if is_refused(&limits) => Err(Full::default()),
             free => free.map(|remaining| self.count(&mut counts, remaining, None)),
         };
-        TakenWithSlot { limits, slot }
+        TakenWithSlot { limits, in_flight_slot }
     }
 
     /// Returns how many slots remain for the client with this one, if requests of this process hold fewer than `part` of
@@ -171,27 +171,27 @@ impl SlotRequest<'_> {
     }
 
     /// Takes a slot that the store has granted.
-    pub fn hold(self, remaining: u32, lease: Box<dyn Lease>) -> Slot {
+    pub fn hold(self, remaining: u32, lease: Box<dyn Lease>) -> InFlightSlot {
         self.count(&mut self.slots.counts.lock(), remaining, Some(lease))
     }
 
-    fn count(self, counts: &mut Counts, remaining: u32, lease: Option<Box<dyn Lease>>) -> Slot {
+    fn count(self, counts: &mut Counts, remaining: u32, lease: Option<Box<dyn Lease>>) -> InFlightSlot {
         counts.all += 1;
         if let Some(client) = self.client {
             *counts.by_client.entry(client.clone()).or_default() += 1;
         }
-        Slot { lease, slots: Arc::clone(self.slots), client: self.client.cloned(), remaining }
+        InFlightSlot { lease, slots: Arc::clone(self.slots), client: self.client.cloned(), remaining }
     }
 }
 
-impl Slot {
+impl InFlightSlot {
     /// Returns the client, if the bound of each client applies.
     pub fn client(&self) -> Option<&ClientId> {
         self.client.as_ref()
     }
 }
 
-impl Drop for Slot {
+impl Drop for InFlightSlot {
     fn drop(&mut self) {
         self.lease = None;
         let mut counts = self.slots.counts.lock();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Memory;
 use super::capacity::LimitCapacity;
+use super::lock_shard::LockShard;
 use super::lookup::Lookup;
-use super::shard::Shard;
 use crate::StoreError;
 use tidegate_limit::{BucketState, Charge, Decision, Inspection};
 
@@ -20,20 +20,20 @@ impl Memory {
             return Err(StoreError::NotInitialised);
         }
         let mut lookup = self.lookup(charge);
-        let shard = self.shards[lookup.shard()].lock();
-        let is_found = shard.find(&mut lookup);
-        let overflow = if is_found { None } else { self.overflow_of(&shard, &lookup) };
+        let lock_shard = self.lock_shards[lookup.lock_shard()].lock();
+        let is_found = lock_shard.find(&mut lookup);
+        let overflow = if is_found { None } else { self.overflow_of(&lock_shard, &lookup) };
         let overflow = overflow.and_then(|limit_capacity| self.overflow.lock().state(&limit_capacity));
         let (now, is_overflow) = (self.clock.now(), overflow.is_some());
-        let state = overflow.unwrap_or_else(|| shard.state(&lookup).cloned().unwrap_or(BucketState::EMPTY));
+        let state = overflow.unwrap_or_else(|| lock_shard.state(&lookup).cloned().unwrap_or(BucketState::EMPTY));
         let decision = Decision { overflow: is_overflow, ..state.check(quota, charge.permits, now) };
         let expires_at = Some(state.full_at(quota)).filter(|full_at| *full_at > now);
         Ok(Inspection::new(now, &decision, state.used(quota, now), expires_at))
     }
 
     /// Returns the capacity of a limit whose new clients share the overflow bucket.
-    fn overflow_of(&self, shard: &Shard, lookup: &Lookup<'_>) -> Option<Arc<LimitCapacity>> {
-        let limit_capacity = shard.limit_capacity_for(lookup, &self.capacity)?;
+    fn overflow_of(&self, lock_shard: &LockShard, lookup: &Lookup<'_>) -> Option<Arc<LimitCapacity>> {
+        let limit_capacity = lock_shard.limit_capacity_for(lookup, &self.capacity)?;
         (!self.capacity.has_capacity(&limit_capacity, lookup.charge.shadow)).then_some(limit_capacity)
     }
 }

@@ -1,10 +1,10 @@
-//! The lookup of a charge's bucket: the shard, the limit's table in the shard, and the slot in the table.
+//! The lookup of a charge's bucket: the lock shard, the limit's table in it, and the index in the table.
 
 use std::hash::{BuildHasher, Hasher};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::SHARDS;
+use super::LOCK_SHARDS;
 use super::owner::Owner;
 use tidegate_limit::Charge;
 use tidegate_rules::settings::store::KeySecret;
@@ -20,7 +20,7 @@ pub(super) struct Lookup<'c> {
     /// The hash of the owner.
     pub(super) hash: u64,
     pub(super) location: Location,
-    /// The position of the shard among the locked shards.
+    /// The position of the lock shard among the locked ones.
     pub(super) lock: usize,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Location {
     /// Not found in this table. Valid until tables or buckets are added or swept.
     Missing { table: usize },
     /// The client's own bucket. Valid until tables or buckets are added or swept.
-    Own { table: usize, slot: usize },
+    Own { table: usize, index: usize },
     /// A bucket that is added to this table when it is charged. Its memory is reserved.
     New { table: usize },
     /// The overflow bucket of this table's limit.
@@ -62,16 +62,16 @@ impl<'c> Lookup<'c> {
         Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0 }
     }
 
-    /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any shard.
+    /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any lock shard.
     pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
         Self::with_owner(charge, Owner::ANY, hasher)
     }
 
-    /// Returns the number of the shard, from bits of the hash that the tables do not use. All buckets of a client are in
-    /// one shard, so that a decision locks few shards.
-    pub(super) fn shard(&self) -> usize {
+    /// Returns the number of the lock shard, from bits of the hash that the tables do not use. All buckets of a client
+    /// are in one of them, so that a decision locks few.
+    pub(super) fn lock_shard(&self) -> usize {
         let hash = if self.owner.is_overall() { self.name_hash } else { self.hash };
-        usize::try_from(hash >> 32).unwrap_or_default() % SHARDS
+        usize::try_from(hash >> 32).unwrap_or_default() % LOCK_SHARDS
     }
 }
 

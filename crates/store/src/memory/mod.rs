@@ -1,6 +1,6 @@
 //! The embedded store: buckets in this process.
 //!
-//! Buckets are divided into shards, each with its own lock. A decision locks all shards that it needs, in ascending
+//! Buckets are divided into lock shards, each with its own lock. A decision locks all shards that it needs, in ascending
 //! order so that two decisions cannot deadlock, then the overflow buckets if it needs one. Only then it reads the
 //! clock, so the decision times of a bucket never decrease.
 //!
@@ -9,12 +9,12 @@
 
 mod capacity;
 mod inspection;
+mod lock_shard;
 mod lookup;
 mod overflow;
 mod owner;
 mod registry;
 mod reset;
-mod shard;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -28,10 +28,10 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::capacity::{BucketCapacity, LimitCapacity};
+use self::lock_shard::{LockShard, SWEEP_PAUSE};
 use self::lookup::Lookup;
 use self::overflow::Overflow;
 use self::registry::Registry;
-use self::shard::{SWEEP_PAUSE, Shard};
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
@@ -40,8 +40,8 @@ use tidegate_limit::clock::{Clock, Timestamp};
 use tidegate_limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
 use tidegate_rules::settings::store::KeySecret;
 
-/// The number of shards: one for each bit of a word, since a decision stores the set of its shards in a word.
-const SHARDS: usize = u64::BITS as usize;
+/// The number of lock shards: one for each bit of a word, since a decision stores the set of its shards in a word.
+const LOCK_SHARDS: usize = u64::BITS as usize;
 
 /// The maximal number of buckets that one decision visits to free capacity, in about a tenth of a millisecond.
 const MAX_VISITED: usize = 1 << 15;
@@ -49,11 +49,11 @@ const MAX_VISITED: usize = 1 << 15;
 /// Buckets in this process.
 #[derive(Debug)]
 pub struct Memory {
-    shards: Box<[Mutex<Shard>]>,
+    lock_shards: Box<[Mutex<LockShard>]>,
     overflow: Mutex<Overflow>,
     capacity: BucketCapacity,
     /// The shard that is swept next if there is no capacity.
-    next_shard: AtomicUsize,
+    next_lock_shard: AtomicUsize,
     /// All shards were swept without success: no sweep before this time, in milliseconds.
     no_sweep_until: AtomicU64,
     clock: Arc<dyn Clock>,
@@ -102,13 +102,13 @@ impl Memory {
     /// Creates an empty store of at most `max_buckets` buckets: half of them divided evenly among the limits, half for
     /// any limit that needs more. The buckets of OVERALL limits are not counted.
     pub fn bounded(clock: Arc<dyn Clock>, secret: Option<KeySecret>, max_buckets: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let lock_shards = (0..LOCK_SHARDS).map(|_| Mutex::default()).collect();
         let secret = secret.map_or_else(OnceLock::new, OnceLock::from);
         Self {
-            shards,
+            lock_shards,
             overflow: Mutex::default(),
             capacity: BucketCapacity::new(max_buckets),
-            next_shard: AtomicUsize::default(),
+            next_lock_shard: AtomicUsize::default(),
             no_sweep_until: AtomicU64::default(),
             clock,
             hasher: DefaultHashBuilder::default(),
@@ -161,9 +161,9 @@ impl Memory {
                 overflow.give_back(&limit_capacity, &lookup, *at, self.clock.now());
                 continue;
             }
-            let mut shard = self.shards[lookup.shard()].lock();
-            if shard.find(&mut lookup) {
-                shard.give_back(&lookup, *at, self.clock.now());
+            let mut lock_shard = self.lock_shards[lookup.lock_shard()].lock();
+            if lock_shard.find(&mut lookup) {
+                lock_shard.give_back(&lookup, *at, self.clock.now());
             }
         }
     }
@@ -174,9 +174,9 @@ impl Memory {
         if self.overflow.lock().is_empty() {
             return;
         }
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            shard.sweep_if_due(&self.capacity, self.clock.now());
+        for lock_shard in &self.lock_shards {
+            let mut lock_shard = lock_shard.lock();
+            lock_shard.sweep_if_due(&self.capacity, self.clock.now());
         }
         let mut overflow = self.overflow.lock();
         overflow.remove_recovered(&self.capacity, self.clock.now());
@@ -187,7 +187,7 @@ impl Memory {
         if limiter.mode == Mode::Overall {
             let charge = Charge::new(Arc::clone(limiter), None, 0);
             let mut lookup = self.lookup(&charge);
-            let found = self.shards[lookup.shard()].lock().find(&mut lookup);
+            let found = self.lock_shards[lookup.lock_shard()].lock().find(&mut lookup);
             return Usage { held: found.into(), share: 1, overflowing: false };
         }
         let Some(limit_capacity) = self.capacity.get(limiter) else {
@@ -219,13 +219,13 @@ impl Memory {
 
     /// Returns the number of buckets, without overflow buckets.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.lock_shards.iter().map(|lock_shard| lock_shard.lock().len()).sum()
     }
 
     /// Returns the bytes of all tables.
     #[cfg(test)]
     fn occupied(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().occupied()).sum()
+        self.lock_shards.iter().map(|lock_shard| lock_shard.lock().occupied()).sum()
     }
 
     /// Returns `true` if there are no buckets.
@@ -241,10 +241,12 @@ impl Memory {
             if self.capacity.has_capacity(limit_capacity, shadow) {
                 return;
             }
-            let next = self.next_shard.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let next = self.next_lock_shard.fetch_add(1, Ordering::Relaxed) % LOCK_SHARDS;
             // Skips locked shards: the shards of this decision were swept already, and others would delay it.
-            visited += self.shards[next].try_lock().map_or(0, |mut shard| shard.sweep_if_due(&self.capacity, now));
-            if next == SHARDS - 1 {
+            visited += self.lock_shards[next]
+                .try_lock()
+                .map_or(0, |mut lock_shard| lock_shard.sweep_if_due(&self.capacity, now));
+            if next == LOCK_SHARDS - 1 {
                 self.no_sweep_until.store(now.plus_millis(SWEEP_PAUSE).as_millis(), Ordering::Relaxed);
             }
         }

@@ -1,4 +1,4 @@
-//! The buckets of one limit in one shard.
+//! The buckets of one limit in one lock shard.
 
 use std::mem::discriminant;
 use std::slice;
@@ -26,7 +26,8 @@ pub(super) struct Table {
 }
 
 /// The quotas with the lowest rate and with the longest interval that used a table. Clients with other quotas share the
-/// table, and by a faster quota a bucket in use would look full. Some algorithms depend on the rate, others on the interval.
+/// table, and by a faster quota a bucket in use would look full. Some algorithms depend on the rate, others on the
+/// interval.
 #[derive(Debug)]
 struct SlowestQuotas([Quota; 2]);
 
@@ -69,29 +70,29 @@ impl Table {
         self.limit_capacity.as_ref()
     }
 
-    /// Returns the slot of the bucket. It is valid until a bucket is added or the table is swept.
-    pub(super) fn slot(&self, lookup: &Lookup<'_>) -> Option<usize> {
+    /// Returns the index of the bucket. It is valid until a bucket is added or the table is swept.
+    pub(super) fn index(&self, lookup: &Lookup<'_>) -> Option<usize> {
         self.buckets.find_bucket_index(lookup.hash, |bucket| bucket.owner == lookup.owner)
     }
 
-    pub(super) fn state(&self, slot: usize) -> Option<&BucketState> {
-        self.buckets.get_bucket(slot).map(|bucket| &bucket.state)
+    pub(super) fn state(&self, index: usize) -> Option<&BucketState> {
+        self.buckets.get_bucket(index).map(|bucket| &bucket.state)
     }
 
-    pub(super) fn state_mut(&mut self, slot: usize) -> Option<&mut BucketState> {
-        self.buckets.get_bucket_mut(slot).map(|bucket| &mut bucket.state)
+    pub(super) fn state_mut(&mut self, index: usize) -> Option<&mut BucketState> {
+        self.buckets.get_bucket_mut(index).map(|bucket| &mut bucket.state)
     }
 
-    /// Adds a bucket and returns its slot.
+    /// Adds a bucket and returns its index.
     pub(super) fn add(&mut self, lookup: &Lookup<'_>, state: BucketState, hasher: &DefaultHashBuilder) -> usize {
         let bucket = Bucket { owner: lookup.owner, state };
         let rehash = |bucket: &Bucket| lookup::hash(bucket.owner, hasher);
         self.buckets.insert_unique(lookup.hash, bucket, rehash).bucket_index()
     }
 
-    /// Removes the bucket in this slot. Returns `false` if the bucket does not exist.
-    pub(super) fn remove(&mut self, slot: usize) -> bool {
-        self.buckets.get_bucket_entry(slot).map(OccupiedEntry::remove).is_ok()
+    /// Removes the bucket at this index. Returns `false` if the bucket does not exist.
+    pub(super) fn remove(&mut self, index: usize) -> bool {
+        self.buckets.get_bucket_entry(index).map(OccupiedEntry::remove).is_ok()
     }
 
     /// Passes the limiter, the slowest quotas, and the owner and the state of each bucket in use to `each`.

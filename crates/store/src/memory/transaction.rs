@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use super::Memory;
 use super::capacity::LimitCapacity;
+use super::lock_shard::LockShard;
 use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
-use super::shard::Shard;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{ChargeKind, Decision};
 
@@ -21,13 +21,13 @@ const INLINE_CHARGES: usize = 8;
 pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; INLINE_CHARGES]>;
 
 /// The shards that a decision has locked.
-pub(super) type Locked<'m> = SmallVec<[MutexGuard<'m, Shard>; INLINE_CHARGES]>;
+pub(super) type Locked<'m> = SmallVec<[MutexGuard<'m, LockShard>; INLINE_CHARGES]>;
 
 /// A decision in progress: its charges, and the locks of their buckets.
 pub(super) struct Transaction<'d, 'm, 'c> {
     memory: &'m Memory,
     lookups: &'d mut [Lookup<'c>],
-    locked: &'d mut [MutexGuard<'m, Shard>],
+    locked: &'d mut [MutexGuard<'m, LockShard>],
     /// Locked only if a charge goes to an overflow bucket.
     overflow: Option<MutexGuard<'m, Overflow>>,
 }
@@ -46,11 +46,11 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     pub(super) fn check(&mut self, now: Timestamp) -> Vec<Decision> {
         let mut decisions = Vec::with_capacity(self.lookups.len());
         for lookup in &*self.lookups {
-            let shard = shard(self.locked, lookup);
-            let overflow = overflow_of(lookup, shard, &mut self.overflow);
+            let lock_shard = lock_shard(self.locked, lookup);
+            let overflow = overflow_of(lookup, lock_shard, &mut self.overflow);
             let decision = match overflow {
                 Some((overflow, limit_capacity)) => overflow.check(limit_capacity, lookup, now),
-                None => shard.check(lookup, now),
+                None => lock_shard.check(lookup, now),
             };
             decisions.push(lookup.charge.turn.limit_delay(decision));
         }
@@ -62,16 +62,16 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
         for (lookup, decision) in self.lookups.iter().zip(decisions) {
             let is_charged = granted && decision.granted && lookup.charge.kind != ChargeKind::Check;
-            let shard = shard(self.locked, lookup);
-            match (overflow_of(lookup, shard, &mut self.overflow), lookup.location) {
+            let lock_shard = lock_shard(self.locked, lookup);
+            match (overflow_of(lookup, lock_shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if is_charged => {
                     *decision = overflow.charge(limit_capacity, lookup, now);
                 }
                 (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
                 (None, Location::Own { .. }) if is_charged => {
-                    *decision = shard.charge(lookup, now).unwrap_or(*decision)
+                    *decision = lock_shard.charge(lookup, now).unwrap_or(*decision)
                 }
-                (None, Location::Own { .. }) => shard.on_refusal(lookup, now),
+                (None, Location::Own { .. }) => lock_shard.on_refusal(lookup, now),
                 _ => {}
             }
         }
@@ -82,15 +82,16 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         let Memory { capacity, hasher, .. } = self.memory;
         for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
             let Location::New { table } = lookup.location else { continue };
-            let shard = shard(self.locked, lookup);
+            let lock_shard = lock_shard(self.locked, lookup);
             if granted && decision.granted && lookup.charge.kind != ChargeKind::Check {
-                *decision = shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
+                *decision = lock_shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
             } else {
-                shard.release(table, capacity);
+                lock_shard.release(table, capacity);
             }
             // A bucket was added, so the overflow of this limit may have ended.
-            if let Some(limit_capacity) =
-                shard.limit_capacity(table).filter(|limit_capacity| limit_capacity.overflowing.load(Ordering::Relaxed))
+            if let Some(limit_capacity) = lock_shard
+                .limit_capacity(table)
+                .filter(|limit_capacity| limit_capacity.overflowing.load(Ordering::Relaxed))
             {
                 self.overflow.get_or_insert_with(|| self.memory.overflow.lock()).remove_if_recovered(
                     limit_capacity,
@@ -105,7 +106,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     fn find(&mut self) -> bool {
         let mut all = true;
         for lookup in &mut *self.lookups {
-            all &= shard(self.locked, lookup).find(lookup);
+            all &= lock_shard(self.locked, lookup).find(lookup);
         }
         all
     }
@@ -117,7 +118,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
             self.make_capacity();
         }
         for lookup in &mut *self.lookups {
-            shard(self.locked, lookup).reserve(lookup, capacity);
+            lock_shard(self.locked, lookup).reserve(lookup, capacity);
         }
         if self.lookups.iter().any(|lookup| matches!(lookup.location, Location::Overflow { .. })) {
             self.overflow = Some(self.memory.overflow.lock());
@@ -128,8 +129,8 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     fn have_capacity(&mut self) -> bool {
         let Self { memory, lookups, locked, .. } = self;
         lookups.iter().filter(is_missing).all(|lookup| {
-            let shard = shard(locked, lookup);
-            !shard.has_grown() && shard.has_capacity(lookup, &memory.capacity)
+            let lock_shard = lock_shard(locked, lookup);
+            !lock_shard.has_grown() && lock_shard.has_capacity(lookup, &memory.capacity)
         })
     }
 
@@ -138,18 +139,18 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     fn make_capacity(&mut self) {
         let (capacity, now) = (&self.memory.capacity, self.memory.clock.now());
         for lookup in self.lookups.iter().filter(is_missing) {
-            let shard = shard(self.locked, lookup);
-            shard.sweep_if_grown(capacity, now);
-            let Some(limit_capacity) = shard.limit_capacity_for(lookup, capacity) else { continue };
+            let lock_shard = lock_shard(self.locked, lookup);
+            lock_shard.sweep_if_grown(capacity, now);
+            let Some(limit_capacity) = lock_shard.limit_capacity_for(lookup, capacity) else { continue };
             if !capacity.has_capacity(&limit_capacity, lookup.charge.shadow) {
-                shard.sweep_if_due(capacity, now);
+                lock_shard.sweep_if_due(capacity, now);
                 self.memory.sweep_other_shards(&limit_capacity, lookup.charge.shadow, now);
             }
         }
         // Sweeping may have removed buckets and tables that were found earlier.
         self.find();
         for lookup in self.lookups.iter().filter(is_missing) {
-            shard(self.locked, lookup).add_table(lookup, capacity);
+            lock_shard(self.locked, lookup).add_table(lookup, capacity);
         }
         // From here on no table moves.
         self.find();
@@ -165,21 +166,21 @@ fn is_missing(lookup: &&Lookup<'_>) -> bool {
 #[inline]
 pub(super) fn lock<'m>(memory: &'m Memory, lookups: &mut [Lookup<'_>], locked: &mut Locked<'m>) {
     // One bit for each shard: ascending order, no duplicates.
-    let shards = lookups.iter().fold(0_u64, |bits, lookup| bits | 1 << lookup.shard());
+    let lock_shards = lookups.iter().fold(0_u64, |bits, lookup| bits | 1 << lookup.lock_shard());
     for lookup in lookups {
-        let before = (1 << lookup.shard()) - 1;
-        lookup.lock = (shards & before).count_ones() as usize;
+        let before = (1 << lookup.lock_shard()) - 1;
+        lookup.lock = (lock_shards & before).count_ones() as usize;
     }
-    let mut remaining = shards;
+    let mut remaining = lock_shards;
     while remaining != 0 {
-        locked.push(memory.shards[remaining.trailing_zeros() as usize].lock());
+        locked.push(memory.lock_shards[remaining.trailing_zeros() as usize].lock());
         remaining &= remaining - 1;
     }
 }
 
 /// Returns the shard of this lookup, which must be locked.
 #[inline]
-fn shard<'l>(locked: &'l mut [MutexGuard<'_, Shard>], lookup: &Lookup<'_>) -> &'l mut Shard {
+fn lock_shard<'l>(locked: &'l mut [MutexGuard<'_, LockShard>], lookup: &Lookup<'_>) -> &'l mut LockShard {
     &mut locked[lookup.lock]
 }
 
@@ -187,9 +188,9 @@ fn shard<'l>(locked: &'l mut [MutexGuard<'_, Shard>], lookup: &Lookup<'_>) -> &'
 #[inline]
 fn overflow_of<'o>(
     lookup: &Lookup<'_>,
-    shard: &'o Shard,
+    lock_shard: &'o LockShard,
     overflow: &'o mut Option<MutexGuard<'_, Overflow>>,
 ) -> Option<(&'o mut Overflow, &'o Arc<LimitCapacity>)> {
     let Location::Overflow { table } = lookup.location else { return None };
-    Some((overflow.as_mut()?, shard.limit_capacity(table)?))
+    Some((overflow.as_mut()?, lock_shard.limit_capacity(table)?))
 }

@@ -25,8 +25,8 @@ impl Memory {
     }
 
     /// Passes the limiter, the slowest quotas of its clients, and the owner and the numbers of each bucket in use to
-    /// `each`. If all of them would take more than about `budget` bytes, passes those that are used most, and returns how
-    /// many it left out. Locks one shard after the other.
+    /// `each`. If all of them would take more than about `budget` bytes, passes those that are used most, and returns
+    /// how many it left out. Locks one shard after the other.
     pub(crate) fn export(&self, budget: usize, mut each: impl FnMut(&Limiter, &[Quota], [u8; 16], &[i64])) -> usize {
         let now = self.clock.now();
         let mut sizes = [0_usize; LEVELS];
@@ -65,10 +65,10 @@ impl Memory {
         }
         let charge = Charge::new(Arc::clone(limiter), None, 0);
         let mut lookup = Lookup::with_owner(&charge, owner, &self.hasher);
-        let mut shard = self.shards[lookup.shard()].lock();
-        let is_added = shard.insert(&mut lookup, &state, &self.capacity, &self.hasher);
+        let mut lock_shard = self.lock_shards[lookup.lock_shard()].lock();
+        let is_added = lock_shard.insert(&mut lookup, &state, &self.capacity, &self.hasher);
         if is_added {
-            shard.add_quotas(&lookup, quotas);
+            lock_shard.add_quotas(&lookup, quotas);
         }
         is_added
     }
@@ -77,15 +77,17 @@ impl Memory {
     /// bucket, does nothing.
     pub(crate) fn charge_granted(&self, charge: &Charge) {
         let mut lookup = self.lookup(charge);
-        let mut shard = self.shards[lookup.shard()].lock();
-        if shard.find(&mut lookup) || shard.insert(&mut lookup, &BucketState::EMPTY, &self.capacity, &self.hasher) {
-            _ = shard.charge(&lookup, self.clock.now());
+        let mut lock_shard = self.lock_shards[lookup.lock_shard()].lock();
+        if lock_shard.find(&mut lookup)
+            || lock_shard.insert(&mut lookup, &BucketState::EMPTY, &self.capacity, &self.hasher)
+        {
+            _ = lock_shard.charge(&lookup, self.clock.now());
         }
     }
 
     fn each_in_use(&self, now: Timestamp, mut each: impl FnMut(&Limiter, &[Quota], Owner, &BucketState)) {
-        for shard in &self.shards {
-            shard.lock().each_in_use(now, &mut each);
+        for lock_shard in &self.lock_shards {
+            lock_shard.lock().each_in_use(now, &mut each);
         }
     }
 }

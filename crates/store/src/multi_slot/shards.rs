@@ -95,7 +95,6 @@ impl<'c, S: Remote> ShardSearch<'c, S> {
         search
     }
 
-    /// Returns the charge on the current shard.
     fn charge_on_shard(&self) -> Charge {
         self.charge.on_shard(Some(self.shard))
     }

@@ -15,15 +15,15 @@ use tidegate_limit::clock::Timestamp;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, Charge, Decision, Limiter, Outcome, Wait};
 
-const SHARDS: usize = 64;
+const LOCK_SHARDS: usize = 64;
 
 /// The maximum size of all entries, in bytes.
 pub(super) const MAX_BYTES: usize = 20 << 20;
 
-/// The maximum number of entries of a shard: 896. The capacity of a table is seven eighths of a power of two, and it
-/// doubles if many entries are added and removed.
-const MAX_PER_SHARD: usize = {
-    let buckets = MAX_BYTES / SHARDS / (size_of::<Entry>() + 1);
+/// The maximum number of entries of a lock shard: 896. The capacity of a table is seven eighths of a power of two, and
+/// it doubles if many entries are added and removed.
+const MAX_PER_LOCK_SHARD: usize = {
+    let buckets = MAX_BYTES / LOCK_SHARDS / (size_of::<Entry>() + 1);
     (1 << buckets.ilog2()) / 2 / 8 * 7
 };
 
@@ -39,7 +39,7 @@ const SHARED_TTL: Duration = Duration::from_millis(100);
 /// All cached refusals.
 #[derive(Debug)]
 pub(super) struct Entries {
-    shards: Box<[Mutex<Shard>]>,
+    lock_shards: Box<[Mutex<LockShard>]>,
     /// The number of entries.
     len: AtomicUsize,
     /// The number of refunds so far.
@@ -49,7 +49,7 @@ pub(super) struct Entries {
 
 /// The entries of some buckets, and the refunds of these buckets.
 #[derive(Debug, Default)]
-struct Shard {
+struct LockShard {
     entries: HashTable<Entry>,
     refunds: Refunds,
 }
@@ -93,8 +93,8 @@ struct Entry {
 
 impl Default for Entries {
     fn default() -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, len: AtomicUsize::new(0), generation: AtomicU64::new(0), keys: Keys::default() }
+        let lock_shards = (0..LOCK_SHARDS).map(|_| Mutex::default()).collect();
+        Self { lock_shards, len: AtomicUsize::new(0), generation: AtomicU64::new(0), keys: Keys::default() }
     }
 }
 
@@ -125,8 +125,8 @@ impl Entries {
         }
         let (key, now) = (self.keys.key_of(charge), Instant::now());
         let hash = self.keys.hash_of(&key);
-        let shard = self.shard(hash).lock();
-        shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge, now))
+        let lock_shard = self.lock_shard(hash).lock();
+        lock_shard.entries.find(hash, |entry| entry.key == key).is_some_and(|entry| entry.refuses(charge, now))
     }
 
     /// Returns the cached refusal of a charge, if there is one. For a limit in shards, all shards must refuse, and the
@@ -156,8 +156,8 @@ impl Entries {
     fn find_bucket(&self, charge: &Charge, now: Instant) -> Result<Option<(Timestamp, Decision)>, ()> {
         let key = self.keys.key_of(charge);
         let hash = self.keys.hash_of(&key);
-        let mut shard = self.shard(hash).lock();
-        let Some(entry) = shard.entries.find_mut(hash, |entry| entry.key == key) else { return Ok(None) };
+        let mut lock_shard = self.lock_shard(hash).lock();
+        let Some(entry) = lock_shard.entries.find_mut(hash, |entry| entry.key == key) else { return Ok(None) };
         if !entry.refuses(charge, now) {
             return Ok(None);
         }
@@ -178,14 +178,14 @@ impl Entries {
         let Some(ttl) = cache_ttl(&charge.limiter, refused.decision) else { return };
         let key = self.keys.key_of(charge);
         let hash = self.keys.hash_of(&key);
-        let mut shard = self.shard(hash).lock();
-        let existing = shard.entries.find(hash, |entry| entry.key == key);
+        let mut lock_shard = self.lock_shard(hash).lock();
+        let existing = lock_shard.entries.find(hash, |entry| entry.key == key);
         let existing = existing.map(|entry| entry.valid_until <= refused.received_at || entry.is_within(refused));
-        let is_obsolete = shard.refunds.is_newer(&key, hash, generation.0);
-        if is_obsolete || !self.has_capacity(&mut shard.entries, existing, refused) {
+        let is_obsolete = lock_shard.refunds.is_newer(&key, hash, generation.0);
+        if is_obsolete || !self.has_capacity(&mut lock_shard.entries, existing, refused) {
             return;
         }
-        let place = shard.entries.entry(hash, |entry| entry.key == key, |entry| self.keys.hash_of(&entry.key));
+        let place = lock_shard.entries.entry(hash, |entry| entry.key == key, |entry| self.keys.hash_of(&entry.key));
         if let TableEntry::Vacant(_) = place {
             self.len.fetch_add(1, Ordering::Relaxed);
         }
@@ -193,16 +193,16 @@ impl Entries {
     }
 
     /// Returns `true` if this refusal may be added. `existing` states whether it may replace the refusal of its bucket.
-    fn has_capacity(&self, shard: &mut HashTable<Entry>, existing: Option<bool>, refused: &Refused<'_>) -> bool {
+    fn has_capacity(&self, lock_shard: &mut HashTable<Entry>, existing: Option<bool>, refused: &Refused<'_>) -> bool {
         if let Some(may_replace) = existing {
             return may_replace;
         }
-        if shard.len() >= MAX_PER_SHARD {
-            let before = shard.len();
-            shard.retain(|entry| entry.valid_until > refused.received_at);
-            self.len.fetch_sub(before - shard.len(), Ordering::Relaxed);
+        if lock_shard.len() >= MAX_PER_LOCK_SHARD {
+            let before = lock_shard.len();
+            lock_shard.retain(|entry| entry.valid_until > refused.received_at);
+            self.len.fetch_sub(before - lock_shard.len(), Ordering::Relaxed);
         }
-        shard.len() < MAX_PER_SHARD
+        lock_shard.len() < MAX_PER_LOCK_SHARD
     }
 
     /// Removes the entries of charges that the store has granted, or may have granted if there is no outcome. Keeps
@@ -215,8 +215,8 @@ impl Entries {
         for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
             let key = self.keys.key_of(charge);
             let hash = self.keys.hash_of(&key);
-            let mut shard = self.shard(hash).lock();
-            self.remove_if(&mut shard, &key, hash, |entry| entry.covers(charge) && entry.sent_at <= sent_at);
+            let mut lock_shard = self.lock_shard(hash).lock();
+            self.remove_if(&mut lock_shard, &key, hash, |entry| entry.covers(charge) && entry.sent_at <= sent_at);
         }
     }
 
@@ -226,20 +226,20 @@ impl Entries {
         for charge in charges {
             let key = self.keys.key_of(charge);
             let hash = self.keys.hash_of(&key);
-            let mut shard = self.shard(hash).lock();
-            shard.refunds.add(key, hash, number, |key| self.keys.hash_of(key));
-            self.remove_if(&mut shard, &key, hash, |_| true);
+            let mut lock_shard = self.lock_shard(hash).lock();
+            lock_shard.refunds.add(key, hash, number, |key| self.keys.hash_of(key));
+            self.remove_if(&mut lock_shard, &key, hash, |_| true);
         }
     }
 
     /// Removes all entries, as if all buckets had a refund.
     pub(super) fn clear(&self) {
         let number = self.next_refund();
-        for shard in &self.shards {
-            let mut shard = shard.lock();
-            shard.refunds.add_for_all(number);
-            self.len.fetch_sub(shard.entries.len(), Ordering::Relaxed);
-            shard.entries.clear();
+        for lock_shard in &self.lock_shards {
+            let mut lock_shard = lock_shard.lock();
+            lock_shard.refunds.add_for_all(number);
+            self.len.fetch_sub(lock_shard.entries.len(), Ordering::Relaxed);
+            lock_shard.entries.clear();
         }
     }
 
@@ -247,29 +247,29 @@ impl Entries {
         self.generation.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn remove_if(&self, shard: &mut Shard, key: &Key, hash: u64, which: impl Fn(&Entry) -> bool) {
-        if let Ok(found) = shard.entries.find_entry(hash, |entry| entry.key == *key && which(entry)) {
+    fn remove_if(&self, lock_shard: &mut LockShard, key: &Key, hash: u64, which: impl Fn(&Entry) -> bool) {
+        if let Ok(found) = lock_shard.entries.find_entry(hash, |entry| entry.key == *key && which(entry)) {
             found.remove();
             self.len.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     /// Returns the shard of a hash, by bits that the tables do not use.
-    fn shard(&self, hash: u64) -> &Mutex<Shard> {
-        &self.shards[usize::try_from(hash >> 32).unwrap_or_default() % SHARDS]
+    fn lock_shard(&self, hash: u64) -> &Mutex<LockShard> {
+        &self.lock_shards[usize::try_from(hash >> 32).unwrap_or_default() % LOCK_SHARDS]
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        let len = self.shards.iter().map(|shard| shard.lock().entries.len()).sum();
+        let len = self.lock_shards.iter().map(|lock_shard| lock_shard.lock().entries.len()).sum();
         assert_eq!(self.len.load(Ordering::Relaxed), len);
         len
     }
 
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
-        let bytes = |shard: &Shard| shard.entries.allocation_size() + shard.refunds.bytes();
-        self.shards.iter().map(|shard| bytes(&shard.lock())).sum()
+        let bytes = |lock_shard: &LockShard| lock_shard.entries.allocation_size() + lock_shard.refunds.bytes();
+        self.lock_shards.iter().map(|lock_shard| bytes(&lock_shard.lock())).sum()
     }
 }
 
@@ -318,7 +318,8 @@ impl Entry {
         self.covers(charge) && now < self.valid_until
     }
 
-    /// Returns `true` if a charge is refused while the entry is valid: it needs at least as many permits, at least as early.
+    /// Returns `true` if a charge is refused while the entry is valid: it needs at least as many permits, at least as
+    /// early.
     fn covers(&self, charge: &Charge) -> bool {
         charge.permits >= self.permits && charge.patience() <= self.patience
     }

@@ -59,7 +59,6 @@ impl Keys {
         high << 64 | low
     }
 
-    /// Returns the hash of a key for the tables.
     pub(super) fn hash_of(&self, key: &Key) -> u64 {
         let mut finder = self.finder.build_hasher();
         finder.write_u128(u128::from_ne_bytes(key.client));

@@ -82,7 +82,7 @@ struct RefusalCache {
 // === impl NegativeCache ===
 
 impl<S> NegativeCache<S> {
-    /// Returns the metrics of the store.
+    /// Returns the metrics in which the cache counts its decisions.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -182,7 +182,7 @@ impl<S: Remote> NegativeCache<S> {
         given_back
     }
 
-    /// Forgets all refusals.
+    /// Forgets all refusals, so that the store is asked about each charge again.
     pub fn forget_all(&self) {
         self.refusals.entries.clear();
     }

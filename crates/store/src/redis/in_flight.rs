@@ -1,6 +1,6 @@
-//! Slots of requests in flight: a request takes its lease in the decision about its limits. A task of each worker renews
-//! the leases of the worker's requests and releases the leases of ended requests, many in one call. All calls of one route
-//! are to one hash slot.
+//! Slots of requests in flight: a request takes its lease in the decision about its limits. A task of each worker
+//! renews the leases of the worker's requests and releases the leases of ended requests, many in one call. All calls of
+//! one route are to one hash slot.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::routing::Call;
 use super::script::keys::in_flight_key;
 use super::script::slots::{LEASE, LeaseRequest};
 use crate::StoreError;
-use crate::in_flight::{Full, InFlight, Slot, SlotRequest};
+use crate::in_flight::{Full, InFlight, InFlightSlot, SlotRequest};
 use crate::negative_cache::Remote as _;
 use tidegate_limit::clock::poll_time;
 use tidegate_limit::{Charge, Outcome};
@@ -105,8 +105,8 @@ impl Redis {
         is_kept
     }
 
-    /// Waits until the leases of ended requests are released, but at most a second. To be called before the runtime of the
-    /// worker ends: its tasks end with it.
+    /// Waits until the leases of ended requests are released, but at most a second. To be called before the runtime of
+    /// the worker ends: its tasks end with it.
     pub async fn release_last_leases(&self) {
         let Some(keeper) = self.keeper.0.lock().take() else { return };
         self.leases.end();
@@ -160,7 +160,7 @@ impl NewSlot<'_> {
     ///
     /// # Errors
     /// The bounds that are reached.
-    pub fn finish(self, outcome: &Outcome, charges: usize) -> Result<Slot, Full> {
+    pub fn finish(self, outcome: &Outcome, charges: usize) -> Result<InFlightSlot, Full> {
         let of_bounds = outcome.decisions.get(charges..).unwrap_or_default();
         let (has_max, lease) = (self.lease_request.max.is_some(), Arc::clone(&self.lease_request.lease));
         if outcome.granted() {
@@ -177,7 +177,7 @@ impl NewSlot<'_> {
     ///
     /// # Errors
     /// The bounds that are reached.
-    pub fn finish_locally(self, redis: &Redis) -> Result<Slot, Full> {
+    pub fn finish_locally(self, redis: &Redis) -> Result<InFlightSlot, Full> {
         let lease: Arc<RedisLease> = Arc::clone(&self.lease_request.lease);
         lease.set_may_exist(true); // from its first renewal on
         lease.start();

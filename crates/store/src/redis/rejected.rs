@@ -10,7 +10,7 @@ const SCRIPT: &str = include_str!("../../lua/rejected.lua");
 /// The time until Redis drops the texts after the last write.
 const TIME_TO_LIVE_MILLIS: u32 = 17 * 60 * 1_000;
 
-/// A minute with rejections.
+/// The rejections of one gateway in a minute, as other gateways read them.
 #[derive(Clone, Debug)]
 pub struct RejectedMinute {
     /// The number of the minute since 1970.

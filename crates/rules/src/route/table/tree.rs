@@ -56,15 +56,15 @@ fn to_u32(number: usize) -> u32 {
 // === impl Trees ===
 
 impl Trees {
-    /// Adds a tree.
     pub(super) fn add_root(&mut self) -> Root {
         let root = Root(to_u32(self.0.len()));
         self.0.push(Node::with_lowest(usize::MAX));
         root
     }
 
-    /// Adds a route, whose position must not be lower than any earlier one. Without a path it matches all paths. A pattern
-    /// that is not [plain](PathPattern::is_plain) gets the place of a plain pattern that also matches its paths.
+    /// Adds a route, whose position must not be lower than any earlier one. Without a path it matches all paths. A
+    /// pattern that is not [plain](PathPattern::is_plain) gets the place of a plain pattern that also matches its
+    /// paths.
     pub(super) fn insert(&mut self, root: Root, path: Option<&PathPattern>, position: usize) {
         let (segments, rest) = path.map_or((&[][..], true), |path| (path.segments.as_slice(), path.rest));
         let node = &mut self.0[root.0 as usize];
@@ -110,7 +110,6 @@ impl Trees {
         }
     }
 
-    /// Returns the number of nodes.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()

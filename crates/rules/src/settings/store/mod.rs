@@ -128,7 +128,7 @@ impl StoreSettings {
         }
     }
 
-    /// Returns the names of the buckets.
+    /// Returns the prefix and the hash tags by which this store names buckets.
     pub fn bucket_names(&self) -> BucketNames {
         match self {
             Self::Memory { .. } => BucketNames::default(),
@@ -145,7 +145,7 @@ impl StoreSettings {
 // === impl RedisSettings ===
 
 impl RedisSettings {
-    /// Returns the names of the buckets.
+    /// Returns the prefix and the hash tags by which this store names buckets.
     pub fn bucket_names(&self) -> BucketNames {
         BucketNames { prefix: self.prefix.as_str().into(), is_cluster: !self.cluster.is_empty() }
     }

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use tidegate_limit::words::words;
 
-/// `balance:` of an upstream.
+/// How the target of a request is selected: `balance:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// A method without regard to the content of requests.

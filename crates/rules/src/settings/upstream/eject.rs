@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::json;
 use tidegate_limit::words::words;
 
-/// `eject:` of an upstream.
+/// When failing targets receive no requests, and for how long: `eject:` of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Eject {
     /// The consecutive failures after which a target is ejected.

@@ -47,12 +47,12 @@ pub enum HealthRequest {
 }
 
 impl HealthSettings {
-    /// The default `interval`.
+    /// The time between two checks of a target if the rule file sets no `interval`.
     pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(5);
-    /// The default `timeout`.
+    /// The longest time for a check if the rule file sets no `timeout`.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1);
-    /// The default `rise`.
+    /// How many checks in a row a failed target must pass if the rule file sets no `rise`.
     pub const DEFAULT_RISE: u32 = 2;
-    /// The default `fall`.
+    /// How many checks in a row a target must fail if the rule file sets no `fall`.
     pub const DEFAULT_FALL: u32 = 3;
 }

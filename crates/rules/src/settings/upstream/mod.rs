@@ -202,15 +202,15 @@ impl UpstreamSettings {
         }
     }
 
-    /// The default `max_connections`.
+    /// The connections to each target, of all workers together, if the rule file sets no `max_connections`.
     pub const DEFAULT_MAX_CONNECTIONS: usize = 1024;
-    /// The default `queue`.
+    /// The requests that may wait for a connection to each target if the rule file sets no `queue`.
     pub const DEFAULT_QUEUE: usize = 1024;
-    /// The default `queue_timeout`.
+    /// The longest wait for a connection if the rule file sets no `queue_timeout`.
     pub const DEFAULT_QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
-    /// The default `max_fields`.
+    /// The header fields of a response if the rule file sets no `max_fields`.
     pub const DEFAULT_MAX_FIELDS: usize = 100;
-    /// The default `max_field_bytes`.
+    /// The bytes of the head of a response if the rule file sets no `max_field_bytes`.
     pub const DEFAULT_MAX_FIELD_BYTES: usize = 64 * 1024;
 
     /// Returns the settings of one of `workers` workers, with its share of the connections and of the queue.

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use tidegate_limit::words::words;
 
-/// `retry:` of an upstream.
+/// When and how often failed requests are sent again: `retry:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RetrySettings {
     /// How many times a request is sent again.

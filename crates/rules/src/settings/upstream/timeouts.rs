@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::json;
 
-/// `timeouts:` of an upstream.
+/// The deadlines of a request to a target: `timeouts:` of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Timeouts {
     /// The longest time to open a connection.

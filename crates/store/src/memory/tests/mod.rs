@@ -128,7 +128,7 @@ struct Watching(OnceLock<Weak<Memory>>, AtomicU64);
 impl Clock for Watching {
     fn now(&self) -> Timestamp {
         let memory = self.0.get().and_then(Weak::upgrade).expect("its store");
-        let locked = memory.shards.iter().any(Mutex::is_locked) || memory.limiters.is_locked();
+        let locked = memory.lock_shards.iter().any(Mutex::is_locked) || memory.limiters.is_locked();
         let locked = locked || memory.overflow.is_locked();
         self.1.fetch_add(u64::from(!locked), Ordering::SeqCst);
         Timestamp::from_millis(1_700_000_000_000)
@@ -196,5 +196,5 @@ fn full_buckets_are_removed_while_new_ones_are_added() {
         assert!(memory.take(&[charge(client)]).expect("room").granted());
     }
     // A thousand are in use at a time. A shard is swept when it has doubled since the last sweep.
-    assert!(memory.len() <= 64 * shard::MIN_SWEEP_SIZE, "{} buckets", memory.len());
+    assert!(memory.len() <= 64 * lock_shard::MIN_SWEEP_SIZE, "{} buckets", memory.len());
 }

@@ -91,7 +91,6 @@ struct DispatcherTask {
     timer: Timer,
 }
 
-/// A call that has ended.
 #[derive(Default)]
 struct EndedCall {
     /// How long Redis took, if it replied.
@@ -328,8 +327,8 @@ async fn call(mut batch: Batch, connection: NodeConnection, core: Arc<Dispatcher
     }
 }
 
-/// Gives back permits that Redis granted to requests that had failed. Sent once: permits that are given back twice would be
-/// granted twice.
+/// Gives back permits that Redis granted to requests that had failed. Sent once: permits that are given back twice
+/// would be granted twice.
 fn give_back(late: Vec<Granted>, mut connection: NodeConnection, context: &DispatcherContext) {
     if !late.is_empty() {
         let now = context.manual_now();

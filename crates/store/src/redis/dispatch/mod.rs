@@ -16,7 +16,6 @@ pub(super) use self::dispatcher::{DispatcherContext, decide_one};
 use super::node::Node;
 use super::topology::{SlotMap, Topology};
 
-/// The dispatchers of a worker.
 #[derive(Debug)]
 pub(super) struct Dispatchers {
     context: Arc<DispatcherContext>,

@@ -270,7 +270,6 @@ pub(super) fn call_count(calls: &[Batch]) -> u64 {
     u64::try_from(requests / REQUESTS_PER_COUNTED_CALL).unwrap_or_default() + 1
 }
 
-/// Returns the number of calls in flight.
 fn calls_in_flight(in_flight: &Arc<()>) -> usize {
     Arc::strong_count(in_flight) - 1
 }

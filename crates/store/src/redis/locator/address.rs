@@ -75,7 +75,6 @@ impl Address {
         }
     }
 
-    /// Returns the host and port.
     pub(crate) fn host_and_port(&self) -> String {
         match self.url.addr() {
             ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } if host.contains(':') => {

@@ -87,7 +87,6 @@ impl Sentinels {
         }
     }
 
-    /// Returns the number of sentinels.
     pub(super) fn count(&self) -> usize {
         self.sentinels.len()
     }

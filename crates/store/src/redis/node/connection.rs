@@ -50,12 +50,10 @@ impl ConnectionManager {
         Self { connection_state, task }
     }
 
-    /// Returns the status of the connection, and its changes.
     pub(crate) fn status(&self) -> watch::Receiver<ConnectionStatus> {
         self.connection_state.status.subscribe()
     }
 
-    /// Returns `true` if the connection is open.
     pub(crate) fn is_open(&self) -> bool {
         matches!(&*self.connection_state.status.borrow(), ConnectionStatus::Up(connection) if connection.is_open())
     }

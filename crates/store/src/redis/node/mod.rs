@@ -87,7 +87,6 @@ pub(super) struct NodeConnection {
     end: Arc<ConnectionEnd>,
 }
 
-/// The end of a connection.
 #[derive(Default)]
 struct ConnectionEnd {
     has_ended: AtomicBool,
@@ -95,7 +94,6 @@ struct ConnectionEnd {
     ended: Notify,
 }
 
-/// The status of a managed connection.
 #[derive(Clone, Debug)]
 pub(super) enum ConnectionStatus {
     /// The first attempt since the start or since the last connection broke.
@@ -163,7 +161,6 @@ impl Node {
         }
     }
 
-    /// Returns the URL of the node.
     pub(super) fn url(&self) -> &RedisUrl {
         &self.url
     }

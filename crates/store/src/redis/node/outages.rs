@@ -10,7 +10,6 @@ use crate::fallback::{Fallback, LocalCounts};
 use tidegate_metrics::Metrics;
 use tidegate_rules::settings::store::RedisUrl;
 
-/// The outages of a node.
 #[derive(Debug)]
 pub(crate) struct Outages {
     url: RedisUrl,

@@ -49,7 +49,6 @@ impl OwnedHashSlots {
         }
     }
 
-    /// Removes a hash slot.
     pub(crate) fn remove(&self, hash_slot: u16) {
         self.replace(hash_slot, false);
     }

@@ -10,7 +10,6 @@ use crate::StoreError;
 /// The commands without which a node cannot decide. Some features need the others.
 const DECISIVE: [&str; 8] = ["TIME", "SET", "GET", "SETRANGE", "GETRANGE", "STRLEN", "PTTL", "PEXPIRE"];
 
-/// The result of a self-test.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SelfTestResult {
     /// The node can decide. Contains the names of the commands that it refuses nevertheless, with its first error.

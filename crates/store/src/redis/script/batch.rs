@@ -250,7 +250,6 @@ impl Batch {
         self.len += 1;
     }
 
-    /// Returns the number of requests.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -25,7 +25,6 @@ pub(crate) struct BucketIndex {
     pub(super) bucket: usize,
 }
 
-/// A charge of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestedCharge {
     pub bucket: BucketIndex,
@@ -47,7 +46,6 @@ struct LimiterBuckets {
 }
 
 impl Buckets {
-    /// Returns the number of buckets.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -116,7 +114,6 @@ impl Buckets {
         self.limiters.iter().map(first).collect()
     }
 
-    /// Returns the number of keys.
     pub(crate) fn number_of_keys(&self) -> usize {
         let keys_of = |entry: &LimiterBuckets| {
             let tickets = if entry.is_ordered { entry.clients.len() } else { 0 };

@@ -65,7 +65,6 @@ impl LeaseRequest {
         &self.lease.keys.route
     }
 
-    /// Returns the number of bounds.
     pub(crate) fn len(&self) -> usize {
         self.bounds().count()
     }
@@ -98,8 +97,8 @@ impl SlotBuckets {
         indexes.into_iter()
     }
 
-    /// Returns `true` if a bound of this request is present with another number. In one call, the script would load such a
-    /// sorted set twice, and neither copy would contain the leases of the other.
+    /// Returns `true` if a bound of this request is present with another number. In one call, the script would load
+    /// such a sorted set twice, and neither copy would contain the leases of the other.
     pub(super) fn conflict_with(&self, request: &LeaseRequest) -> bool {
         let route = &request.lease.keys.route;
         let differs = |(bound, client): (u32, Option<&ClientId>)| {

@@ -56,7 +56,6 @@ struct KnownNode {
     _series: NodeSeries,
 }
 
-/// The state of the slot map.
 #[derive(Clone, Debug)]
 enum SlotMapState {
     /// No node has replied or failed yet.

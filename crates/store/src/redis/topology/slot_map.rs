@@ -62,7 +62,6 @@ impl SlotMap {
         self.nodes.iter().zip(owned)
     }
 
-    /// Returns all nodes.
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }

@@ -1,4 +1,4 @@
-//! A shard: a fraction of the buckets, under one lock.
+//! A lock shard: a fraction of the buckets, under one lock.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) const MIN_SWEEP_SIZE: usize = 256;
 /// neighbour.
 #[derive(Debug)]
 #[repr(align(64))]
-pub(super) struct Shard {
+pub(super) struct LockShard {
     tables: HashTable<Table>,
     /// The number of buckets in all tables.
     buckets: usize,
@@ -33,15 +33,15 @@ pub(super) struct Shard {
     no_sweep_until: Timestamp,
 }
 
-// === impl Shard ===
+// === impl LockShard ===
 
-impl Default for Shard {
+impl Default for LockShard {
     fn default() -> Self {
         Self { tables: HashTable::new(), buckets: 0, sweep_at: MIN_SWEEP_SIZE, no_sweep_until: Timestamp::default() }
     }
 }
 
-impl Shard {
+impl LockShard {
     pub(super) fn len(&self) -> usize {
         self.buckets
     }
@@ -55,9 +55,9 @@ impl Shard {
     /// Looks up the bucket of a charge. Returns `false` if it is missing.
     #[inline]
     pub(super) fn find(&self, lookup: &mut Lookup<'_>) -> bool {
-        let slot_of = |table| self.tables.get_bucket(table).and_then(|table: &Table| table.slot(lookup));
-        lookup.location = match self.table(lookup).map(|table| (table, slot_of(table))) {
-            Some((table, Some(slot))) => Location::Own { table, slot },
+        let index_of = |table| self.tables.get_bucket(table).and_then(|table: &Table| table.index(lookup));
+        lookup.location = match self.table(lookup).map(|table| (table, index_of(table))) {
+            Some((table, Some(index))) => Location::Own { table, index },
             Some((table, None)) => Location::Missing { table },
             None => Location::Unknown,
         };
@@ -157,17 +157,17 @@ impl Shard {
     ) -> Option<Decision> {
         let Location::New { table } = lookup.location else { return None };
         let own = self.tables.get_bucket_mut(table)?;
-        let found = own.slot(lookup);
+        let found = own.index(lookup);
         if found.is_some() || lookup.charge.permits == 0 {
             self.release(table, capacity);
-            lookup.location = Location::Own { table, slot: found? };
+            lookup.location = Location::Own { table, index: found? };
             return self.charge(lookup, now);
         }
         let mut state = BucketState::EMPTY;
         let decision = state.make(lookup.charge, now);
         own.update_limiter(&lookup.charge.limiter);
-        let slot = own.add(lookup, state, hasher);
-        lookup.location = Location::Own { table, slot };
+        let index = own.add(lookup, state, hasher);
+        lookup.location = Location::Own { table, index };
         self.buckets += 1;
         Some(decision)
     }
@@ -188,8 +188,8 @@ impl Shard {
         self.reserve(lookup, capacity);
         let Location::New { table } = lookup.location else { return false };
         let Some(own) = self.tables.get_bucket_mut(table) else { return false };
-        let slot = own.add(lookup, state.clone(), hasher);
-        lookup.location = Location::Own { table, slot };
+        let index = own.add(lookup, state.clone(), hasher);
+        lookup.location = Location::Own { table, index };
         self.buckets += 1;
         true
     }
@@ -199,8 +199,8 @@ impl Shard {
         if !self.find(lookup) {
             return false;
         }
-        let Location::Own { table, slot } = lookup.location else { return false };
-        let is_removed = self.tables.get_bucket_mut(table).is_some_and(|table| table.remove(slot));
+        let Location::Own { table, index } = lookup.location else { return false };
+        let is_removed = self.tables.get_bucket_mut(table).is_some_and(|table| table.remove(index));
         if is_removed {
             self.buckets -= 1;
             self.release(table, capacity);
@@ -264,16 +264,16 @@ impl Shard {
 
     #[inline]
     pub(super) fn state(&self, lookup: &Lookup<'_>) -> Option<&BucketState> {
-        let Location::Own { table, slot } = lookup.location else { return None };
-        self.tables.get_bucket(table)?.state(slot)
+        let Location::Own { table, index } = lookup.location else { return None };
+        self.tables.get_bucket(table)?.state(index)
     }
 
     /// Returns the bucket of a charge, and updates the limiter of its table.
     #[inline]
     fn state_mut(&mut self, lookup: &Lookup<'_>) -> Option<&mut BucketState> {
-        let Location::Own { table, slot } = lookup.location else { return None };
+        let Location::Own { table, index } = lookup.location else { return None };
         let table = self.tables.get_bucket_mut(table)?;
         table.update_limiter(&lookup.charge.limiter);
-        table.state_mut(slot)
+        table.state_mut(index)
     }
 }
