@@ -10,10 +10,11 @@ use http_body_util::{Either, Full};
 use super::catch_panic::catch_panic;
 use super::line::LogLine;
 use crate::metrics::Metrics;
+use crate::transport::{BodyData, poll_body_data};
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of the inner service, or of the response after a panic.
+/// The body of the inner service, or of a response of the gateway itself.
 #[derive(Debug)]
 pub(crate) struct LoggedBody<B> {
     body: Either<B, Full<Bytes>>,
@@ -23,7 +24,7 @@ pub(crate) struct LoggedBody<B> {
 
 impl<B> LoggedBody<B>
 where
-    B: Body<Data = Bytes, Error: Into<BoxError>>,
+    B: Body<Data: Into<BodyData>, Error: Into<BoxError>>,
 {
     pub(super) fn new(body: Either<B, Full<Bytes>>, line: Option<Box<LogLine>>) -> Self {
         let mut body = Self { body, line };
@@ -31,15 +32,25 @@ where
         body
     }
 
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>>
+    where
+        B: Unpin,
+    {
+        match &mut self.body {
+            Either::Left(body) => poll_body_data(body, cx).map_err(Into::into),
+            Either::Right(body) => poll_body_data(body, cx).map_err(|never| match never {}),
+        }
+    }
+
     fn record_end(&mut self) {
         if let Some(line) = &mut self.line
-            && self.body.is_end_stream()
+            && has_ended(&self.body)
         {
             line.complete();
         }
     }
 
-    fn record_frame(&mut self, frame: Option<&Result<Frame<Bytes>, BoxError>>) {
+    fn record_frame(&mut self, frame: Option<&Result<Frame<BodyData>, BoxError>>) {
         let Some(line) = &mut self.line else { return };
         match frame {
             Some(Ok(frame)) => match frame.data_ref() {
@@ -60,13 +71,13 @@ where
 
 impl<B> Body for LoggedBody<B>
 where
-    B: Body<Data = Bytes, Error: Into<BoxError>> + Unpin,
+    B: Body<Data: Into<BodyData>, Error: Into<BoxError>> + Unpin,
 {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Ok(polled) = catch_panic(|| Pin::new(&mut self.body).poll_frame(cx)) else {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
+        let Ok(polled) = catch_panic(|| self.poll_body(cx)) else {
             Metrics::panicked();
             self.body = Either::Right(Full::default());
             if let Some(line) = &mut self.line {
@@ -80,10 +91,20 @@ where
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        has_ended(&self.body)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        match &self.body {
+            Either::Left(body) => body.size_hint(),
+            Either::Right(body) => body.size_hint(),
+        }
+    }
+}
+
+fn has_ended<B: Body>(body: &Either<B, Full<Bytes>>) -> bool {
+    match body {
+        Either::Left(body) => body.is_end_stream(),
+        Either::Right(body) => body.is_end_stream(),
     }
 }

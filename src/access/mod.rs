@@ -37,6 +37,7 @@ pub(crate) use self::traces::Traces;
 use crate::layer::X_REQUEST_ID;
 use crate::local_response::{GrpcCall, LocalResponse};
 use crate::metrics::Metrics;
+use crate::transport::BodyData;
 use crate::upstream::RequestBody;
 
 /// The target of access log events, which separates them from the program log.
@@ -85,12 +86,12 @@ impl<S> Layer<S> for AccessLogLayer {
     }
 }
 
-impl<S, RB> Service<Request<RequestBody>> for AccessLog<S>
+impl<S, B> Service<Request<RequestBody>> for AccessLog<S>
 where
-    S: Service<Request<RequestBody>, Response = Response<RB>, Error = Infallible>,
-    RB: Body<Data = Bytes, Error: Into<BoxError>>,
+    S: Service<Request<RequestBody>, Response = Response<Either<B, Full<Bytes>>>, Error = Infallible>,
+    B: Body<Data: Into<BodyData>, Error: Into<BoxError>>,
 {
-    type Response = Response<LoggedBody<RB>>;
+    type Response = Response<LoggedBody<B>>;
     type Error = Infallible;
     type Future = ResponseFuture<S::Future>;
 
@@ -106,12 +107,12 @@ where
     }
 }
 
-impl<F, RB> Future for ResponseFuture<F>
+impl<F, B> Future for ResponseFuture<F>
 where
-    F: Future<Output = Result<Response<RB>, Infallible>>,
-    RB: Body<Data = Bytes, Error: Into<BoxError>>,
+    F: Future<Output = Result<Response<Either<B, Full<Bytes>>>, Infallible>>,
+    B: Body<Data: Into<BodyData>, Error: Into<BoxError>>,
 {
-    type Output = Result<Response<LoggedBody<RB>>, Infallible>;
+    type Output = Result<Response<LoggedBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -121,7 +122,7 @@ where
         };
         let mut line = this.line.take();
         Poll::Ready(Ok(match result {
-            Ok(Ok(response)) => with_log_line(response, Either::Left, line),
+            Ok(Ok(response)) => with_log_line(response, line),
             Err(Panicked) => {
                 Metrics::panicked();
                 let mut response = LocalResponse::Panicked.into_response_for(*this.grpc_call, HeaderMap::new());
@@ -131,23 +132,22 @@ where
                         response.headers_mut().insert(X_REQUEST_ID, id.clone());
                     }
                 }
-                with_log_line(response, Either::Right, line)
+                with_log_line(response.map(Either::Right), line)
             }
         }))
     }
 }
 
 /// Wraps the body of a response, so that its end is recorded in the line.
-fn with_log_line<A, B>(
-    response: Response<A>,
-    body: impl FnOnce(A) -> Either<B, Full<Bytes>>,
+fn with_log_line<B>(
+    response: Response<Either<B, Full<Bytes>>>,
     mut line: Option<Box<LogLine>>,
 ) -> Response<LoggedBody<B>>
 where
-    B: Body<Data = Bytes, Error: Into<BoxError>>,
+    B: Body<Data: Into<BodyData>, Error: Into<BoxError>>,
 {
     if let Some(line) = &mut line {
         line.record_head(&response);
     }
-    response.map(|whole| LoggedBody::new(body(whole), line))
+    response.map(|body| LoggedBody::new(body, line))
 }

@@ -57,12 +57,12 @@ impl Service<Request<RequestBody>> for Panicking {
 }
 
 impl Body for PanickingBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         self.0 = self.0.checked_sub(1).expect("a bug in the middle of a body");
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"begun")))))
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"begun").into()))))
     }
 }
 

@@ -13,6 +13,7 @@ use super::*;
 use crate::http1::{Framing, ParsedRequest, read_request, write_request};
 use crate::layer::RateLimitLayer;
 use crate::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
+use crate::transport::BodyData;
 
 const PEER: &str = "192.0.2.7";
 
@@ -101,10 +102,10 @@ fn fields() -> impl Strategy<Value = Vec<(&'static str, Vec<u8>)>> {
 struct EmptyBody(Option<u64>);
 
 impl Body for EmptyBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = Infallible;
 
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, Infallible>>> {
         Poll::Ready(None)
     }
 

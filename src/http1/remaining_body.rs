@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use super::chunked::{Chunked, Piece};
 use super::{Framing, Malformed};
-use crate::transport::{Relay, Transport};
+use crate::transport::{BodyData, Relay, Transport};
 
 /// The size of one read of a head, which can include the start of the body. The bytes stay in memory while a client
 /// does not read the response: 100 such HTTP/2 streams must use less than 1 MiB.
@@ -79,26 +79,25 @@ impl RemainingBody {
         }
     }
 
-    /// Moves more of the body into the pipe of the relay. Returns the frame data that stands for it, or `None` if the
-    /// body must be read into memory.
+    /// Moves more of the body into the pipe of the relay. Returns `None` if it must be read into memory.
     pub(crate) fn poll_relay(
         &mut self,
         relay: Option<&Relay>,
         stream: Option<&TcpStream>,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Option<Bytes>>> {
+    ) -> Poll<io::Result<Option<BodyData>>> {
         let (Self::Length(left), Some(relay), Some(stream)) = (self, relay, stream) else {
             return Poll::Ready(Ok(None));
         };
         if !relay.can_fill(*left) {
             return Poll::Ready(Ok(None));
         }
-        let data = ready!(relay.poll_fill(stream, *left, cx))?;
-        if data.is_empty() {
+        let count = ready!(relay.poll_fill(stream, *left, cx))?;
+        if count == 0 {
             return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
         }
-        *left -= data.len() as u64;
-        Poll::Ready(Ok(Some(data)))
+        *left -= count as u64;
+        Poll::Ready(Ok(Some(BodyData::Piped(count))))
     }
 
     /// Reads more bytes into the empty `unread`. Returns `false` at the end of the connection.

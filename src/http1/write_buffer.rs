@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use http::HeaderMap;
 use tokio::io::AsyncWrite;
 
-use crate::transport::{Relay, Transport, is_stand_in};
+use crate::transport::{BodyData, Relay, Transport};
 
 /// The longest body part that is copied.
 const MAX_COPIED: usize = 2 * 1024;
@@ -80,13 +80,11 @@ impl WriteBuffer {
     }
 
     /// Adds a body part. Requires [`can_push`](Self::can_push).
-    pub(crate) fn push(&mut self, data: Bytes) {
-        if is_stand_in(&data) {
-            self.piped = data.len();
-        } else if data.len() <= MAX_COPIED {
-            self.bytes.extend_from_slice(&data);
-        } else {
-            self.long = data;
+    pub(crate) fn push(&mut self, data: BodyData) {
+        match data {
+            BodyData::Piped(length) => self.piped = length,
+            BodyData::Bytes(data) if data.len() <= MAX_COPIED => self.bytes.extend_from_slice(&data),
+            BodyData::Bytes(data) => self.long = data,
         }
     }
 
@@ -212,7 +210,7 @@ mod tests {
             };
             let data = Bytes::from(vec![b'x'; length]);
             buffer.bytes().extend_from_slice(b"head ");
-            buffer.push(data.clone());
+            buffer.push(data.clone().into());
             write(&mut buffer);
             buffer.push_chunk(data.clone());
             write(&mut buffer);

@@ -11,6 +11,7 @@ use http::{HeaderValue, Request, Response};
 use tokio::runtime;
 use tower::{Layer, Service};
 
+use crate::access::AccessLogLayer;
 use crate::config::Config;
 use crate::forward::{Forward, find_in};
 use crate::layer::{LayerError, NotSent, RateLimitLayer, Stores};
@@ -61,7 +62,7 @@ impl LocalGateway {
         let layer =
             RateLimitLayer::builder().next(NextHop::Origin).metrics(Arc::clone(&metrics)).from_config(config)?;
         layer.replace_all(config, Stores::new(layer.store(), 0), &find_in(&[upstreams]));
-        let service = layer.layer(MarkNotSent(Forward));
+        let service = AccessLogLayer::default().layer(layer.layer(MarkNotSent(Forward)));
 
         let listen = &config.listen[0];
         let address = listen.address.tcp().expect("a TCP address");

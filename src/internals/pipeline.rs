@@ -20,6 +20,7 @@ use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseConte
 use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
 use crate::metrics::Metrics;
 use crate::sanitize::NextHop;
+use crate::transport::BodyData;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 
 /// A gateway without sockets.
@@ -189,7 +190,7 @@ fn write_request(request: &mut Request<RequestBody>) -> Option<Vec<u8>> {
 }
 
 /// Writes a body in this framing. Returns `None` if the body is invalid or does not match the framing.
-fn write_body(framing: Framing, mut body: impl Body<Data = Bytes> + Unpin) -> Option<Vec<u8>> {
+fn write_body(framing: Framing, mut body: impl Body<Data = BodyData> + Unpin) -> Option<Vec<u8>> {
     let (mut buffer, mut sent, mut length) = (WriteBuffer::default(), Vec::new(), 0);
     loop {
         let frame = poll_once(std::future::poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)))?;
@@ -197,7 +198,7 @@ fn write_body(framing: Framing, mut body: impl Body<Data = Bytes> + Unpin) -> Op
             Some(Ok(data)) => {
                 length += data.len() as u64;
                 match framing {
-                    Framing::Chunked => buffer.push_chunk(data),
+                    Framing::Chunked => buffer.push_chunk(data.into_bytes().ok()?),
                     _ => buffer.push(data),
                 }
                 false
@@ -235,13 +236,13 @@ impl Service<Request<RequestBody>> for RequestWriter {
 }
 
 impl Body for BufferedBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = Malformed;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Malformed>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, Malformed>>> {
         let this = &mut *self;
         Poll::Ready(match this.left.take(&mut this.unread) {
-            Ok(Piece::Data(data)) => Some(Ok(Frame::data(data))),
+            Ok(Piece::Data(data)) => Some(Ok(Frame::data(data.into()))),
             Ok(Piece::End(trailers)) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
             Ok(Piece::NeedInput) if matches!(this.left, RemainingBody::UntilClose) => None,
             Ok(Piece::NeedInput) | Err(Malformed) => Some(Err(Malformed)),

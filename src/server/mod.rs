@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use socket2::Socket;
@@ -63,7 +62,7 @@ use crate::config::Listen;
 use crate::evaluation::HeadLimits;
 use crate::metrics::Metrics;
 use crate::tls::Termination;
-use crate::transport::Transport;
+use crate::transport::{BodyData, Transport};
 use crate::upstream::RequestBody;
 use acceptor::Acceptor;
 use activity::Activity;
@@ -79,7 +78,10 @@ const MAX_EVICTIONS: usize = 3;
 /// [`Peer`](crate::layer::Peer).
 pub(crate) trait HttpService: Clone + Send + 'static {
     /// The response body.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
+    type Body: Body<Data: Into<BodyData>, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static;
     /// The future of a response.
     type Future: Future<Output = Result<Response<Self::Body>, Infallible>> + Send + 'static;
 
@@ -320,7 +322,7 @@ impl<S, B> HttpService for S
 where
     S: Service<Request<RequestBody>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
     S::Future: Send + 'static,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B: Body<Data: Into<BodyData>> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Body = B;

@@ -6,19 +6,22 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
 use crate::layer::Peer;
+use crate::transport::BodyData;
 use crate::upstream::RequestBody;
 
 /// A function that responds to a request of a client. Implemented for every `Fn(Request<RequestBody>, SocketAddr) ->
 /// Future<Output = Response<B>>`.
 pub(crate) trait Handler: Clone + Send + 'static {
     /// The response body.
-    type Body: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + Unpin + 'static;
+    type Body: Body<Data: Into<BodyData>, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
+        + Send
+        + Unpin
+        + 'static;
     /// The future of a response.
     type Future: Future<Output = Response<Self::Body>> + Send + 'static;
 
@@ -34,7 +37,7 @@ impl<H, F, B> Handler for H
 where
     H: Fn(Request<RequestBody>, SocketAddr) -> F + Clone + Send + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B: Body<Data: Into<BodyData>> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     type Body = B;

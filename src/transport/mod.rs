@@ -4,6 +4,7 @@
 //! ([`Transport::poll_readable`], [`Transport::has_nothing_to_read`]), and can signal an error to the peer
 //! ([`Transport::reset_on_drop`]).
 
+mod body_data;
 mod relay;
 mod tcp;
 #[cfg(test)]
@@ -22,7 +23,8 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
-pub(crate) use self::relay::{MAX_PIPES, Relay, disable_pipes, is_stand_in};
+pub(crate) use self::body_data::{BodyData, poll_body_data};
+pub(crate) use self::relay::{MAX_PIPES, Relay, disable_pipes};
 pub(crate) use self::tls::Tls;
 
 /// A connection's byte stream.

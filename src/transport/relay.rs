@@ -1,8 +1,9 @@
 //! Moves a body from socket to socket within the kernel, through a pipe (`splice`).
 //!
 //! The body stays a stream of frames, so everything between its reader and its writer works as usual: byte counts,
-//! size limits and timeouts. A frame whose bytes are in the pipe contains a stand-in of the same length. The writer
-//! recognizes the stand-in and writes from the pipe. A reader produces one only while a writer polls that has a relay.
+//! size limits and timeouts. A frame whose bytes are in the pipe has only their number
+//! ([`BodyData::Piped`](super::BodyData::Piped)), and its writer writes from the pipe. A reader produces one only while a
+//! writer polls that has a relay.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -36,8 +36,6 @@ static PIPES: AtomicUsize = AtomicUsize::new(0);
 thread_local! {
     static IDLE: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
-
-static STAND_IN: [u8; MAX_PIECE] = [0; MAX_PIECE];
 
 /// The relay of one body, shared by its reader and its writer.
 #[derive(Clone, Debug)]
@@ -82,9 +80,9 @@ impl Relay {
         left >= MIN_REST && self.0.is_polled.load(Relaxed) && self.0.open_pipe()
     }
 
-    /// Moves up to `max` bytes from a socket to the pipe. Returns the frame data that stands for them, which is empty
-    /// at the end of the connection. Requires [`can_fill`](Self::can_fill).
-    pub(crate) fn poll_fill(&self, from: &TcpStream, max: u64, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+    /// Moves up to `max` bytes from a socket to the pipe. Returns their number, which is 0 at the end of the connection.
+    /// Requires [`can_fill`](Self::can_fill).
+    pub(crate) fn poll_fill(&self, from: &TcpStream, max: u64, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut open = self.0.pipe.lock();
         let Some(OpenPipe { pipe, filled }) = open.as_mut().filter(|open| open.filled == 0) else {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -95,7 +93,7 @@ impl Relay {
             match from.try_io(Interest::READABLE, || pipe.fill(from, max)) {
                 Ok(count) => {
                     *filled = count;
-                    return Poll::Ready(Ok(Bytes::from_static(&STAND_IN[..count])));
+                    return Poll::Ready(Ok(count));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Poll::Ready(Err(error)),
@@ -126,11 +124,6 @@ impl Relay {
 /// Disables all relays of the process, because it has few file descriptors.
 pub(crate) fn disable_pipes() {
     PIPES.store(MAX_PIPES, Relaxed);
-}
-
-/// Returns `true` if the bytes of this frame data are in a pipe.
-pub(crate) fn is_stand_in(data: &Bytes) -> bool {
-    !data.is_empty() && data.as_ptr() == STAND_IN.as_ptr()
 }
 
 impl State {
@@ -281,7 +274,7 @@ mod tests {
         let relay = Relay::new(sent.len() as u64).unwrap();
         let mut left = sent.len() as u64;
         while left > 0 {
-            let data = poll_fn(|cx| {
+            let mut waiting = poll_fn(|cx| {
                 relay.poll_body(|| {
                     assert!(relay.can_fill(MIN_LENGTH));
                     relay.poll_fill(&from, left, cx)
@@ -289,9 +282,8 @@ mod tests {
             })
             .await
             .unwrap();
-            assert!(is_stand_in(&data) && data.len() as u64 <= left);
-            left -= data.len() as u64;
-            let mut waiting = data.len();
+            assert!(waiting as u64 <= left);
+            left -= waiting as u64;
             while waiting > 0 {
                 waiting -= poll_fn(|cx| relay.poll_drain(&to, cx)).await.unwrap();
             }
@@ -302,7 +294,7 @@ mod tests {
             assert!(relay.poll_body(|| relay.can_fill(MIN_LENGTH)));
             relay.poll_fill(&from, 1, cx)
         });
-        assert!(end.await.unwrap().is_empty(), "the end of the connection");
+        assert_eq!(end.await.unwrap(), 0, "the end of the connection");
     }
 
     #[tokio::test]
@@ -317,12 +309,12 @@ mod tests {
             })
             .await
         };
-        assert_eq!(fill().await.unwrap().len(), 3);
+        assert_eq!(fill().await.unwrap(), 3);
         assert!(fill().await.is_err(), "the bytes are not written yet");
         relay.discard();
         assert!(poll_fn(|cx| relay.poll_drain(&to, cx)).await.is_err());
         sender.write_all(b"newer").await.unwrap();
-        assert_eq!(fill().await.unwrap().len(), 5);
+        assert_eq!(fill().await.unwrap(), 5);
     }
 
     #[tokio::test]
@@ -332,11 +324,5 @@ mod tests {
         assert!(!relay.poll_body(|| relay.can_fill(MIN_REST - 1)), "a short rest");
         assert!(relay.poll_body(|| relay.can_fill(MIN_LENGTH)));
         assert!(Relay::new(MIN_LENGTH - 1).is_none());
-    }
-
-    #[test]
-    fn only_frames_of_a_relay_are_stand_ins() {
-        assert!(is_stand_in(&Bytes::from_static(&STAND_IN[..1])));
-        assert!(!is_stand_in(&Bytes::from(vec![0; 10])) && !is_stand_in(&Bytes::new()));
     }
 }

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -17,7 +16,7 @@ use super::trace::Trace;
 use super::upload_progress::UploadProgress;
 use super::{AttemptError, MAX_INFORMATIONAL};
 use crate::sanitize::{self, FieldFilter, trailers};
-use crate::transport::Relay;
+use crate::transport::{BodyData, Relay};
 
 /// The error of a body that ends early.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -62,7 +61,7 @@ struct Sending {
 #[error("the body is too long")]
 pub struct TooLong;
 
-type Stream = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
+type Stream = Pin<Box<dyn Body<Data = BodyData, Error = BoxError> + Send>>;
 
 // === impl RequestBody ===
 
@@ -70,7 +69,7 @@ impl RequestBody {
     /// Creates a body from the client's stream.
     pub fn new<B>(body: B) -> Self
     where
-        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+        B: Body<Data = BodyData, Error: Into<BoxError>> + Send + 'static,
     {
         Self { stream: Some(Box::pin(body.map_err(Into::into))), ..Self::none() }
     }
@@ -196,7 +195,7 @@ impl RequestBody {
             && let Some(stream) = self.stream.take()
         {
             let trace = trace.clone();
-            let count = move |frame: &Frame<Bytes>| trace.count_bytes(frame.data_ref().map_or(0, Bytes::len));
+            let count = move |frame: &Frame<BodyData>| trace.count_bytes(frame.data_ref().map_or(0, BodyData::len));
             self.stream = Some(Box::pin(stream.inspect_frame(count)));
         }
     }
@@ -243,7 +242,7 @@ impl RequestBody {
         self.sending.as_mut()?.replay.as_mut()
     }
 
-    fn record_progress(&self, polled: &Poll<Option<Result<Frame<Bytes>, BoxError>>>) {
+    fn record_progress(&self, polled: &Poll<Option<Result<Frame<BodyData>, BoxError>>>) {
         let Some(progress) = self.progress() else { return };
         match polled {
             Poll::Pending => progress.set_waits_for_client(),
@@ -253,10 +252,10 @@ impl RequestBody {
 }
 
 impl Body for RequestBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         if let Some(progress) = self.progress() {
             ready!(progress.poll_released(cx));
         }
@@ -277,7 +276,7 @@ impl Body for RequestBody {
             }
             return Poll::Ready(None);
         };
-        let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let length = frame.data_ref().map_or(0, BodyData::len) as u64;
         match self.max_bytes.checked_sub(length) {
             Some(rest) => self.max_bytes = rest,
             None => return Poll::Ready(Some(Err(TooLong.into()))),

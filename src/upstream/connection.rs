@@ -21,7 +21,7 @@ use crate::http1::{
 };
 use crate::metrics::{GaugeGuard, UpstreamMetrics};
 use crate::timer::Timer;
-use crate::transport::{Relay, Transport};
+use crate::transport::{BodyData, Relay, Transport};
 
 /// Less than the keep-alive timeout of most servers (Node.js: 5 s). So the gateway usually closes an idle connection
 /// before the upstream does.
@@ -151,7 +151,7 @@ impl Connection {
         remaining: &mut RemainingBody,
         relay: Option<&Relay>,
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Option<Bytes>>> {
+    ) -> Poll<io::Result<Option<BodyData>>> {
         remaining.poll_relay(relay, self.stream.relayable(), cx)
     }
 

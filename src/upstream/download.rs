@@ -12,7 +12,7 @@ use super::pool::Lease;
 use super::upload::Upload;
 use crate::http1::{Framing, Piece, RemainingBody};
 use crate::metrics::BrokenResponse;
-use crate::transport::Relay;
+use crate::transport::{BodyData, Relay};
 
 /// The body of a response whose head was read, with its connection.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Download {
         self.relay.as_ref()
     }
 
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<BodyData>>>> {
         self.poll_upload(cx);
         let polled = match self.poll_piece(cx) {
             Poll::Ready(polled) => polled,
@@ -123,14 +123,14 @@ impl Download {
     }
 
     /// Reads the next frame. `None` is the end.
-    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<BodyData>>>> {
         loop {
             let Some(lease) = &mut self.lease else { return Poll::Ready(Ok(None)) };
             let connection = lease.connection();
             match connection.take_piece(&mut self.remaining)? {
                 Piece::Data(data) => {
                     self.finish_if_read();
-                    return Poll::Ready(Ok(Some(Frame::data(data))));
+                    return Poll::Ready(Ok(Some(Frame::data(data.into()))));
                 }
                 Piece::End(trailers) => {
                     self.finish();

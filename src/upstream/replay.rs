@@ -5,6 +5,7 @@ use http::HeaderMap;
 use http_body::Frame;
 
 use super::replay_budget::KeptBytes;
+use crate::transport::BodyData;
 
 /// The minimum length of data that is shared, not copied. Shared data keeps its whole read buffer of 64 KiB in memory,
 /// which is too much for each of many short frames.
@@ -45,21 +46,21 @@ impl ReplayBuffer {
     }
 
     /// Returns the next kept frame of this attempt. Returns `None` if the next frame is not buffered.
-    pub(crate) fn next(&mut self) -> Option<Frame<Bytes>> {
+    pub(crate) fn next(&mut self) -> Option<Frame<BodyData>> {
         let frame = match self.frames.get(self.position)? {
-            KeptFrame::Shared(data) => Frame::data(data.clone()),
-            KeptFrame::Copied(data) => Frame::data(Bytes::copy_from_slice(data)),
+            KeptFrame::Shared(data) => Frame::data(data.clone().into()),
+            KeptFrame::Copied(data) => Frame::data(Bytes::copy_from_slice(data).into()),
             KeptFrame::Trailers(trailers) => Frame::trailers(trailers.clone()),
         };
         self.position += 1;
-        self.unread -= frame.data_ref().map_or(0, Bytes::len) as u64;
+        self.unread -= frame.data_ref().map_or(0, BodyData::len) as u64;
         Some(frame)
     }
 
     /// Keeps a frame of the client's stream, unless the body is too long, or the client's connection keeps too much.
-    pub(crate) fn record(&mut self, frame: &Frame<Bytes>) {
+    pub(crate) fn record(&mut self, frame: &Frame<BodyData>) {
         self.has_ended |= frame.is_trailers();
-        let length = frame.data_ref().map_or(0, Bytes::len);
+        let length = frame.data_ref().map_or(0, BodyData::len);
         self.bytes = self.bytes.saturating_add(length);
         if self.bytes > self.max_bytes || !self.is_incomplete && !self.kept.try_add(length) {
             self.stop();
@@ -68,9 +69,14 @@ impl ReplayBuffer {
             return;
         }
         match (frame.data_ref(), frame.trailers_ref(), self.frames.last_mut()) {
-            (Some(data), _, Some(KeptFrame::Copied(last))) if data.len() < MIN_SHARED => last.extend_from_slice(data),
-            (Some(data), ..) if data.len() < MIN_SHARED => self.frames.push(KeptFrame::Copied(data.to_vec())),
-            (Some(data), ..) => self.frames.push(KeptFrame::Shared(data.clone())),
+            (Some(BodyData::Piped(_)), ..) => return self.stop(), // not in memory
+            (Some(BodyData::Bytes(data)), _, Some(KeptFrame::Copied(last))) if data.len() < MIN_SHARED => {
+                last.extend_from_slice(data);
+            }
+            (Some(BodyData::Bytes(data)), ..) if data.len() < MIN_SHARED => {
+                self.frames.push(KeptFrame::Copied(data.to_vec()));
+            }
+            (Some(BodyData::Bytes(data)), ..) => self.frames.push(KeptFrame::Shared(data.clone())),
             (None, Some(trailers), _) => self.frames.push(KeptFrame::Trailers(trailers.clone())),
             (None, None, _) => {}
         }
@@ -118,17 +124,19 @@ impl ReplayBuffer {
 mod tests {
     use std::sync::Arc;
 
+    use bytes::Buf;
+
     use super::super::replay_budget::ReplayBudget;
     use super::*;
 
     fn record(buffer: &mut ReplayBuffer, data: &'static str) {
-        buffer.record(&Frame::data(Bytes::from_static(data.as_bytes())));
+        buffer.record(&Frame::data(Bytes::from_static(data.as_bytes()).into()));
     }
 
     fn read(buffer: &mut ReplayBuffer) -> String {
         let mut text = String::new();
         while let Some(frame) = buffer.next() {
-            text.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+            text.push_str(std::str::from_utf8(frame.data_ref().unwrap().chunk()).unwrap());
         }
         text
     }
@@ -161,7 +169,7 @@ mod tests {
     fn frames_that_were_not_read_stay_after_the_last_attempt() {
         let mut buffer = ReplayBuffer::new(4 * MIN_SHARED, KeptBytes::default());
         for text in ["a", "b"] {
-            buffer.record(&Frame::data(text.repeat(MIN_SHARED).into()));
+            buffer.record(&Frame::data(Bytes::from(text.repeat(MIN_SHARED)).into()));
         }
         assert!(buffer.rewind());
         _ = buffer.next();
@@ -171,12 +179,20 @@ mod tests {
     }
 
     #[test]
+    fn bytes_in_a_pipe_are_not_kept() {
+        let mut buffer = ReplayBuffer::new(8, KeptBytes::default());
+        record(&mut buffer, "a");
+        buffer.record(&Frame::data(BodyData::Piped(1)));
+        assert!(!buffer.rewind());
+    }
+
+    #[test]
     fn short_frames_are_joined() {
         let mut buffer = ReplayBuffer::new(2 * MIN_SHARED, KeptBytes::default());
         for _ in 0..1_000 {
             record(&mut buffer, "x");
         }
-        buffer.record(&Frame::data("y".repeat(MIN_SHARED).into()));
+        buffer.record(&Frame::data(Bytes::from("y".repeat(MIN_SHARED)).into()));
         record(&mut buffer, "z");
         assert!(buffer.rewind());
         assert_eq!(buffer.frames.len(), 3);
@@ -189,18 +205,18 @@ mod tests {
         let buffer = || ReplayBuffer::new(usize::MAX, KeptBytes::new(Some(Arc::clone(&budget))));
         let data = Bytes::from(vec![b'x'; 200 << 10]);
         let mut buffers: Vec<_> = (0..3).map(|_| buffer()).collect();
-        buffers.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone())));
+        buffers.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone().into())));
         assert_eq!(buffers.iter_mut().map(ReplayBuffer::rewind).collect::<Vec<_>>(), [true, true, false]);
         assert!(buffers[2].frames.is_empty());
         // The first buffer still has to be read; the second one is not needed any more.
         buffers[0].stop();
         buffers.truncate(1);
         let mut others = [buffer(), buffer()];
-        others.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone())));
+        others.iter_mut().for_each(|buffer| buffer.record(&Frame::data(data.clone().into())));
         assert_eq!(others.each_mut().map(ReplayBuffer::rewind), [true, false]);
         drop((buffers, others));
         let mut single = buffer();
-        (0..5).for_each(|_| single.record(&Frame::data(data.clone())));
+        (0..5).for_each(|_| single.record(&Frame::data(data.clone().into())));
         assert!(single.rewind(), "the only request may keep more");
     }
 

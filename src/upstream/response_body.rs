@@ -15,7 +15,7 @@ use super::http2;
 use super::tunnel::Tunnel;
 use crate::sanitize::{self, trailers};
 use crate::timer::Timer;
-use crate::transport::Relay;
+use crate::transport::{BodyData, Relay, poll_body_data};
 
 /// The body of a response, from an upstream or from the gateway itself. If it is dropped before its end, it closes the
 /// upstream connection or resets the stream.
@@ -89,7 +89,7 @@ impl ResponseBody {
 // === impl Timed ===
 
 impl Timed {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         if self.body.is_end_stream() || self.timer.poll(self.deadline, cx).is_pending() {
             return Pin::new(&mut self.body).poll_frame(cx);
         }
@@ -107,10 +107,10 @@ impl From<Full<Bytes>> for ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         match &mut self.0 {
             Source::Http1(download) => {
                 let polled = ready!(download.poll_frame(cx));
@@ -122,7 +122,7 @@ impl Body for ResponseBody {
             }
             Source::Echo(body) => Pin::new(body).poll_frame(cx),
             Source::Tunnel(tunnel) => tunnel.poll_frame(cx),
-            Source::Full(full) => Pin::new(full).poll_frame(cx).map_err(|never| match never {}),
+            Source::Full(full) => poll_body_data(full, cx).map_err(|never| match never {}),
             Source::Timed(timed) => timed.poll_frame(cx),
         }
     }
@@ -151,9 +151,9 @@ impl Body for ResponseBody {
 }
 
 /// Removes the fields that are not allowed in trailers.
-fn remove_forbidden_trailers(mut frame: Frame<Bytes>) -> Frame<Bytes> {
+fn remove_forbidden_trailers<D: Into<BodyData>>(mut frame: Frame<D>) -> Frame<BodyData> {
     if let Some(trailers) = frame.trailers_mut() {
         sanitize::remove(trailers, trailers::is_forbidden);
     }
-    frame
+    frame.map_data(Into::into)
 }

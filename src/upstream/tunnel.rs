@@ -21,6 +21,7 @@ use super::pool::Lease;
 use super::tunnel_progress::TunnelProgress;
 use crate::http1::{Piece, RemainingBody};
 use crate::metrics::{GaugeGuard, TunnelEnd};
+use crate::transport::BodyData;
 use crate::upgrade::TunnelLimits;
 
 /// An upgraded connection. Closes on drop.
@@ -53,7 +54,7 @@ impl Tunnel {
 
     /// Reads the next bytes of the upstream. Empty trailers mean that the upstream has closed its half. The body ends
     /// when the client has closed its half, too.
-    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    pub(super) fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         let Some(upload) = &mut self.upload else { return Poll::Ready(None) };
         if let Poll::Ready(ended) = Pin::new(upload).poll(cx) {
             return Poll::Ready(self.finish(ended.unwrap_or(TunnelEnd::Broken)));
@@ -62,7 +63,7 @@ impl Tunnel {
             return Poll::Pending;
         }
         match ready!(self.shared.poll_read(cx)) {
-            Ok(Some(data)) => Poll::Ready(Some(Ok(Frame::data(data)))),
+            Ok(Some(data)) => Poll::Ready(Some(Ok(Frame::data(data.into())))),
             Ok(None) if self.shared.progress.has_client_closed() => Poll::Ready(self.finish(TunnelEnd::Closed)),
             Ok(None) => {
                 self.shared.progress.close_upstream();
@@ -77,7 +78,7 @@ impl Tunnel {
     }
 
     /// Ends the body: with an error if the tunnel has broken.
-    fn finish(&mut self, how: TunnelEnd) -> Option<Result<Frame<Bytes>, BoxError>> {
+    fn finish(&mut self, how: TunnelEnd) -> Option<Result<Frame<BodyData>, BoxError>> {
         if let Some(upload) = self.upload.take() {
             upload.abort();
             self.shared.lease.lock().metrics().tunnel_ended(how);
@@ -113,14 +114,16 @@ impl TunnelShared {
     /// Forwards all bytes of the client, then closes the write half.
     async fn send_all(&self, mut client: RequestBody) -> Result<(), BoxError> {
         while let Some(frame) = poll_fn(|cx| Pin::new(&mut client).poll_frame(cx)).await {
-            self.send(frame?.into_data().unwrap_or_default()).await?;
+            if let Ok(data) = frame?.into_data() {
+                self.send(data).await?;
+            }
         }
         poll_fn(|cx| self.lease.lock().connection().poll_shutdown(cx)).await?;
         self.progress.close_client();
         Ok(())
     }
 
-    async fn send(&self, data: Bytes) -> io::Result<()> {
+    async fn send(&self, data: BodyData) -> io::Result<()> {
         self.progress.record_bytes(data.len());
         self.lease.lock().connection().outgoing.push(data);
         poll_fn(|cx| self.lease.lock().connection().poll_write(cx)).await

@@ -89,7 +89,10 @@ impl Upload {
                         return Poll::Ready(Err(UploadError::Client(UpstreamError::ClientBroken)));
                     }
                 }
-                (_, Ok(data)) => outgoing.push_chunk(data),
+                (_, Ok(data)) => {
+                    let data = data.into_bytes().map_err(|_| UploadError::Client(UpstreamError::ClientBroken))?;
+                    outgoing.push_chunk(data);
+                }
                 (_, Err(end)) => {
                     self.is_complete = true;
                     outgoing.push_end(&end.into_trailers().unwrap_or_default());

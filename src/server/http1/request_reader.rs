@@ -16,7 +16,7 @@ use crate::http1::{
 };
 use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
-use crate::transport::Relay;
+use crate::transport::{BodyData, Relay};
 use crate::upstream::InformationalSink;
 
 /// The response to `Expect: 100-continue`.
@@ -196,7 +196,7 @@ impl RequestReader {
         self.is_broken.then_some(local_response)
     }
 
-    fn poll_frame(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    fn poll_frame(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<BodyData>>>> {
         if self.is_timed_out {
             self.is_broken = true;
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
@@ -212,14 +212,14 @@ impl RequestReader {
         polled
     }
 
-    fn poll_piece(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<Bytes>>>> {
+    fn poll_piece(&mut self, relay: Option<&Relay>, cx: &mut Context<'_>) -> Poll<io::Result<Option<Frame<BodyData>>>> {
         ready!(self.poll_send_continue(cx))?;
         loop {
             let piece = self.remaining.take(&mut self.unread);
             match piece.map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))? {
                 Piece::Data(data) => {
                     self.record_body_end();
-                    return Poll::Ready(Ok(Some(Frame::data(data))));
+                    return Poll::Ready(Ok(Some(Frame::data(data.into()))));
                 }
                 Piece::End(trailers) => {
                     self.record_body_end();
@@ -276,10 +276,10 @@ impl Drop for ClientBody {
 }
 
 impl Body for ClientBody {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = io::Error;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<BodyData>>>> {
         let mut reader = self.reader.lock();
         if reader.request != self.request {
             return Poll::Ready(Some(Err(io::ErrorKind::BrokenPipe.into())));

@@ -14,6 +14,7 @@ use tokio::io::AsyncWrite;
 use super::Exchange;
 use super::request_reader::RequestReader;
 use crate::http1::{Framing, ResponseContext, WriteBuffer, write_response};
+use crate::transport::{BodyData, poll_body_data};
 
 /// The unwritten rest of a response.
 pub(super) struct ResponseWriter<B> {
@@ -43,7 +44,7 @@ pub(super) enum ResponseSource<B> {
     Local(Full<Bytes>),
 }
 
-impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
+impl<B: Body<Data: Into<BodyData>> + Unpin> ResponseWriter<B> {
     /// Writes the head to the buffer. Returns the maps of its fields and extensions, to be reused.
     pub(super) fn write_head(
         exchange: &Exchange,
@@ -139,7 +140,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
                     self.is_complete = self.remaining == 0;
                     outgoing.push(data);
                 }
-                (Framing::Chunked, Some(Ok(data))) => outgoing.push_chunk(data),
+                (Framing::Chunked, Some(Ok(data))) => outgoing.push_chunk(data.into_bytes()?),
                 (Framing::UntilClose, Some(Ok(data))) => outgoing.push(data),
                 (Framing::Length(_), None | Some(Err(_))) => {
                     return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into()));
@@ -161,7 +162,7 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseWriter<B> {
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> ResponseSource<B> {
+impl<B: Body<Data: Into<BodyData>> + Unpin> ResponseSource<B> {
     fn exact_length(&self) -> Option<u64> {
         match self {
             Self::Service(body) if body.is_end_stream() => Some(0),
@@ -170,10 +171,10 @@ impl<B: Body<Data = Bytes> + Unpin> ResponseSource<B> {
         }
     }
 
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ()>>> {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, ()>>> {
         match self {
-            Self::Service(body) => Pin::new(body).poll_frame(cx).map_err(|_| ()),
-            Self::Local(body) => Pin::new(body).poll_frame(cx).map_err(|never| match never {}),
+            Self::Service(body) => poll_body_data(body, cx).map_err(|_| ()),
+            Self::Local(body) => poll_body_data(body, cx).map_err(|never| match never {}),
         }
     }
 }

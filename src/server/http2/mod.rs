@@ -31,7 +31,6 @@ use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::{Method, Request, Response, Version};
@@ -59,6 +58,7 @@ use crate::http1::length;
 use crate::http2::has_outer_whitespace;
 use crate::layer::{OverTls, TlsPeer};
 use crate::local_response::LocalResponse;
+use crate::transport::BodyData;
 use crate::upstream::{InformationalSender, RequestBody, expects_continue};
 
 /// The maximum number of bytes that `h2` buffers for a stream.
@@ -393,7 +393,7 @@ impl<S: HttpService> Unpin for Http2<S> {}
 fn spawn_response<F, B>(mut stream: Stream, handling: F, unread: Option<Unread>)
 where
     F: Future<Output = Result<Response<B>, Infallible>> + Send + 'static,
-    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B: Body<Data: Into<BodyData>> + Send + Unpin + 'static,
 {
     // Boxed, because the runtime moves a task's future several times before it first runs.
     tokio::spawn(boxed(|| async move {

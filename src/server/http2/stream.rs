@@ -21,6 +21,7 @@ use super::tunnel::TunnelState;
 use crate::http1::date_value;
 use crate::server::ServerContext;
 use crate::server::activity::{InFlightRequest, SLOW_READER};
+use crate::transport::{BodyData, poll_body_data};
 
 /// How many bytes of a body may wait for the client's window at a time. More would take them from other streams.
 const MAX_PIECE: usize = 16 * 1024;
@@ -66,7 +67,7 @@ impl Stream {
     pub(super) async fn serve<F, B>(&mut self, mut handling: Pin<&mut F>)
     where
         F: Future<Output = Result<Response<B>, Infallible>>,
-        B: Body<Data = Bytes> + Unpin,
+        B: Body<Data: Into<BodyData>> + Unpin,
     {
         // The service is polled first: a request is decided and charged even if the client reset it at once.
         let mut deadline = None;
@@ -150,7 +151,7 @@ impl Stream {
     }
 
     /// Sends the head of a response. Returns the body and its stream, unless there is no body.
-    fn begin_response<B: Body<Data = Bytes>>(
+    fn begin_response<B: Body<Data: Into<BodyData>>>(
         &mut self,
         response: Response<B>,
     ) -> Result<Option<(B, SendStream<QueuedData>)>, StreamError> {
@@ -166,7 +167,7 @@ impl Stream {
         Ok((!bodiless).then_some((body, to)))
     }
 
-    async fn send_body<B: Body<Data = Bytes> + Unpin>(
+    async fn send_body<B: Body<Data: Into<BodyData>> + Unpin>(
         &mut self,
         body: &mut B,
         to: &mut SendStream<QueuedData>,
@@ -179,7 +180,7 @@ impl Stream {
         loop {
             let frame = next_frame(body, to, &queue, &mut deadline).await?;
             let data = match frame.map(Frame::into_data) {
-                Some(Ok(data)) => data,
+                Some(Ok(data)) => data.into_bytes().map_err(|_| StreamError::BodyFailed)?,
                 None => return to.send_data(queue.add_data(Bytes::new()), true).map_err(|_| StreamError::Reset),
                 Some(Err(_)) if self.is_tunnel_open() => break,
                 Some(Err(frame)) => {
@@ -202,19 +203,19 @@ impl Stream {
 }
 
 /// Reads the next frame of the body while the send queue has room for it, until the client resets the stream.
-async fn next_frame<B: Body<Data = Bytes> + Unpin>(
+async fn next_frame<B: Body<Data: Into<BodyData>> + Unpin>(
     body: &mut B,
     to: &mut SendStream<QueuedData>,
     queue: &SendQueue,
     deadline: &mut StreamDeadline,
-) -> Result<Option<Frame<Bytes>>, StreamError> {
+) -> Result<Option<Frame<BodyData>>, StreamError> {
     poll_fn(|cx| {
         if queue.poll_ready(cx).is_pending() {
             let timed_out = deadline.poll_queue_timeout(queue.written(), cx).map(|()| Err(StreamError::Stalled));
             return if timed_out.is_ready() { timed_out } else { to.poll_reset(cx).map(|_| Err(StreamError::Reset)) };
         }
         deadline.end_wait();
-        match Pin::new(&mut *body).poll_frame(cx) {
+        match poll_body_data(body, cx) {
             Poll::Ready(frame) => Poll::Ready(frame.transpose().map_err(|_| StreamError::BodyFailed)),
             Poll::Pending => to.poll_reset(cx).map(|_| Err(StreamError::Reset)),
         }

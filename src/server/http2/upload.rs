@@ -21,6 +21,7 @@ use super::stream::Stream;
 use super::tunnel::TunnelState;
 use crate::server::ServerContext;
 use crate::server::activity::SLOW_UPLOAD;
+use crate::transport::BodyData;
 
 /// How long, and how many bytes, the gateway reads of the rest of a body after the response. After that, it opens the
 /// flow-control window no further, so the client cannot send more.
@@ -113,7 +114,7 @@ impl Upload {
         }
     }
 
-    fn take_data(&mut self, data: Bytes) -> Frame<Bytes> {
+    fn take_data(&mut self, data: Bytes) -> Frame<BodyData> {
         if data.len() >= LARGE_FRAME && self.large_frame_bytes < LONG_BODY {
             self.large_frame_bytes += data.len();
             if self.large_frame_bytes >= LONG_BODY {
@@ -122,10 +123,10 @@ impl Upload {
         }
         self.deadline.record_bytes(data.len());
         self.remaining = self.remaining.map(|remaining| remaining.saturating_sub(data.len() as u64));
-        Frame::data(data)
+        Frame::data(data.into())
     }
 
-    fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_client_timeout(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         if self.tunnel.is_some() {
             return Poll::Pending;
         }
@@ -136,10 +137,10 @@ impl Upload {
 }
 
 impl Body for Upload {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<BodyData>, BoxError>>> {
         if let Some(sender) = self.continue_sender.take() {
             sender.queue_continue();
         }

@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full, Limited};
 
 use super::grpc;
 use crate::settings::upstream::HealthRequest;
+use crate::transport::BodyData;
 use crate::upstream::body::RequestBody;
 use crate::upstream::response_body::ResponseBody;
 
@@ -26,7 +27,7 @@ pub(super) fn build(settings: &HealthRequest, host: &HeaderValue) -> Request<Req
         }
         HealthRequest::Grpc { grpc: service } => {
             let message = Bytes::from(grpc::encode_request(service));
-            let mut request = Request::new(RequestBody::new(Full::new(message)));
+            let mut request = Request::new(RequestBody::new(Full::<BodyData>::from(message)));
             *request.method_mut() = Method::POST;
             *request.uri_mut() = http::Uri::from_static(grpc::CHECK_PATH);
             let fields = request.headers_mut();

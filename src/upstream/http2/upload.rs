@@ -48,6 +48,7 @@ impl Upload {
             }
             match ready!(Pin::new(&mut *body).poll_frame(cx)).map(|frame| frame.map(Frame::into_data)) {
                 Some(Ok(Ok(data))) => {
+                    let data = data.into_bytes().map_err(|error| UploadError::from_body_error(&error.into()))?;
                     (self.piece, self.is_last) = (data, body.is_end_stream());
                     if self.piece.is_empty() && self.is_last {
                         self.end()?;

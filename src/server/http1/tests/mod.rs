@@ -57,7 +57,7 @@ async fn client<H: Handler>(handler: H) -> (Raw, Running) {
 /// Responds with the method, the target and the whole body, or with status 400 if the body fails.
 async fn describe<B>(request: Request<B>) -> Response<Full<Bytes>>
 where
-    B: Body<Data = Bytes>,
+    B: Body,
 {
     let (method, uri) = (request.method().clone(), request.uri().clone());
     match request.into_body().collect().await {

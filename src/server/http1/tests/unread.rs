@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::server::http1::MAX_DISCARDED;
+use crate::transport::BodyData;
 use crate::wire::soon;
 
 /// Rejects every request without reading its body.
@@ -74,7 +75,7 @@ async fn malformed_chunks_get_one_response_and_a_close() {
 #[tokio::test]
 async fn continue_is_not_sent_after_the_response_has_begun() {
     let server = start(|request: Request<RequestBody>, _| async {
-        let first = Frame::data(Bytes::from("one"));
+        let first = Frame::data(BodyData::from(Bytes::from("one")));
         Response::new(DelayedEcho { first: Some(first), request: request.into_body(), paused: false })
     });
     let mut client = Raw::connect(server.address).await;
@@ -85,16 +86,19 @@ async fn continue_is_not_sent_after_the_response_has_begun() {
 
 /// Yields a frame, then a pause in which the frame is written, then the request body.
 struct DelayedEcho {
-    first: Option<Frame<Bytes>>,
+    first: Option<Frame<BodyData>>,
     request: RequestBody,
     paused: bool,
 }
 
 impl Body for DelayedEcho {
-    type Data = Bytes;
+    type Data = BodyData;
     type Error = crate::upstream::BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<BodyData>, Self::Error>>> {
         if let Some(first) = self.first.take() {
             return Poll::Ready(Some(Ok(first)));
         }

@@ -2,6 +2,7 @@
 
 mod unread;
 
+use bytes::Bytes;
 use http_body_util::Empty;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
