@@ -43,8 +43,8 @@ impl From<Bytes> for BodyData {
     }
 }
 
-/// The bytes in memory, as [`Body`] requires. There are none if they are in a pipe: a reader that ignores relays gets a body
-/// that is too short, and never other bytes.
+/// Reads the bytes in memory, as [`Body`] requires. Bytes in a pipe are not in memory: a reader that ignores relays gets a
+/// body that is too short, and never other bytes.
 impl Buf for BodyData {
     fn remaining(&self) -> usize {
         self.chunk().len()
