@@ -65,7 +65,7 @@ pub struct LocalCounts {
 #[derive(Debug)]
 pub struct LateCharger<'f> {
     fallback: &'f Fallback,
-    /// The ids of late charges that cannot be sent at present.
+    /// The ids of the charges that cannot be sent at present.
     postponed: Vec<u64>,
     _lock: tokio::sync::MutexGuard<'f, ()>,
 }

@@ -87,7 +87,7 @@ impl Fallback {
     pub fn charge_granted(&self, late_charge: &LateCharge) {
         for bucket in &late_charge.buckets {
             let limiter = self.shares.lock().limiter(&bucket.limiter);
-            let permits = bucket.grants.iter().fold(0_u32, |sum, (_, permits)| sum.saturating_add(*permits));
+            let permits = bucket.grants.iter().fold(0_u32, |sum, grant| sum.saturating_add(grant.permits));
             let charge = Charge { kind: bucket.kind, ..Charge::new(limiter, bucket.client.clone(), permits) };
             self.buckets.charge_granted(&charge);
         }

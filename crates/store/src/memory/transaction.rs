@@ -69,7 +69,7 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
                 }
                 (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
                 (None, Location::Own { .. }) if is_charged => {
-                    *decision = lock_shard.charge(lookup, now).unwrap_or(*decision)
+                    *decision = lock_shard.charge(lookup, now).unwrap_or(*decision);
                 }
                 (None, Location::Own { .. }) => lock_shard.on_refusal(lookup, now),
                 _ => {}

@@ -15,7 +15,7 @@ const TIME_TO_LIVE_MILLIS: u32 = 17 * 60 * 1_000;
 pub struct RejectedMinute {
     /// The number of the minute since 1970.
     pub minute: u64,
-    /// What a gateway wrote for this minute.
+    /// The text that a gateway wrote for this minute.
     pub text: String,
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::fallback::local_grants::{BucketGrants, LateCharge};
+use crate::fallback::local_grants::{BucketGrants, LateCharge, LocalGrant};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::hex;
 use tidegate_limit::redisson::Sharing;
@@ -110,7 +110,7 @@ impl WrittenLateCharge {
 impl WrittenGrants {
     fn new(bucket: &BucketGrants, now: Timestamp) -> Self {
         let ago = |at: Timestamp| at.signed_millis_since(now);
-        let grants = bucket.grants.iter().map(|(at, permits)| (ago(*at), *permits)).collect();
+        let grants = bucket.grants.iter().map(|grant| (ago(grant.at), grant.permits)).collect();
         let unconditional = bucket.kind == ChargeKind::Unconditional;
         Self { client: bucket.client.as_ref().map(WrittenClient::new), grants, unconditional }
     }
@@ -122,7 +122,7 @@ impl WrittenGrants {
             return None;
         }
         let at = |ago: i64| Timestamp::from_millis(now.as_millis().saturating_add_signed(ago));
-        let grants = self.grants.into_iter().map(|(ago, permits)| (at(ago), permits)).collect();
+        let grants = self.grants.into_iter().map(|(ago, permits)| LocalGrant { at: at(ago), permits }).collect();
         let kind = if self.unconditional { ChargeKind::Unconditional } else { ChargeKind::Take };
         Some(BucketGrants { limiter: Arc::clone(limiter), client: client.flatten(), kind, grants })
     }

@@ -214,7 +214,7 @@ fn buckets_of_slow_clients_survive_a_handover_and_a_sweep() {
 }
 
 #[test]
-fn successor_with_another_secret_gets_local_grants_and_no_buckets() {
+fn successor_with_another_secret_gets_grants_but_no_buckets() {
     let old = unreachable_redis();
     let limiters = [limiter("{a}:l", Mode::PerClient, 10, Algorithm::TokenBucket)];
     let charge = charge(&limiters[0], Some(&clients()[1]));

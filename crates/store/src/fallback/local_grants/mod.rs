@@ -55,8 +55,17 @@ pub struct BucketGrants {
     pub client: Option<ClientId>,
     /// Whether the permits are charged in any case, or only if the bucket has them (`Take`).
     pub kind: ChargeKind,
-    /// The time and the number of permits of each grant, oldest first.
-    pub grants: Vec<(Timestamp, u32)>,
+    /// Oldest first.
+    pub grants: Vec<LocalGrant>,
+}
+
+/// Local grants of one time step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalGrant {
+    /// The time of the latest of them, by the clock of this gateway.
+    pub at: Timestamp,
+    /// The sum of their permits.
+    pub permits: u32,
 }
 
 impl LocalGrants {
@@ -96,8 +105,8 @@ impl LocalGrants {
 
     /// Returns the number of permits to charge. May include permits that have expired since.
     pub(crate) fn owed_permits(&self) -> u64 {
-        let new = self.by_bucket.values().flat_map(|bucket| &bucket.grants).map(|(_, permits)| u64::from(*permits));
-        new.sum::<u64>() + self.pending.iter().map(LateCharge::permits).sum::<u64>()
+        self.by_bucket.values().map(BucketGrants::permits).sum::<u64>()
+            + self.pending.iter().map(LateCharge::permits).sum::<u64>()
     }
 
     /// Removes the grants of buckets that match, since an operator has reset them.
@@ -119,7 +128,7 @@ impl LocalGrants {
             if !is_reset(&bucket.limiter, bucket.client.as_ref()) {
                 return true;
             }
-            bucket.grants.retain(|(at, _)| *at > until);
+            bucket.grants.retain(|grant| grant.at > until);
             is_all &= bucket.grants.is_empty();
             !bucket.grants.is_empty()
         };
@@ -137,7 +146,7 @@ impl LocalGrants {
     /// Returns the next late charge with a bucket that matches `owns`, unless it is postponed. Repeats a late charge
     /// until it is removed, has expired or was reset.
     ///
-    /// `owns` returns `true` for the buckets of the node that is charged. `postponed` has the ids of late charges that
+    /// `owns` returns `true` for the buckets of the node that is charged. `postponed` lists the ids of the charges that
     /// this charger has left to another one.
     pub(crate) fn next_late_charge(
         &mut self,
@@ -198,7 +207,7 @@ impl LocalGrants {
         match self.by_bucket.get_mut(&key) {
             Some(present) => {
                 _ = present.retain_live(now);
-                bucket.grants.into_iter().for_each(|(at, permits)| present.add(at, permits));
+                bucket.grants.into_iter().for_each(|grant| present.add(grant.at, grant.permits));
             }
             None => _ = self.by_bucket.insert(key, bucket),
         }
@@ -216,19 +225,23 @@ impl LocalGrants {
 impl LateCharge {
     /// Returns the number of permits.
     pub fn permits(&self) -> u64 {
-        self.buckets.iter().flat_map(|bucket| &bucket.grants).map(|(_, permits)| u64::from(*permits)).sum()
+        self.buckets.iter().map(BucketGrants::permits).sum()
     }
 }
 
 impl BucketGrants {
+    fn permits(&self) -> u64 {
+        self.grants.iter().map(|grant| u64::from(grant.permits)).sum()
+    }
+
     fn add(&mut self, at: Timestamp, permits: u32) {
         let step = self.limiter.quota.retention_millis().div_ceil(MERGE_STEPS);
         match self.grants.last_mut() {
-            Some((last, sum)) if last.as_millis() / step == at.as_millis() / step => {
-                *last = at.max(*last);
-                *sum = sum.saturating_add(permits);
+            Some(last) if last.at.as_millis() / step == at.as_millis() / step => {
+                last.at = at.max(last.at);
+                last.permits = last.permits.saturating_add(permits);
             }
-            _ => self.grants.push((at, permits)),
+            _ => self.grants.push(LocalGrant { at, permits }),
         }
     }
 
@@ -261,12 +274,13 @@ impl BucketGrants {
         let shards = self.limiter.shards().len() as u64;
         let part_below = |end: u64| (end + shards - 1 - number) / shards;
         let mut next = first;
-        let part = |(at, permits): &(Timestamp, u32)| {
+        let part = |grant: &LocalGrant| {
             let begin = next;
-            next += u64::from(*permits);
-            (*at, u32::try_from(part_below(next) - part_below(begin)).unwrap_or(u32::MAX))
+            next += u64::from(grant.permits);
+            let permits = u32::try_from(part_below(next) - part_below(begin)).unwrap_or(u32::MAX);
+            LocalGrant { at: grant.at, permits }
         };
-        let grants: Vec<_> = self.grants.iter().map(part).filter(|(_, permits)| *permits > 0).collect();
+        let grants: Vec<_> = self.grants.iter().map(part).filter(|grant| grant.permits > 0).collect();
         (!grants.is_empty()).then(|| Self {
             limiter: Arc::clone(shard),
             client: self.client.clone(),
@@ -276,17 +290,17 @@ impl BucketGrants {
     }
 
     fn remove_refunded(&mut self, at: Timestamp, mut permits: u32) {
-        for (_, sum) in self.grants.iter_mut().rev().filter(|(granted, _)| *granted >= at) {
-            let taken = permits.min(*sum);
-            (*sum, permits) = (*sum - taken, permits - taken);
+        for grant in self.grants.iter_mut().rev().filter(|grant| grant.at >= at) {
+            let taken = permits.min(grant.permits);
+            (grant.permits, permits) = (grant.permits - taken, permits - taken);
         }
-        self.grants.retain(|(_, sum)| *sum > 0);
+        self.grants.retain(|grant| grant.permits > 0);
     }
 
     /// Removes expired permits. Returns `false` if nothing is left.
     fn retain_live(&mut self, now: Timestamp) -> bool {
         let retention = self.limiter.quota.retention_millis();
-        self.grants.retain(|(at, _)| at.plus_millis(retention) > now);
+        self.grants.retain(|grant| grant.at.plus_millis(retention) > now);
         !self.grants.is_empty()
     }
 }
@@ -321,7 +335,7 @@ mod tests {
         let mut grants_sent = Vec::new();
         while let Some(late_charge) = local_grants.next_late_charge(Timestamp::from_millis(now), |_, _| true, &[]) {
             let grants = late_charge.buckets.iter().flat_map(|bucket| &bucket.grants);
-            grants_sent.extend(grants.map(|(at, permits)| (at.as_millis(), *permits)));
+            grants_sent.extend(grants.map(|grant| (grant.at.as_millis(), grant.permits)));
             local_grants.remove_late_charge(late_charge.id);
         }
         grants_sent

@@ -34,7 +34,7 @@ impl LocalGrants {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::BucketGrants;
+    use super::super::{BucketGrants, LocalGrant};
     use super::*;
     use tidegate_limit::{Algorithm, ChargeKind, Limiter, Mode, Quota};
 
@@ -46,7 +46,7 @@ mod tests {
             limiter,
             client: None,
             kind: ChargeKind::Take,
-            grants: vec![(Timestamp::from_millis(1), 2)],
+            grants: vec![LocalGrant { at: Timestamp::from_millis(1), permits: 2 }],
         };
         let mut local_grants = LocalGrants::default();
         local_grants.adopt(LateCharge { id: 1, buckets: vec![bucket.clone(); MAX_BUCKETS - 1] });

@@ -14,7 +14,7 @@ use super::super::script::{Invoker, keys};
 use super::outages::{Outages, UpGauge};
 use crate::StoreError;
 use crate::fallback::Fallback;
-use crate::fallback::local_grants::{BucketGrants, LateCharge};
+use crate::fallback::local_grants::{BucketGrants, LateCharge, LocalGrant};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_metrics::{Metrics, NodeSeries};
@@ -223,6 +223,6 @@ fn charge(bucket: &BucketGrants) -> Charge {
 
 /// Encodes the number of grants, and for each its permits and its age in milliseconds.
 fn grants(bucket: &BucketGrants, now: Timestamp) -> String {
-    let grant = |(at, permits): &(Timestamp, u32)| format!(" {permits} {}", now.millis_since(*at));
+    let grant = |grant: &LocalGrant| format!(" {} {}", grant.permits, now.millis_since(grant.at));
     bucket.grants.iter().map(grant).fold(bucket.grants.len().to_string(), |all, next| all + &next)
 }
