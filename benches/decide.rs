@@ -8,8 +8,8 @@ use std::hint::black_box;
 
 use criterion::Criterion;
 use tidegate::Timestamp;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::{Algorithm, BucketState, Quota, examples};
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::{Algorithm, BucketState, Quota, examples};
 
 const INTERVAL: u64 = 60_000;
 const START: u64 = 1_700_000_000_000;

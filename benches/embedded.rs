@@ -15,11 +15,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput};
-use tidegate::internals::clock::{Stopwatch, SystemClock};
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, MAX_RATE, Quota};
-use tidegate::internals::store::Memory;
 use tidegate::redisson::Mode;
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::clock::{Stopwatch, SystemClock};
+use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, MAX_RATE, Quota};
+use tidegate_store::Memory;
 
 const THREADS: [u32; 3] = [1, 2, 4];
 const CLIENTS: u32 = 4_096;

@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use criterion::Criterion;
 use http::{HeaderMap, Method};
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::route::{
+use tidegate::internals::ApiKeyFile;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::route::{
     ClientNetworks, HostPattern, Matcher, PathPattern, Route, Routes, ValueCondition, ValueSource, ValueTest,
 };
-use tidegate::internals::{ApiKeyFile, Facts};
 
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 31;

@@ -12,15 +12,15 @@ use bytes::Bytes;
 use criterion::{BatchSize, Criterion};
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri, Version};
 use http_body_util::Full;
-use tidegate::internals::client::{AddressRules, ClientSource};
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
-use tidegate::internals::rule::Limit;
-use tidegate::internals::settings::store::KeySecret;
-use tidegate::internals::{
-    Facts, RateLimitFieldBuilder, Requests, ban_many, limited_response, recording_layer, write_redis_keys,
-};
+use tidegate::internals::{RateLimitFieldBuilder, ban_many, limited_response, recording_layer, write_redis_keys};
 use tidegate::redisson::Mode;
 use tidegate::{Peer, RateLimitLayer};
+use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
+use tidegate_rules::client::{AddressRules, ClientSource};
+use tidegate_rules::facts::Facts;
+use tidegate_rules::facts::Requests;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::settings::store::KeySecret;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

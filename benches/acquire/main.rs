@@ -17,10 +17,10 @@ mod table;
 use std::error::Error;
 use std::time::Duration;
 
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Quota};
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Quota};
 
 use self::bucket::MeasuredBucket;
 use self::server::Server;

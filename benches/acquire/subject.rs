@@ -6,9 +6,9 @@ use std::time::Duration;
 use deadpool_redis::redis::{Cmd, Connection, Pipeline, Script, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::{Charge, Limiter, Quota};
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
+use tidegate_limit::{Charge, Limiter, Quota};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::Result;
 use super::server::Server;

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::Store;
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::redisson::Mode;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 
 use self::cluster::RedisCluster;
 use self::redis::{RedisServer, fresh_name, wait_a_little};

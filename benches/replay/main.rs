@@ -12,8 +12,8 @@ mod programs;
 
 use std::error::Error;
 
-use tidegate::internals::clock::Stopwatch;
 use tidegate::internals::{decide_log, parse_log, parse_requests};
+use tidegate_limit::clock::Stopwatch;
 
 const LINES: usize = 1_000_000;
 const ROUNDS: usize = 5;

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 /// Odd, so that a round is the median.
 const ROUNDS: usize = 3;

@@ -7,10 +7,10 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{Client, Script, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::redisson::Sharing;
-use tidegate::internals::limit::{Charge, Limiter, Quota};
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
+use tidegate_limit::redisson::Sharing;
+use tidegate_limit::{Charge, Limiter, Quota};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::Result;
 use super::redis::Redis;

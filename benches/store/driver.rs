@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::Outcome;
-use tidegate::internals::limit::{Charge, ClientId, Limiter};
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::redisson::Mode;
 use tidegate::{Metrics, Store, StoreError};
+use tidegate_limit::Outcome;
+use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::{Charge, ClientId, Limiter};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tokio::task::JoinSet;
 
 use super::Result;

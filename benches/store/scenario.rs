@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tidegate::internals::limit::{Algorithm, Limiter, MAX_RATE, Quota, examples};
 use tidegate::redisson::Mode;
+use tidegate_limit::{Algorithm, Limiter, MAX_RATE, Quota, examples};
 
 use super::Result;
 

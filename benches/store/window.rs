@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tidegate::internals::limit::Quota;
+use tidegate_limit::Quota;
 
 use super::job::{Grant, Report};
 use super::scenario::Scenario;

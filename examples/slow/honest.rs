@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{MissedTickBehavior, interval, timeout};

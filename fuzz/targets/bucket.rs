@@ -11,11 +11,11 @@ use deadpool_redis::redis::{AsyncCommands, AsyncConnectionConfig, Client, InfoDi
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
-use tidegate::internals::settings::store::KeySecret;
 use tidegate::redisson::Mode;
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
+use tidegate_rules::settings::store::KeySecret;
 
 use crate::support::redis::RedisServer;
 

@@ -3,11 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
-use tidegate::internals::client::{AddressRules, ClientSource};
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::internals::settings::store::KeySecret;
-use tidegate::internals::{Facts, Requests, for_each_redis_key};
+use tidegate::internals::for_each_redis_key;
 use tidegate::redisson::Mode;
+use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_rules::client::{AddressRules, ClientSource};
+use tidegate_rules::facts::Facts;
+use tidegate_rules::facts::Requests;
+use tidegate_rules::settings::store::KeySecret;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));
 

@@ -16,10 +16,10 @@ use super::traces::RequestSpan;
 #[cfg(feature = "otlp")]
 use super::traces::RequestSummary;
 use super::{TARGET, sample};
-use crate::clock::{Stopwatch, Timestamp};
-use crate::layer::{Peer, ReportHandle, RequestReport};
 use crate::server::Rejection;
 use crate::upstream::{LastAttempt, RequestBody, Trace};
+use tidegate_layer::layer::{Peer, ReportHandle, RequestReport};
+use tidegate_limit::clock::{Stopwatch, Timestamp};
 
 /// The status of a request whose client disconnected before the response, as in nginx.
 const CLIENT_GONE: u16 = 499;

@@ -34,11 +34,11 @@ use self::line::LogLine;
 pub(crate) use self::line::log_rejection;
 pub(crate) use self::sample::set_sample;
 pub(crate) use self::traces::Traces;
-use crate::layer::X_REQUEST_ID;
-use crate::local_response::{GrpcCall, LocalResponse};
-use crate::metrics::Metrics;
 use crate::transport::BodyData;
 use crate::upstream::RequestBody;
+use tidegate_layer::layer::X_REQUEST_ID;
+use tidegate_layer::local_response::{GrpcCall, LocalResponse};
+use tidegate_metrics::Metrics;
 
 /// The target of access log events, which separates them from the program log.
 pub(crate) const TARGET: &str = "tidegate::access";

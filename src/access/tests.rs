@@ -11,12 +11,12 @@ use http_body_util::{BodyExt, Empty};
 use tower::Layer;
 
 use super::*;
-use crate::config::{Config, Listen, ListenAddress};
-use crate::layer::RateLimitLayer;
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::{BoxError, ResponseBody};
 use crate::wire::raw::Raw;
 use crate::wire::soon;
+use tidegate_config::{Config, Listen, ListenAddress};
+use tidegate_layer::layer::RateLimitLayer;
 
 const RULES: &str = "
 routes: [{ name: all, match: { path: /** }, limits: [{ name: l, mode: OVERALL, rate: 100, interval: 1h }] }]

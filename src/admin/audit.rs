@@ -10,8 +10,8 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use crate::clock::wall_time;
-use crate::store::{MAX_AUDIT_ENTRIES, Store, StoreError};
+use tidegate_limit::clock::wall_time;
+use tidegate_store::{MAX_AUDIT_ENTRIES, Store, StoreError};
 
 /// The longest reason, in bytes. Reasons are kept in memory.
 pub(super) const MAX_REASON: usize = 256;

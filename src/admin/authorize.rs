@@ -7,7 +7,7 @@ use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, StatusCode};
 
 use super::problem::Problem;
-use crate::config::{Config, Tokens};
+use tidegate_config::{Config, Tokens};
 
 /// How the admin listener authorizes changes.
 #[derive(Clone, Debug)]

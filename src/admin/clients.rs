@@ -13,10 +13,10 @@ use super::audit::{Change, MAX_REASON};
 use super::problem::Problem;
 use super::query::Parameters;
 use super::{Active, Admin, overrides};
-use crate::clock::Timestamp;
-use crate::limit::{Charge, ClientId, Inspection, Mode};
-use crate::overrides::parse_hash;
-use crate::rule::Limit;
+use tidegate_layer::overrides::parse_hash;
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Charge, ClientId, Inspection, Mode};
+use tidegate_rules::rule::Limit;
 
 /// The limit that a request is about.
 #[derive(Debug, Deserialize, IntoParams)]

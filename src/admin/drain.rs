@@ -19,10 +19,10 @@ use super::audit::{Change, MAX_REASON};
 use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::clock::wall_time;
-use crate::config::Millis;
-use crate::overrides::MAX_DURATION;
 use crate::upstream::{TargetCondition, TargetUse};
+use tidegate_config::Millis;
+use tidegate_layer::overrides::MAX_DURATION;
+use tidegate_limit::clock::wall_time;
 
 /// How long a drain lasts by default.
 const DEFAULT_DURATION: Millis = Millis(60 * 60 * 1000);

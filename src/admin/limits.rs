@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::config::Config;
-use crate::limit::Mode;
-use crate::rejected::LimitId;
-use crate::rule::Limit;
-use crate::store::{Store, Usage};
+use tidegate_config::Config;
+use tidegate_layer::rejected::LimitId;
+use tidegate_limit::Mode;
+use tidegate_rules::rule::Limit;
+use tidegate_store::{Store, Usage};
 
 /// Returns one entry for each limit, in the order in which the routes use them.
 pub(super) fn show(config: &Config, store: &Store) -> Value {

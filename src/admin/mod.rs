@@ -63,13 +63,13 @@ use self::shared_rejected::Sharing;
 use self::state::Start;
 pub(crate) use self::status::ConfigProblem;
 use self::status::ConfigStatus;
-use crate::config::Config;
-use crate::config::dashboard::DashboardMode;
-use crate::layer::RateLimitLayer;
-use crate::metrics::Metrics;
-use crate::rejected::RejectedClients;
-use crate::store::Store;
 use crate::upstream::Upstreams;
+use tidegate_config::Config;
+use tidegate_config::dashboard::DashboardMode;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_layer::rejected::RejectedClients;
+use tidegate_metrics::Metrics;
+use tidegate_store::Store;
 
 /// The longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;

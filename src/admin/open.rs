@@ -6,7 +6,7 @@ use tokio::task::{AbortHandle, JoinError, JoinSet, yield_now};
 use tokio::time::{Instant, timeout};
 
 use super::phase::Observer;
-use crate::metrics::Metrics;
+use tidegate_metrics::Metrics;
 
 /// The highest number of open connections.
 pub(super) const MAX_CONNECTIONS: usize = 64;

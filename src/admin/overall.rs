@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::config::Config;
-use crate::limit::{Charge, Mode};
-use crate::store::Store;
+use tidegate_config::Config;
+use tidegate_limit::{Charge, Mode};
+use tidegate_store::Store;
 
 /// How long the permits are reused.
 const MAX_AGE: Duration = Duration::from_secs(1);
@@ -41,7 +41,7 @@ impl OverallPermits {
     pub(super) fn new(config: &Config, store: Store) -> Self {
         let limits = config.rules.limits().map(|(_, limit)| limit).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
-        let charge = |(position, limit): (usize, &crate::rule::Limit)| {
+        let charge = |(position, limit): (usize, &tidegate_rules::rule::Limit)| {
             (position, Charge { shadow: limit.shadow, ..Charge::new(limit.limiter.clone(), None, 1) })
         };
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))

@@ -12,8 +12,8 @@ use serde_json::Value;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, Response as DocumentedResponse, ResponseBuilder};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::rules::NamedClientError;
-use crate::store::StoreError;
+use tidegate_rules::rules::NamedClientError;
+use tidegate_store::StoreError;
 
 /// An error of the API, with a text for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The parameters of a request to the API (`application/x-www-form-urlencoded`).
 
 use super::problem::Problem;
-use crate::client::spelling;
+use tidegate_rules::client::spelling;
 
 /// The names and values, in order.
 #[derive(Debug)]

@@ -23,9 +23,9 @@ use super::audit::Change;
 use super::phase::EventStream;
 use super::problem::Problem;
 use super::query::Parameters;
-use crate::client::ClientSource;
-use crate::config::Millis;
-use crate::recording::{Inputs, Mark, RecordingReader, Selection};
+use tidegate_config::Millis;
+use tidegate_layer::recording::{Inputs, Mark, RecordingReader, Selection};
+use tidegate_rules::client::ClientSource;
 
 /// How long a recording lasts by default, and at most.
 const DEFAULT_DURATION: Millis = Millis(10 * 60 * 1000);

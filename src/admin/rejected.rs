@@ -14,9 +14,9 @@ use super::problem::Problem;
 use super::query::Parameters;
 use super::shared_rejected::{SharedClient, SharedName};
 use super::{Active, Admin, limits};
-use crate::clock::{Timestamp, wall_time};
-use crate::rejected::{LimitId, RejectedClient};
-use crate::rule::{Limit, LimitLocation};
+use tidegate_layer::rejected::{LimitId, RejectedClient};
+use tidegate_limit::clock::{Timestamp, wall_time};
+use tidegate_rules::rule::{Limit, LimitLocation};
 
 /// The maximum number of clients in a response.
 const MAX_CLIENTS: usize = 100;

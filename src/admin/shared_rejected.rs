@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::{Active, Admin, limits};
-use crate::clock::{Timestamp, wall_time};
-use crate::random::random;
-use crate::rejected::{LimitId, MAX_MINUTES, RejectedClient, RejectedInMinute, minute_of};
-use crate::store::{RejectedMinute, StoreError};
+use tidegate_layer::rejected::{LimitId, MAX_MINUTES, RejectedClient, RejectedInMinute, minute_of};
+use tidegate_limit::clock::{Timestamp, wall_time};
+use tidegate_limit::random::random;
+use tidegate_store::{RejectedMinute, StoreError};
 
 /// The number of most rejected clients that a gateway shares for a minute.
 const MAX_TOP: usize = 100;
@@ -202,7 +202,7 @@ mod tests {
     fn each_limit_has_clients_in_the_list() {
         let rejected = |limit: &str, count| RejectedClient {
             limit: LimitId::new("all", limit),
-            client: crate::rejected::Client::All,
+            client: tidegate_layer::rejected::Client::All,
             count,
             error: 0,
             since: Timestamp::from_millis(0),

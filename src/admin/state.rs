@@ -9,7 +9,7 @@ use super::health::readiness;
 use super::probe::Answer;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::clock::{Stopwatch, Timestamp, wall_time};
+use tidegate_limit::clock::{Stopwatch, Timestamp, wall_time};
 
 /// When the gateway started.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::conditional::EntityTags;
 use super::state::ConfigState;
-use crate::clock::unix_seconds;
+use tidegate_limit::clock::unix_seconds;
 
 /// The status of the rule file. It is shown in `/api/v1/config`.
 #[derive(Debug)]

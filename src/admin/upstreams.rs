@@ -12,10 +12,10 @@ use utoipa::ToSchema;
 
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::clock::{Timestamp, wall_time};
-use crate::metrics::UpstreamTotals;
-use crate::settings::upstream::UpstreamSettings;
 use crate::upstream::{CheckReport, LastCheck, TargetCondition, TargetFailure, TargetName, TargetUse};
+use tidegate_limit::clock::{Timestamp, wall_time};
+use tidegate_metrics::UpstreamTotals;
+use tidegate_rules::settings::upstream::UpstreamSettings;
 
 /// An upstream.
 #[derive(Debug, Serialize, ToSchema)]

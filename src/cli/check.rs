@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use clap::Args;
 
 use super::{ConfigArg, FileArg};
-use crate::config::ConfigLoadError;
 use crate::gateway::GATEWAY_FILES;
+use tidegate_config::ConfigLoadError;
 
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {

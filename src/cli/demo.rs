@@ -11,8 +11,8 @@ use super::logging::{self, Logs};
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{CommonArgs, ConfigArg, RunArgs};
-use crate::config::{ListenAddress, RuleFile};
 use crate::gateway::{Gateway, GatewayStartError};
+use tidegate_config::{ListenAddress, RuleFile};
 
 const RULES: &str = include_str!("../../config/demo.yaml");
 

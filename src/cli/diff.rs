@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use clap::Args;
 
 use super::rule_file;
-use crate::config::diff::ConfigDiff;
-use crate::config::{Config, RuleFile};
 use crate::gateway::GATEWAY_FILES;
+use tidegate_config::diff::ConfigDiff;
+use tidegate_config::{Config, RuleFile};
 
 #[derive(Debug, Args)]
 pub(super) struct DiffArgs {

@@ -6,8 +6,6 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::config;
-
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
     /// The shell
@@ -27,7 +25,7 @@ pub(super) struct ManArgs {
 /// # Errors
 /// `out` cannot be written to.
 pub(super) fn schema(out: &mut impl Write) -> io::Result<u8> {
-    serde_json::to_writer_pretty(&mut *out, &config::schema())?;
+    serde_json::to_writer_pretty(&mut *out, &tidegate_config::schema())?;
     writeln!(out)?;
     Ok(0)
 }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::gateway::handover::{DrainingPredecessor, Handover, HandoverOutcome, Predecessor, TakeOverReply};
 use crate::gateway::{CurrentSockets, Gateway, InheritedSockets};
-use crate::store::Store;
+use tidegate_store::Store;
 
 /// The predecessor and the handover socket, if `--handover` is set.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use self::logging::{LogFilter, LogFormat};
-use crate::config::RuleFile;
+use tidegate_config::RuleFile;
 
 /// An HTTP reverse-proxy gateway with exact distributed rate limiting.
 #[derive(Debug, Parser)]

@@ -12,8 +12,8 @@ use super::notify::notify;
 use super::serve::{OnHangUp, serve};
 use super::signals::Signals;
 use super::{ConfigArg, FileArg, RunArgs};
-use crate::config::{Config, ConfigLoadError, ListenAddress, Loaded};
 use crate::gateway::{FileReloader, GATEWAY_FILES, Gateway, InheritedSockets, StateFile};
+use tidegate_config::{Config, ConfigLoadError, ListenAddress, Loaded};
 
 /// The default rule file.
 pub(super) const DEFAULT_FILE: &str = "config/tidegate.yaml";

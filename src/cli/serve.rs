@@ -15,7 +15,7 @@ use super::notify::{notify, notify_reloading};
 use super::signals::{Received, Signals};
 use crate::gateway::handover::{HandoverOutcome, ReleasedSuccessor, Successor};
 use crate::gateway::{FileReloader, Gateway, ReloadTrigger};
-use crate::store::Store;
+use tidegate_store::Store;
 
 /// The files that SIGHUP reopens and reloads.
 #[derive(Debug)]

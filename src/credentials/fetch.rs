@@ -14,11 +14,11 @@ use rustls::crypto::ring;
 use tokio::time::timeout;
 
 use crate::http_client;
-use crate::pem::PemFile;
-use crate::settings::files::{ConfiguredFile, TlsFileError};
-use crate::settings::identities::KeySetUrl;
 use crate::tls::system_roots;
 use crate::upstream::HostLookup;
+use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
+use tidegate_rules::settings::identities::KeySetUrl;
+use tidegate_store::pem::PemFile;
 
 /// The longest time for a fetch, from the name resolution to the end of the body.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);

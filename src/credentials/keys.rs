@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use ring::digest::SHA256;
 
-use crate::identity::ApiKey;
+use tidegate_rules::identity::ApiKey;
 
 /// The SHA-256 of a key.
 pub(crate) type Digest = [u8; 32];

@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 pub(crate) use self::keys::{ApiKeys, KeyTable};
 pub(crate) use self::tokens::TokenVerifier;
-use crate::client::{ClientError, ClientSource, Duplicates};
-use crate::facts::Facts;
-use crate::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
-use crate::rules::{Credentials, Verifier, Verify};
+use tidegate_rules::client::{ClientError, ClientSource, Duplicates};
+use tidegate_rules::facts::Facts;
+use tidegate_rules::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
+use tidegate_rules::rules::{Credentials, Verifier, Verify};
 
 /// Verifies credentials as `identities` in the rule file configures it. Clones share the keys.
 #[derive(Clone, Debug, Default)]

@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::key_set::{KeySet, KeySetError};
 use super::provider;
 use super::refresh::Refresh;
-use crate::identity::{Claims, IdentityFault};
-use crate::settings::identities::{KeySetSource, TokenSettings};
+use tidegate_rules::identity::{Claims, IdentityFault};
+use tidegate_rules::settings::identities::{KeySetSource, TokenSettings};
 
 /// The tolerated difference between the clocks of the issuer and the gateway, in seconds.
 const LEEWAY: f64 = 30.0;

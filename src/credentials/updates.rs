@@ -8,9 +8,9 @@ use tokio::time::timeout;
 
 use super::fetch::{FETCH_TIMEOUT, fetch};
 use super::tokens::TokenVerifier;
-use crate::metrics::{LoadOutcome, Metrics};
-use crate::settings::identities::KeySetSource;
 use crate::upstream::HostLookup;
+use tidegate_metrics::{LoadOutcome, Metrics};
+use tidegate_rules::settings::identities::KeySetSource;
 
 /// The age at which a key set is fetched again.
 const MAX_AGE: Duration = Duration::from_secs(600);

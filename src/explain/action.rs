@@ -3,11 +3,11 @@
 
 use std::borrow::Cow;
 
-use crate::config::quote;
-use crate::facts::Facts;
-use crate::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
-use crate::rules::Rules;
-use crate::template::{Template, Values};
+use tidegate_config::quote;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
+use tidegate_rules::rules::Rules;
+use tidegate_rules::template::{Template, Values};
 
 /// Describes the action for admitted requests.
 pub(crate) fn describe_action(route: &Route) -> String {

@@ -3,11 +3,11 @@
 use http::Method;
 
 use super::request;
-use crate::config::quote;
-use crate::evaluation::Answer;
-use crate::facts::Facts;
-use crate::identity::IdentityFault;
-use crate::route::Route;
+use tidegate_config::quote;
+use tidegate_rules::evaluation::Answer;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::identity::IdentityFault;
+use tidegate_rules::route::Route;
 
 /// Returns the status of an answer, and the reason for it.
 pub(super) fn describe(answer: Answer<'_>, facts: &Facts<'_>) -> (u16, String) {

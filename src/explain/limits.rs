@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Explanation;
-use crate::clock::Timestamp;
-use crate::config::{Millis, quote};
-use crate::cost::Cost;
-use crate::facts::Facts;
-use crate::limit::{Algorithm, Charge, ClientId, Mode, Wait};
-use crate::policy::Policy;
-use crate::rates::RateOrigin;
-use crate::route::Route;
-use crate::rule::{ChargeOn, Limit};
-use crate::rules::{LimitCheck, MissingInput};
+use tidegate_config::{Millis, quote};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Algorithm, Charge, ClientId, Mode, Wait};
+use tidegate_rules::cost::Cost;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::policy::Policy;
+use tidegate_rules::rates::RateOrigin;
+use tidegate_rules::route::Route;
+use tidegate_rules::rule::{ChargeOn, Limit};
+use tidegate_rules::rules::{LimitCheck, MissingInput};
 
 /// Writes all limits, and the rate limit headers of the response.
 pub(super) fn limits(explanation: &Explanation<'_>, route: &Route, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -145,7 +145,7 @@ fn bucket(limit: &Limit, charge: &Charge) -> String {
                 false => network.to_string(),
             };
             match limit.client {
-                crate::client::ClientSource::Ip => format!("the bucket of {address}"),
+                tidegate_rules::client::ClientSource::Ip => format!("the bucket of {address}"),
                 _ => format!("the bucket of {address}, because {} is missing", quote(&limit.client.to_string())),
             }
         }

@@ -21,16 +21,16 @@ use self::answer::describe;
 use self::original::ProxyRequest;
 pub(crate) use self::request::{field, method, target};
 use self::walk::{Ending, Outcome, identify, walk};
-use crate::client::AddressTrace;
-use crate::clock::Timestamp;
-use crate::condition::Search;
-use crate::config::Config;
-use crate::evaluation::{Answer, Evaluation, LastHop, Subject, last_hop};
-use crate::facts::{BadRequest, Facts, TlsPeer};
-use crate::route::Route;
-use crate::rule::Limit;
-use crate::rules::{LimitCheck, Rules};
-use crate::sanitize::{NextHop, RequestContext};
+use tidegate_config::Config;
+use tidegate_limit::clock::Timestamp;
+use tidegate_rules::client::AddressTrace;
+use tidegate_rules::condition::Search;
+use tidegate_rules::evaluation::{Answer, Evaluation, LastHop, Subject, last_hop};
+use tidegate_rules::facts::{BadRequest, Facts, TlsPeer};
+use tidegate_rules::route::Route;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::{LimitCheck, Rules};
+use tidegate_rules::sanitize::{NextHop, RequestContext};
 
 /// A request to explain.
 #[derive(Clone, Debug)]

@@ -3,10 +3,10 @@
 use super::answer::describe;
 use super::walk::{Ending, walk};
 use super::{EarlyAnswer, ExplainedRequest, Explanation};
-use crate::clock::Timestamp;
-use crate::config::{Config, quote};
-use crate::evaluation::{Answer, Evaluation};
-use crate::route::{Action, Authorize, OriginalRequest, OriginalRequestError, Route};
+use tidegate_config::{Config, quote};
+use tidegate_limit::clock::Timestamp;
+use tidegate_rules::evaluation::{Answer, Evaluation};
+use tidegate_rules::route::{Action, Authorize, OriginalRequest, OriginalRequestError, Route};
 
 /// The request of a proxy that asks about an original request.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Method, Uri};
 
 use super::ExplainedRequest;
-use crate::config::{Config, Listen};
-use crate::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
-use crate::facts::BadRequest;
-use crate::sanitize::BadField;
+use tidegate_config::{Config, Listen};
+use tidegate_rules::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
+use tidegate_rules::facts::BadRequest;
+use tidegate_rules::sanitize::BadField;
 
 pub(crate) fn method(text: &str) -> Result<Method, String> {
     Method::from_bytes(text.as_bytes()).map_err(|_| "a method is a word such as GET or POST".to_owned())

@@ -2,10 +2,10 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
-use crate::config::Config;
-use crate::config::testing::AnyIdentities;
-use crate::evaluation::{Evaluation, Event, Step, Subject, Verdict};
-use crate::facts::HostRequirement;
+use tidegate_config::Config;
+use tidegate_config::testing::AnyIdentities;
+use tidegate_rules::evaluation::{Evaluation, Event, Step, Subject, Verdict};
+use tidegate_rules::facts::HostRequirement;
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8] }

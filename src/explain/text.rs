@@ -6,14 +6,14 @@ use super::Explanation;
 use super::action::{describe_action, forwarded_path};
 use super::limits::limits;
 use super::original::ProxyRequest;
-use crate::client::{AddressTrace, ClientSource, TraceEnd};
-use crate::clock::Timestamp;
-use crate::concurrency::Concurrency;
-use crate::config::{Millis, quote};
-use crate::limit::{Charge, Wait};
-use crate::route::{Action, Route};
-use crate::rule::Limit;
-use crate::rules::LimitCheck;
+use tidegate_config::{Millis, quote};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Charge, Wait};
+use tidegate_rules::client::{AddressTrace, ClientSource, TraceEnd};
+use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::route::{Action, Route};
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::LimitCheck;
 
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

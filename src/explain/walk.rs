@@ -4,12 +4,12 @@ use std::mem::take;
 
 use super::answer::describe;
 use super::limits::describe_denial;
-use crate::clock::Timestamp;
-use crate::config::{Config, quote};
-use crate::evaluation::{Answer, Evaluation, Event, Step, Verdict};
-use crate::identity::IdentityNeeds;
-use crate::route::{Authorize, Route};
-use crate::rules::LimitRejection;
+use tidegate_config::{Config, quote};
+use tidegate_limit::clock::Timestamp;
+use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Verdict};
+use tidegate_rules::identity::IdentityNeeds;
+use tidegate_rules::route::{Authorize, Route};
+use tidegate_rules::rules::LimitRejection;
 
 /// How the evaluation of a request ends.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 
 use super::local_response;
-use crate::evaluation::{LastHop, last_hop, max_forwards};
-use crate::local_response::LocalResponse;
 use crate::upstream::{RequestBody, ResponseBody};
+use tidegate_layer::local_response::LocalResponse;
+use tidegate_rules::evaluation::{LastHop, last_hop, max_forwards};
 
 /// Responds to a request for the gateway itself, and rejects methods that are not forwarded. Returns `None` for other
 /// requests.

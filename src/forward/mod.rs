@@ -32,17 +32,17 @@ use self::head::ForwardInput;
 pub(crate) use self::head::response as rewrite_response;
 use self::responses::ResponseRewrite;
 use self::upgrade::ExtendedConnect;
-use crate::boxed::boxed;
-use crate::facts::grpc_timeout::Received;
-use crate::layer::{ForwardContext, NotSent, RouteUpstream, WorkerUpstreams};
-use crate::local_response::{GrpcCall, LocalResponse};
-use crate::metrics::AttemptOutcome;
-use crate::sanitize::{FieldKind, FieldKinds};
-use crate::upgrade::is_tunnel;
 use crate::upstream::{
     Client, HeadlessResponse, NotRetried, RequestBody, ResponseBody, SendError, TooLong, Trace, Upstream,
     UpstreamError, Upstreams,
 };
+use tidegate_layer::layer::{ForwardContext, NotSent, RouteUpstream, WorkerUpstreams};
+use tidegate_layer::local_response::{GrpcCall, LocalResponse};
+use tidegate_limit::boxed::boxed;
+use tidegate_metrics::AttemptOutcome;
+use tidegate_rules::facts::grpc_timeout::Received;
+use tidegate_rules::sanitize::{FieldKind, FieldKinds};
+use tidegate_rules::upgrade::is_tunnel;
 
 /// The reason in the access log if the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";

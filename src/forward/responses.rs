@@ -6,8 +6,8 @@ use http::header::{CONTENT_LOCATION, HOST, LOCATION, SET_COOKIE};
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::route::{HostRewrite, Rewrite};
 use crate::upstream::Upstream;
+use tidegate_rules::route::{HostRewrite, Rewrite};
 
 /// How to map the paths of a response.
 #[derive(Debug)]

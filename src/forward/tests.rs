@@ -11,9 +11,9 @@ use tower::Layer;
 
 use super::*;
 use crate::http1::{Framing, ParsedRequest, read_request, write_request};
-use crate::layer::RateLimitLayer;
-use crate::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
 use crate::transport::BodyData;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_rules::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
 
 const PEER: &str = "192.0.2.7";
 
@@ -177,7 +177,7 @@ fn check_rewritten(sent: &HeaderMap, written: &[u8], body: Option<u64>, trusted:
         assert!(trusted || texts(one).len() == 1, "{one}");
     }
     assert!(texts("x-forwarded-for")[0].ends_with(PEER) && (trusted || texts("x-forwarded-for") == [PEER]));
-    let strip = crate::rules::Strip::default();
+    let strip = tidegate_rules::rules::Strip::default();
     let (own, rewritten) =
         (["x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"], ["host", "content-length", "cookie", "via"]);
     let named = |other: &str| {

@@ -3,9 +3,9 @@
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 
 use super::{local_response, websocket};
-use crate::local_response::LocalResponse;
-use crate::upgrade::Upgrade;
 use crate::upstream::{RequestBody, ResponseBody};
+use tidegate_layer::local_response::LocalResponse;
+use tidegate_rules::upgrade::Upgrade;
 
 const WEBSOCKET: &[u8] = b"websocket";
 

@@ -4,7 +4,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::HeaderValue;
 use sha1_smol::Sha1;
 
-use crate::random::random;
+use tidegate_limit::random::random;
 
 /// The suffix that is hashed with the key (RFC 6455 section 1.3).
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";

@@ -22,11 +22,11 @@ use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
 use crate::credentials::{TokenVerifier, Verifiers};
-use crate::layer::RateLimitLayer;
-use crate::metrics::Metrics;
-use crate::store::StoreError;
 use crate::tls::CertificateWatcher;
 use crate::upstream::HostLookup;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_metrics::Metrics;
+use tidegate_store::StoreError;
 
 /// The longest time for open requests of operators after the admin socket was handed over.
 const ADMIN_GRACE: Duration = Duration::from_secs(1);

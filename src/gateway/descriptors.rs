@@ -7,8 +7,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::Config;
 use crate::transport::{MAX_PIPES, disable_pipes};
+use tidegate_config::Config;
 
 /// Descriptors for everything but connections and workers, with a margin: logs, signals, the store, 64 admin
 /// connections, and up to 64 rejected clients that still read their response.

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use crate::config::{ConfigLoadError, ListenAddress};
-use crate::layer::LayerError;
-use crate::store::StoreOpenError;
+use tidegate_config::{ConfigLoadError, ListenAddress};
+use tidegate_layer::layer::LayerError;
+use tidegate_store::StoreOpenError;
 
 /// The error of [`Gateway::start`](crate::Gateway::start).
 #[derive(Debug, thiserror::Error)]

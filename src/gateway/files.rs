@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::config::{FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
 use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, Verifiers, key_file};
-use crate::pem::PemFile;
-use crate::rules::Verifier;
-use crate::settings::files::{ConfiguredFile, TlsFileError, read_bounded};
-use crate::settings::identities::IdentitySettings;
-use crate::settings::store::RedisTls;
-use crate::settings::tls::CertificateFiles;
-use crate::settings::upstream::UpstreamTls;
 use crate::tls::{ServerCertificate, system_roots};
 use crate::upstream::tls::{TlsSetupError, check};
+use tidegate_config::{FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
+use tidegate_rules::rules::Verifier;
+use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError, read_bounded};
+use tidegate_rules::settings::identities::IdentitySettings;
+use tidegate_rules::settings::store::RedisTls;
+use tidegate_rules::settings::tls::CertificateFiles;
+use tidegate_rules::settings::upstream::UpstreamTls;
+use tidegate_store::pem::PemFile;
 
 /// The checks of the gateway.
 pub(crate) static GATEWAY_FILES: &dyn FileChecks = &GatewayFiles;
@@ -23,7 +23,7 @@ struct GatewayFiles;
 
 impl FileChecks for GatewayFiles {
     fn redis_tls(&self, tls: &RedisTls) -> Result<(), TlsFileError> {
-        crate::store::tls::read(tls).map(drop)
+        tidegate_store::tls::read(tls).map(drop)
     }
 
     fn has_trust_anchors(&self) -> bool {
@@ -88,7 +88,7 @@ fn message(path: &Path, fault: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use tidegate_config::Config;
 
     /// The help is for the program that reads the file: a layer fetches no key set.
     #[test]

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use blake3::{Hash, Hasher};
 
 use crate::credentials::{ApiKeys, TokenVerifier, Verifiers, key_file};
-use crate::metrics::{LoadOutcome, Metrics};
-use crate::settings::files::{open_regular, read_bounded};
-use crate::watch::FileWatch;
+use tidegate_metrics::{LoadOutcome, Metrics};
+use tidegate_rules::settings::files::{open_regular, read_bounded};
+use tidegate_rules::watch::FileWatch;
 
 /// Watches the files of `identities`. Until a changed file can be used, the previous keys stay in use.
 #[derive(Debug)]

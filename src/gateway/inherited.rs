@@ -9,7 +9,7 @@ use listenfd::ListenFd;
 use socket2::Socket;
 
 use super::socket_file::ListeningSocket;
-use crate::config::ListenAddress;
+use tidegate_config::ListenAddress;
 
 /// Inherited sockets that no entry of the rule file has claimed yet.
 #[derive(Debug, Default)]

@@ -11,11 +11,11 @@ use super::inherited::{self, InheritedSockets};
 use super::socket_file::{self, CurrentSockets, ListeningSocket, OWNER_ONLY};
 use super::{GatewayStartError, descriptors};
 use crate::access;
-use crate::config::diff::listeners as named_listeners;
-use crate::config::{Config, Listen, ListenAddress};
-use crate::metrics::Metrics;
 use crate::server::{Drain, DrainReason, DrainTrigger, GatewayConnections, Server, bind, bind_alone, ensure_free};
 use crate::tls::{CertificateWatcher, Termination};
+use tidegate_config::diff::listeners as named_listeners;
+use tidegate_config::{Config, Listen, ListenAddress};
+use tidegate_metrics::Metrics;
 
 /// How long a reload waits until the workers have closed the sockets of a removed listener.
 const CLOSE_RETRIES: u32 = 50;

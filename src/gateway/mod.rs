@@ -49,16 +49,16 @@ use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
 use crate::access::Traces;
 use crate::admin::{self, Admin};
-use crate::config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
-use crate::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
-use crate::metrics::Metrics;
-use crate::rejected::RejectedClients;
-use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger};
-use crate::store::Store;
 use crate::upstream::run_checks;
+use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
+use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
+use tidegate_layer::rejected::RejectedClients;
+use tidegate_metrics::Metrics;
+use tidegate_rules::sanitize::NextHop;
+use tidegate_store::Store;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);
 

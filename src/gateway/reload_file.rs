@@ -11,9 +11,9 @@ use serde_json::json;
 use super::files::GATEWAY_FILES;
 use super::{ReloadError, ReloadReport, Reloader};
 use crate::admin::{Admin, ConfigProblem, ReloadFailure, ReloadHook};
-use crate::config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
-use crate::metrics::{Metrics, ReloadOutcome};
-use crate::watch::StableFiles;
+use tidegate_config::{ConfigLoadError, Loaded, RuleFile, SourceFiles};
+use tidegate_metrics::{Metrics, ReloadOutcome};
+use tidegate_rules::watch::StableFiles;
 
 /// Reloads the rule file. Clones reload the same gateway.
 #[derive(Clone, Debug)]
@@ -233,7 +233,7 @@ fn problems(file: &RuleFile, error: &ReloadError) -> Vec<ConfigProblem> {
     let file = file.to_string();
     match error {
         ReloadError::File(ConfigLoadError::Invalid { problems, .. }) => {
-            let problem = |problem: &crate::config::Problem| ConfigProblem {
+            let problem = |problem: &tidegate_config::Problem| ConfigProblem {
                 file: problem.file().unwrap_or(&file).to_owned(),
                 line: problem.line(),
                 column: problem.column(),

@@ -17,15 +17,15 @@ use super::state_file::StateFile;
 use super::upstreams::WorkerUpstreams;
 use super::worker::{WorkerCommand, WorkerHandle};
 use crate::admin::Admin;
-use crate::config::diff::ConfigDiff;
-use crate::config::{AccessLog, Config};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
-use crate::layer::{RateLimitLayer, Stores};
-use crate::metrics::Metrics;
-use crate::rules::Verifier;
-use crate::store::Store;
 use crate::upstream::Upstreams;
+use tidegate_config::diff::ConfigDiff;
+use tidegate_config::{AccessLog, Config};
+use tidegate_layer::layer::{RateLimitLayer, Stores};
+use tidegate_metrics::Metrics;
+use tidegate_rules::rules::Verifier;
+use tidegate_store::Store;
 
 /// The state of a running gateway.
 pub(super) struct Running {

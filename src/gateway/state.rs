@@ -2,8 +2,8 @@
 
 use super::Gateway;
 use super::state_file::StateFile;
-use crate::store::Store;
-use crate::store::transfer::StoreState;
+use tidegate_store::Store;
+use tidegate_store::transfer::StoreState;
 
 impl Gateway {
     /// Assumes the number of gateways in the state file until Redis has counted them. Keeps the file up to date.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::settings::files::open_regular;
+use tidegate_rules::settings::files::open_regular;
 
 /// The version of the file format.
 const VERSION: u32 = 1;

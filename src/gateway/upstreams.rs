@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::metrics::Metrics;
-use crate::settings::upstream::UpstreamSettings;
 use crate::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
+use tidegate_metrics::Metrics;
+use tidegate_rules::settings::upstream::UpstreamSettings;
 
 type Settings = BTreeMap<Arc<str>, UpstreamSettings>;
 

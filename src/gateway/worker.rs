@@ -14,9 +14,9 @@ use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
 use crate::access::{AccessLogLayer, Traces};
 use crate::forward::Forward;
-use crate::layer::RateLimitLayer;
 use crate::server::{Drain, Server};
-use crate::store::Store;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_store::Store;
 
 /// The parts of which a worker is built.
 pub(super) struct Worker {

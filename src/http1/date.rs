@@ -7,7 +7,7 @@ use http::HeaderValue;
 use httpdate::HttpDate;
 use tokio::time::Instant;
 
-use crate::clock::{poll_time, since_epoch};
+use tidegate_limit::clock::{poll_time, since_epoch};
 
 /// The formatted date, and the end of its second.
 struct CachedDate {

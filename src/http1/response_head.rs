@@ -10,7 +10,7 @@ use hyper::ext::ReasonPhrase;
 use super::framing::FramingFields;
 use super::head::{Persistence, field, has_bare_line_feed};
 use super::{MAX_CONFIGURABLE_FIELDS, MAX_FIELDS, Malformed};
-use crate::reason;
+use tidegate_rules::reason;
 
 /// The head of a response, without its fields.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use hyper::ext::ReasonPhrase;
 
 use super::Framing;
 use super::date::with_date;
-use crate::reason;
+use tidegate_rules::reason;
 
 /// The properties of a request and its connection on which the head of a response depends.
 #[derive(Clone, Copy, Debug)]

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::{ManualClock, Timestamp};
-use crate::config::Config;
-use crate::limit::{Charge, Granted, Outcome};
-use crate::metrics::Metrics;
-use crate::rule::LimitLocation;
-use crate::rules::Rules;
-use crate::settings::store::StoreSettings;
-use crate::store::{Store, StoreError, StoreOpenError};
+use tidegate_config::Config;
+use tidegate_limit::clock::{ManualClock, Timestamp};
+use tidegate_limit::{Charge, Granted, Outcome};
+use tidegate_metrics::Metrics;
+use tidegate_rules::rule::LimitLocation;
+use tidegate_rules::rules::Rules;
+use tidegate_rules::settings::store::StoreSettings;
+use tidegate_store::{Store, StoreError, StoreOpenError};
 
 /// A store with a manual clock, which each call sets.
 #[derive(Clone, Debug)]

@@ -12,15 +12,15 @@ use tokio::runtime;
 use tower::{Layer, Service};
 
 use crate::access::AccessLogLayer;
-use crate::config::Config;
 use crate::forward::{Forward, find_in};
-use crate::layer::{LayerError, NotSent, RateLimitLayer, Stores};
-use crate::metrics::Metrics;
-use crate::sanitize::NextHop;
 use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
 use crate::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
+use tidegate_config::Config;
+use tidegate_layer::layer::{LayerError, NotSent, RateLimitLayer, Stores};
+use tidegate_metrics::Metrics;
+use tidegate_rules::sanitize::NextHop;
 
 /// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.
 #[derive(Debug)]

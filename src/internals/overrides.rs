@@ -2,9 +2,9 @@
 
 use std::net::Ipv4Addr;
 
-use crate::layer::RateLimitLayer;
-use crate::overrides::{Action, Adjustment, Override, Scope, Target};
-use crate::store::StoreError;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
+use tidegate_store::StoreError;
 
 /// Bans this many addresses from 10.0.0.0 on, and as many clients, for an hour.
 ///

@@ -13,15 +13,15 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use tower::{Layer, Service};
 
-use crate::config::Config;
-use crate::facts::{Facts, Requests};
 use crate::forward::{Forward, find_in, rewrite_response};
 use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
-use crate::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
-use crate::metrics::Metrics;
-use crate::sanitize::NextHop;
 use crate::transport::BodyData;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
+use tidegate_config::Config;
+use tidegate_layer::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
+use tidegate_metrics::Metrics;
+use tidegate_rules::facts::{Facts, Requests};
+use tidegate_rules::sanitize::NextHop;
 
 /// A gateway without sockets.
 #[derive(Debug)]

@@ -10,28 +10,28 @@ use http::{HeaderMap, HeaderValue, Response};
 use http_body_util::Full;
 
 use crate::admin;
-use crate::admission::LimitStatus;
-use crate::config::RuleFile;
 use crate::credentials::{ApiKeys, key_file};
 use crate::gateway::GATEWAY_FILES;
-use crate::headers::Members;
 use crate::http1::{Framing, Malformed, Piece, RemainingBody};
-use crate::layer::{LayerError, RateLimitLayer};
-use crate::limit::{Charge, Decision};
-use crate::local_response::LocalResponse;
-use crate::metrics::Metrics;
-use crate::path::EncodedSlash;
-use crate::rejected::RejectedClients;
 use crate::replay::LogFormat;
-use crate::rule::Limit;
 use crate::server::proxy_protocol::header;
-use crate::settings::store::{KeySecret, StoreSettings};
-use crate::store::Store;
+use tidegate_config::RuleFile;
+use tidegate_layer::admission::LimitStatus;
+use tidegate_layer::headers::Members;
+use tidegate_layer::layer::{LayerError, RateLimitLayer};
+use tidegate_layer::local_response::LocalResponse;
+use tidegate_layer::rejected::RejectedClients;
+use tidegate_limit::{Charge, Decision};
+use tidegate_metrics::Metrics;
+use tidegate_rules::path::EncodedSlash;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::settings::store::{KeySecret, StoreSettings};
+use tidegate_store::Store;
 
 /// Writes each Redis key of a charge's bucket into `key`. Returns the total length of the keys in bytes.
 pub fn write_redis_keys(charge: &Charge, secret: &KeySecret, key: &mut String) -> usize {
     let mut length = 0;
-    crate::store::redis_keys(charge, secret, key, |key| length += key.len());
+    tidegate_store::redis_keys(charge, secret, key, |key| length += key.len());
     length
 }
 
@@ -112,7 +112,7 @@ pub fn limited_response(names: &[&str], seconds: u64) -> Response<Full<Bytes>> {
 
 /// Calls `each` with each Redis key of a charge's bucket.
 pub fn for_each_redis_key(charge: &Charge, secret: &KeySecret, mut each: impl FnMut(&str)) {
-    crate::store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
+    tidegate_store::redis_keys(charge, secret, &mut String::new(), |key| each(key));
 }
 
 /// Parses a PROXY protocol header. Returns `None` if the bytes are not a header, `Some(Ok(n))` if `n` more bytes are
@@ -127,7 +127,7 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAdd
 
 /// Returns the normalized path, or `None` if the path is invalid.
 pub fn normalize_path(path: &str) -> Option<String> {
-    let normal = crate::path::normalize(path, EncodedSlash::Reject).ok()?;
+    let normal = tidegate_rules::path::normalize(path, EncodedSlash::Reject).ok()?;
     Some(normal.normalized().to_owned())
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::config::Config;
 use crate::replay::LogFormat;
 pub use crate::replay::verdicts::{ParsedLog, ReplayedLine, TracedRequest};
 use crate::replay::verdicts::{of_logs, of_trace};
+use tidegate_config::Config;
 
 /// Returns for each request whether the limits of a rule file admit it.
 ///

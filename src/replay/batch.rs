@@ -10,7 +10,7 @@ use http::{Method, StatusCode, Uri};
 use memchr::memchr;
 
 use super::log::{LogFormat, LoggedRequest};
-use crate::recording::Mark;
+use tidegate_layer::recording::Mark;
 
 /// The longest part of a line that a message contains, in characters.
 const MAX_SHOWN: usize = 200;

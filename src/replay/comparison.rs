@@ -8,7 +8,7 @@ use super::engine::{Engine, Verdict};
 use super::read::{LogFiles, ReadError, ReadSummary};
 use super::recordings::Recordings;
 use super::report::{Difference, Report, RouteDifference, UnparsedLine};
-use crate::rules::Rules;
+use tidegate_rules::rules::Rules;
 
 /// The decisions of two rule files about the same requests.
 #[derive(Debug)]

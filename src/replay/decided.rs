@@ -2,10 +2,10 @@
 
 use http::StatusCode;
 
-use crate::admission::LimitStatus;
-use crate::limit::ClientId;
-use crate::rule::Limit;
-use crate::rules::Charges;
+use tidegate_layer::admission::LimitStatus;
+use tidegate_limit::ClientId;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::Charges;
 
 /// The request that a decision is about.
 #[derive(Debug)]

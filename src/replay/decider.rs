@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use super::decided::Decided;
-use crate::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
-use crate::clock::{Clock, ManualClock, Timestamp};
-use crate::limit::{Charge, ChargeKind};
-use crate::rules::Charges;
-use crate::store::Store;
+use tidegate_layer::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
+use tidegate_limit::clock::{Clock, ManualClock, Timestamp};
+use tidegate_limit::{Charge, ChargeKind};
+use tidegate_rules::rules::Charges;
+use tidegate_store::Store;
 
 /// The maximum number of buckets. Memory ends earlier: permits in use are never dropped to bound a replay.
 const MAX_BUCKETS: usize = 1 << 28;

@@ -12,13 +12,13 @@ use super::report::Report;
 use super::tallies::Tallies;
 use super::tally::Tally;
 use super::waiting::Waiting;
-use crate::client::ClientError;
-use crate::clock::Timestamp;
-use crate::evaluation::{Answer, Evaluation, Event, Step, Subject};
-use crate::facts::{Facts, HostRequirement};
-use crate::limit::ClientId;
-use crate::route::Route;
-use crate::rules::{Charges, LimitCheck, MissingInput, Rules};
+use tidegate_limit::ClientId;
+use tidegate_limit::clock::Timestamp;
+use tidegate_rules::client::ClientError;
+use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Subject};
+use tidegate_rules::facts::{Facts, HostRequirement};
+use tidegate_rules::route::Route;
+use tidegate_rules::rules::{Charges, LimitCheck, MissingInput, Rules};
 
 /// The rules, their store, and the statistics of their limits.
 #[derive(Debug)]

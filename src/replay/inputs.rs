@@ -4,9 +4,9 @@ use hashbrown::HashSet;
 use http::HeaderName;
 use http::header::{HOST, HeaderMap};
 
-use crate::limit::Mode;
-use crate::rule::Limit;
-use crate::rules::Rules;
+use tidegate_limit::Mode;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::Rules;
 
 /// The fields that the rules read, and whether the log has had them.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::path::Path;
 use hashbrown::HashSet;
 use http::HeaderName;
 
-use crate::client::ClientSource;
-use crate::limit::Mode;
-use crate::recording::{Held, Inputs, Mark, sampled_by};
-use crate::rules::Rules;
+use tidegate_layer::recording::{Held, Inputs, Mark, sampled_by};
+use tidegate_limit::Mode;
+use tidegate_rules::client::ClientSource;
+use tidegate_rules::rules::Rules;
 
 /// The recordings that have been read.
 #[derive(Clone, Debug, Default)]

@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use hashbrown::HashMap;
 
 use super::report::RejectedClient;
-use crate::client::shown_value;
-use crate::clock::Timestamp;
-use crate::limit::ClientId;
+use tidegate_limit::ClientId;
+use tidegate_limit::clock::Timestamp;
+use tidegate_rules::client::shown_value;
 
 /// The longest client in a report, in bytes.
 const MAX_CLIENT: usize = 200;

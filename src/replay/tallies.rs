@@ -10,9 +10,9 @@ use super::clients::Clients;
 use super::decided::Decided;
 use super::report::LimitReport;
 use super::tally::{ClientRow, Tally};
-use crate::client::ClientSource;
-use crate::limit::{ClientId, Mode};
-use crate::rule::Limit;
+use tidegate_limit::{ClientId, Mode};
+use tidegate_rules::client::ClientSource;
+use tidegate_rules::rule::Limit;
 
 /// The statistics of all limits, in the order of the rule file.
 #[derive(Debug, Default)]

@@ -6,9 +6,9 @@ use super::ranks::ranks;
 use super::rejected::RejectedClients;
 use super::report::{LimitReport, RejectedClient};
 use super::series::Series;
-use crate::config::Millis;
-use crate::limit::{Algorithm, Charge, ClientId, Decision, Mode};
-use crate::rule::Limit;
+use tidegate_config::Millis;
+use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Mode};
+use tidegate_rules::rule::Limit;
 
 /// The number of rejected clients in a report.
 const TOP: usize = 10;

@@ -11,7 +11,7 @@ use super::batch::{Batch, Buffers, ParsedRequest};
 use super::engine::{Engine, Verdict};
 use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
-use crate::rules::Rules;
+use tidegate_rules::rules::Rules;
 
 /// A request of a test.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::decided::{Decided, Origin};
 use super::decider::{Decider, Refused};
-use crate::admission::{LimitStatus, MAX_LATENESS, narrowest_first};
-use crate::limit::{BucketId, Wait};
-use crate::rules::{Charges, LimitCharge, Positions};
+use tidegate_layer::admission::{LimitStatus, MAX_LATENESS, narrowest_first};
+use tidegate_limit::{BucketId, Wait};
+use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 
 /// The waiting requests, and their queues: one for each bucket, in the order of joining.
 #[derive(Debug, Default)]

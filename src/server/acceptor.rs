@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::listener::Listener;
-use crate::metrics::Metrics;
 use crate::transport::Transport;
+use tidegate_metrics::Metrics;
 
 /// How long to wait when file descriptors or memory have run out. Retrying at once would only burn CPU time until a
 /// connection closes.

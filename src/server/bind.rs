@@ -91,7 +91,7 @@ fn listen_with(socket: Socket, address: &SockAddr) -> io::Result<Socket> {
 
 /// Opens a socket for the clients of a test.
 #[cfg(test)]
-pub(crate) fn bind_one(address: &crate::config::ListenAddress) -> std::net::TcpListener {
+pub(crate) fn bind_one(address: &tidegate_config::ListenAddress) -> std::net::TcpListener {
     listen(address.tcp().unwrap()).unwrap().into()
 }
 

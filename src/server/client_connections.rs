@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 
-use crate::client::AddressRules;
+use tidegate_rules::client::AddressRules;
 
 /// The number of maps that clients are sharded over, so that workers seldom contend for a lock.
 const SHARDS: usize = 16;

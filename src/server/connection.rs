@@ -18,9 +18,9 @@ use super::metered_socket::{MeteredSocket, Socket};
 use super::protocol::{Protocol, ProtocolChoice};
 use super::proxy_protocol::read_header;
 use super::{HttpService, ServerContext};
-use crate::metrics::GaugeGuard;
-use crate::timer::Timer;
 use crate::transport::Transport;
+use tidegate_limit::timer::Timer;
+use tidegate_metrics::GaugeGuard;
 
 /// A client's connection. An idle connection holds nothing else, so its size matters.
 struct ClientConnection<S> {

@@ -15,10 +15,10 @@ use tokio::time::timeout;
 
 use super::client_connections::{ClientConnections, ClientLimitReached};
 use super::peer::ConnectionPeer;
-use crate::client::AddressRules;
-use crate::config::Listen;
-use crate::metrics::Metrics;
 use crate::transport::Transport;
+use tidegate_config::Listen;
+use tidegate_metrics::Metrics;
+use tidegate_rules::client::AddressRules;
 
 /// How long a rejected connection stays open so that its client can read the response, and how many may be open at a
 /// time. If the gateway closed it at once, the client's request would cause a reset, and the response would be lost.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::ServerContext;
 use super::activity::{Activity, IDLE_DELAY, SLOW_UPLOAD, TimerAction};
 use super::drain::Drain;
-use crate::clock::share_poll_time;
+use tidegate_limit::clock::share_poll_time;
 
 /// How long a client may take for its first byte or its next request after a drain has started. The request may
 /// already be on its way, and for the client a close without a response is a failure.

@@ -2,8 +2,8 @@
 
 use http::Request;
 
-use crate::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
-use crate::local_response::LocalResponse;
+use tidegate_layer::local_response::LocalResponse;
+use tidegate_rules::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
 
 /// The bytes of a request line besides method and target: two spaces, the version, the end of the line.
 const LINE_OVERHEAD: usize = 12;

@@ -56,11 +56,6 @@ pub(crate) use drain::{Drain, DrainReason, DrainTrigger};
 pub(crate) use listener::Listener;
 pub(crate) use rejection::Rejection;
 
-#[cfg(test)]
-use crate::client::AddressRules;
-use crate::config::Listen;
-use crate::evaluation::HeadLimits;
-use crate::metrics::Metrics;
 use crate::tls::Termination;
 use crate::transport::{BodyData, Transport};
 use crate::upstream::RequestBody;
@@ -69,13 +64,18 @@ use activity::Activity;
 use connection_slots::{ConnectionCap, ConnectionSlot, ListenerConnections};
 use handshake_limit::HandshakeLimit;
 use open_connections::OpenConnections;
+use tidegate_config::Listen;
+use tidegate_metrics::Metrics;
+#[cfg(test)]
+use tidegate_rules::client::AddressRules;
+use tidegate_rules::evaluation::HeadLimits;
 use transfer_rate::MinRate;
 
 /// How many connections are evicted for a new one: another worker may take a slot that becomes free.
 const MAX_EVICTIONS: usize = 3;
 
 /// An infallible Tower service. Each request has the client's address in its extensions, as a
-/// [`Peer`](crate::layer::Peer).
+/// [`Peer`](tidegate_layer::layer::Peer).
 pub(crate) trait HttpService: Clone + Send + 'static {
     /// The response body.
     type Body: Body<Data: Into<BodyData>, Error: Into<Box<dyn std::error::Error + Send + Sync>>>

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::activity::{Activity, ClientWait, WaitReason};
 use super::connection_slots::ConnectionSlot;
 use super::rank::{Candidate, rank};
-use crate::metrics::Metrics;
+use tidegate_metrics::Metrics;
 
 /// How many candidates one examination finds.
 const MAX_CANDIDATES: usize = 128;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 
-use crate::layer::{Peer, PeerIsClient, TlsPeer};
+use tidegate_layer::layer::{Peer, PeerIsClient, TlsPeer};
 
 /// The peer's address: a client, or the proxy that it connected through.
 #[derive(Clone, Copy, Debug)]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use http::{Method, Request, StatusCode, Version};
 
 use super::head::rejection_cause;
-use crate::local_response::LocalResponse;
+use tidegate_layer::local_response::LocalResponse;
 
 /// A response that the service did not make.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use http::uri::Authority;
 use http::{HeaderMap, Uri, Version, header};
 
-use crate::local_response::LocalResponse;
+use tidegate_layer::local_response::LocalResponse;
 
 /// Returns a rejection if the scheme is unknown or, in HTTP/2, the `host` field contradicts the target. Targets
 /// without a scheme are accepted.

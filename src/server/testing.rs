@@ -10,9 +10,9 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use crate::layer::Peer;
 use crate::transport::BodyData;
 use crate::upstream::RequestBody;
+use tidegate_layer::layer::Peer;
 
 /// A function that responds to a request of a client. Implemented for every `Fn(Request<RequestBody>, SocketAddr) ->
 /// Future<Output = Response<B>>`.

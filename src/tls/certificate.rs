@@ -4,8 +4,8 @@ use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::subject;
-use crate::facts::TlsPeer;
-use crate::pem::der::{Der, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, UTC_TIME};
+use tidegate_rules::facts::TlsPeer;
+use tidegate_store::pem::der::{Der, GENERALIZED_TIME, INTEGER, OCTET_STRING, OID, SEQUENCE, UTC_TIME};
 
 /// Object identifier of `subjectAltName`.
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];

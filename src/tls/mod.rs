@@ -22,4 +22,4 @@ pub(crate) use self::server_certificate::ServerCertificate;
 pub(crate) use self::termination::Termination;
 pub use self::termination::TlsSetupError;
 pub(crate) use self::watch::CertificateWatcher;
-pub use crate::settings::tls as settings;
+pub use tidegate_rules::settings::tls as settings;

@@ -1,7 +1,7 @@
 //! Reads when an OCSP response (RFC 6960) expires.
 
 use super::certificate;
-use crate::pem::der::{Der, GENERALIZED_TIME, OCTET_STRING, OID, SEQUENCE};
+use tidegate_store::pem::der::{Der, GENERALIZED_TIME, OCTET_STRING, OID, SEQUENCE};
 
 const ENUMERATED: u8 = 0x0a;
 /// The explicit tag of `responseBytes`, `version` and `nextUpdate`.

@@ -6,10 +6,10 @@ use rustls::sign::CertifiedKey;
 
 use super::certificate::Certificate;
 use super::settings::CertificateFiles;
-use crate::clock::unix_seconds;
-use crate::pem::PemFile;
-use crate::pem::der::{Der, SEQUENCE};
-use crate::settings::files::{ConfiguredFile, TlsFileError};
+use tidegate_limit::clock::unix_seconds;
+use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
+use tidegate_store::pem::PemFile;
+use tidegate_store::pem::der::{Der, SEQUENCE};
 
 /// A certificate that the gateway presents to clients, and when it expires.
 #[derive(Debug)]

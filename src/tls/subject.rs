@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::hex;
-use crate::pem::der::{Der, OID, SEQUENCE, SET};
+use tidegate_limit::hex;
+use tidegate_store::pem::der::{Der, OID, SEQUENCE, SET};
 
 /// Short names of attributes from RFC 4514, and two other common names.
 const ATTRIBUTES: [(&[u8], &str); 11] = [

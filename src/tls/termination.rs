@@ -20,10 +20,10 @@ use super::resolver::CertificateResolver;
 use super::server_certificate::ServerCertificate;
 use super::settings::{ClientAuth, ListenTls, TlsVersion};
 use super::tickets::BoundTickets;
-use crate::facts::TlsPeer;
-use crate::pem::PemFile;
-use crate::settings::files::{ConfiguredFile, TlsFileError};
 use crate::transport::Tls;
+use tidegate_rules::facts::TlsPeer;
+use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
+use tidegate_store::pem::PemFile;
 
 /// Protocols that clients can negotiate (ALPN, RFC 7301). nginx and curl support `http/1.0` here, too.
 const HTTP2: &[u8] = b"h2";

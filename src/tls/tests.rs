@@ -17,9 +17,9 @@ use super::ocsp::testing::response as ocsp_response;
 use super::settings::{CertificateFiles, ClientAuth, FILE_CHECK_INTERVAL, ListenTls, TlsVersion};
 use super::termination::Termination;
 use super::watch::CertificateWatcher;
-use crate::clock::unix_seconds;
-use crate::metrics::Metrics;
 use crate::testing::logged_by;
+use tidegate_limit::clock::unix_seconds;
+use tidegate_metrics::Metrics;
 
 const DAY: i64 = 24 * 60 * 60;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustls::server::ProducesTickets;
 
 use super::certificate::Certificate;
-use crate::clock::unix_seconds;
+use tidegate_limit::clock::unix_seconds;
 
 /// Session tickets that expire with the client's certificates.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use blake3::{Hash, Hasher};
 
 use super::reload::{FileKind, PresentedCertificate, Reloadable};
 use super::server_certificate::format_date;
-use crate::clock::{Stopwatch, unix_seconds};
-use crate::metrics::Metrics;
-use crate::settings::files::read_bounded;
-use crate::watch::FileWatch;
+use tidegate_limit::clock::{Stopwatch, unix_seconds};
+use tidegate_metrics::Metrics;
+use tidegate_rules::settings::files::read_bounded;
+use tidegate_rules::watch::FileWatch;
 
 /// How many seconds before its expiry a certificate causes a warning.
 const EXPIRES_SOON: i64 = 14 * 24 * 60 * 60;

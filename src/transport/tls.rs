@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsStream;
 
-use crate::facts::TlsPeer;
+use tidegate_rules::facts::TlsPeer;
 
 /// A TLS connection after its handshake. It is boxed to keep [`Transport`](super::Transport) small, since most
 /// connections do not use TLS. On drop it sends `close_notify`, if the socket accepts it immediately.

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::dns::{DnsName, ResolvedName, Resolver};
 use super::settings::{Service, Target, UpstreamSettings};
 use super::target_error::{TargetError, within};
-use crate::metrics::Metrics;
 use crate::transport::{Transport, optional};
+use tidegate_metrics::Metrics;
 
 /// The idle time before the first keepalive probe (TCP). Equals the default `timeouts.response`. So the gateway detects
 /// a dead host also while a longer `timeouts.response` runs.

@@ -17,10 +17,10 @@ use super::slots::{Client, UpstreamSlot};
 use super::target::InFlightAttempt;
 use super::trace::Trace;
 use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo};
-use crate::clock::poll_time;
-use crate::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
-use crate::metrics::AttemptOutcome;
-use crate::random::random;
+use tidegate_limit::clock::poll_time;
+use tidegate_limit::random::random;
+use tidegate_metrics::AttemptOutcome;
+use tidegate_rules::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
 
 /// The longest pause before a request is sent to the same target again. If the target's `Retry-After` is longer, the
 /// client gets its response.

@@ -15,8 +15,8 @@ use super::target_error::TargetError;
 use super::trace::Trace;
 use super::upload_progress::UploadProgress;
 use super::{AttemptError, MAX_INFORMATIONAL};
-use crate::sanitize::{self, FieldFilter, trailers};
 use crate::transport::{BodyData, Relay};
+use tidegate_rules::sanitize::{self, FieldFilter, trailers};
 
 /// The error of a body that ends early.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -19,9 +19,9 @@ use super::target_error::TargetError;
 use crate::http1::{
     BadResponse, Framing, ParsedResponse, Piece, RemainingBody, WriteBuffer, poll_head_bytes, read_response,
 };
-use crate::metrics::{GaugeGuard, UpstreamMetrics};
-use crate::timer::Timer;
 use crate::transport::{BodyData, Relay, Transport};
+use tidegate_limit::timer::Timer;
+use tidegate_metrics::{GaugeGuard, UpstreamMetrics};
 
 /// Less than the keep-alive timeout of most servers (Node.js: 5 s). So the gateway usually closes an idle connection
 /// before the upstream does.
@@ -176,9 +176,9 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
-    use crate::metrics::Metrics;
-    use crate::settings::upstream::UpstreamSettings;
     use crate::upstream::address::Address;
+    use tidegate_metrics::Metrics;
+    use tidegate_rules::settings::upstream::UpstreamSettings;
 
     #[tokio::test]
     async fn repeatable_request_skips_the_system_call_after_recent_use() {

@@ -11,8 +11,8 @@ use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
 use crate::http1::{Framing, Piece, RemainingBody};
-use crate::metrics::BrokenResponse;
 use crate::transport::{BodyData, Relay};
+use tidegate_metrics::BrokenResponse;
 
 /// The body of a response whose head was read, with its connection.
 #[derive(Debug)]

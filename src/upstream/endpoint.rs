@@ -22,8 +22,8 @@ use super::slots::{Client, UpstreamSlot};
 use super::target::TargetState;
 use super::target_error::{TargetError, within};
 use super::{AttemptError, UpstreamError};
-use crate::metrics::UpstreamMetrics;
-use crate::upgrade::Upgrade;
+use tidegate_metrics::UpstreamMetrics;
+use tidegate_rules::upgrade::Upgrade;
 
 /// How many idle connections may turn out to be closed before a new one is opened.
 const MAX_STALE_CONNECTIONS: usize = 3;

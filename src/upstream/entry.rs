@@ -12,7 +12,7 @@ use super::endpoint::Endpoint;
 use super::settings::{Target, UpstreamSettings};
 use super::target::{TargetState, TargetStates};
 use super::tls::UpstreamTlsConfigs;
-use crate::metrics::{Metrics, TargetMetrics, UpstreamMetrics};
+use tidegate_metrics::{Metrics, TargetMetrics, UpstreamMetrics};
 
 /// A target, or one address of a target with a host name, as one worker uses it.
 #[derive(Debug)]

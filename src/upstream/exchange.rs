@@ -23,7 +23,7 @@ use super::upload::{Upload, UploadError};
 use super::upload_progress::expects_continue;
 use super::{AttemptError, UpstreamError};
 use crate::http1::{Framing, ParsedResponse, StatusLine};
-use crate::upgrade::{TunnelLimits, Upgrade};
+use tidegate_rules::upgrade::{TunnelLimits, Upgrade};
 
 /// Sends a request and waits for the head of its response. The response has to begin within `limit` after `now`, or
 /// after the last progress of the request body. If the returned error allows another attempt, `request` still has all

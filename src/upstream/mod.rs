@@ -73,8 +73,6 @@ pub(crate) use target::{CheckReport, LastCheck, TargetCondition, TargetFailure, 
 pub(crate) use trace::{LastAttempt, TargetName, Trace};
 pub(crate) use upload_progress::expects_continue;
 
-use crate::metrics::{Metrics, UpstreamMetrics};
-pub use crate::settings::upstream as settings;
 use check::CheckSettings;
 use entry::{Backend, Entry, EntryFactory};
 pub(crate) use headless_response::HeadlessResponse;
@@ -84,6 +82,8 @@ use selection::Balancer;
 use settings::{Eject, Protocol, RetrySettings, Target, Timeouts, UpstreamSettings};
 pub(crate) use slots::Client;
 use target_error::TargetError;
+use tidegate_metrics::{Metrics, UpstreamMetrics};
+pub use tidegate_rules::settings::upstream as settings;
 use tls::UpstreamTlsConfigs;
 
 /// The upstreams of a rule file, each with its own connections. Each worker has its own `Upstreams`.

@@ -17,8 +17,8 @@ use super::connection::{Connection, IDLE_TIMEOUT};
 use super::settings::UpstreamSettings;
 use super::slots::{UpstreamSlot, UpstreamSlots};
 use super::target::TargetState;
-use crate::clock::poll_time;
-use crate::metrics::{BrokenResponse, UpstreamMetrics};
+use tidegate_limit::clock::poll_time;
+use tidegate_metrics::{BrokenResponse, UpstreamMetrics};
 
 /// How often idle connections are checked, to close those that the upstream has closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
@@ -184,9 +184,9 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::metrics::Metrics;
     use crate::upstream::address::Address;
     use crate::upstream::dialer::Dialer;
+    use tidegate_metrics::Metrics;
 
     /// A pool with one idle connection, and the other end of it.
     async fn one_idle() -> (Pool, TcpStream) {

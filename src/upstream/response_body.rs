@@ -13,9 +13,9 @@ use super::body::{BoxError, RequestBody};
 use super::download::Download;
 use super::http2;
 use super::tunnel::Tunnel;
-use crate::sanitize::{self, trailers};
-use crate::timer::Timer;
 use crate::transport::{BodyData, Relay, poll_body_data};
+use tidegate_limit::timer::Timer;
+use tidegate_rules::sanitize::{self, trailers};
 
 /// The body of a response, from an upstream or from the gateway itself. If it is dropped before its end, it closes the
 /// upstream connection or resets the stream.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, error::Elapsed, timeout_at};
 use super::UpstreamError;
 use super::eject::FailureKind;
 use crate::http1::BadResponse;
-use crate::metrics::AttemptOutcome;
+use tidegate_metrics::AttemptOutcome;
 
 /// The error of a failed attempt at a target.
 #[derive(Clone, Debug)]

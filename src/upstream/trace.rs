@@ -29,7 +29,7 @@ pub(crate) struct LastAttempt {
     pub(crate) attempts: u32,
     /// Started by the first attempt.
     #[cfg(feature = "otlp")]
-    pub(crate) stopwatch: Option<crate::clock::Stopwatch>,
+    pub(crate) stopwatch: Option<tidegate_limit::clock::Stopwatch>,
 }
 
 /// The names of a target.

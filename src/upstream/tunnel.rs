@@ -20,9 +20,9 @@ use super::body::{BoxError, RequestBody};
 use super::pool::Lease;
 use super::tunnel_progress::TunnelProgress;
 use crate::http1::{Piece, RemainingBody};
-use crate::metrics::{GaugeGuard, TunnelEnd};
 use crate::transport::BodyData;
-use crate::upgrade::TunnelLimits;
+use tidegate_metrics::{GaugeGuard, TunnelEnd};
+use tidegate_rules::upgrade::TunnelLimits;
 
 /// An upgraded connection. Closes on drop.
 #[derive(Debug)]

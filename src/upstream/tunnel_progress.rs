@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::metrics::TunnelEnd;
-use crate::upgrade::TunnelLimits;
+use tidegate_metrics::TunnelEnd;
+use tidegate_rules::upgrade::TunnelLimits;
 
 /// The longest silence of one side after the other side has closed its half.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);

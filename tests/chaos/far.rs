@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 use tokio::task::JoinSet;
 
 use super::client::get;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tidegate::Clock;
-use tidegate::internals::clock::SystemClock;
+use tidegate_limit::clock::SystemClock;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::Clock;
-use tidegate::internals::clock::{Stopwatch, SystemClock};
+use tidegate_limit::clock::{Stopwatch, SystemClock};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};

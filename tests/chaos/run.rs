@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tidegate::Clock;
-use tidegate::internals::clock::SystemClock;
+use tidegate_limit::clock::SystemClock;
 use tokio::time::{Instant, sleep};
 
 use super::faults::Fault;

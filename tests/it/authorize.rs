@@ -1,6 +1,6 @@
 //! `authorize`: a proxy asks about the requests of its clients, and the gateway forwards none of them.
 
-use tidegate::internals::limit::MAX_RATE;
+use tidegate_limit::MAX_RATE;
 
 use crate::support::gateway::TestGateway;
 use crate::support::wire::raw::Message;

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use deadpool_redis::redis::{Commands, cmd};
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, Outcome, Quota, examples};
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
-use tidegate::internals::store::Memory;
 use tidegate::{Clock, ManualClock, Metrics, Store, Timestamp};
+use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::{Algorithm, Charge, ChargeKind, Outcome, Quota, examples};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
+use tidegate_store::Memory;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 

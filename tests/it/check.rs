@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use tidegate::internals::limit::AlgorithmName;
+use tidegate_limit::AlgorithmName;
 
 use crate::support::process::RuleFile;
 use crate::support::tls::Authority;

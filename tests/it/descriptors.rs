@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 use crate::support::gateway::get;
 use crate::support::process::{Program, RuleFile};

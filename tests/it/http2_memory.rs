@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::watch;
 use tokio::time::timeout;

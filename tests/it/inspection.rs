@@ -7,9 +7,9 @@ use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::redisson::Sharing;
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
 use tidegate::redisson::Mode;
+use tidegate_limit::redisson::Sharing;
+use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
 
 use crate::laws::{START, Stores};
 use crate::support::redis::{RedisServer, fresh_name};

@@ -4,7 +4,7 @@
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::{Charge, Decision, Wait};
+use tidegate_limit::{Charge, Decision, Wait};
 
 use crate::laws::{START, Stores, config};
 use crate::support::overall;

@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Quota, Wait};
 use tidegate::redisson::Mode;
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Quota, Wait};
 
 use crate::laws::{START, Stores, kind};
 use crate::support::redis::fresh_name;
@@ -157,7 +157,7 @@ impl<'s> Ledger<'s> {
         Self { stores, store, name: fresh_name(), quota, now, granted: Vec::new() }
     }
 
-    fn ask(&self, permits: u32, at: u64) -> tidegate::internals::limit::Decision {
+    fn ask(&self, permits: u32, at: u64) -> tidegate_limit::Decision {
         self.stores.take(self.store, &[charge(&self.name, self.quota, None, permits)], at).decisions[0]
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use deadpool_redis::redis::cmd;
-use tidegate::internals::limit::{Algorithm, Quota, examples};
+use tidegate_limit::{Algorithm, Quota, examples};
 use tokio::task::JoinSet;
 
 use crate::support::charge_of;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 use tokio::time::timeout;
 
 use crate::support::gateway::TestGateway;

@@ -1,8 +1,8 @@
 //! Sixteen limits of all algorithms on one request: one decision, and one Redis call.
 
 use deadpool_redis::redis::{Connection, cmd};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Quota, examples};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Charge, Quota, examples};
 
 use crate::laws::{START, Stores};
 use crate::support::charge_of;
@@ -34,7 +34,7 @@ fn sixteen_limits_are_charged_together_or_not_at_all() {
             let refused = take(&charges, START + 1);
             let said: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
             assert_eq!(said, (0..16).map(|number| number != scarce).collect::<Vec<_>>());
-            let left = |outcome: &tidegate::internals::limit::Outcome| -> Vec<u32> {
+            let left = |outcome: &tidegate_limit::Outcome| -> Vec<u32> {
                 outcome.decisions.iter().map(|decision| decision.remaining).collect()
             };
             assert_eq!(left(&granted), left(&refused), "a rejected request was charged");

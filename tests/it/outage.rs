@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, cmd};
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 use tokio::task::JoinSet;
 
 use crate::support::gateway::{TestGateway, get};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate::Config;
 use tidegate::internals::ConfigInternals;
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, AlgorithmName};
-use tidegate::internals::rule::{Limit, WaitPolicy};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, AlgorithmName};
+use tidegate_rules::rule::{Limit, WaitPolicy};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
 mod draw;

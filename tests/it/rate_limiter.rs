@@ -6,9 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use deadpool_redis::redis::{Commands, cmd};
-use tidegate::internals::clock::SystemClock;
 use tidegate::redisson::{InstanceId, Mode, PermitsInUse, RateConfig, RateLimiter, RateLimiterError, TrySetRate};
 use tidegate::{Clock, ManualClock, Store, StoreError, Timestamp};
+use tidegate_limit::clock::SystemClock;
 use tokio::time::Instant;
 
 use crate::support::granted;

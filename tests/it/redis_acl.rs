@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, Value, cmd};
-use tidegate::internals::limit::AlgorithmName;
 use tidegate::redisson::{Mode, RateConfig, RateLimiter, TrySetRate};
+use tidegate_limit::AlgorithmName;
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::support::gateway::TestGateway;

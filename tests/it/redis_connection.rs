@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Commands, Connection, InfoDict, cmd};
-use tidegate::internals::clock::Stopwatch;
 use tidegate::{Store, StoreError};
+use tidegate_limit::clock::Stopwatch;
 
 use crate::support::redis::{RedisServer, wait_a_little, wait_for};
 use crate::support::{configured, overall};

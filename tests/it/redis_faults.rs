@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Value, cmd, parse_redis_value};
-use tidegate::internals::clock::Stopwatch;
 use tidegate::{Store, StoreError};
+use tidegate_limit::clock::Stopwatch;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};

@@ -3,18 +3,14 @@
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 use crate::support::redis::RedisServer;
 use crate::support::{overall, per_client};
 
 const NOW: u64 = 1_700_000_000_000;
 
-async fn take(
-    store: &ReplayStore,
-    charge: tidegate::internals::limit::Charge,
-    now: u64,
-) -> tidegate::internals::limit::Decision {
+async fn take(store: &ReplayStore, charge: tidegate_limit::Charge, now: u64) -> tidegate_limit::Decision {
     store.take_at(&[charge], Timestamp::from_millis(now)).await.expect("a decision").decisions[0]
 }
 

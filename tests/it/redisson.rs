@@ -2,10 +2,10 @@
 
 use deadpool_redis::redis::{Commands, cmd};
 use tidegate::internals::ReplayStore;
-use tidegate::internals::clock::SystemClock;
-use tidegate::internals::limit::{Charge, Decision, Granted, Wait};
 use tidegate::redisson::Mode;
 use tidegate::{Clock, StoreError, Timestamp};
+use tidegate_limit::clock::SystemClock;
+use tidegate_limit::{Charge, Decision, Granted, Wait};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -4,9 +4,9 @@ use deadpool_redis::redis::cmd;
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::redisson::Sharing;
-use tidegate::internals::limit::{Charge, Decision, Quota, Wait};
 use tidegate::redisson::Mode;
+use tidegate_limit::redisson::Sharing;
+use tidegate_limit::{Charge, Decision, Quota, Wait};
 
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};

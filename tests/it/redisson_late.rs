@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tidegate::internals::limit::Quota;
-use tidegate::internals::limit::redisson::Sharing;
+use tidegate_limit::Quota;
+use tidegate_limit::redisson::Sharing;
 
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};

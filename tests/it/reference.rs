@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tidegate::Gateway;
 use tidegate::internals::ConfigInternals;
-use tidegate::internals::limit::AlgorithmName;
+use tidegate_limit::AlgorithmName;
 
 fn page() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules.md")).expect("the page")

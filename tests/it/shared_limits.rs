@@ -1,7 +1,7 @@
 //! Shared limits: the top-level `limits`, which several routes use.
 
 use serde_json::{Value, json};
-use tidegate::internals::limit::AlgorithmName;
+use tidegate_limit::AlgorithmName;
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::support::cluster::RedisCluster;

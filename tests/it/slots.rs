@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Quota};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Quota};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

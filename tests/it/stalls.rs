@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tidegate::StoreError;
-use tidegate::internals::clock::Stopwatch;
-use tidegate::internals::limit::{Charge, ChargeKind};
+use tidegate_limit::clock::Stopwatch;
+use tidegate_limit::{Charge, ChargeKind};
 use tokio::time::sleep;
 
 use crate::support::gateway::{TestGateway, get};

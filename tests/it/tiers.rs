@@ -5,7 +5,7 @@ use std::cell::Cell;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
-use tidegate::internals::limit::{Algorithm, Quota};
+use tidegate_limit::{Algorithm, Quota};
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::laws::{START, Stores};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::RedisServer;

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, QueueStart, Quota, Turn, Wait};
-use tidegate::internals::store::Memory;
 use tidegate::{Clock, ManualClock, Timestamp};
+use tidegate_limit::{Algorithm, Charge, ChargeKind, QueueStart, Quota, Turn, Wait};
+use tidegate_store::Memory;
 use tokio::time::sleep;
 
 use crate::laws::{START, config};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use deadpool_redis::redis::Commands;
 use tidegate::Timestamp;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
 use tidegate::redisson::Mode;
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::{Algorithm, Charge, Limiter, Quota};
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

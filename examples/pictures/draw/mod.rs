@@ -5,9 +5,9 @@ mod timeline;
 
 use std::error::Error;
 
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Quota};
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Quota};
 
 /// Six permits per minute: one permit every ten seconds if they become available one by one.
 const RATE: u64 = 6;

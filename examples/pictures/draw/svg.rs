@@ -1,7 +1,7 @@
 //! Draws a timeline as an SVG: a row of dots for granted and for rejected requests, and a step line of the remaining
 //! permits.
 
-use tidegate::internals::limit::{Algorithm, Wait};
+use tidegate_limit::{Algorithm, Wait};
 
 use super::timeline::{LENGTH, Request, Timeline};
 use super::{RATE, Subject};

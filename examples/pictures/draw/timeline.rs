@@ -3,10 +3,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use tidegate::internals::limit::{Charge, Decision, Limiter, Quota};
-use tidegate::internals::store::Memory;
 use tidegate::redisson::Mode;
 use tidegate::{Clock, ManualClock, Timestamp};
+use tidegate_limit::{Charge, Decision, Limiter, Quota};
+use tidegate_store::Memory;
 
 /// The length of the timeline in milliseconds.
 pub const LENGTH: u32 = 240_000;

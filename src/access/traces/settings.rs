@@ -8,7 +8,7 @@ use http::uri::Scheme;
 
 use super::super::sample::select;
 use super::context::TraceParent;
-use crate::config::Sample;
+use tidegate_config::Sample;
 
 /// The settings of traces.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
+use tidegate_rules::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
 
 /// Returns the keys of the action.
 pub(super) fn show(route: &Route) -> Value {

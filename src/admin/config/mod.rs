@@ -7,21 +7,21 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::client::ClientSource;
-use crate::config::{Config, Listen};
 use crate::credentials::Verifiers;
-use crate::identity::{IdentityKind, IdentityKinds};
-use crate::limit::gcra::warm_up::WarmUp;
-use crate::limit::{Algorithm, Limiter, Mode};
-use crate::policy::{RateLimitFields, RateLimitHeaders};
-use crate::rates::Rates;
-use crate::route::{ClientNetworks, Cors, Matcher, Route};
-use crate::rule::Limit;
-use crate::rules::{FieldRules, Rules, When};
-use crate::settings::identities::TokenSettings;
-use crate::settings::store::{RedisTls, StoreSettings};
-use crate::store::Store;
-use crate::upgrade::Upgrades;
+use tidegate_config::{Config, Listen};
+use tidegate_limit::gcra::warm_up::WarmUp;
+use tidegate_limit::{Algorithm, Limiter, Mode};
+use tidegate_rules::client::ClientSource;
+use tidegate_rules::identity::{IdentityKind, IdentityKinds};
+use tidegate_rules::policy::{RateLimitFields, RateLimitHeaders};
+use tidegate_rules::rates::Rates;
+use tidegate_rules::route::{ClientNetworks, Cors, Matcher, Route};
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::{FieldRules, Rules, When};
+use tidegate_rules::settings::identities::TokenSettings;
+use tidegate_rules::settings::store::{RedisTls, StoreSettings};
+use tidegate_rules::upgrade::Upgrades;
+use tidegate_store::Store;
 
 mod action;
 

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::{self, Receiver, Sender};
 use super::history::{History, SECONDS};
 use crate::admin::phase::EventStream;
 use crate::admin::problem::Problem;
-use crate::metrics::Sample;
+use tidegate_metrics::Sample;
 
 /// The highest number of viewers.
 const MAX_VIEWERS: usize = 32;

@@ -7,10 +7,10 @@ use tokio::time::Instant;
 
 use super::history::{History, Recent};
 use crate::admin::{Active, Admin};
-use crate::clock::unix_seconds;
-use crate::config::dashboard::DashboardMode;
-use crate::metrics::ConnectionSample;
 use crate::upstream::TargetCondition;
+use tidegate_config::dashboard::DashboardMode;
+use tidegate_limit::clock::unix_seconds;
+use tidegate_metrics::ConnectionSample;
 
 /// The errors of a rule file that an event contains at most. `/api/v1/config` has all.
 const MAX_ERRORS: usize = 20;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::ser::SerializeSeq;
 use serde::{Serialize, Serializer};
 
-use crate::metrics::Sample;
+use tidegate_metrics::Sample;
 
 /// The number of seconds that are kept.
 pub(super) const SECONDS: usize = 900;

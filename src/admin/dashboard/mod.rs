@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval};
 pub(super) use self::events::Events;
 use super::Admin;
 use super::problem::Problem;
-use crate::config::dashboard::DashboardMode;
+use tidegate_config::dashboard::DashboardMode;
 
 /// The paths of the page.
 pub(super) fn routes() -> Router<Admin> {

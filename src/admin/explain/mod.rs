@@ -16,11 +16,11 @@ use self::response::{Explained, Remaining};
 use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::clock::wall_time;
 use crate::explain::ExplainedRequest;
-use crate::layer::RateLimitLayer;
-use crate::limit::{Charge, Inspection};
-use crate::store::StoreError;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_limit::clock::wall_time;
+use tidegate_limit::{Charge, Inspection};
+use tidegate_store::StoreError;
 
 /// The charge of each limit of the route; `None` for limits that do not count the request.
 type Charges = Vec<Option<Charge>>;

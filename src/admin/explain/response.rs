@@ -8,14 +8,14 @@ use utoipa::ToSchema;
 
 use super::super::{Active, overrides};
 use super::Charges;
-use crate::client::{AddressTrace, TraceEnd};
 use crate::explain::{EarlyAnswer, Explanation, forwarded_path};
-use crate::layer::RateLimitLayer;
-use crate::limit::{Charge, Inspection, Wait};
-use crate::overrides::{Action, Override};
-use crate::rule::{Limit, LimitLocation};
-use crate::rules::LimitCheck;
-use crate::store::StoreError;
+use tidegate_layer::layer::RateLimitLayer;
+use tidegate_layer::overrides::{Action, Override};
+use tidegate_limit::{Charge, Inspection, Wait};
+use tidegate_rules::client::{AddressTrace, TraceEnd};
+use tidegate_rules::rule::{Limit, LimitLocation};
+use tidegate_rules::rules::LimitCheck;
+use tidegate_store::StoreError;
 
 /// How the rules apply to a request.
 #[derive(Debug, Default, Serialize, ToSchema)]
@@ -326,7 +326,7 @@ impl From<Result<Inspection, StoreError>> for Remaining {
                 admitted: Some(inspection.wait == Wait::Now),
                 remaining: Some(inspection.remaining),
                 used: Some(inspection.used),
-                next_permit_at: inspection.next_permit_at().map(crate::clock::Timestamp::to_rfc3339),
+                next_permit_at: inspection.next_permit_at().map(tidegate_limit::clock::Timestamp::to_rfc3339),
                 error: None,
             },
             Err(error) => Self { error: Some(error.to_string()), ..Self::default() },

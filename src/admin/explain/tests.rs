@@ -13,13 +13,13 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::super::Active;
 use super::request::Request;
 use crate::admin::only_object::OnlyObject;
-use crate::config::Config;
 use crate::explain::ExplainedRequest;
-use crate::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatched};
-use crate::metrics::Metrics;
-use crate::overrides::{Action, Adjustment, Override, Scope, Target};
-use crate::sanitize::NextHop;
-use crate::store::Store;
+use tidegate_config::Config;
+use tidegate_layer::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatched};
+use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
+use tidegate_metrics::Metrics;
+use tidegate_rules::sanitize::NextHop;
+use tidegate_store::Store;
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8, '2001:db8::/32'] }
@@ -175,7 +175,7 @@ fn request() -> impl Strategy<Value = ExplainedRequest> {
                 let (name, value) = crate::explain::field(name, value).ok()?;
                 headers.append(name, value);
             }
-            let tls = crate::facts::TlsPeer::new(None, san.map(str::to_owned));
+            let tls = tidegate_rules::facts::TlsPeer::new(None, san.map(str::to_owned));
             let peer: IpAddr = peer.parse().ok()?;
             Some(ExplainedRequest { method: method.parse().ok()?, url, headers, version, peer, tls })
         },

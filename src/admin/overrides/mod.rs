@@ -14,10 +14,10 @@ use self::request::NewOverride;
 use super::audit::Change;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::layer::KnownOverrides;
-use crate::overrides::{Action, Override, Scope};
-use crate::rule::SHARED_ROUTE;
-use crate::store::{MAX_OVERRIDES, PutOverride, Store};
+use tidegate_layer::layer::KnownOverrides;
+use tidegate_layer::overrides::{Action, Override, Scope};
+use tidegate_rules::rule::SHARED_ROUTE;
+use tidegate_store::{MAX_OVERRIDES, PutOverride, Store};
 
 /// Returns the overrides that are in force on this gateway.
 #[utoipa::path(get, path = "/overrides", tag = "overrides", responses((status = 200, body = [Object]), Problem))]

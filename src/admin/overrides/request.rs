@@ -11,10 +11,12 @@ use crate::admin::Active;
 use crate::admin::audit::MAX_REASON;
 use crate::admin::only_object::OnlyObject;
 use crate::admin::problem::Problem;
-use crate::clock::Timestamp;
-use crate::config::Millis;
-use crate::limit::{ClientId, MAX_RATE};
-use crate::overrides::{Action, Adjustment, Factor, MAX_DURATION, Override, Scope, Target, parse_hash, parse_network};
+use tidegate_config::Millis;
+use tidegate_layer::overrides::{
+    Action, Adjustment, Factor, MAX_DURATION, Override, Scope, Target, parse_hash, parse_network,
+};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{ClientId, MAX_RATE};
 
 /// The longest texts, in bytes, that name a scope or a client. Names and addresses in use are shorter.
 const MAX_TEXT: usize = 4 * 1024;

@@ -15,8 +15,8 @@ use super::lines::{self, LogThread};
 use super::sink::Sink;
 use super::{Lines, LogError, LogFormat, json_lines, text_lines};
 use crate::access;
-use crate::config::{AccessLog, AccessLogDestination, AccessLogFormat};
-use crate::metrics::Metrics;
+use tidegate_config::{AccessLog, AccessLogDestination, AccessLogFormat};
+use tidegate_metrics::Metrics;
 
 /// Writes the events of the access log.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use tracing_subscriber::filter::EnvFilter;
 
-use crate::config::suggest::nearest;
+use tidegate_config::suggest::nearest;
 
 /// The levels. Each includes the levels before it.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];

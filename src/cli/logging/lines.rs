@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::escape::escape_line;
 use super::sink::Sink;
-use crate::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 /// Maximum bytes of queued lines, including those that are being written.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;

@@ -30,8 +30,8 @@ use self::lines::{Lines, LogThread};
 use self::sink::Sink;
 use super::CommonArgs;
 use crate::access::{TARGET, set_sample};
-use crate::config::AccessLog;
 use crate::gateway::AccessLogSwitch;
+use tidegate_config::AccessLog;
 
 /// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::config::{ConfigLoadError, ListenAddress, RuleFile};
 use crate::gateway::GATEWAY_FILES;
+use tidegate_config::{ConfigLoadError, ListenAddress, RuleFile};
 
 #[derive(Clone, Debug)]
 pub(super) enum AdminAddress {

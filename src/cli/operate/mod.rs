@@ -27,7 +27,7 @@ pub(super) use self::status::{StatusArgs, status};
 use self::table::{columns, printable, rows};
 pub(super) use self::top::{TopArgs, top};
 pub(super) use self::upstreams::{DrainArgs, UpstreamsArgs, drain, upstreams};
-use crate::config::Millis;
+use tidegate_config::Millis;
 
 /// Arguments of `tidegate limits`.
 #[derive(Debug, Args)]

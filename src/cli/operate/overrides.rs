@@ -9,7 +9,7 @@ use super::api::ApiArgs;
 use super::request::{LimitName, path};
 use super::table::{columns, rows};
 use super::{answered, text};
-use crate::overrides::Factor;
+use tidegate_layer::overrides::Factor;
 
 /// The most skipped limits that a message names.
 const MAX_SKIPPED: usize = 10;

@@ -17,8 +17,8 @@ use super::request::{path, query};
 use super::sink::{End, Sink};
 use super::write_error;
 use crate::cli::signals::Signals;
-use crate::config::{Bytes, Millis};
-use crate::recording::Mark;
+use tidegate_config::{Bytes, Millis};
+use tidegate_layer::recording::Mark;
 
 /// The longest time in which the gateway ends a recording.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

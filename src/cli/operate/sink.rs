@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::api::next;
 use super::table::printable;
-use crate::recording::Mark;
+use tidegate_layer::recording::Mark;
 
 /// The longest time without a line. The gateway sends one every 5 s.
 const SILENCE: Duration = Duration::from_secs(30);

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 
 use super::keys::{KeyTable, digest};
-use crate::config::suggest::nearest;
-use crate::config::{quote, quote_all};
-use crate::hex;
-use crate::identity::{ApiKey, AttributeNames};
-use crate::settings::files::{FileReadError, read_at_most};
+use tidegate_config::suggest::nearest;
+use tidegate_config::{quote, quote_all};
+use tidegate_limit::hex;
+use tidegate_rules::identity::{ApiKey, AttributeNames};
+use tidegate_rules::settings::files::{FileReadError, read_at_most};
 
 /// The largest file, in bytes.
 const MAX_BYTES: u64 = 64 << 20;

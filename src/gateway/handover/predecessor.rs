@@ -16,7 +16,7 @@ use super::wire::{
     check_user, invalid, is_closed, receive, receive_now, send,
 };
 use crate::gateway::socket_file::{ListeningSocket, OWNER_ONLY, SocketFile};
-use crate::store::transfer::StoreState;
+use tidegate_store::transfer::StoreState;
 
 /// The pause before a retry if the predecessor closes the connection at once, because it is already ending.
 const RETRY_DELAY: Duration = Duration::from_millis(50);

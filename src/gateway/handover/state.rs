@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::wire::{STATE, invalid, receive, send};
-use crate::store::transfer::{MAX_STATE, StoreState};
+use tidegate_store::transfer::{MAX_STATE, StoreState};
 
 /// How long it may take to send or receive a state.
 const STATE_TIMEOUT: Duration = Duration::from_secs(4);

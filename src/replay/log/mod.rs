@@ -28,7 +28,7 @@ use self::mapping::Mapping;
 pub(crate) use self::open::open;
 use self::request::RequestLine;
 use self::text_mapping::TextMapping;
-use crate::recording::Mark;
+use tidegate_layer::recording::Mark;
 
 /// Maximum length of a line in bytes. Longer lines are not parsed.
 pub(crate) const MAX_LINE: usize = 64 * 1024;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use memchr::{memchr, memchr2};
 
-use crate::hex;
+use tidegate_limit::hex;
 
 /// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]

@@ -3,9 +3,9 @@
 use super::chart::{Chart, SIZE, area, round_up, steps};
 use super::rates::is_overall;
 use super::text::{Escaped, grouped, short, to_float};
-use crate::clock::Timestamp;
-use crate::config::Millis;
 use crate::replay::report::LimitReport;
+use tidegate_config::Millis;
+use tidegate_limit::clock::Timestamp;
 
 /// The maximum number of steps of the chart.
 const MAX_STEPS: usize = 300;

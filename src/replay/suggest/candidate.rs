@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::demand::{Demand, tolerated};
-use crate::config::Millis;
-use crate::limit::{Algorithm, Mode, Quota};
 use crate::replay::tally::Tally;
-use crate::rule::Limit;
+use tidegate_config::Millis;
+use tidegate_limit::{Algorithm, Mode, Quota};
+use tidegate_rules::rule::Limit;
 
 /// A candidate and what it would reject.
 #[derive(Clone, Debug, Serialize)]

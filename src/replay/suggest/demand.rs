@@ -5,8 +5,8 @@
 
 use serde::Serialize;
 
-use crate::config::Millis;
-use crate::limit::{Algorithm, MAX_RATE, Quota};
+use tidegate_config::Millis;
+use tidegate_limit::{Algorithm, MAX_RATE, Quota};
 
 /// The intervals of suggestions, in milliseconds.
 pub(super) const INTERVALS: [u64; 5] = [1_000, 10_000, 60_000, 600_000, 3_600_000];

@@ -15,10 +15,10 @@ use self::demand::{Demand, INTERVALS};
 use super::engine::Engine;
 use super::read::{LogFiles, ReadError, ReadSummary};
 use super::report::RejectedClient;
-use crate::limit::{Limiter, Quota};
-use crate::route::Routes;
-use crate::rule::Limit;
-use crate::rules::Rules;
+use tidegate_limit::{Limiter, Quota};
+use tidegate_rules::route::Routes;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::Rules;
 
 /// Suggested rates.
 #[derive(Clone, Debug, Serialize)]
@@ -142,7 +142,7 @@ fn with_quotas(rules: &Rules, name: &str, quotas: &[Quota]) -> Rules {
             Some(limit) => quotas.iter().enumerate().map(|quota| with_quota(limit, quota)).collect(),
             None => Vec::new(),
         };
-        crate::route::Route { limits, concurrency: None, ..route.clone() }
+        tidegate_rules::route::Route { limits, concurrency: None, ..route.clone() }
     });
     let routes = Routes::new(routes.collect()).with_conditions(rules.when.iter().map(|when| &when.matcher));
     Rules { routes, ..rules.clone() }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::ConnectionLimits;
 use super::protocol::Protocol;
 use super::transfer_rate::{TooSlow, TransferRate, millis};
-use crate::clock::poll_time;
+use tidegate_limit::clock::poll_time;
 
 /// The bytes of a complete HTTP/2 handshake: the preface and an empty SETTINGS frame.
 const HTTP2_HANDSHAKE_BYTES: u64 = 24 + 9;

@@ -1,8 +1,8 @@
 //! Waits and timeouts, in virtual time.
 
 use super::*;
-use crate::evaluation::HeadLimits;
 use crate::server::transfer_rate::MinRate;
+use tidegate_rules::evaluation::HeadLimits;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     header_timeout: Duration::from_secs(10),

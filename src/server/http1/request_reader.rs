@@ -14,10 +14,10 @@ use tokio::io::AsyncWrite;
 use crate::http1::{
     Framing, ParsedRequest, Piece, Readable, RemainingBody, WriteBuffer, poll_head_bytes, write_informational,
 };
-use crate::local_response::LocalResponse;
 use crate::server::metered_socket::MeteredSocket;
 use crate::transport::{BodyData, Relay};
 use crate::upstream::InformationalSink;
+use tidegate_layer::local_response::LocalResponse;
 
 /// The response to `Expect: 100-continue`.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

@@ -53,13 +53,13 @@ use super::head::{check_request, rejection_cause};
 use super::metered_socket::MeteredSocket;
 use super::peer::ConnectionPeer;
 use super::{ConnectionLimits, HttpService, Rejection, ServerContext, scheme};
-use crate::boxed::boxed;
 use crate::http1::length;
 use crate::http2::has_outer_whitespace;
-use crate::layer::{OverTls, TlsPeer};
-use crate::local_response::LocalResponse;
 use crate::transport::BodyData;
 use crate::upstream::{InformationalSender, RequestBody, expects_continue};
+use tidegate_layer::layer::{OverTls, TlsPeer};
+use tidegate_layer::local_response::LocalResponse;
+use tidegate_limit::boxed::boxed;
 
 /// The maximum number of bytes that `h2` buffers for a stream.
 const MAX_SEND_BUFFER: usize = 64 * 1024;

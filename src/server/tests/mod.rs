@@ -22,9 +22,9 @@ mod panics;
 mod slow;
 
 use super::*;
-use crate::config::ListenAddress;
 use crate::wire::raw::Raw;
 use crate::wire::{soon, until};
+use tidegate_config::ListenAddress;
 
 const LONG: Duration = Duration::from_secs(60);
 

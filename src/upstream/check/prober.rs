@@ -10,15 +10,15 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::request;
-use crate::metrics::UpstreamMetrics;
-use crate::random::random;
-use crate::settings::upstream::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 use crate::upstream::Upstreams;
 use crate::upstream::dialer::Dialer;
 use crate::upstream::endpoint::Endpoint;
 use crate::upstream::entry::Backend;
 use crate::upstream::target::Change;
 use crate::upstream::target::TargetState;
+use tidegate_limit::random::random;
+use tidegate_metrics::UpstreamMetrics;
+use tidegate_rules::settings::upstream::{HealthRequest, HealthSettings, Protocol, UpstreamSettings};
 
 /// How often probers are started and ended to match the targets, whose addresses may change.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(500);

@@ -6,10 +6,10 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 
 use super::grpc;
-use crate::settings::upstream::HealthRequest;
 use crate::transport::BodyData;
 use crate::upstream::body::RequestBody;
 use crate::upstream::response_body::ResponseBody;
+use tidegate_rules::settings::upstream::HealthRequest;
 
 const CHECK_USER_AGENT: &str = concat!("tidegate/", env!("CARGO_PKG_VERSION"), " health");
 

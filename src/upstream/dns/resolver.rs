@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::pending::PendingNames;
 use super::task::NameTask;
 use super::{DnsName, ResolvedName};
-use crate::metrics::Metrics;
+use tidegate_metrics::Metrics;
 
 /// The longest time that a start or a reload waits for names.
 const MAX_WAIT: Duration = Duration::from_secs(2);

@@ -9,7 +9,7 @@ use super::lookup::Lookup;
 use super::probe::find_reachable_family;
 use super::state::{LookupError, NameState};
 use super::{DnsName, ResolvedName};
-use crate::metrics::{DnsNameMetrics, DnsOutcome};
+use tidegate_metrics::{DnsNameMetrics, DnsOutcome};
 
 /// The task that resolves a name, until all handles of the name are dropped.
 #[derive(Debug)]

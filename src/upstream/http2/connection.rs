@@ -13,8 +13,8 @@ use h2::client::{Builder, Connection, SendRequest};
 
 use super::keep_alive::{CloseReason, KeepAlive};
 use super::{MAX_STREAMS, STREAM_WINDOW, Shared};
-use crate::metrics::GaugeGuard;
 use crate::transport::Transport;
+use tidegate_metrics::GaugeGuard;
 
 /// The maximum number of bytes of a stream that wait to be written.
 const MAX_SEND_BUFFER: usize = 64 * 1024;

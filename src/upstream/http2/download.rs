@@ -17,8 +17,8 @@ use super::Shared;
 use super::connection::StreamSlot;
 use super::upload::UploadTask;
 use crate::http2::has_outer_whitespace;
-use crate::metrics::BrokenResponse;
-use crate::timer::Timer;
+use tidegate_limit::timer::Timer;
+use tidegate_metrics::BrokenResponse;
 
 /// The body of a response whose head was read. On drop, resets the stream unless it has ended.
 #[derive(Debug)]

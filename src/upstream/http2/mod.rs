@@ -31,8 +31,8 @@ use super::single_flight::SingleFlight;
 use super::slots::UpstreamSlot;
 use super::target::TargetState;
 use super::target_error::{TargetError, within};
-use crate::metrics::UpstreamMetrics;
 use crate::transport::Transport;
+use tidegate_metrics::UpstreamMetrics;
 
 /// The maximum number of concurrent requests on a connection, even if the upstream allows more.
 const MAX_STREAMS: u32 = 100;

@@ -17,7 +17,7 @@ use super::settings::{Balance, BalanceMethod, HashKey, UpstreamSettings};
 use super::slots::Client;
 use super::target::{Availability, InFlightAttempt, TargetState};
 use super::trace::Trace;
-use crate::random::random;
+use tidegate_limit::random::random;
 
 #[cfg(test)]
 mod tests;

@@ -10,8 +10,8 @@ use super::super::settings::{Eject, Target};
 use super::super::target_error::TargetError;
 use super::super::{Upstream, Upstreams};
 use super::*;
-use crate::metrics::Metrics;
 use crate::upstream::target::TargetCondition;
+use tidegate_metrics::Metrics;
 
 const EJECT: Eject = Eject { after: 5, time: Duration::from_secs(30), max_percent: 50 };
 

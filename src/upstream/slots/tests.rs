@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::metrics::Metrics;
+use tidegate_metrics::Metrics;
 
 fn slots(max_connections: usize, queue: usize) -> UpstreamSlots {
     let settings = UpstreamSettings::new("api".into(), Vec::new());

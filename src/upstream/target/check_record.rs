@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::check_outcome::{Change, CheckOutcome};
-use crate::settings::upstream::HealthSettings;
+use tidegate_rules::settings::upstream::HealthSettings;
 
 /// The longest text of a result, in bytes. Results are kept in memory.
 const MAX_TEXT: usize = 256;
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::settings::upstream::HealthRequest;
+    use tidegate_rules::settings::upstream::HealthRequest;
 
     fn settings() -> HealthSettings {
         let request = HealthRequest::Grpc { grpc: String::new() };

@@ -30,8 +30,8 @@ use super::eject::FailureKind;
 use super::settings::Eject;
 use super::target_error::TargetError;
 use super::trace::{TargetName, Trace};
-use crate::metrics::{AttemptOutcome, TargetMetrics};
-use crate::random::random;
+use tidegate_limit::random::random;
+use tidegate_metrics::{AttemptOutcome, TargetMetrics};
 
 /// The state of one target, or of one address of a target with a host name.
 #[derive(Debug)]
@@ -102,7 +102,7 @@ impl TargetState {
 
     /// Creates the state of a target for tests.
     #[cfg(test)]
-    pub(super) fn for_test(metrics: &crate::metrics::Metrics) -> Arc<Self> {
+    pub(super) fn for_test(metrics: &tidegate_metrics::Metrics) -> Arc<Self> {
         let metrics = metrics.target("api", "builtin:echo");
         TargetStates::default().get_or_create(&"api".into(), "builtin:echo", None, &metrics, false)
     }

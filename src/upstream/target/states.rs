@@ -8,9 +8,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::TargetState;
-use crate::metrics::TargetMetrics;
 use crate::upstream::retry::RetryBudget;
 use crate::upstream::trace::TargetName;
+use tidegate_metrics::TargetMetrics;
 
 /// The states of the targets of all upstreams, and the retry budgets of the upstreams.
 #[derive(Clone, Debug, Default)]

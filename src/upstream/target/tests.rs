@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::advance;
 
 use super::*;
-use crate::metrics::Metrics;
 use crate::testing::logged_by;
+use tidegate_metrics::Metrics;
 
 const HALF: Duration = Duration::from_millis(500);
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use tidegate::Clock;
-use tidegate::internals::clock::SystemClock;
+use tidegate_limit::clock::SystemClock;
 use tokio::runtime::Runtime;
 
 use self::cluster::Cluster;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use deadpool_redis::redis::{Connection, RedisResult, cmd};
 use tidegate::Clock;
-use tidegate::internals::clock::SystemClock;
+use tidegate_limit::clock::SystemClock;
 
 use super::super::redis::{RedisServer, free_port};
 use super::super::tls::Authority;

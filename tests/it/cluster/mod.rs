@@ -9,9 +9,9 @@ mod shared;
 
 use std::sync::Arc;
 
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tidegate::redisson::Mode;
 use tidegate::{Store, StoreError};
+use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
 use tokio::task::JoinSet;
 
 use crate::support::cluster::{RedisCluster, errors};

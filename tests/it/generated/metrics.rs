@@ -6,13 +6,13 @@ use super::assert_current;
 
 #[test]
 fn metrics_page_is_written_from_the_code() {
-    assert_current("docs/metrics.md", &tidegate::internals::metrics::reference());
+    assert_current("docs/metrics.md", &tidegate_metrics::reference());
 }
 
 /// Exactly the names of counters end in `_total`, and each name is on the page once.
 #[test]
 fn metrics_page_has_the_exported_names_and_types() {
-    let page = tidegate::internals::metrics::reference();
+    let page = tidegate_metrics::reference();
     let rows: Vec<(String, String)> = page.lines().filter_map(row).collect();
     let listed: BTreeSet<&(String, String)> = rows.iter().collect();
     assert!(rows.len() > 25 && listed.len() == rows.len(), "{rows:?}");

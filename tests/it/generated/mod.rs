@@ -34,7 +34,7 @@ fn schema_in_the_repository_is_current() {
 
 #[test]
 fn page_of_the_rule_file_is_current() {
-    assert_current("docs/rules.md", &tidegate::internals::config::reference());
+    assert_current("docs/rules.md", &tidegate_config::reference());
 }
 
 /// The rule files use every key, which `src/config/tests/every_key.rs` checks.

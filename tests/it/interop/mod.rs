@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tidegate::Clock;
-use tidegate::internals::clock::SystemClock;
 use tidegate::redisson::{Mode, PermitsInUse, RateConfig, RateLimiter, TrySetRate};
+use tidegate_limit::clock::SystemClock;
 
 use self::checker::{Grant, fullest_window};
 use self::java::Java;

@@ -8,9 +8,9 @@ use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::calendar::{Calendar, Unit};
-use tidegate::internals::limit::gcra::warm_up::WarmUp;
-use tidegate::internals::limit::{Algorithm, Charge, ChargeKind, Quota, Wait};
+use tidegate_limit::calendar::{Calendar, Unit};
+use tidegate_limit::gcra::warm_up::WarmUp;
+use tidegate_limit::{Algorithm, Charge, ChargeKind, Quota, Wait};
 
 use super::{START, Stores, config};
 use crate::support::charge_of;
@@ -57,7 +57,7 @@ struct Bucket<'s> {
 }
 
 impl Bucket<'_> {
-    fn ask(&self, kind: ChargeKind, permits: u32, now: u64) -> tidegate::internals::limit::Decision {
+    fn ask(&self, kind: ChargeKind, permits: u32, now: u64) -> tidegate_limit::Decision {
         let charge = Charge { kind, ..charge_of(&self.name, None, self.quota, permits) };
         self.stores.take(self.store, &[charge], now).decisions[0]
     }

@@ -2,7 +2,7 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate::internals::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
+use tidegate_limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
 
 use super::{Life, START, Stores, Subject};
 use crate::support::charge_of;

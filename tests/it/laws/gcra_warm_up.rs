@@ -3,8 +3,8 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate::internals::limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP, WarmUp};
-use tidegate::internals::limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
+use tidegate_limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP, WarmUp};
+use tidegate_limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
 
 use super::{Life, START, Stores, Subject};
 use crate::support::charge_of;

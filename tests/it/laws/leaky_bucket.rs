@@ -1,8 +1,8 @@
 //! `leaky_bucket`: time slots are assigned in order, evenly spaced, and each only once.
 
 use proptest::prelude::*;
-use tidegate::internals::limit::leaky_bucket::Queue;
-use tidegate::internals::limit::{Algorithm, Charge, Quota, Turn, Wait};
+use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::{Algorithm, Charge, Quota, Turn, Wait};
 
 use super::{START, Stores, Subject};
 use crate::support::charge_of;

@@ -11,9 +11,7 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::{
-    Algorithm, AlgorithmName, Charge, ChargeKind, Decision, Granted, Outcome, Quota, Wait,
-};
+use tidegate_limit::{Algorithm, AlgorithmName, Charge, ChargeKind, Decision, Granted, Outcome, Quota, Wait};
 
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client, replay_memory};

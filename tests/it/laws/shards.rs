@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate::internals::limit::{Algorithm, Charge, Limiter, Quota};
 use tidegate::redisson::Mode;
+use tidegate_limit::{Algorithm, Charge, Limiter, Quota};
 
 use super::{START, Stores, config};
 use crate::support::per_client;
@@ -43,7 +43,7 @@ fn wait_is_the_shortest_wait_of_all_shards() {
             assert!(take(std::slice::from_ref(&all), START + 10 - at).granted());
         }
         let refused = take(std::slice::from_ref(&all), START + 10);
-        let tidegate::internals::limit::Wait::Millis(wait) = refused.decisions[0].wait else { panic!("{refused:?}") };
+        let tidegate_limit::Wait::Millis(wait) = refused.decisions[0].wait else { panic!("{refused:?}") };
         assert!(!take(std::slice::from_ref(&all), START + 10 + wait - 1).granted());
         assert!(take(std::slice::from_ref(&all), START + 10 + wait).granted());
         assert_eq!(wait, 60_000 - 3);

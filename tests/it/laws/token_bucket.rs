@@ -3,7 +3,7 @@
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::Timestamp;
-use tidegate::internals::limit::{Algorithm, Granted, Quota};
+use tidegate_limit::{Algorithm, Granted, Quota};
 
 use super::{Life, START, Stores, Subject};
 use crate::support::overall;

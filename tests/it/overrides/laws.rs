@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate::internals::limit::{Algorithm, Charge, Quota};
+use tidegate_limit::{Algorithm, Charge, Quota};
 
 use crate::laws::{START, Stores, config};
 use crate::support::charge_of;

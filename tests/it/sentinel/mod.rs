@@ -7,7 +7,7 @@ mod names;
 use std::time::Duration;
 
 use deadpool_redis::redis::cmd;
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 use self::load::{Load, Tally};
 use crate::support::gateway::TestGateway;

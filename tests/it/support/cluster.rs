@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::redis::{Connection, InfoDict, RedisResult, cmd};
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::{Metrics, Store};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::redis::{RedisServer, free_port_of_node, wait_for};
 use super::tls::Authority;

@@ -20,10 +20,10 @@ pub mod wire;
 use std::sync::Arc;
 
 use tidegate::internals::ReplayStore;
-use tidegate::internals::limit::redisson::Sharing;
-use tidegate::internals::limit::{Algorithm, Charge, ClientId, Limiter, Quota};
-use tidegate::internals::settings::store::StoreSettings;
 use tidegate::redisson::{Mode, RateLimiter, RateLimiterError};
+use tidegate_limit::redisson::Sharing;
+use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_rules::settings::store::StoreSettings;
 
 /// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-use tidegate::internals::clock::Stopwatch;
+use tidegate_limit::clock::Stopwatch;
 
 pub use super::listening::address;
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use deadpool_redis::redis::{Client, Connection, InfoDict, cmd};
 use tidegate::internals::ReplayStore;
-use tidegate::internals::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tidegate::{Metrics, Store};
+use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 /// A running Redis. Dropping it kills the process.
 pub struct RedisServer {

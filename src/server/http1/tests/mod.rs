@@ -21,12 +21,12 @@ use proptest::test_runner::TestRunner;
 use tokio::net::TcpListener;
 
 use super::may_contain_end;
-use crate::config::{Listen, ListenAddress};
-use crate::metrics::Metrics;
 use crate::server::testing::{Handler, HandlerService};
 use crate::server::{Drain, DrainTrigger, Server, bind_one};
 use crate::upstream::RequestBody;
 use crate::wire::raw::Raw;
+use tidegate_config::{Listen, ListenAddress};
+use tidegate_metrics::Metrics;
 
 mod own_body;
 mod unread;

@@ -10,14 +10,14 @@ use tokio::time::{Instant, advance};
 
 use super::send_queue::SendQueue;
 use super::*;
-use crate::config::{Listen, ListenAddress};
-use crate::metrics::Metrics;
 use crate::server::Server;
 use crate::server::drain::Drain;
 use crate::server::driver::ConnectionDriver;
 use crate::server::metered_socket::Socket;
 use crate::server::testing::HandlerService;
 use crate::transport::Transport;
+use tidegate_config::{Listen, ListenAddress};
+use tidegate_metrics::Metrics;
 
 const PREFACE_AND_SETTINGS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 /// GET http://a/ on stream 1.

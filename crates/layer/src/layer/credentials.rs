@@ -1,0 +1,67 @@
+//! Verifies the credentials of a request. Before, a request over a limit that does not depend on its credentials is
+//! rejected, since a signature costs more than a decision.
+
+use super::LayerState;
+use super::active::Place;
+use super::limits::Decided;
+use super::record::RequestRecord;
+use crate::admission::{Denial, admit};
+use crate::local_response::LocalResponse;
+use crate::ruleset::RuleSet;
+use tidegate_limit::clock::unix_seconds;
+use tidegate_rules::evaluation::Evaluation;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::identity::{IdentityFault, IdentityNeeds};
+
+impl LayerState {
+    /// Rejects a request whose address is banned, or that a limit which does not depend on its credentials is known to
+    /// refuse. Takes no permits.
+    ///
+    /// # Errors
+    /// The response to the rejected request.
+    pub(super) async fn reject_before_verification<'r>(
+        &self,
+        place: Place<'r>,
+        evaluation: &Evaluation<'r, '_>,
+        record: &mut RequestRecord<'r>,
+    ) -> Result<(), LocalResponse> {
+        let (Some((route, _)), facts, store) = (record.route, &evaluation.facts, place.store) else {
+            return Ok(());
+        };
+        let charges = place.active.charges_without_identity(store, route, facts);
+        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
+        if charges.is_empty() || !store.may_refuse(charges.as_slice()) {
+            return Ok(());
+        }
+        // Boxed, as it is rare and large.
+        let admitted = Box::pin(admit(store, &self.queues, &charges, None)).await;
+        let Err(Denial::Limited { .. }) = &admitted else { return Ok(()) };
+        record.start_decision(&charges, store);
+        let decided = Decided::new(charges, admitted);
+        self.record_decided(&decided, store, record);
+        Err(self.respond(&place.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
+    }
+
+    /// Verifies the credentials of a request.
+    pub(super) async fn verify(
+        &self,
+        rules: &RuleSet,
+        needs: IdentityNeeds,
+        facts: &mut Facts<'_>,
+        record: &mut RequestRecord<'_>,
+    ) {
+        identify(rules, needs, facts);
+        if facts.identity_fault() == Some(IdentityFault::UnknownKey) {
+            // Boxed, so that other requests do not pay for its memory. Identified again also without a fetch: the fetch of
+            // another request may have ended in the meantime.
+            Box::pin(rules.refresh_key_set()).await;
+            identify(rules, needs, facts);
+        }
+        record.record_identity(needs, facts.identity.as_deref(), &self.metrics);
+    }
+}
+
+fn identify(rules: &RuleSet, needs: IdentityNeeds, facts: &mut Facts<'_>) {
+    let now = if needs.reads.token { unix_seconds() } else { 0 }; // only tokens have times
+    facts.identity = Some(Box::new(rules.identify(needs, facts, now)));
+}

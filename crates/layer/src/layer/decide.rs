@@ -1,0 +1,132 @@
+//! Decides about a request: admits it, or returns the reason for a rejection.
+
+use http::uri::Parts;
+use http::{HeaderMap, Request, Uri};
+
+use super::active::{Active, Place};
+use super::limits::Passed;
+use super::record::RequestRecord;
+use super::request_id::X_REQUEST_ID;
+use super::{LayerState, peer, request_id, respond};
+use crate::admission::Receipt;
+use crate::local_response::LocalResponse;
+use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
+use tidegate_rules::evaluation::{Evaluation, Subject};
+use tidegate_rules::facts::{BadRequest, Facts};
+use tidegate_rules::route::Rewrite;
+use tidegate_rules::sanitize::{FieldKinds, NextHop, RequestContext};
+use tidegate_rules::upgrade::{Offer, is_tunnel};
+use tidegate_store::Store;
+
+impl LayerState {
+    /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
+    /// requests, it also sets the normalized path.
+    #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
+    pub(super) fn decide<'r, B>(
+        &self,
+        active: &'r Active,
+        store: &'r Store,
+        request: &mut Request<B>,
+        record: &mut RequestRecord<'r>,
+    ) -> impl Future<Output = Result<Receipt, LocalResponse>> {
+        async move {
+            let rules = &*active.rules;
+            rules.record_receipt(request);
+            let peer = peer::address(request.extensions());
+            let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
+            let peer_is_client = is_proxy && peer::is_client(request.extensions());
+            let trusted_peer = is_proxy && !peer_is_client;
+            if rules.assigns_request_ids() {
+                record.record_id(request_id::request_id(request.headers(), trusted_peer));
+            }
+            let context = RequestContext { version: request.version(), trusted: trusted_peer, next: self.options.next };
+            // The kinds of fields are only of use if the layer changes requests.
+            let (kinds, screened) = match self.options.changes_requests() {
+                true => (self.sanitize(rules, request.headers_mut(), context)?, None), // 400, 508
+                false => (FieldKinds::default(), Some(rules.screen(request.headers(), context))),
+            };
+            let (mut facts, subject) = match &screened {
+                None => (rules.read(request, peer, self.options.next)?, Subject::Request), // 400, 501
+                Some(screened) => {
+                    (rules.read_unnormalized(request, screened, peer)?, Subject::Unchanged(screened.fault))
+                }
+            };
+            facts.tls = peer::tls(request.extensions());
+            facts.extensions = Some(request.extensions());
+            facts.peer_is_client = peer_is_client;
+            facts.peer_is_trusted = trusted_peer;
+            let mut evaluation = Evaluation::new(&rules.rules, facts, subject);
+            if let Some(offer) = request.extensions().get::<Offer>() {
+                evaluation = evaluation.with_offer(offer, is_tunnel(request));
+            }
+            let Passed { permit, receipt } = self.evaluate(Place { active, store }, &mut evaluation, record).await?; // all other statuses
+            let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
+            let origin = RequestOrigin { facts, context, worker: self.worker };
+            let route = record.route.map(|(route, _)| route);
+            let mut forward_context = active.rules.forward_context(permit, record.route, origin, kinds, upgrade);
+            if let Some((route, changes)) = route.and_then(|route| Some((route, route.request_headers.as_ref()?))) {
+                let rendered = changes.render(&respond::values(&active.rules, route, facts, record));
+                forward_context.fields = Some(Box::new((changes.clone(), rendered)));
+            }
+            let rewrite = route.and_then(|route| route.rewrite.as_deref());
+            let target = self.target(request.uri(), facts, rewrite)?;
+            prepare_for_service(request, forward_context, target, record);
+            Ok(receipt)
+        }
+    }
+
+    fn sanitize(
+        &self,
+        rules: &RuleSet,
+        headers: &mut HeaderMap,
+        context: RequestContext,
+    ) -> Result<FieldKinds, BadRequest> {
+        rules.sanitize(headers, context).map_err(BadRequest::from).inspect_err(|bad| self.count_bad_field(bad))
+    }
+
+    pub(super) fn count_bad_field(&self, bad: &BadRequest) {
+        if let BadRequest::BadField(field) = bad {
+            self.metrics.rejected(field.cause());
+        }
+    }
+
+    /// Returns the new target of the request, or `None` if it does not change. A handler gets no rewritten path.
+    fn target(&self, uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
+        let rewrite = rewrite.filter(|_| self.options.next == NextHop::Origin);
+        if self.options.changes_requests() { normal_target(uri, facts, rewrite) } else { Ok(None) }
+    }
+}
+
+/// Inserts the context, the new target and the id into the request for the inner service.
+fn prepare_for_service<B>(
+    request: &mut Request<B>,
+    context: ForwardContext,
+    target: Option<Uri>,
+    record: &RequestRecord<'_>,
+) {
+    request.extensions_mut().insert(context);
+    if let Some(id) = record.request_id() {
+        request.headers_mut().insert(X_REQUEST_ID, id.clone());
+    }
+    if let Some(target) = target {
+        *request.uri_mut() = target;
+    }
+}
+
+/// Returns the target with the normalized path, so that the inner service gets the path that the rules matched, or with
+/// the rewritten path. Returns `None` if the path does not change.
+fn normal_target(uri: &Uri, facts: &Facts<'_>, rewrite: Option<&Rewrite>) -> Result<Option<Uri>, LocalResponse> {
+    let rewritten = rewrite.and_then(|rewrite| rewrite.path(&facts.path));
+    if uri.path() == rewritten.as_deref().unwrap_or(facts.path.normalized()) {
+        return Ok(None);
+    }
+    let mut target = rewritten.unwrap_or_else(|| facts.path.normalized().to_owned());
+    if let Some(query) = facts.query {
+        target.extend(["?", query]);
+    }
+    // Without a clone of the old path, which would allocate.
+    let mut parts = Parts::default();
+    (parts.scheme, parts.authority) = (uri.scheme().cloned(), uri.authority().cloned());
+    parts.path_and_query = Some(target.try_into().map_err(|_| LocalResponse::Malformed)?);
+    Uri::from_parts(parts).map(Some).map_err(|_| LocalResponse::Malformed)
+}

@@ -1,0 +1,180 @@
+//! Carries out the steps of an [`Evaluation`] for a request: with the store, the wait queues and the verified credentials.
+
+use std::pin::Pin;
+
+use super::LayerState;
+use super::active::Place;
+use super::builder::Unmatched;
+use super::limits::{Decided, Passed};
+use super::record::RequestRecord;
+use crate::admission::{Receipt, admit, admit_unlimited};
+use crate::local_response::LocalResponse;
+use crate::ruleset::RuleSet;
+use tidegate_rules::evaluation::{Evaluation, Event, Step};
+use tidegate_rules::facts::Facts;
+use tidegate_rules::route::Authorize;
+
+impl LayerState {
+    /// Evaluates a request.
+    ///
+    /// # Errors
+    /// The gateway answers the request itself.
+    #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
+    pub(super) fn evaluate<'r>(
+        &self,
+        place: Place<'r>,
+        evaluation: &mut Evaluation<'r, '_>,
+        record: &mut RequestRecord<'r>,
+    ) -> impl Future<Output = Result<Passed, LocalResponse>> {
+        async move {
+            let Some(takes_slot) = self.prepare(place, evaluation, record).await? else {
+                return Ok(Passed { permit: admit_unlimited().permit, receipt: Receipt::default() });
+            };
+            let Some(found @ (route, compiled)) = record.route else { return Err(LocalResponse::Internal) };
+            let charges = self.charges(place, route, &evaluation.facts, record)?; // 400, 403
+            record.start_decision(&charges, place.store);
+            let waits = record.waits(found, &evaluation.facts);
+            let admitted = match route.concurrency.as_ref().filter(|_| takes_slot) {
+                Some(concurrency) => {
+                    Box::pin(self.admit_with_slot(place, &evaluation.facts, concurrency, (&charges, waits), record))
+                        .await
+                }
+                None => admit(place.store, &self.queues, &charges, waits).await,
+            };
+            let decided = Decided::new(charges, admitted);
+            match compiled.charges_outcomes {
+                true => Box::pin(self.conclude_and_settle(place, evaluation, decided, record)).await,
+                false => self.conclude(place, evaluation, decided, record),
+            }
+        }
+    }
+
+    /// As [`conclude`](Self::conclude), on a route whose limits are charged by the outcome. Settles the charges of an
+    /// admitted request that the gateway answers itself.
+    async fn conclude_and_settle<'r>(
+        &self,
+        place: Place<'r>,
+        evaluation: &mut Evaluation<'r, '_>,
+        decided: Decided<'r>,
+        record: &mut RequestRecord<'r>,
+    ) -> Result<Passed, LocalResponse> {
+        let receipt = decided.receipt();
+        let concluded = self.conclude(place, evaluation, decided, record);
+        if let (Some(receipt), Err(response)) = (receipt, &concluded) {
+            record.settle(receipt, place.store, response.status(), true).await;
+        }
+        concluded
+    }
+
+    /// Carries out the steps before the limits are asked. Returns whether the request also needs a slot, or `None` if it
+    /// passes without limits. Futures of rare steps are boxed, so that other requests do not pay for their memory.
+    ///
+    /// # Errors
+    /// The gateway answers the request itself.
+    #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
+    fn prepare<'r>(
+        &self,
+        place: Place<'r>,
+        evaluation: &mut Evaluation<'r, '_>,
+        record: &mut RequestRecord<'r>,
+    ) -> impl Future<Output = Result<Option<bool>, LocalResponse>> {
+        async move {
+            let rules = &*place.active.rules;
+            record.record_facts(rules, &evaluation.facts);
+            loop {
+                match evaluation.next(Event::Done) {
+                    Step::Found => record.record_found(rules, evaluation),
+                    Step::AdmitQuota => self.quotas.admit(rules.client_network(&evaluation.facts))?, // 429
+                    Step::Quota(route) => {
+                        return Err(Box::pin(self.quota(place, route, &evaluation.facts, record)).await);
+                    }
+                    Step::Authorize(_, authorize) => {
+                        record.record_authorize(authorize);
+                        return Err(self.authorize(place, authorize, evaluation, record).await);
+                    }
+                    Step::Unmatched => return self.pass_unmatched(rules, evaluation, record), // 404
+                    Step::Check(needs) => {
+                        self.record_limits(rules, &evaluation.facts, record);
+                        if needs.is_some_and(|needs| needs.reads.token) {
+                            Box::pin(self.reject_before_verification(place, evaluation, record)).await?; // 403, 429
+                        }
+                    }
+                    Step::Verify(needs) => {
+                        Box::pin(self.verify(rules, needs, &mut evaluation.facts, record)).await;
+                    }
+                    Step::Decide(takes_slot) => return Ok(Some(takes_slot)),
+                    Step::Respond(answer) => return Err(self.respond(rules, answer, evaluation, None, record)),
+                    Step::Forward => return Err(LocalResponse::Internal), // only admitted requests are forwarded
+                }
+            }
+        }
+    }
+
+    /// A proxy has its own routes: without a route here, no limit applies to its request.
+    fn pass_unmatched(
+        &self,
+        rules: &RuleSet,
+        evaluation: &Evaluation<'_, '_>,
+        record: &mut RequestRecord<'_>,
+    ) -> Result<Option<bool>, LocalResponse> {
+        if evaluation.is_original() {
+            return Err(LocalResponse::Authorized);
+        }
+        record.record_lines(&self.recorder, rules, &evaluation.facts);
+        match self.options.unmatched {
+            Unmatched::Pass => Ok(None),
+            Unmatched::Reject => Err(LocalResponse::NoRoute),
+        }
+    }
+
+    /// Carries out the steps after the limits have decided.
+    ///
+    /// # Errors
+    /// The gateway answers the request itself.
+    fn conclude<'r>(
+        &self,
+        place: Place<'r>,
+        evaluation: &mut Evaluation<'r, '_>,
+        decided: Decided<'r>,
+        record: &mut RequestRecord<'r>,
+    ) -> Result<Passed, LocalResponse> {
+        self.record_decided(&decided, place.store, record);
+        match evaluation.next(Event::Decided(decided.verdict())) {
+            Step::Forward => decided.into_passed(),
+            Step::Respond(answer) => Err(self.respond(&place.active.rules, answer, evaluation, Some(&decided), record)),
+            _ => Err(LocalResponse::Internal), // the limits are asked once, before these steps
+        }
+    }
+
+    /// Records what the limits of a request need.
+    fn record_limits(&self, rules: &RuleSet, facts: &Facts<'_>, record: &mut RequestRecord<'_>) {
+        record.record_lines(&self.recorder, rules, facts);
+        if let (Some((route, _)), None) = (record.route, facts.peer) {
+            self.missing_peer_warning.log_once(&route.limits);
+        }
+    }
+
+    /// Evaluates the original request of a proxy, and returns the response for the proxy. Nothing is forwarded.
+    fn authorize<'f, 'r: 'f>(
+        &'f self,
+        place: Place<'r>,
+        authorize: Authorize,
+        evaluation: &'f Evaluation<'r, 'f>,
+        record: &'f mut RequestRecord<'r>,
+    ) -> Pin<Box<dyn Future<Output = LocalResponse> + Send + 'f>> {
+        Box::pin(async move {
+            let original = match evaluation.original(authorize) {
+                Ok(original) => original,
+                Err(answer) => return self.respond(&place.active.rules, answer, evaluation, None, record),
+            };
+            let mut evaluation = match evaluation.of_original(&original) {
+                Ok(evaluation) => evaluation,
+                Err(error) => return LocalResponse::from(error),
+            };
+            match self.evaluate(place, &mut evaluation, record).await {
+                Ok(_) => LocalResponse::Authorized,
+                Err(response) => response,
+            }
+        })
+    }
+}

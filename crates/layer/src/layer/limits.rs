@@ -1,0 +1,114 @@
+//! The charges of a request, and what the limits of its route decide.
+
+use super::LayerState;
+use super::active::Place;
+use super::record::RequestRecord;
+use crate::admission::{Admitted, Denial, Permit, Receipt, store_failure};
+use crate::headers::retry_after;
+use crate::local_response::{LocalResponse, ViolatedLimits};
+use tidegate_rules::evaluation::Verdict;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::route::Route;
+use tidegate_rules::rules::Charges;
+use tidegate_store::Store;
+
+/// The charges of a request, and the decision about them.
+#[derive(Debug)]
+pub(super) struct Decided<'r> {
+    charges: Charges<'r>,
+    admitted: Result<Admitted, Denial>,
+}
+
+/// The result for a request that is forwarded.
+pub(super) struct Passed {
+    pub(super) permit: Permit,
+    pub(super) receipt: Receipt,
+}
+
+impl LayerState {
+    /// Returns the charges of a request to this route.
+    pub(super) fn charges<'r>(
+        &self,
+        Place { active, store }: Place<'r>,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        record: &mut RequestRecord<'_>,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        if facts.identity_fault().is_some() {
+            record.omit_lines();
+        }
+        active.charges(store, route, facts).inspect_err(|cause| record.record_ban(cause, &self.metrics))
+    }
+
+    /// Counts and records the decision about a request. A lack of slots is recorded with its bounds.
+    pub(super) fn record_decided(&self, decided: &Decided<'_>, store: &Store, record: &mut RequestRecord<'_>) {
+        let Decided { charges, admitted } = decided;
+        let Some((_, compiled)) = record.route.filter(|_| !matches!(admitted, Err(Denial::Busy { .. }))) else {
+            return;
+        };
+        compiled.count(charges, admitted, |refusing| {
+            if let (Some(rejected), Some(limit)) = (&self.options.rejected, compiled.limit_id(refusing.index)) {
+                rejected.record(self.worker.unwrap_or(0), limit, refusing.charge.client.as_ref(), store);
+            }
+        });
+        if let Some(error) = store_failure(admitted) {
+            self.metrics.store_failed(error.cause());
+        }
+        record.record_client_key(charges, store);
+        record.record_decision(charges, admitted);
+    }
+}
+
+impl<'r> Decided<'r> {
+    pub(super) fn new(charges: Charges<'r>, admitted: Result<Admitted, Denial>) -> Self {
+        Self { charges, admitted }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        match self.admitted {
+            Ok(_) => Verdict::Granted,
+            Err(Denial::Limited { .. }) => Verdict::Refused,
+            Err(Denial::Busy { .. }) => Verdict::Busy,
+            Err(Denial::StoreFailed(_)) => Verdict::StoreFailed,
+        }
+    }
+
+    /// Returns the response to a request that is not admitted.
+    pub(super) fn response(&self) -> LocalResponse {
+        match &self.admitted {
+            Ok(_) => LocalResponse::Internal,
+            Err(denial) => local_response(&self.charges, denial),
+        }
+    }
+
+    /// Returns a receipt of an admitted request.
+    pub(super) fn receipt(&self) -> Option<Receipt> {
+        let status = &self.admitted.as_ref().ok()?.status;
+        Some(Receipt::new(self.charges.clone(), status.clone()))
+    }
+
+    /// Returns the permit and the charges of an admitted request.
+    ///
+    /// # Errors
+    /// The request is not admitted.
+    pub(super) fn into_passed(self) -> Result<Passed, LocalResponse> {
+        match self.admitted {
+            Ok(Admitted { permit, status, .. }) => Ok(Passed { permit, receipt: Receipt::new(self.charges, status) }),
+            Err(denial) => Err(local_response(&self.charges, &denial)),
+        }
+    }
+}
+
+/// Returns the response to a request that the limits, the store or the requests in flight deny.
+fn local_response(charges: &Charges<'_>, denial: &Denial) -> LocalResponse {
+    match denial {
+        Denial::StoreFailed(_) => LocalResponse::StoreFailed,
+        Denial::Busy { full, .. } => LocalResponse::Busy { by_client: full.client },
+        Denial::Limited { status, wait } => {
+            let remaining = status.refusing(charges).filter_map(|limit| Some(status.decision(limit.index)?.remaining));
+            let violated = status.refusing(charges).map(|limit| limit.limit.name.as_str());
+            let violated = violated.collect::<ViolatedLimits>().with_remaining(remaining.min().unwrap_or(0));
+            LocalResponse::Limited { violated, retry_after: retry_after(*wait) }
+        }
+    }
+}

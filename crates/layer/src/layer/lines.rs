@@ -1,0 +1,53 @@
+//! The lines of a request in recordings: created when its route is known, sent when it ends.
+
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::record::RequestRecord;
+use super::report::RequestOutcome;
+use crate::recording::Recorder;
+use crate::ruleset::RuleSet;
+use tidegate_limit::clock::wall_time;
+use tidegate_rules::facts::Facts;
+
+impl RequestRecord<'_> {
+    /// Creates the lines of a request with these facts, if requests are recorded.
+    #[inline]
+    pub(super) fn record_lines(&mut self, recorder: &Recorder, rules: &RuleSet, facts: &Facts<'_>) {
+        if recorder.is_active() {
+            let lines = recorder.lines(&rules.recorded, self.route.map(|(route, _)| route), facts);
+            self.extra.get_or_insert_default().lines = lines;
+        }
+    }
+
+    /// Omits a request whose credentials are not accepted: only some of its limits count it.
+    pub(super) fn omit_lines(&mut self) {
+        if let Some(extra) = &mut self.extra {
+            extra.lines.clear();
+        }
+    }
+
+    /// Sends the lines of the request. A request that the limits have not decided, or whose client is banned, has taken
+    /// no permits, although the rules do not reject it: it is omitted.
+    pub(super) fn send_lines(&mut self, status: Option<StatusCode>) {
+        let Some(extra) = self.extra.as_mut().filter(|extra| !extra.lines.is_empty()) else { return };
+        let lines = std::mem::take(&mut extra.lines);
+        let is_limited = self.route.is_some_and(|(route, _)| !route.limits.is_empty());
+        let is_undecided = self.outcome == RequestOutcome::Undecided || is_limited && !self.is_decided;
+        if is_undecided || self.reason == Some("banned") {
+            return;
+        }
+        // A replay lets the request wait again.
+        let waited = self.wait.filter(|_| self.route.is_some_and(|(_, compiled)| compiled.waits.is_some()));
+        let time = match self.at {
+            Some(at) => at.as_millis().saturating_sub(millis(waited.unwrap_or_default())),
+            None => wall_time().as_millis().saturating_sub(millis(self.stopwatch.elapsed())),
+        };
+        lines.into_iter().for_each(|line| line.send(time, self.outcome.as_str(), status.map(|status| status.as_u16())));
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,398 @@
+//! Applies overrides to requests: rejects banned clients, and exempts or adjusts limits.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::RateLimitLayer;
+use crate::admission::may_wait;
+use crate::headers;
+use crate::local_response::LocalResponse;
+use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatches, Scope};
+use crate::ruleset::RuleSet;
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Charge, ClientId, Limiter, Wait};
+use tidegate_rules::facts::Facts;
+use tidegate_rules::route::Route;
+use tidegate_rules::rule::Limit;
+use tidegate_rules::rules::{Charges, LimitCheck};
+use tidegate_store::{OverridesVersion, Store, StoreError, StoredOverrides};
+
+/// The overrides in force, and the store that they are from.
+#[derive(Debug)]
+pub struct KnownOverrides {
+    pub(super) store: Store,
+    /// `None` if the store has not replied yet.
+    pub(super) version: Option<OverridesVersion>,
+    /// In the order of their ids.
+    overrides: Vec<Arc<Override>>,
+}
+
+/// Overrides, prepared for the limits of one version of the rules.
+#[derive(Debug)]
+pub(super) struct PreparedOverrides {
+    index: OverrideIndex,
+    adjusted: AdjustedLimiters,
+}
+
+/// The overrides that concern a request.
+#[derive(Debug, Default)]
+pub struct RequestOverrides {
+    /// The override that bans the client before a limit rejects the request.
+    pub ban: Option<Override>,
+    /// For each limit of the route, the ban, or the override that changes the limit.
+    pub limits: Vec<Option<LimitOverride>>,
+}
+
+/// An override that concerns a request, for one limit.
+#[derive(Debug)]
+pub struct LimitOverride {
+    pub in_force: Override,
+    /// The limiter with the rate of the override, if the override changes the rate.
+    pub limiter: Option<Arc<Limiter>>,
+}
+
+/// The limiters with other rates, by the address of the limiter in the rules.
+type AdjustedLimiters = HashMap<(usize, Adjustment), AdjustedLimiter>;
+
+#[derive(Debug)]
+struct AdjustedLimiter {
+    /// Keeps its address, which is part of the key, from being reused.
+    base: Arc<Limiter>,
+    limiter: Arc<Limiter>,
+}
+
+// === impl KnownOverrides ===
+
+impl KnownOverrides {
+    /// Creates the empty set of a store that has not replied yet.
+    pub(super) fn unknown(store: Store) -> Self {
+        Self { store, version: None, overrides: Vec::new() }
+    }
+
+    /// Creates the set that the store has returned. Skips entries that another version of this program has written in
+    /// another form.
+    pub(super) fn new(store: Store, version: OverridesVersion, texts: &[(String, String)]) -> Self {
+        let read =
+            |(id, text): &(String, String)| serde_json::from_str(text).ok().filter(|one: &Override| one.id == *id);
+        let mut overrides: Vec<_> = texts.iter().filter_map(read).map(Arc::new).collect();
+        if overrides.len() < texts.len() {
+            let unreadable = texts.len() - overrides.len();
+            tracing::warn!(unreadable, "overrides in the store are not readable, ignoring them");
+        }
+        overrides.sort_by(|one, other| one.id.cmp(&other.id));
+        Self { store, version: Some(version), overrides }
+    }
+
+    /// Returns `true` if the store has replied since this gateway started.
+    pub fn is_known(&self) -> bool {
+        self.version.is_some()
+    }
+
+    /// Returns the overrides that are in force at this time, in the order of their ids.
+    pub fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Override>> {
+        self.overrides.iter().filter(move |one| one.is_in_force(now))
+    }
+
+    /// Prepares the overrides for the limits of these rules. Limiters that `before` has already are reused, so that cached
+    /// refusals stay valid. Returns `None` if there are no overrides.
+    pub(super) fn prepare(&self, rules: &RuleSet, before: Option<&PreparedOverrides>) -> Option<PreparedOverrides> {
+        if self.overrides.is_empty() {
+            return None;
+        }
+        let mut adjusted = AdjustedLimiters::new();
+        for one in self.overrides.iter().filter(|one| one.action == Action::Adjust) {
+            for (route, limit) in rules.limits() {
+                if one.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
+                    let tiers = limit.rates.iter().flat_map(|rates| rates.tiers()).map(|(_, limiter)| limiter);
+                    for limiter in std::iter::once(&limit.limiter).chain(tiers) {
+                        let key = key(limiter, one.adjustment);
+                        let before = before.and_then(|before| before.adjusted.get(&key));
+                        let new = || AdjustedLimiter::new(limiter, one.adjustment);
+                        adjusted.entry(key).or_insert_with(|| before.map_or_else(new, AdjustedLimiter::share));
+                    }
+                }
+            }
+        }
+        Some(PreparedOverrides { index: OverrideIndex::new(self.overrides.iter().cloned()), adjusted })
+    }
+}
+
+// === impl RateLimitLayer ===
+
+impl RateLimitLayer {
+    /// Returns the overrides in force.
+    #[doc(hidden)]
+    pub fn overrides(&self) -> Arc<KnownOverrides> {
+        Arc::clone(&self.state.active.load().known)
+    }
+
+    /// Returns the override that concerns this client of a limit, and the limiter with its rate.
+    #[doc(hidden)]
+    pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<(Override, Arc<Limiter>)> {
+        let active = self.state.active.load();
+        let place = active.rules.limits().find(|(owner, one)| *owner == route && one.name == limit)?;
+        active.overrides.as_ref()?.of_client(&active.rules, place, client, self.state.store(&active))
+    }
+
+    /// Returns the overrides that concern a request on this route. `checks` are the checks of the route's limits.
+    #[doc(hidden)]
+    pub fn overrides_for(&self, route: &str, facts: &Facts<'_>, checks: &[(&Limit, LimitCheck)]) -> RequestOverrides {
+        let active = self.state.active.load();
+        let found = active.overrides.as_ref().zip(active.rules.find_named(route));
+        let found = found.map(|(overrides, (route, _))| {
+            overrides.of_request(&active.rules, route, facts, checks, self.state.store(&active))
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Reads the overrides of the store, if they have changed, and applies them to all later requests of all workers.
+    ///
+    /// # Errors
+    /// The store did not reply. The known overrides stay in force.
+    #[doc(hidden)]
+    pub async fn refresh_overrides(&self) -> Result<(), StoreError> {
+        // An earlier reading must not replace a later one.
+        let _reading = self.state.reading_overrides.lock().await;
+        let (store, known) = (self.store(), self.overrides());
+        let version = store.overrides_version().await?;
+        if known.version.as_ref() == Some(&version) && known.store.has_same_buckets(&store) {
+            return if known.overrides.is_empty() { Ok(()) } else { store.refresh_clock().await };
+        }
+        let StoredOverrides { version, texts } = store.read_overrides().await?;
+        let known = KnownOverrides::new(store, version, &texts);
+        let _replacing = self.state.replacing.lock();
+        let active = self.state.active.load();
+        self.state.active.store(Arc::new(active.with_overrides(known)));
+        Ok(())
+    }
+}
+
+// === impl AdjustedLimiter ===
+
+impl AdjustedLimiter {
+    fn new(base: &Arc<Limiter>, adjustment: Adjustment) -> Self {
+        let limiter = Arc::new(base.at_rate(adjustment.apply(base.quota.rate())));
+        Self { base: Arc::clone(base), limiter }
+    }
+
+    fn share(&self) -> Self {
+        Self { base: Arc::clone(&self.base), limiter: Arc::clone(&self.limiter) }
+    }
+}
+
+fn key(limiter: &Arc<Limiter>, adjustment: Adjustment) -> (usize, Adjustment) {
+    (Arc::as_ptr(limiter).addr(), adjustment)
+}
+
+// === impl PreparedOverrides ===
+
+impl PreparedOverrides {
+    /// Returns the charges of a request on this route: as [`Rules::charges`](tidegate_rules::rules::Rules::charges) does, but without
+    /// the limits that do not count the request, and with the rates of its client.
+    ///
+    /// # Errors
+    /// The client is banned, or a limit that counts the request lacks its input.
+    pub(super) fn charges<'r>(
+        &self,
+        rules: &'r RuleSet,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
+        }
+        let mut charges = if found.is_empty() {
+            rules.charges(route, facts)?
+        } else {
+            rules.charges_if(route, facts, |limit| !is_exempt(&found, route, limit))?
+        };
+        if self.index.has_hashes() {
+            for one in charges.iter() {
+                let Some(hash) = hash(store, one.charge.client.as_ref()) else { continue };
+                self.index.find_client(hash, one.limit.owner(&route.name), &one.limit.name, || store.now(), &mut found);
+            }
+            reject_banned(&found, store)?;
+        }
+        if !found.is_empty() {
+            charges.retain(|limit| !is_exempt(&found, route, limit));
+            charges.replace_limiters(|limit, limiter| self.adjusted(limiter, effect_on(&found, route, limit)?));
+        }
+        Ok(charges)
+    }
+
+    /// Returns the charges that are known before the credentials of a request are verified. Returns no charges if an
+    /// override may change the limits of the client that the credentials name.
+    ///
+    /// # Errors
+    /// The address of the client is banned.
+    pub(super) fn charges_without_identity<'r>(
+        &self,
+        rules: &'r RuleSet,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> Result<Charges<'r>, LocalResponse> {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
+        }
+        let may_change = self.index.changes_limits_of_clients();
+        let mut charges = rules.rules.charges_without_identity(route, facts, |limit| !may_wait(limit));
+        charges.retain(|limit| !may_change && !is_exempt(&found, route, limit));
+        charges.replace_limiters(|limit, limiter| self.adjusted(limiter, effect_on(&found, route, limit)?));
+        Ok(charges)
+    }
+
+    /// Returns the limits that the client of a request may see, as
+    /// [`Rules::visible_charges`](tidegate_rules::rules::Rules::visible_charges) does, but without the limits that do not count
+    /// its requests, and with its rates.
+    ///
+    /// # Errors
+    /// The client is banned, or a limit that counts its requests cannot identify it.
+    pub(super) fn visible_charges<'r>(
+        &self,
+        rules: &'r RuleSet,
+        route: &'r Route,
+        facts: &Facts<'_>,
+        store: &Store,
+    ) -> Result<Vec<(&'r Limit, Charge)>, LocalResponse> {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+            reject_banned(&found, store)?;
+        }
+        let mut charges = rules.visible_charges(route, facts, |limit| !is_exempt(&found, route, limit))?;
+        if self.index.has_hashes() {
+            // Of all limits: a ban of a client of a shadow limit rejects requests, too.
+            for (limit, client) in rules.clients(route, facts) {
+                let Some(hash) = hash(store, Some(&client)) else { continue };
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, || store.now(), &mut found);
+            }
+            reject_banned(&found, store)?;
+        }
+        charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
+        for (limit, charge) in &mut charges {
+            let one = effect_on(&found, route, limit);
+            if let Some(limiter) = one.and_then(|one| self.adjusted(&charge.limiter, one)) {
+                charge.limiter = limiter;
+            }
+        }
+        Ok(charges)
+    }
+
+    /// Returns the overrides that concern a request on this route, in the order of [`charges`](Self::charges).
+    fn of_request(
+        &self,
+        rules: &RuleSet,
+        route: &Route,
+        facts: &Facts<'_>,
+        checks: &[(&Limit, LimitCheck)],
+        store: &Store,
+    ) -> RequestOverrides {
+        let mut found = OverrideMatches::default();
+        if let Some(address) = rules.client_address(facts) {
+            self.find_address(address, route, store, &mut found);
+        }
+        let is_denied = checks
+            .iter()
+            .any(|(limit, check)| matches!(check, LimitCheck::Deny(_)) && !is_exempt(&found, route, limit));
+        if found.ban().is_none() && !is_denied {
+            for (limit, check) in checks {
+                let LimitCheck::Charge(charge) = check else { continue };
+                let Some(hash) = hash(store, charge.client.as_ref()) else { continue };
+                self.index.find_client(hash, limit.owner(&route.name), &limit.name, || store.now(), &mut found);
+            }
+        }
+        let ban = found.ban();
+        let of_limit = |(limit, check): &(&Limit, LimitCheck)| {
+            let one = ban.or_else(|| effect_on(&found, route, limit))?;
+            let own = route.limits.iter().find(|own| own.name == limit.name);
+            let limiter = match check {
+                LimitCheck::Charge(charge) if limit.rates.is_some() => Some(&charge.limiter),
+                _ => own.map(|own| &own.limiter),
+            };
+            let limiter = limiter.and_then(|limiter| self.adjusted(limiter, one));
+            let is_effective = one.action != Action::Adjust || limiter.is_some();
+            is_effective.then(|| LimitOverride { in_force: one.clone(), limiter })
+        };
+        RequestOverrides { ban: ban.cloned(), limits: checks.iter().map(of_limit).collect() }
+    }
+
+    /// Adds the overrides of an address to the matches of a request for this route.
+    fn find_address<'i>(&'i self, address: IpAddr, route: &Route, store: &Store, found: &mut OverrideMatches<'i>) {
+        self.index.find_address(address, |scope| concerns(scope, route), || store.now(), found);
+    }
+
+    /// Returns the override that bans this client of a limit, or changes the limit for it, and the limiter with the rate of
+    /// the override. Overrides of networks count only if the limit identifies the client by its address.
+    fn of_client(
+        &self,
+        rules: &RuleSet,
+        (owner, limit): (&str, &Limit),
+        client: &ClientId,
+        store: &Store,
+    ) -> Option<(Override, Arc<Limiter>)> {
+        let mut found = OverrideMatches::default();
+        if let ClientId::Address(network) = client {
+            let in_scope = |scope: &Scope| match rules.find_named(owner) {
+                Some((route, _)) => concerns(scope, route),
+                None => scope.contains_limit(owner, &limit.name),
+            };
+            self.index.find_address(network.addr(), in_scope, || store.now(), &mut found);
+        }
+        if let Some(hash) = hash(store, Some(client)) {
+            self.index.find_client(hash, owner, &limit.name, || store.now(), &mut found);
+        }
+        let one = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
+        Some((one.clone(), self.adjusted(&limit.limiter, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
+    }
+
+    /// Returns the limiter of a request with the rate of an override, if the override changes the rate.
+    fn adjusted(&self, limiter: &Arc<Limiter>, one: &Override) -> Option<Arc<Limiter>> {
+        if one.action != Action::Adjust || !limiter.is_adjustable() {
+            return None;
+        }
+        // Limiters with a number of the request as their rate are not prepared.
+        let adjusted = self.adjusted.get(&key(limiter, one.adjustment)).map(|adjusted| Arc::clone(&adjusted.limiter));
+        Some(adjusted.unwrap_or_else(|| AdjustedLimiter::new(limiter, one.adjustment).limiter))
+    }
+}
+
+/// Returns the hash of a client that is not an address.
+fn hash(store: &Store, client: Option<&ClientId>) -> Option<u128> {
+    match client? {
+        ClientId::Hash(hash) => Some(*hash),
+        client => store.key_of(client),
+    }
+}
+
+/// Returns `true` if an override with this scope concerns requests for this route.
+fn concerns(scope: &Scope, route: &Route) -> bool {
+    let is_in_scope = |limit: &Limit| scope.contains_limit(limit.owner(&route.name), &limit.name);
+    match scope {
+        Scope::All => true,
+        Scope::Route(name) if *name == *route.name => true,
+        Scope::Route(_) | Scope::Limit { .. } => route.limits.iter().any(is_in_scope),
+    }
+}
+
+/// Returns the override that changes a limit of this route.
+fn effect_on<'i>(found: &OverrideMatches<'i>, route: &Route, limit: &Limit) -> Option<&'i Override> {
+    found.effect_on(limit.owner(&route.name), &limit.name)
+}
+
+fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool {
+    effect_on(found, route, limit).is_some_and(|one| one.action == Action::Exempt)
+}
+
+fn reject_banned(found: &OverrideMatches<'_>, store: &Store) -> Result<(), LocalResponse> {
+    let Some(ban) = found.ban() else { return Ok(()) };
+    let left = Wait::Millis(ban.until.millis_since(store.now()));
+    Err(LocalResponse::Banned { retry_after: headers::retry_after(left).unwrap_or(1) })
+}

@@ -1,0 +1,398 @@
+//! Records the result of a request for the metrics, the rate limit fields of the response, and the report.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+
+use super::NotSent;
+use super::body::ClientInFlight;
+use super::report::{ReportHandle, RequestOutcome, RequestReport};
+use super::request_id::X_REQUEST_ID;
+use crate::admission::{Admitted, Denial, LimitStatus, Receipt, RequestInFlight, denying};
+use crate::headers;
+use crate::local_response::LocalResponse;
+use crate::recording::PendingLine;
+use crate::ruleset::{CompiledRoute, RuleSet};
+use tidegate_limit::clock::{Stopwatch, Timestamp};
+use tidegate_metrics::Metrics;
+use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::evaluation::Evaluation;
+use tidegate_rules::facts::Facts;
+use tidegate_rules::identity::{Identity, IdentityFault, IdentityNeeds};
+use tidegate_rules::policy::Policy;
+use tidegate_rules::route::{Authorize, CorsRequest, Route};
+use tidegate_rules::rules::Charges;
+use tidegate_rules::template::Values;
+use tidegate_store::Store;
+
+/// The field with the original status of a rejection that is sent to nginx.
+const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status");
+
+/// The data of a request for metrics, response fields and the report.
+#[derive(Default)]
+pub(super) struct RequestRecord<'r> {
+    pub(super) route: Option<(&'r Route, &'r CompiledRoute)>,
+    pub(super) outcome: RequestOutcome,
+    pub(super) at: Option<Timestamp>,
+    rate_limit: Option<HeaderValue>,
+    /// Boxed, since few rule files enable these fields.
+    legacy: Option<Box<headers::LegacyFields>>,
+    /// The policy of the client, if it differs from the policy of the route. Boxed, since that is rare.
+    changed_policy: Option<Box<HeaderValue>>,
+    /// Whether to record the client and the limit, which only the report needs.
+    is_reported: bool,
+    /// Whether the limits of the route, or the store's failure, have decided about the request.
+    pub(super) is_decided: bool,
+    client: Option<IpAddr>,
+    /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
+    client_key: Option<[u8; 16]>,
+    limit: Option<Arc<str>>,
+    pub(super) reason: Option<&'static str>,
+    pub(super) stopwatch: Stopwatch,
+    pub(super) wait: Option<Duration>,
+    #[cfg(feature = "otlp")]
+    matched: Option<Duration>,
+    /// Boxed, since most requests have none of it.
+    pub(super) extra: Option<Box<Extra>>,
+}
+
+/// The data that only some requests have.
+#[derive(Default)]
+pub(super) struct Extra {
+    request_id: Option<HeaderValue>,
+    /// The CORS fields of a request to a route with `cors`.
+    cors: Option<CorsRequest>,
+    /// How to answer a proxy that asks for an authorization.
+    authorize: Option<Authorize>,
+    /// The slot of a request to a route with `concurrency`.
+    in_flight: Option<ClientInFlight>,
+    /// The lines of recordings.
+    pub(super) lines: Vec<PendingLine>,
+}
+
+/// A request in flight. If dropped before its end, it is counted and reported without a response, so that disconnects
+/// are visible.
+pub(super) struct RequestGuard<'r> {
+    metrics: &'r Metrics,
+    rules: &'r RuleSet,
+    pub(super) store: &'r Store,
+    pub(super) record: RequestRecord<'r>,
+    /// The handle for the report, if the request has one.
+    report: Option<ReportHandle>,
+    is_finished: bool,
+}
+
+// === impl RequestGuard ===
+
+impl<'r> RequestGuard<'r> {
+    pub(super) fn new(
+        metrics: &'r Metrics,
+        rules: &'r RuleSet,
+        store: &'r Store,
+        report: Option<ReportHandle>,
+    ) -> Self {
+        let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
+        Self { metrics, rules, store, record, report, is_finished: false }
+    }
+
+    /// Returns `true` if the charges of an admitted request depend on its response.
+    pub(super) fn needs_settlement<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
+        self.record.is_charged_by_outcome() || !was_sent(response)
+    }
+
+    /// Settles the charges of an admitted request. An error of the inner service counts as a response with 500.
+    pub(super) async fn settle<B, E>(
+        &mut self,
+        receipt: Receipt,
+        response: Result<Response<B>, E>,
+    ) -> Result<Response<B>, E> {
+        let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
+        self.record.settle(receipt, self.store, status, was_sent(&response)).await;
+        response
+    }
+
+    /// Takes the slot of the request, for the body of its response.
+    pub(super) fn take_slot(&mut self) -> Option<Box<RequestInFlight>> {
+        self.record.extra.as_mut().and_then(|extra| extra.in_flight.as_mut()?.slot.take())
+    }
+
+    /// Ends the request with a response, to which the rate limit fields are added.
+    pub(super) fn finish<B>(mut self, response: &mut Response<B>) {
+        self.record.send_lines(Some(response.status()));
+        self.record.change_status(response);
+        self.record_end(Some(response.status()));
+        self.record.add_fields(response);
+    }
+
+    /// Ends the request without a response: the inner service failed.
+    pub(super) fn finish_with_error(mut self) {
+        self.record_end(Some(StatusCode::INTERNAL_SERVER_ERROR));
+    }
+
+    fn record_end(&mut self, status: Option<StatusCode>) {
+        self.is_finished = true;
+        self.record.send_lines(status);
+        let (counters, took) = (self.rules.metrics(self.record.route), self.record.stopwatch.elapsed());
+        match status {
+            Some(status) => counters.responded(status.as_u16(), took),
+            None => {
+                counters.abandoned(took);
+                self.metrics.rejected("client_gone");
+            }
+        }
+        if let Some(ReportHandle(slot)) = &self.report {
+            let RequestRecord { route, outcome, at, client, reason, .. } = self.record;
+            let client_key = self.record.client_key.map(u128::from_ne_bytes);
+            let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
+            let route = route.map(|(route, _)| Arc::clone(&route.name));
+            let (limit, request_id) = (self.record.limit.take(), self.record.request_id().cloned());
+            let report = RequestReport {
+                route,
+                outcome,
+                at,
+                client,
+                client_key,
+                limit,
+                reason,
+                wait,
+                #[cfg(feature = "otlp")]
+                matched: self.record.matched,
+                request_id,
+            };
+            _ = slot.set(report); // if the handle is reused, the first report stays
+        }
+    }
+}
+
+impl Drop for RequestGuard<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let panics = std::thread::panicking().then_some(StatusCode::INTERNAL_SERVER_ERROR);
+            self.record_end(panics);
+        }
+    }
+}
+
+/// Returns `false` if a [`NotSent`] marks the response: no upstream has received the request.
+fn was_sent<B, E>(response: &Result<Response<B>, E>) -> bool {
+    response.as_ref().map_or(true, |response| response.extensions().get::<NotSent>().is_none())
+}
+
+// === impl RequestRecord ===
+
+impl<'r> RequestRecord<'r> {
+    /// Records the client address of a valid request.
+    pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
+        self.client = if self.is_reported { rules.client_address(facts) } else { None };
+    }
+
+    /// Records the route of the request, and its origin if the route has `cors`.
+    pub(super) fn record_found(&mut self, rules: &'r RuleSet, evaluation: &Evaluation<'r, '_>) {
+        self.route = evaluation.route().and_then(|(position, route)| Some((route, rules.compiled(position)?)));
+        #[cfg(feature = "otlp")]
+        if self.is_reported {
+            self.matched = Some(self.stopwatch.elapsed());
+        }
+        let facts = &evaluation.facts;
+        if self.route.is_some_and(|(route, _)| route.cors.is_some()) {
+            self.extra.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
+        }
+    }
+
+    /// Records the id of the request.
+    pub(super) fn record_id(&mut self, id: HeaderValue) {
+        self.extra.get_or_insert_default().request_id = Some(id);
+    }
+
+    /// Returns the id of the request, if it has one.
+    pub(super) fn request_id(&self) -> Option<&HeaderValue> {
+        self.extra.as_ref()?.request_id.as_ref()
+    }
+
+    /// Records that a proxy asks for an authorization.
+    pub(super) fn record_authorize(&mut self, authorize: Authorize) {
+        self.extra.get_or_insert_default().authorize = Some(authorize);
+    }
+
+    /// Returns `true` if a proxy asks for an authorization.
+    pub(super) fn is_authorization(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| extra.authorize.is_some())
+    }
+
+    /// Changes the status of a response to nginx, which turns statuses other than 2xx, 401 and 403 into 500.
+    fn change_status<B>(&self, response: &mut Response<B>) {
+        let Some(Authorize { nginx: true, .. }) = self.extra.as_ref().and_then(|extra| extra.authorize) else { return };
+        let status = response.status();
+        if status.is_success() {
+            return;
+        }
+        response.headers_mut().insert(X_TIDEGATE_STATUS, status.as_u16().into());
+        if status != StatusCode::UNAUTHORIZED {
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        }
+    }
+
+    /// Returns the time since the request was received.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.stopwatch.elapsed()
+    }
+
+    /// Records that the request is rejected for lack of a slot.
+    pub(super) fn record_busy(&mut self) {
+        self.outcome = RequestOutcome::Limited;
+        self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
+    }
+
+    /// Records the slot of the request, and what its client may have in flight.
+    pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) {
+        self.extra.get_or_insert_default().in_flight = Some(in_flight);
+    }
+
+    /// Records that the limits are going to be evaluated.
+    pub(super) fn start_decision(&mut self, charges: &Charges<'_>, store: &Store) {
+        if !charges.is_empty() {
+            self.outcome = RequestOutcome::Undecided;
+            self.record_client_key(charges, store);
+        }
+    }
+
+    /// Records the hash of the client. The store may know the hash only after the decision.
+    pub(super) fn record_client_key(&mut self, charges: &Charges<'_>, store: &Store) {
+        if self.is_reported && self.client_key.is_none() {
+            let key = charges.as_slice().iter().find_map(|charge| store.key_of(charge.client.as_ref()?));
+            self.client_key = key.map(u128::to_ne_bytes);
+        }
+    }
+
+    pub(super) fn record_decision(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
+        let (outcome, status) = match admitted {
+            Ok(Admitted { unchecked: Some(_), status, .. }) => {
+                // The response has the fields of the limits that were evaluated.
+                (RequestOutcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
+            }
+            Ok(_) if charges.is_empty() => (RequestOutcome::Unlimited, None),
+            Ok(Admitted { status, .. }) if status.shadow_limited => (RequestOutcome::ShadowLimited, Some(status)),
+            Ok(Admitted { status, .. }) => (RequestOutcome::Allowed, Some(status)),
+            Err(Denial::Limited { status, .. }) => (RequestOutcome::Limited, Some(status)),
+            Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
+            Err(Denial::Busy { .. }) => (RequestOutcome::Limited, None),
+        };
+        self.outcome = outcome;
+        self.is_decided = true;
+        if (self.is_reported || self.extra.is_some()) && !charges.is_empty() {
+            self.wait = Some(self.stopwatch.elapsed());
+        }
+        if let Err(denial) = admitted
+            && self.is_reported
+        {
+            self.record_limit(charges, denial);
+        }
+        let status = status.filter(|status| status.fallback_cause.is_none());
+        self.at = status.map(|status| status.now);
+        if let Some(status) = status {
+            self.record_fields(charges, status);
+        }
+    }
+
+    /// Returns `true` if a limit of the route is charged by the outcome of its requests.
+    fn is_charged_by_outcome(&self) -> bool {
+        self.route.is_some_and(|(_, compiled)| compiled.charges_outcomes)
+    }
+
+    /// Settles the charges of an admitted request with the status of its response.
+    pub(super) async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
+        let Some((route, _)) = self.route else { return receipt.give_back(store).await };
+        let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
+        if self.at.is_some() {
+            self.record_fields(&charges, &status);
+        }
+    }
+
+    /// Records the rate limit fields of the response.
+    fn record_fields(&mut self, charges: &Charges<'_>, status: &LimitStatus) {
+        let Some((route, compiled)) = self.route else { return };
+        self.rate_limit = compiled.members.rate_limit(status);
+        let changed = charges.changed_limits();
+        let limits = changed.as_deref().unwrap_or(&route.limits);
+        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten().map(Box::new);
+        let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
+        self.changed_policy = policy.map(|policy| Box::new(policy.at(status.now)));
+    }
+
+    /// Records and counts the ban, if it is why the request is rejected.
+    pub(super) fn record_ban(&mut self, cause: &LocalResponse, metrics: &Metrics) {
+        if let LocalResponse::Banned { .. } = cause {
+            self.reason = Some("banned");
+            metrics.rejected("banned");
+        }
+    }
+
+    /// Counts the result for each kind of credentials, and records why the request is rejected.
+    pub(super) fn record_identity(&mut self, needs: IdentityNeeds, identity: Option<&Identity>, metrics: &Metrics) {
+        let Some(Identity { key, token, fault }) = identity else { return };
+        self.reason = fault.map(IdentityFault::as_str);
+        for (is_token, is_read, is_accepted) in
+            [(true, needs.reads.token, token.is_some()), (false, needs.reads.key, key.is_some())]
+        {
+            let of_kind = fault.filter(|fault| fault.is_of_token() == is_token).unwrap_or(IdentityFault::Missing);
+            match (is_read, is_accepted) {
+                (false, _) => {}
+                (true, true) => metrics.identity_accepted(is_token),
+                (true, false) => metrics.identity_rejected(is_token, of_kind.as_str()),
+            }
+        }
+    }
+
+    /// Records the limit that rejected the request.
+    fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
+        let limit = match denial {
+            Denial::Limited { status, .. } => status.longest_refusal(charges),
+            Denial::Busy { .. } => return, // recorded with its slot
+            Denial::StoreFailed(error) => {
+                self.reason = Some("store_failed");
+                denying(charges, error)
+            }
+        };
+        self.limit = limit.map(|one| one.limit.name.as_str().into());
+    }
+
+    /// Returns the value of `RateLimit-Policy`. Returns `None` if the response has no such field.
+    pub(super) fn policy(&self) -> Option<HeaderValue> {
+        self.rate_limit.as_ref()?;
+        match &self.changed_policy {
+            Some(policy) => Some((**policy).clone()),
+            None => Some(self.route?.1.policy.as_ref()?.at(self.at.unwrap_or_default())),
+        }
+    }
+
+    /// Adds the rate limit fields and the id to the response.
+    fn add_fields<B>(&mut self, response: &mut Response<B>) {
+        if let Some((route, _)) = self.route
+            && let Some(changes) = &route.response_headers
+        {
+            let request_id = self.request_id().and_then(|id| id.to_str().ok());
+            let values = Values { route: &route.name, request_id, ..Values::default() };
+            changes.apply(response.headers_mut(), changes.render(&values));
+        }
+        let policy = self.policy();
+        let of_limits = policy.zip(self.rate_limit.take());
+        let Extra { request_id, cors, in_flight, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        let quota = in_flight.and_then(|in_flight| in_flight.quota);
+        let quota = quota.filter(|_| self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf));
+        let of_slots = quota.and_then(|(per_client, remaining)| headers::in_flight(per_client, remaining));
+        headers::insert(response.headers_mut(), [of_limits, of_slots]);
+        if let Some(id) = request_id {
+            response.headers_mut().insert(X_REQUEST_ID, id);
+        }
+        if let (Some((route, _)), Some(request)) = (self.route, cors)
+            && let Some(cors) = &route.cors
+        {
+            cors.add_fields(response.headers_mut(), &request);
+        }
+        if let Some(legacy) = self.legacy.take() {
+            legacy.insert(response.headers_mut());
+        }
+    }
+}

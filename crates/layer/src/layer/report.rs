@@ -1,0 +1,89 @@
+//! The result of a request, for access logs.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::HeaderValue;
+
+use tidegate_limit::clock::Timestamp;
+
+/// The result of a request, for access logs.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RequestReport {
+    /// The route of the request.
+    pub route: Option<Arc<str>>,
+    /// The decision of the limits.
+    pub outcome: RequestOutcome,
+    /// The time of the decision by the store's clock. `None` if the store did not decide.
+    pub at: Option<Timestamp>,
+    /// The client's address, behind trusted proxies. `None` if the request is invalid or its peer address is unknown.
+    pub client: Option<IpAddr>,
+    /// The keyed hash of the client in the store's keys, for the first limit that does not identify clients by address.
+    pub client_key: Option<u128>,
+    /// The limit that rejected the request. If several did, the limit with the longest wait.
+    pub limit: Option<Arc<str>>,
+    /// The reason of a rejection by the gateway itself: `store_failed` or `banned`.
+    pub reason: Option<&'static str>,
+    /// The time until the limits had decided. `None` if no limit was evaluated.
+    #[doc(hidden)]
+    pub wait: Option<Duration>,
+    /// The time until the route was found, for traces. `None` if no route matches.
+    #[doc(hidden)]
+    #[cfg(feature = "otlp")]
+    pub matched: Option<Duration>,
+    /// The id of the request, if requests get one.
+    #[doc(hidden)]
+    pub request_id: Option<HeaderValue>,
+}
+
+/// A handle for the [`RequestReport`] of a request. Insert a clone into the request's extensions, and call
+/// [`get`](Self::get) after the response, or after the request was aborted.
+#[derive(Clone, Debug, Default)]
+pub struct ReportHandle(pub(super) Arc<OnceLock<RequestReport>>);
+
+/// The decision of the limits about a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestOutcome {
+    /// No limit applies to the request.
+    #[default]
+    Unlimited,
+    /// All limits granted the request.
+    Allowed,
+    /// All live limits granted the request, and a shadow limit would have rejected it.
+    ShadowLimited,
+    /// A limit rejected the request.
+    Limited,
+    /// The store failed, and `on_store_failure` decided.
+    StoreFailed,
+    /// The client disconnected before the decision, during the call to the store or while the request waited for a
+    /// permit.
+    Undecided,
+}
+
+// === impl ReportHandle ===
+
+impl ReportHandle {
+    /// Returns the report, or `None` before the end of the request.
+    pub fn get(&self) -> Option<&RequestReport> {
+        self.0.get()
+    }
+}
+
+// === impl RequestOutcome ===
+
+impl RequestOutcome {
+    /// Returns the value in the access log.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unlimited => "unlimited",
+            Self::Allowed => "allowed",
+            Self::ShadowLimited => "shadow_limited",
+            Self::Limited => "limited",
+            Self::StoreFailed => "store_failed",
+            Self::Undecided => "undecided",
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The responses to requests that the gateway answers itself.
+
+use http::{HeaderMap, Method};
+
+use super::LayerState;
+use super::limits::Decided;
+use super::record::RequestRecord;
+use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
+use crate::ruleset::RuleSet;
+use tidegate_rules::evaluation::{Answer, Evaluation};
+use tidegate_rules::facts::{BadRequest, Facts};
+use tidegate_rules::route::{Action, Rejection, Route};
+use tidegate_rules::template::Values;
+
+impl LayerState {
+    /// Makes the response for an answer. `decided` is the decision of the limits, if they were asked.
+    pub(super) fn respond(
+        &self,
+        rules: &RuleSet,
+        answer: Answer<'_>,
+        evaluation: &Evaluation<'_, '_>,
+        decided: Option<&Decided<'_>>,
+        record: &RequestRecord<'_>,
+    ) -> LocalResponse {
+        let facts = &evaluation.facts;
+        let denied = || decided.map_or(LocalResponse::Internal, Decided::response);
+        match answer {
+            Answer::BadRequest(error) => {
+                self.count_bad_field(&error);
+                error.into()
+            }
+            Answer::Options => LocalResponse::Options,
+            Answer::Preflight(_) => LocalResponse::Preflight,
+            Answer::OriginNotAllowed(_) => LocalResponse::OriginNotAllowed,
+            Answer::QuotaMethod => LocalResponse::QuotaMethod,
+            Answer::UntrustedProxy => LocalResponse::UntrustedProxy,
+            Answer::BadOriginal(error) => LocalResponse::BadOriginal(error),
+            Answer::Authorized(_) => LocalResponse::Authorized,
+            Answer::Tunnel => LocalResponse::MethodNotImplemented,
+            Answer::BodyTooLong(_) => {
+                self.metrics.rejected("max_body");
+                LocalResponse::BodyTooLong
+            }
+            Answer::NotIdentified { fault, route } => {
+                LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() }
+            }
+            Answer::Refused(rejection) => {
+                match rejection.zip(record.route).filter(|_| self.options.on_reject.is_none()) {
+                    Some((rejection, (route, _))) => {
+                        let values = values(rules, route, facts, record);
+                        reject(rejection, (facts.method, facts.headers), denied(), values)
+                    }
+                    None => denied(),
+                }
+            }
+            Answer::Busy | Answer::StoreFailed => denied(),
+            Answer::Configured(route) => configured(route, || values(rules, route, facts, record)),
+        }
+    }
+}
+
+/// Returns the values of templates for a request.
+pub(super) fn values<'v>(
+    rules: &RuleSet,
+    route: &'v Route,
+    facts: &'v Facts<'v>,
+    record: &'v RequestRecord<'_>,
+) -> Values<'v> {
+    let request_id = record.request_id().and_then(|id| id.to_str().ok());
+    let client = rules.client_address(facts);
+    Values { route: &route.name, request_id, client, facts: Some(facts), ..Values::default() }
+}
+
+/// Returns the response of a route that does not forward: `redirect` or `respond`.
+fn configured<'v>(route: &Route, values: impl FnOnce() -> Values<'v>) -> LocalResponse {
+    match &route.action {
+        Action::Forward(_) => LocalResponse::Internal,
+        Action::Respond(response) => LocalResponse::Configured(Box::new(ConfiguredResponse::fixed(response))),
+        Action::Redirect(redirect) => {
+            let values = values();
+            let response = ConfiguredResponse::redirect(redirect, &values);
+            match (response, values.facts.is_none_or(|facts| facts.host.is_empty())) {
+                (Some(response), _) => LocalResponse::Configured(Box::new(response)),
+                (None, true) => LocalResponse::BadRequest(BadRequest::NoHost),
+                (None, false) => LocalResponse::UriTooLong,
+            }
+        }
+    }
+}
+
+/// Replaces the response to a request that limits refuse by the `reject` of the route. gRPC calls keep theirs.
+fn reject(
+    rejection: &Rejection,
+    (method, headers): (&Method, &HeaderMap),
+    response: LocalResponse,
+    values: Values<'_>,
+) -> LocalResponse {
+    if GrpcCall::detect(method, headers).is_some() {
+        return response;
+    }
+    let violated = response.violated();
+    let limit = violated.first().map(String::as_str);
+    let configured =
+        ConfiguredResponse::rejection(rejection, &Values { retry_after: response.retry_after(), limit, ..values });
+    configured.map_or(response, |configured| LocalResponse::Configured(Box::new(configured)))
+}

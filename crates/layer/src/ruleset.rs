@@ -1,0 +1,375 @@
+//! One version of the rules, compiled at load.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, Method, Request};
+use ipnet::IpNet;
+use tokio::time::Instant;
+
+use crate::admission::{Admitted, Denial, Permit, may_wait};
+use crate::headers::Members;
+use crate::recording::Inputs;
+use crate::rejected::LimitId;
+use tidegate_limit::Limiter;
+use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
+use tidegate_rules::facts::grpc_timeout::{Received, has_grpc_timeout};
+use tidegate_rules::facts::{BadRequest, Facts, HostRequirement};
+use tidegate_rules::identity::{Identity, IdentityNeeds};
+use tidegate_rules::policy::Policy;
+use tidegate_rules::route::{FieldChanges, RenderedValues, Rewrite, Route};
+use tidegate_rules::rules::{Charges, LimitCharge, Rules, Verifier};
+use tidegate_rules::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
+use tidegate_rules::upgrade::Upgrade;
+
+/// The rules that apply to a request from its facts to its response.
+#[derive(Debug)]
+pub struct RuleSet {
+    pub rules: Arc<Rules>,
+    /// Verifies the credentials of requests.
+    verifier: Verifier,
+    field_filter: Arc<FieldFilter>,
+    /// One for each route, in the order of the routes.
+    compiled: Vec<CompiledRoute>,
+    /// Counts the responses to requests that match no route.
+    unrouted: RouteMetrics,
+    /// The values of requests that recordings have.
+    pub recorded: Arc<Inputs>,
+    /// Whether a route has a `timeout`, or an upstream a `total` timeout.
+    has_total_timeouts: bool,
+}
+
+/// The data that the layer passes to the service below, in the extensions of an admitted request. It contains the
+/// permit that admits the request.
+#[must_use]
+#[derive(Clone, Debug)]
+pub struct ForwardContext {
+    pub _permit: Permit,
+    /// The upstream of the route, with the connections of the worker that serves the request.
+    pub upstream: Option<Arc<dyn RouteUpstream>>,
+    /// The address of the peer.
+    pub peer: IpAddr,
+    /// Whether the peer is a trusted proxy. Its forwarding fields are kept.
+    pub trusted_peer: bool,
+    /// Whether the request came over TLS.
+    pub over_tls: bool,
+    /// The client whose share of the upstream's connections the request uses.
+    pub client: Option<IpNet>,
+    /// The maximum length of the body, in bytes.
+    pub max_body: u64,
+    /// The kinds of proxy-related fields that the request still has.
+    pub kinds: FieldKinds,
+    /// The filter for trailers; `None` if the request has none.
+    pub field_filter: Option<Arc<FieldFilter>>,
+    /// The changes of the header fields, with the values of their templates. Boxed, since few routes have any.
+    pub fields: Option<Box<(Arc<FieldChanges>, RenderedValues)>>,
+    /// The changes of the host.
+    pub rewrite: Option<Arc<Rewrite>>,
+    /// The longest time until the end of the response.
+    pub timeout: Option<Duration>,
+    /// The protocol to offer the upstream. Boxed, since few requests have one.
+    pub upgrade: Option<Box<Upgrade>>,
+}
+
+/// The upstream of a route, for a service that forwards requests. The service gets its own type back by a downcast.
+pub trait RouteUpstream: Any + Debug + Send + Sync {
+    /// Returns the longest time from the receipt of a request until the end of its response.
+    fn total_timeout(&self) -> Option<Duration>;
+}
+
+/// An upstream, with the connections of each worker.
+pub type WorkerUpstreams = Box<[Arc<dyn RouteUpstream>]>;
+
+/// How a request reached the gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestOrigin<'f> {
+    pub facts: &'f Facts<'f>,
+    pub context: RequestContext,
+    /// The worker that serves the request.
+    pub worker: Option<usize>,
+}
+
+/// The data of a route that every request needs.
+#[derive(Debug)]
+pub struct CompiledRoute {
+    metrics: RouteMetrics,
+    limits: Vec<LimitMetrics>,
+    /// The identities of the limits, for operators.
+    limit_ids: Vec<LimitId>,
+    /// The upstream of the route, for each worker.
+    upstreams: WorkerUpstreams,
+    /// The waiting times, if a limit of the route lets requests wait.
+    pub waits: Option<WaitMetrics>,
+    /// The requests in flight, if the route bounds them.
+    in_flight: Option<InFlightMetrics>,
+    /// Whether a limit is charged by the outcome of its requests (`charge_on`).
+    pub charges_outcomes: bool,
+    /// The `RateLimit-Policy` field.
+    pub policy: Option<Policy>,
+    /// The members of the `RateLimit` field.
+    pub members: Members,
+}
+
+static GET: Method = Method::GET;
+
+// === impl RuleSet ===
+
+/// All that the rules can answer without the compiled data.
+impl Deref for RuleSet {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+impl RuleSet {
+    pub fn new(rules: Arc<Rules>, verifier: Verifier, metrics: &Metrics) -> Self {
+        let compiled = rules.routes.iter().map(|route| CompiledRoute::new(route, metrics)).collect();
+        let field_filter = Arc::new(rules.field_filter());
+        Self {
+            recorded: Arc::new(Inputs::new(&rules, &|_| true)),
+            rules,
+            verifier,
+            field_filter,
+            compiled,
+            unrouted: metrics.route(""),
+            has_total_timeouts: false,
+        }
+    }
+
+    /// Adds the upstreams of the routes. `find` returns the upstream with a name.
+    pub fn with_upstreams(mut self, find: &dyn Fn(&str) -> WorkerUpstreams) -> Self {
+        for (route, compiled) in self.rules.routes.iter().zip(&mut self.compiled) {
+            compiled.upstreams = route.action.upstream().map(|name| find(name)).unwrap_or_default();
+            self.has_total_timeouts |= route.timeout.is_some();
+            self.has_total_timeouts |= compiled.upstreams.iter().any(|upstream| upstream.total_timeout().is_some());
+        }
+        self
+    }
+
+    /// Removes fields that no rule and no upstream may read. Returns the kinds of the remaining fields that concern a
+    /// proxy.
+    pub fn sanitize(&self, headers: &mut HeaderMap, context: RequestContext) -> Result<FieldKinds, BadField> {
+        self.field_filter.apply(headers, context)
+    }
+
+    /// Returns the fields of a request that the rules may read.
+    pub fn screen(&self, headers: &HeaderMap, context: RequestContext) -> Screened {
+        self.field_filter.screen(headers, context)
+    }
+
+    /// Returns `true` if the peer is a trusted proxy.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.rules.addresses.trusts(peer.to_canonical())
+    }
+
+    /// Returns `true` if each request gets an id.
+    pub fn assigns_request_ids(&self) -> bool {
+        self.rules.requests.request_id
+    }
+
+    /// Returns the limiters of all limits.
+    pub fn limiters(&self) -> impl Iterator<Item = &Arc<Limiter>> {
+        self.rules.limits().map(|(_, limit)| &limit.limiter)
+    }
+
+    /// Reads the facts of a request. Handlers check the host themselves.
+    pub fn read<'a, B>(
+        &self,
+        request: &'a Request<B>,
+        peer: Option<IpAddr>,
+        next: NextHop,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let (method, uri) = (request.method(), request.uri());
+        let (method, host) = match next {
+            NextHop::Origin => (method, request.version().into()),
+            NextHop::Handler => (method_for_handler(request), HostRequirement::Optional),
+        };
+        self.rules.read(method, uri, host, request.headers(), peer)
+    }
+
+    /// Reads the facts of a request without normalizing its path and query. Uses only the fields that rules may read.
+    pub fn read_unnormalized<'a, B>(
+        &self,
+        request: &'a Request<B>,
+        screened: &'a Screened,
+        peer: Option<IpAddr>,
+    ) -> Result<Facts<'a>, BadRequest> {
+        let headers = screened.copy.as_deref().unwrap_or(request.headers());
+        self.rules.read_unnormalized(method_for_handler(request), request.uri(), headers, peer)
+    }
+
+    /// Returns the data of the route at this position.
+    pub fn compiled(&self, position: usize) -> Option<&CompiledRoute> {
+        self.compiled.get(position)
+    }
+
+    /// Returns the route with this name.
+    pub fn find_named(&self, name: &str) -> Option<(&Route, &CompiledRoute)> {
+        self.rules.routes.iter().zip(&self.compiled).find(|(route, _)| *route.name == *name)
+    }
+
+    /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
+    pub fn identify(&self, needs: IdentityNeeds, facts: &Facts<'_>, now: u64) -> Identity {
+        self.verifier.identify(needs, &self.rules.credentials, facts, now)
+    }
+
+    /// See [`Verify::refresh_key_set`](tidegate_rules::rules::Verify::refresh_key_set).
+    pub async fn refresh_key_set(&self) {
+        self.verifier.refresh_key_set().await;
+    }
+
+    /// Returns the network to which a request's use of shared resources is attributed.
+    pub fn client_network(&self, facts: &Facts<'_>) -> Option<IpNet> {
+        self.rules.addresses.client_network(facts, facts.peer_is_trusted)
+    }
+
+    /// Records when a request was received, if it may have a deadline.
+    pub fn record_receipt<B>(&self, request: &mut Request<B>) {
+        if self.has_total_timeouts || has_grpc_timeout(request.method(), request.headers()) {
+            request.extensions_mut().insert(Received(Instant::now()));
+        }
+    }
+
+    /// Creates the context for the service below. Without a route, the request goes to a handler.
+    pub fn forward_context(
+        &self,
+        permit: Permit,
+        route: Option<(&Route, &CompiledRoute)>,
+        origin: RequestOrigin<'_>,
+        kinds: FieldKinds,
+        upgrade: Option<Box<Upgrade>>,
+    ) -> ForwardContext {
+        let RequestOrigin { facts, context, .. } = origin;
+        ForwardContext {
+            _permit: permit,
+            upstream: route.and_then(|(_, compiled)| compiled.upstreams.get(origin.worker.unwrap_or(0)).cloned()),
+            kinds,
+            field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
+            // Only the gateway reads this, and its requests have a peer.
+            peer: facts.peer.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+            trusted_peer: context.trusted,
+            over_tls: facts.tls.is_some(),
+            client: self.client_network(facts),
+            max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
+            fields: None,
+            rewrite: route.and_then(|(route, _)| route.rewrite.clone()),
+            timeout: route.and_then(|(route, _)| route.timeout),
+            upgrade,
+        }
+    }
+
+    /// Returns the client's address: the nearest hop that is not a trusted proxy.
+    pub fn client_address(&self, facts: &Facts<'_>) -> Option<IpAddr> {
+        self.rules.addresses.address(facts)
+    }
+
+    /// Returns the counters of a route's responses.
+    pub fn metrics<'r>(&'r self, route: Option<(&Route, &'r CompiledRoute)>) -> &'r RouteMetrics {
+        route.map_or(&self.unrouted, |(_, compiled)| &compiled.metrics)
+    }
+}
+
+/// Returns the method that handlers see: a CONNECT with a path over HTTP/2 corresponds to a GET with `Upgrade` over
+/// HTTP/1 (RFC 8441).
+fn method_for_handler<B>(request: &Request<B>) -> &Method {
+    match *request.method() == Method::CONNECT && request.uri().path().starts_with('/') {
+        true => &GET,
+        false => request.method(),
+    }
+}
+
+// === impl CompiledRoute ===
+
+impl CompiledRoute {
+    fn new(route: &Route, metrics: &Metrics) -> Self {
+        let responses = metrics.route(Arc::clone(&route.name));
+        let limits = route.limits.iter().map(|limit| {
+            let owner = if limit.is_shared { Arc::from("") } else { Arc::clone(&route.name) };
+            let counters = metrics.limit(owner, &limit.name);
+            counters.set_retention(limit.limiter.quota.retention_millis());
+            counters
+        });
+        let limits = limits.collect();
+        let (policy, members) = match route.rate_limit_headers.ietf {
+            true => (Policy::new(&route.limits), Members::new(&route.limits)),
+            false => (None, Members::default()),
+        };
+        let waits = route.limits.iter().any(may_wait).then(|| metrics.waits(Arc::clone(&route.name)));
+        Self {
+            metrics: responses,
+            limits,
+            limit_ids: route.limits.iter().map(|limit| LimitId::new(limit.owner(&route.name), &limit.name)).collect(),
+            upstreams: Box::default(),
+            waits,
+            in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
+            charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
+            policy,
+            members,
+        }
+    }
+
+    /// Returns the metrics of requests in flight, if the route bounds them.
+    pub fn in_flight(&self) -> Option<&InFlightMetrics> {
+        self.in_flight.as_ref()
+    }
+
+    /// Returns the longest time from the receipt of a request until the end of its response.
+    pub fn total_timeout(&self) -> Option<Duration> {
+        self.upstreams.first()?.total_timeout()
+    }
+
+    /// Returns the identity of the limit at this position.
+    pub fn limit_id(&self, index: usize) -> Option<LimitId> {
+        self.limit_ids.get(index).copied()
+    }
+
+    /// Counts the decision of each limit. A limit that would have granted a rejected request counts nothing, since it
+    /// was not charged. Calls `rejected` with each limit that rejects the request.
+    pub fn count(
+        &self,
+        charges: &Charges<'_>,
+        admitted: &Result<Admitted, Denial>,
+        rejected: impl Fn(&LimitCharge<'_>),
+    ) {
+        let (status, passed) = match admitted {
+            Ok(Admitted { status, .. }) => (Some(status), true),
+            Err(Denial::Limited { status, .. }) => (Some(status), false),
+            Err(Denial::StoreFailed(_) | Denial::Busy { .. }) => (None, false),
+        };
+        let is_local = status.is_some_and(|status| status.fallback_cause.is_some());
+        for one in charges.iter() {
+            let Some(counter) = self.limits.get(one.index) else { continue };
+            if let Some(rates) = &one.limit.rates {
+                counter.had_unknown_tiers(rates.take_unknown());
+            }
+            let decision = status.and_then(|status| status.decision(one.index));
+            if decision.is_some_and(|decision| decision.overflow) {
+                counter.overflowed();
+            }
+            if let Some(decision) = decision.filter(|_| !is_local)
+                && let Some(capacity) = one.limit.limiter.unused_permits(decision.shard)
+            {
+                counter.record_remaining(decision.remaining, capacity);
+            }
+            match (decision, one.limit.shadow) {
+                // Not asked: a cached refusal of other limits rejected the request.
+                (None, _) if status.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
+                (None, _) => counter.store_failed(),
+                (Some(decision), _) if decision.granted && passed && is_local => counter.store_failed(),
+                (Some(decision), _) if decision.granted && passed => counter.allowed(),
+                (Some(decision), _) if decision.granted => {}
+                (Some(_), true) => counter.shadow_limited(),
+                (Some(_), false) => {
+                    counter.limited();
+                    rejected(&one);
+                }
+            }
+        }
+    }
+}
