@@ -62,7 +62,6 @@ mod access;
 mod admin;
 mod cli;
 mod credentials;
-mod explain;
 mod forward;
 mod gateway;
 mod http1;
@@ -70,7 +69,6 @@ mod http2;
 mod http_client;
 #[doc(hidden)]
 pub mod internals;
-mod replay;
 mod server;
 mod tls;
 mod transport;

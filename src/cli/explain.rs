@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::operate::{ApiArgs, write_error};
 use super::run::DEFAULT_FILE;
-use crate::explain::{self, ExplainedRequest};
 use crate::gateway::GATEWAY_FILES;
 use tidegate_config::RuleFile;
 use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
+use tidegate_replay::explain::{self, ExplainedRequest};
 use tidegate_rules::facts::TlsPeer;
 
 /// The request to explain, and the rule file.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
 
-use crate::replay::Progress;
+use tidegate_replay::Progress;
 
 /// A bar with the bytes read, the lines per second and the time left. Dropping it removes the bar.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use clap::Args;
 use super::operate::table;
 use super::{ConfigArg, progress, rule_file};
 use crate::gateway::GATEWAY_FILES;
-use crate::replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, page, replay};
 use tidegate_config::{Config, RuleFile};
+use tidegate_replay::{Difference, LogFiles, LogFormat, ReadSummary, RejectedClient, Report, page, replay};
 
 /// Without `--lenient`, at least this many lines are needed for each line that is not parsed.
 const LINES_PER_UNPARSED: u64 = 100;

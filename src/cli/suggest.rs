@@ -7,7 +7,7 @@ use clap::Args;
 use super::ConfigArg;
 use super::operate::table;
 use super::replay::{LogArgs, load, show_percent, top};
-use crate::replay::{SuggestError, Suggestion, suggest};
+use tidegate_replay::{SuggestError, Suggestion, suggest};
 
 #[derive(Debug, Args)]
 pub(super) struct SuggestArgs {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use crate::replay::LogFormat;
-pub use crate::replay::verdicts::{ParsedLog, ReplayedLine, TracedRequest};
-use crate::replay::verdicts::{of_logs, of_trace};
 use tidegate_config::Config;
+use tidegate_replay::LogFormat;
+pub use tidegate_replay::verdicts::{ParsedLog, ReplayedLine, TracedRequest};
+use tidegate_replay::verdicts::{of_logs, of_trace};
 
 /// Returns for each request whether the limits of a rule file admit it.
 ///

@@ -16,10 +16,10 @@ use self::response::{Explained, Remaining};
 use super::only_object::OnlyObject;
 use super::problem::Problem;
 use super::{Active, Admin};
-use crate::explain::ExplainedRequest;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_limit::clock::wall_time;
 use tidegate_limit::{Charge, Inspection};
+use tidegate_replay::explain::ExplainedRequest;
 use tidegate_store::StoreError;
 
 /// The charge of each limit of the route; `None` for limits that do not count the request.

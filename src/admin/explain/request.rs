@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
 use crate::admin::only_object::OnlyObject;
-use crate::explain::{ExplainedRequest, field, method, target};
+use tidegate_replay::explain::{ExplainedRequest, field, method, target};
 use tidegate_rules::facts::TlsPeer;
 
 /// The highest number of header fields: the maximum of `max_fields` of a listener.

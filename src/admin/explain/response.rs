@@ -8,10 +8,10 @@ use utoipa::ToSchema;
 
 use super::super::{Active, overrides};
 use super::Charges;
-use crate::explain::{EarlyAnswer, Explanation, forwarded_path};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::overrides::{Action, Override};
 use tidegate_limit::{Charge, Inspection, Wait};
+use tidegate_replay::explain::{EarlyAnswer, Explanation, forwarded_path};
 use tidegate_rules::client::{AddressTrace, TraceEnd};
 use tidegate_rules::rule::{Limit, LimitLocation};
 use tidegate_rules::rules::LimitCheck;

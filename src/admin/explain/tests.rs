@@ -13,11 +13,11 @@ use tower::{Layer, ServiceExt, service_fn};
 use super::super::Active;
 use super::request::Request;
 use crate::admin::only_object::OnlyObject;
-use crate::explain::ExplainedRequest;
 use tidegate_config::Config;
 use tidegate_layer::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatched};
 use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
 use tidegate_metrics::Metrics;
+use tidegate_replay::explain::ExplainedRequest;
 use tidegate_rules::sanitize::NextHop;
 use tidegate_store::Store;
 
@@ -169,10 +169,10 @@ fn request() -> impl Strategy<Value = ExplainedRequest> {
     (method, authority, path(), fields(), peer, version, san).prop_filter_map(
         "not a URL",
         |(method, authority, path, fields, peer, version, san)| {
-            let url = crate::explain::target(&format!("{authority}{path}")).ok()?;
+            let url = tidegate_replay::explain::target(&format!("{authority}{path}")).ok()?;
             let mut headers = HeaderMap::new();
             for (name, value) in fields {
-                let (name, value) = crate::explain::field(name, value).ok()?;
+                let (name, value) = tidegate_replay::explain::field(name, value).ok()?;
                 headers.append(name, value);
             }
             let tls = tidegate_rules::facts::TlsPeer::new(None, san.map(str::to_owned));

@@ -40,9 +40,9 @@ pub(super) type PublicItems = BTreeMap<String, PublicItem>;
 pub(super) fn public_items(library: &Library) -> PublicItems {
     let mut names = BTreeMap::new();
     let mut items = PublicItems::new();
-    let modules = library.public_modules().into_iter().map(|name| vec![name]);
+    let modules = library.public_modules();
     for exporting in std::iter::once(Module::new()).chain(modules) {
-        let prefix: String = exporting.iter().map(|name| format!("{name}::")).collect();
+        let prefix = exporting.last().map(|name| format!("{name}::")).unwrap_or_default();
         let mut add = |definition: Definition, name: &str, attributes: &[Attribute]| {
             let Definition::Own(module, defined) = &definition else { panic!("{name} is of another crate") };
             let item = library.item(module, defined).expect("an item");
@@ -54,7 +54,11 @@ pub(super) fn public_items(library: &Library) -> PublicItems {
             items.insert(name, public);
         };
         for import in library.imports(&exporting).into_iter().filter(|import| import.is_public) {
-            let definition = library.resolve(&exporting, &import.path).expect("a definition");
+            if library.public_modules().contains(&import.path) {
+                continue;
+            }
+            let definition = library.resolve(&exporting, &import.path);
+            let definition = definition.unwrap_or_else(|| panic!("no definition of {:?}", import.path));
             add(definition, &import.name, import.attributes);
         }
         for name in library.public_types(&exporting) {

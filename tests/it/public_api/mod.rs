@@ -70,7 +70,7 @@ fn signatures_name_only_public_types_and_known_crates() {
     let library = Library::read(pages::root());
     let items = public_items(&library);
     let mut own = BTreeSet::new();
-    for module in std::iter::once(vec![]).chain(library.public_modules().into_iter().map(|name| vec![name])) {
+    for module in std::iter::once(vec![]).chain(library.public_modules()) {
         let imports = library.imports(&module).into_iter().filter(|import| import.is_public);
         own.extend(imports.filter_map(|import| library.resolve(&module, &import.path)));
         own.extend(library.public_types(&module).into_iter().map(|name| Definition::Own(module.clone(), name)));

@@ -53,13 +53,10 @@ impl Library {
         self.files.iter().map(|(module, file)| (module, file.items.as_slice()))
     }
 
-    /// Returns the public modules of `lib.rs`.
-    pub(super) fn public_modules(&self) -> Vec<String> {
-        let modules = self.files[&Module::new()].items.iter().filter_map(|item| match item {
-            Item::Mod(item) if matches!(item.vis, syn::Visibility::Public(_)) => Some(item.ident.to_string()),
-            _ => None,
-        });
-        modules.filter(|name| self.files.contains_key(&vec![name.clone()])).collect()
+    /// Returns the modules of other crates that `lib.rs` re-exports.
+    pub(super) fn public_modules(&self) -> Vec<Module> {
+        let imports = self.imports(&Module::new()).into_iter().filter(|import| import.is_public);
+        imports.map(|import| import.path).filter(|path| self.files.contains_key(path)).collect()
     }
 
     /// Returns the public types that a public module defines.

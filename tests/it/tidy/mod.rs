@@ -1,89 +1,19 @@
-//! Checks of the source tree that the compiler does not make: layers, imports, and the form of files.
+//! Checks of the source tree that the compiler does not make: import cycles, and the form of files.
 //!
 //! Each check is a function from text to findings. `samples` tests each check with a bad sample.
 
-mod crates;
 mod imports;
 mod picture;
 mod samples;
 mod tree;
 
-use std::collections::BTreeSet;
-use std::fs;
-
-use self::tree::{all, read, root, rust};
-
-/// The layers in the table of ARCHITECTURE.md. A module may use modules of the same layer and of lower layers.
-const LAYERS: [(&str, &[&str], &str); 7] = [
-    ("0 core", &[], "algorithms, time and counters, in crates: no requests, no sockets, no files"),
-    ("1 vocabulary", &["overrides"], "properties and cost of a request, and settings: no IO but files"),
-    (
-        "2 machinery",
-        &["http1", "http2", "http_client", "pem", "store", "tls", "transport", "upstream"],
-        "IO with charges and addresses, without routes and YAML",
-    ),
-    (
-        "3 meaning",
-        &["admission", "build", "explain", "recording", "redisson", "rejected", "replay"],
-        "the meaning of the rules: for requests, and for readers of the rule file",
-    ),
-    (
-        "4 gateway",
-        &["credentials", "forward", "headers", "layer", "limiter", "local_response", "ruleset"],
-        "the processing of one request",
-    ),
-    ("5 services", &["access", "admin", "server"], "services around requests: connections, operators, logs"),
-    ("6 program", &["cli", "gateway", "internals", "lib", "main"], "the program that combines all layers"),
-];
-
-/// Modules of one layer that must not use each other: `check` needs no store, and a decision needs no rule file.
-const FORBIDDEN_PAIRS: [(&str, &str); 1] = [("admission", "config")];
-
-/// Files that may use a higher layer: the path, the module, the reason.
-const UPWARD: [(&str, &str, &str); 0] = [];
-
-/// Modules that `lib.rs` declares only for tests.
-const TEST_MODULES: [&str; 1] = ["wire"];
-
-/// The names that `lib.rs` gives to crates of the workspace and to their modules.
-const CRATES: [&str; 30] = [
-    "boxed",
-    "client",
-    "clock",
-    "concurrency",
-    "condition",
-    "config",
-    "cost",
-    "evaluation",
-    "facts",
-    "hex",
-    "identity",
-    "json",
-    "limit",
-    "metrics",
-    "path",
-    "policy",
-    "random",
-    "rates",
-    "reason",
-    "route",
-    "rule",
-    "rules",
-    "sanitize",
-    "settings",
-    "status_range",
-    "template",
-    "timer",
-    "upgrade",
-    "watch",
-    "words",
-];
+use self::tree::{all, rust};
 
 /// Tests that may sleep: the path, the reason. All other tests wait for a condition or use virtual time.
 const SLEEPERS: &[(&str, &str)] = &[
     ("src/admin/tests.rs", "sleeps in virtual time"),
     ("src/server/tests", "tests the pauses of a slow client"),
-    ("src/store/redis/mod.rs", "polls until Redis replies"),
+    ("crates/store/src/redis/mod.rs", "polls until Redis replies"),
     ("tests/it/concurrency/fairness.rs", "holds slots for some milliseconds, and counts the calls of a second"),
     ("tests/it/concurrency/law.rs", "shows that a request waits"),
     ("tests/it/concurrency/limits.rs", "shows that a request waits, and aborts requests during a call"),
@@ -125,39 +55,10 @@ fn every_file_has_a_module_doc() {
 }
 
 #[test]
-fn no_module_uses_a_higher_layer() {
-    let advice = "use only modules of the same layer or of lower layers: move the item down, or pass it as an argument";
-    assert_none(advice, rust().iter().flat_map(find_higher_layers));
-}
-
-#[test]
 fn no_modules_have_import_cycles() {
     let advice =
         "remove one import of each cycle: move the shared items to the `mod.rs` of the folder or to a new file";
     assert_none(advice, imports::find_cycles(&rust()).into_iter());
-}
-
-#[test]
-fn layers_use_no_crates_of_higher_layers() {
-    let advice = "move the code to a higher layer, or lower the layer of the crate in tests/it/tidy/crates.rs";
-    assert_none(advice, rust().iter().flat_map(crates::find_higher_crates));
-}
-
-#[test]
-fn layers_match_the_architecture_and_the_source_tree() {
-    let table: BTreeSet<String> = LAYERS
-        .iter()
-        .flat_map(|(layer, modules, _)| modules.iter().map(move |module| format!("{layer}: {module}")))
-        .collect();
-    let mut page = modules_of_the_table(&read("ARCHITECTURE.md").text);
-    page.extend(["6 program: lib", "6 program: main"].map(String::from)); // the page lists no crate roots
-    assert_eq!(table, page, "list each module in `LAYERS` of tests/it/tidy/mod.rs and in ARCHITECTURE.md");
-
-    let folder = fs::read_dir(root().join("src")).expect("src");
-    let tree: BTreeSet<String> =
-        folder.map(|entry| module_of(&format!("src/{}", entry.expect("a file").file_name().display()))).collect();
-    let listed = LAYERS.iter().flat_map(|(_, modules, _)| modules.iter().map(ToString::to_string)).collect();
-    assert_eq!(tree, listed, "list each module of src in `LAYERS` of tests/it/tidy/mod.rs, and no others");
 }
 
 #[test]
@@ -179,14 +80,6 @@ fn all_exceptions_are_still_needed() {
         |path: &str| sources.iter().any(|source| source.path.starts_with(path) && !find_sleeps(source).is_empty());
     let unused = SLEEPERS.iter().filter(|(path, _)| !sleeps(path)).map(|(path, _)| (*path).to_owned());
     assert_none("does not sleep: remove it from `SLEEPERS` in tests/it/tidy/mod.rs", unused);
-    let names =
-        |source: &Source, module: &str| references(&source.path, &source.text).iter().any(|(_, name)| name == module);
-    let uses = |path: &str, module: &str| sources.iter().any(|one| one.path.starts_with(path) && names(one, module));
-    let unused = UPWARD.iter().filter(|(path, module, _)| !uses(path, module));
-    assert_none(
-        "does not use this module: remove it from `UPWARD` in tests/it/tidy/mod.rs",
-        unused.map(|(path, module, _)| format!("{path}: {module}")),
-    );
 }
 
 #[test]
@@ -220,85 +113,8 @@ fn every_script_starts_with_its_contract() {
 
 // === the checks ===
 
-/// Returns the uses of higher layers, of forbidden modules, and of items outside modules.
-fn find_higher_layers(source: &Source) -> Vec<String> {
-    let Source { path, text } = source;
-    let Some(own) = path.starts_with("src/").then(|| module_of(path)) else { return Vec::new() };
-    let mut findings = Vec::new();
-    for (line, module) in references(path, text) {
-        let report = |fault: &str| format!("{path}:{line}: `{own}` uses `{module}`, {fault}");
-        match (layer(&own), layer(&module)) {
-            _ if TEST_MODULES.contains(&module.as_str()) && is_test_file(path) => {}
-            _ if UPWARD.iter().any(|(from, to, _)| path.starts_with(from) && module == *to) => {}
-            _ if CRATES.contains(&module.as_str()) => {}
-            (_, None) => findings.push(report("which is in no layer: write the path of its module")),
-            (None, _) => findings.push(report(&format!("but `LAYERS` does not list `{own}`"))),
-            (Some(from), Some(to)) if to > from => {
-                findings.push(report(&format!("which is in the higher layer `{}`", LAYERS[to].0)));
-            }
-            _ if FORBIDDEN_PAIRS.contains(&(&own, &module)) || FORBIDDEN_PAIRS.contains(&(&module, &own)) => {
-                findings.push(report("which `FORBIDDEN_PAIRS` forbids"));
-            }
-            _ => {}
-        }
-    }
-    findings
-}
-
-/// Returns each name after `crate::`, or after enough `super::` to reach the root, with its line.
-fn references(path: &str, text: &str) -> Vec<(usize, String)> {
-    let code: String = text.lines().map(|line| code_of(line).to_owned() + "\n").collect();
-    let depth = path.trim_end_matches("/mod.rs").matches('/').count();
-    let to_the_root = "super::".repeat(depth);
-    let mut found = Vec::new();
-    for way in ["crate::", to_the_root.as_str()] {
-        for (at, _) in code.match_indices(way).filter(|(at, _)| starts_a_word(&code, *at)) {
-            let line = code[..at].matches('\n').count() + 1;
-            let names = first_names(&code[at + way.len()..]);
-            // In an inner module the same `super::` leads elsewhere, where no item has the name of a top-level module.
-            let names = names.into_iter().filter(|name| way == "crate::" || layer(name).is_some());
-            found.extend(names.map(|name| (line, name)));
-        }
-    }
-    found
-}
-
 fn starts_a_word(code: &str, at: usize) -> bool {
     !code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_' || before == ':')
-}
-
-/// Returns `a` for `a::b`, and `a` and `c` for `{a::b, c::{d, e}}`.
-fn first_names(path: &str) -> Vec<String> {
-    let name = |part: &str| part.trim().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    let Some(group) = path.strip_prefix('{') else { return vec![name(path)] };
-    let (mut names, mut depth, mut start) = (Vec::new(), 0, 0);
-    for (at, c) in group.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                names.push(name(&group[start..at]));
-                start = at + 1;
-                if c == '}' {
-                    break;
-                }
-            }
-            _ => {}
-        }
-    }
-    names.retain(|name| !name.is_empty());
-    names
-}
-
-/// Returns the modules in the rows of the table, in the form `6 program: cli`.
-fn modules_of_the_table(page: &str) -> BTreeSet<String> {
-    let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
-    let rows = rows.filter(|row| row.starts_with(|c: char| c.is_ascii_digit()));
-    let modules = |row: &str| -> Vec<String> {
-        let (layer, modules) = row.split_once(" | ").expect("two columns");
-        modules.split('`').skip(1).step_by(2).map(|module| format!("{layer}: {module}")).collect()
-    };
-    rows.flat_map(modules).collect()
 }
 
 fn find_unfinished(source: &Source) -> Vec<String> {
@@ -356,16 +172,6 @@ fn lines(source: &Source, bad: impl Fn(&str) -> bool) -> Vec<String> {
 fn code_of(line: &str) -> &str {
     let comment = line.match_indices("//").find(|(at, _)| !line[..*at].ends_with(':'));
     comment.map_or(line, |(at, _)| &line[..at])
-}
-
-/// Returns the top-level module of a file in `src`.
-fn module_of(path: &str) -> String {
-    let module = path.trim_start_matches("src/").split('/').next().unwrap_or_default();
-    module.trim_end_matches(".rs").to_owned()
-}
-
-fn layer(module: &str) -> Option<usize> {
-    LAYERS.iter().position(|(_, modules, _)| modules.contains(&module))
 }
 
 fn is_test_file(path: &str) -> bool {

@@ -54,10 +54,10 @@ fn read(root: &str, sources: &[Source]) -> Drawn {
     let code = own.iter().flat_map(|source| without_tests(&source.text).lines());
     let code: Vec<&str> = code.filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).collect();
     let starts = code.iter().flat_map(|line| line.split("tidegate_").skip(1));
-    let word = |text: &str| text.chars().take_while(char::is_ascii_lowercase).collect::<String>();
-    let is_crate = |name: &String| tree::root().join("crates").join(name).is_dir();
+    let word = |text: &str| text.split_once("::").map(|(name, _)| name.to_owned());
+    let is_crate = |name: &String| tree::root().join("crates").join(name).join("src").is_dir();
     let name = root.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src"));
-    let uses = starts.map(word).filter(is_crate).filter(|other| Some(other.as_str()) != name);
+    let uses = starts.filter_map(word).filter(is_crate).filter(|other| Some(other.as_str()) != name);
     Drawn {
         name: name.map_or("tidegate".to_owned(), |name| format!("tidegate-{name}")),
         uses: uses.map(|name| format!("tidegate-{name}")).collect(),

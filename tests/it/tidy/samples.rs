@@ -7,40 +7,6 @@ pub(super) fn sample(path: &str, text: &str) -> Source {
 }
 
 #[test]
-fn all_uses_of_a_higher_layer_are_found() {
-    for text in [
-        "use crate::server::bind;",
-        "\nfn f() { crate::server::bind() }",
-        "use crate::{clock, server::{self, bind}};",
-        "use super::server::bind;",
-        "use crate::{\n    limit::{Charge, Quota},\n    server,\n};",
-    ] {
-        assert_eq!(find_higher_layers(&sample("src/store/mod.rs", text)).len(), 1, "{text}");
-        assert_eq!(find_higher_layers(&sample("src/gateway.rs", text)).len(), 0, "{text}");
-    }
-    assert_eq!(
-        find_higher_layers(&sample("src/store/redis/hash_slots.rs", "use super::super::super::config::Config;")).len(),
-        1
-    );
-    assert_eq!(find_higher_layers(&sample("src/store/redis/hash_slots.rs", "use super::server::Name;")).len(), 0);
-    assert_eq!(
-        find_higher_layers(&sample("src/store/memory.rs", "/// See [`crate::config`].\nuse crate::clock::Clock;"))
-            .len(),
-        0
-    );
-}
-
-#[test]
-fn forbidden_pairs_and_unlisted_modules_are_found() {
-    assert_eq!(find_higher_layers(&sample("src/admission.rs", "use crate::config::Config;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/config/check.rs", "use crate::admission::Permit;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/gateway.rs", "use crate::Config;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/attic.rs", "use crate::store::Store;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/gateway.rs", "use crate::wire::soon;")).len(), 1);
-    assert_eq!(find_higher_layers(&sample("src/server/tests.rs", "use crate::wire::soon;")).len(), 0);
-}
-
-#[test]
 fn unfinished_sleeping_blank_and_long_code_is_found() {
     let text = ["fn f() { to", "do!() }\n// to", "do!\n#[ign", "ore]\n"].concat();
     assert_eq!(find_unfinished(&sample("src/a.rs", &text)).len(), 2);

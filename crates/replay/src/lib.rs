@@ -1,0 +1,35 @@
+//! Replays access logs through the rules in virtual time: `tidegate replay` and `tidegate suggest`.
+//!
+//! Threads parse the [`log`], and one thread decides in the order of the times: with the rules, the admission and the
+//! store of the gateway, and a clock that follows the log. A test compares the decisions with a layer's.
+
+mod batch;
+mod clients;
+mod comparison;
+mod curve;
+mod decided;
+mod decider;
+mod engine;
+pub mod explain;
+mod inputs;
+mod log;
+mod merge;
+mod page;
+mod ranks;
+mod read;
+mod recordings;
+mod rejected;
+mod report;
+mod series;
+mod suggest;
+mod tallies;
+mod tally;
+pub mod verdicts;
+mod waiting;
+
+pub use self::comparison::replay;
+pub use self::log::LogFormat;
+pub use self::page::page;
+pub use self::read::{LogFiles, Progress, ReadSummary};
+pub use self::report::{Difference, RejectedClient, Report};
+pub use self::suggest::{SuggestError, Suggestion, suggest};
