@@ -6,18 +6,27 @@ WORKDIR /build
 # Dependencies rarely change. A placeholder program builds them in a separate layer, which is cached until Cargo.toml or
 # Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
+COPY crates/config/Cargo.toml crates/config/
+COPY crates/layer/Cargo.toml crates/layer/
+COPY crates/limit/Cargo.toml crates/limit/
+COPY crates/metrics/Cargo.toml crates/metrics/
+COPY crates/replay/Cargo.toml crates/replay/
+COPY crates/rules/Cargo.toml crates/rules/
+COPY crates/store/Cargo.toml crates/store/
 RUN mkdir -p src tests/it tests/otlp \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs tests/it/main.rs tests/otlp/main.rs \
+    && for crate in crates/*; do mkdir $crate/src && touch $crate/src/lib.rs; done \
     && cargo build --profile dist --locked --bin tidegate \
     && rm -r src tests
 
 COPY src src
+COPY crates crates
 COPY lua lua
 COPY dashboard dashboard
 COPY config config
 # Cargo compares modification times, and the placeholder is newer than the sources.
-RUN touch src/main.rs src/lib.rs && cargo build --profile dist --locked --bin tidegate
+RUN touch src/main.rs src/lib.rs crates/*/src/lib.rs && cargo build --profile dist --locked --bin tidegate
 
 FROM debian:bookworm-slim
 # The trust anchors of `https://` and `rediss://`, unless the rule file sets others.

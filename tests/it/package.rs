@@ -1,4 +1,4 @@
-//! Checks the files of the published crates. `include` in Cargo.toml selects those of `tidegate`.
+//! Checks the files of the published crates. `include` in Cargo.toml selects the files of `tidegate`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ fn package_has_the_files_that_users_need() {
 
 /// A package contains only files below its own folder.
 #[test]
-fn packages_of_all_crates_have_the_files_that_they_are_compiled_from() {
+fn packages_have_the_files_that_they_are_compiled_from() {
     let mut included = 0;
     for entry in fs::read_dir(pages::root().join("crates")).expect("a folder") {
         let folder = entry.expect("an entry").path();

@@ -43,7 +43,7 @@ fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
 /// Adds the keys of a map.
 pub(crate) fn add_keys_of(node: &Node, shape: &Shape, keys: &mut Keys) {
     for entry in node.entries() {
-        let key = shape.key(&entry.key).expect("a known key");
+        let Some(key) = shape.key(&entry.key) else { continue };
         keys.insert((shape.title, key.name));
         add_keys(&entry.value, &key.kind, keys);
     }

@@ -62,7 +62,7 @@ pub struct ReadSummary {
     pub first_unparsed: Option<(String, u64, String)>,
     /// The formats of the files.
     pub formats: Vec<String>,
-    /// What the recordings contain.
+    /// The contents of the recordings.
     pub recordings: Recordings,
 }
 

@@ -57,6 +57,7 @@ pub struct Limit {
     #[serde(skip)]
     pub sets_partitions: bool,
     /// Whether the limit is one of the top-level `limits`, so that several routes may use it.
+    #[serde(rename = "shared")]
     pub is_shared: bool,
     /// The entry in the rule file.
     #[serde(skip)]

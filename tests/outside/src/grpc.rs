@@ -1,6 +1,6 @@
 //! The layer around a gRPC service of tonic.
 
-use tidegate::RateLimitLayer;
+use tidegate_layer::RateLimitLayer;
 use tonic::Code;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};

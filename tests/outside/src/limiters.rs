@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tidegate::build::Quota;
-use tidegate::redisson::{Mode, RateConfig, RateLimiter};
-use tidegate::{Limiter, Store};
+use tidegate_layer::build::Quota;
+use tidegate_layer::redisson::{Mode, RateConfig, RateLimiter};
+use tidegate_layer::{Limiter, Store};
 
 use crate::Error;
 
@@ -57,7 +57,7 @@ pub async fn send(url: &str) -> Result<(), Error> {
 mod tests {
     use std::sync::Arc;
 
-    use tidegate::{ManualClock, Timestamp};
+    use tidegate_layer::{ManualClock, Timestamp};
     use tokio::time::Instant;
 
     use super::*;

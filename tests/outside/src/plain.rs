@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
-use tidegate::{ClientKey, Metrics, NotSent, Peer, RateLimitLayer, Rejection, Store, Unmatched};
+use tidegate_layer::{ClientKey, Metrics, NotSent, Peer, RateLimitLayer, Rejection, Store, Unmatched};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 type Body = Full<Bytes>;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use axum::Router;
 use axum::routing::get;
-use tidegate::{RateLimitLayer, Store};
+use tidegate_layer::{RateLimitLayer, Store};
 use tokio::net::TcpListener;
 
 use crate::Error;

@@ -17,7 +17,7 @@ pub struct LimitChange {
     pub route: String,
     /// The name of the limit.
     pub limit: String,
-    /// What happened to the limit.
+    /// The kind of the change.
     pub change: ChangeKind,
     /// The keys whose values changed; also `store` if the store with the buckets changed.
     pub keys: Vec<&'static str>,

@@ -40,7 +40,7 @@ pub struct ConfigDiff {
 pub struct Change {
     /// The name of the route or the key.
     pub name: String,
-    /// What happened to it.
+    /// The kind of the change.
     pub change: ChangeKind,
     /// The keys whose values changed. Empty unless the entry is in both configurations.
     pub keys: Vec<&'static str>,

@@ -87,7 +87,14 @@ struct Queue {
 
 // === impl WaitQueues ===
 
+impl Default for WaitQueues {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl WaitQueues {
+    /// Creates queues without waiting requests.
     pub fn new() -> Self {
         Self {
             id: u64::from_le_bytes(random()),

@@ -41,7 +41,7 @@ pub struct Suggestion {
     pub top: Vec<RejectedClient>,
     /// The keys of the limit in the rule file.
     pub snippet: String,
-    /// What a reader should know about the log.
+    /// Notes about the log for the reader.
     pub notes: Vec<String>,
 }
 

@@ -20,6 +20,7 @@ use self::share::Shares;
 pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
 use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
+use tidegate_limit::random::random;
 use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, Wait};
 
 /// The maximum number of buckets; they take about 25 MB.
@@ -104,7 +105,7 @@ impl Fallback {
 
     /// Returns the id of this gateway, if it is one.
     pub fn gateway(&self) -> Option<&str> {
-        self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(local_grants::random_id).as_str())
+        self.is_gateway.load(Ordering::Relaxed).then(|| self.id.get_or_init(random_id).as_str())
     }
 
     /// Sets the number of gateways that the store reports, including this one.
@@ -274,6 +275,11 @@ impl LateCharger<'_> {
     pub fn finish(&self, late_charge: &LateCharge) {
         self.fallback.local_grants.lock().remove_late_charge(late_charge.id);
     }
+}
+
+/// Returns a random id for a gateway.
+fn random_id() -> String {
+    format!("{:016x}", u64::from_le_bytes(random()))
 }
 
 #[cfg(test)]

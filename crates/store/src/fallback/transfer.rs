@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use super::Fallback;
 use super::local_grants::LateCharge;
-use super::{Fallback, local_grants};
 use crate::Memory;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, Limiter, Quota};
@@ -26,7 +26,7 @@ impl Fallback {
     pub fn begin_handover(&self) -> LocalState {
         let mut shares = self.shares.lock();
         shares.set_has_successor();
-        let id = self.id.get_or_init(local_grants::random_id).clone();
+        let id = self.id.get_or_init(super::random_id).clone();
         LocalState { gateways: shares.gateway_count(), id, predecessors: shares.predecessors_of_successor() }
     }
 

@@ -307,13 +307,7 @@ impl BucketGrants {
 
 /// Returns how the store is charged with a local grant of this charge.
 fn kind_of(charge: &Charge) -> ChargeKind {
-    let is_calendar = charge.limiter.quota.algorithm().calendar().is_some();
-    if is_calendar { charge.kind } else { ChargeKind::Unconditional }
-}
-
-/// Returns a random id for a gateway.
-pub(crate) fn random_id() -> String {
-    format!("{:016x}", u64::from_le_bytes(random()))
+    if charge.limiter.quota.algorithm().calendar().is_some() { charge.kind } else { ChargeKind::Unconditional }
 }
 
 #[cfg(test)]
