@@ -16,6 +16,7 @@ pub struct Eject {
     #[serde(rename = "for_ms", serialize_with = "json::millis")]
     pub time: Duration,
     /// The highest share of the targets that are ejected, in percent.
+    #[serde(rename = "most")]
     pub max_percent: u8,
 }
 
