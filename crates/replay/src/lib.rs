@@ -1,6 +1,6 @@
 //! Replays access logs through the rules in virtual time: `tidegate replay` and `tidegate suggest`.
 //!
-//! Threads parse the [`log`], and one thread decides in the order of the times: with the rules, the admission and the
+//! Threads parse the log (`log`), and one thread decides in the order of the times: with the rules, the admission and the
 //! store of the gateway, and a clock that follows the log. A test compares the decisions with a layer's.
 
 mod batch;

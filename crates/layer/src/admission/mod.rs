@@ -3,7 +3,7 @@
 //! Only this module creates permits, and no request is forwarded without one.
 //!
 //! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the
-//! [queue](mod@queue) of the [narrowest](mod@order) of these limits, and retries when its permits have returned. It is
+//! queue (`queue`) of the narrowest (`order`) of these limits, and retries when its permits have returned. It is
 //! charged when it is admitted; a request whose client disconnects before is not charged.
 
 mod concurrency;

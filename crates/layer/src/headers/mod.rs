@@ -1,7 +1,7 @@
 //! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
 //! `X-RateLimit-*` and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! [`policy`](crate::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
+//! [`policy`](tidegate_rules::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
 //! state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
 
 mod rename;
