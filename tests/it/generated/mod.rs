@@ -37,7 +37,7 @@ fn page_of_the_rule_file_is_current() {
     assert_current("docs/rules.md", &tidegate_config::reference());
 }
 
-/// The rule files use every key, which `src/config/tests/every_key.rs` checks.
+/// The rule files use every key, which `crates/config/src/tests/every_key.rs` checks.
 #[test]
 fn configuration_with_every_key_is_current_and_has_no_secret() {
     let folder = Path::new("tests/fixtures/every_key");

@@ -1,6 +1,6 @@
 //! A crate that uses the public API of Tidegate: the layer around its own services, and limiters.
 //!
-//! It uses only documented names, without the feature `gateway`. A test compares the code in README.md,
+//! It depends on `tidegate-layer` alone, and uses only documented names. A test compares the code in README.md,
 //! docs/guide.md and docs/library.md with this crate.
 
 pub mod limiters;

@@ -159,13 +159,15 @@ impl Rules {
         self.requests("request_id", request_id)
     }
 
-    /// Sets the API keys that identify clients. Needs the feature `gateway`.
+    /// Sets the API keys that identify clients. Only a layer of
+    /// `tidegate::Gateway::layer_builder` verifies them.
     pub fn api_keys(mut self, keys: ApiKeys) -> Self {
         self.keys.change("identities", |identities| identities.set("keys", keys.keys));
         self
     }
 
-    /// Sets the signed tokens that identify clients. Needs the feature `gateway`.
+    /// Sets the signed tokens that identify clients. Only a layer of
+    /// `tidegate::Gateway::layer_builder` verifies them.
     pub fn tokens(mut self, tokens: Tokens) -> Self {
         self.keys.change("identities", |identities| identities.set("jwt", tokens.keys));
         self
