@@ -5,6 +5,8 @@
 //! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
 //! continues with the remaining values. `reference` generates the documentation of the keys. Rules that a program builds
 //! start as a tree (`built`), and pass the same steps.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 mod access_log;
 pub mod built;

@@ -1,5 +1,7 @@
 //! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and
 //! time. `lua/` contains translations for Redis; property tests check that both decide equally.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 mod adjusted;
 mod algorithm;

@@ -5,6 +5,8 @@
 //! file is loaded, so that counting a request is an atomic addition.
 //!
 //! Programs create and export [`Metrics`]. All other items are for the crates of Tidegate.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 mod by_name;
 mod catalog;

@@ -1,7 +1,10 @@
-//! Replays access logs through the rules in virtual time: `tidegate replay` and `tidegate suggest`.
+//! Replays access logs through the rules in virtual time: `tidegate replay` and `tidegate suggest`. Explains the treatment of
+//! one request: [`explain`].
 //!
 //! Threads parse the log (`log`), and one thread decides in the order of the times: with the rules, the admission and the
 //! store of the gateway, and a clock that follows the log. A test compares the decisions with a layer's.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 mod batch;
 mod clients;

@@ -1,5 +1,7 @@
 //! The rules: the facts about a request, the routes and limits that match them, and the order in which they are applied.
 //! Pure: no sockets, no clocks, no stores.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 pub mod client;
 pub mod concurrency;

@@ -4,6 +4,8 @@
 //! its own limit grants it.
 //!
 //! Without the feature `redis`, only a store in memory can be opened.
+//!
+//! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
 // Some items and arguments are used only with Redis.
 #![cfg_attr(
