@@ -14,7 +14,7 @@ use criterion::Criterion;
 use http::{HeaderMap, Method};
 use tidegate::internals::ApiKeyFile;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::{
     ClientNetworks, HostPattern, Matcher, PathPattern, Route, Routes, ValueCondition, ValueSource, ValueTest,
 };

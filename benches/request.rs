@@ -17,9 +17,9 @@ use tidegate::redisson::Mode;
 use tidegate::{Peer, RateLimitLayer};
 use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
 use tidegate_rules::client::{AddressRules, ClientSource};
-use tidegate_rules::facts::Facts;
-use tidegate_rules::facts::Requests;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::facts::Requests;
 use tidegate_rules::settings::store::KeySecret;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

@@ -1,5 +1,5 @@
 -- fixed_window: at most `rate` permits from one calendar boundary to the next. A translation of
--- crates/limit/src/fixed_window.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/fixed_window.rs, which documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its window
 -- ARGV  rate, five boundaries (ms), and the mean length of a window (ms). The boundaries are those around the window of

@@ -1,4 +1,4 @@
--- gcra: permits become available again continuously, one by one. A translation of crates/limit/src/gcra/mod.rs, which documents
+-- gcra: permits become available again continuously, one by one. A translation of crates/limit/src/algorithm/gcra/mod.rs, which documents
 -- the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua

@@ -1,5 +1,5 @@
 -- gcra_warm_up: gcra whose rate rises from a third to the full rate after idle time. A translation of
--- crates/limit/src/gcra/warm_up/mod.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/gcra/warm_up/mod.rs, which documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua, then the heat: whole permits (6 bytes) and parts of one (5)
 -- ARGV  rate, interval (ms), burst, warm-up (ms)

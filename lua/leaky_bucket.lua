@@ -1,4 +1,4 @@
--- leaky_bucket: evenly spaced time slots, first come, first served. A translation of crates/limit/src/leaky_bucket.rs, which
+-- leaky_bucket: evenly spaced time slots, first come, first served. A translation of crates/limit/src/algorithm/leaky_bucket.rs, which
 -- documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, fractions as in shared.lua: the permits that have not leaked out yet

@@ -25,7 +25,7 @@ end
 -- the longest interval that any rule has used recently (5, ms; 0 in windows), the number of skipped entries (2), the
 -- format (1), and the number of entries, including skipped ones (4). The longest interval is respected for three times its
 -- length after the newest entry; in formats 4 and 5, until the time that is stored next to the interval in place of the
--- first skipped entry. Format 5 has the debt (crates/limit/src/debt.rs) in place of the second. So a single write at the end of the string adds an entry and updates all other data. The string is
+-- first skipped entry. Format 5 has the debt (crates/limit/src/algorithm/debt.rs) in place of the second. So a single write at the end of the string adds an entry and updates all other data. The string is
 -- rewritten if more than half of its entries are skipped, or if it would become shorter. open() reads the whole string
 -- into a bucket with these fields:
 --   text, held, date                    the string; permits and date of the newest entry

@@ -1,5 +1,5 @@
 -- sliding_window: the window is the current segment and the segments that ended within the last interval. A translation
--- of crates/limit/src/sliding_window.rs, which documents the algorithm; a property test checks that both decide equally.
+-- of crates/limit/src/algorithm/sliding_window.rs, which documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at the end of its segment
 -- ARGV  rate, interval (ms), segments

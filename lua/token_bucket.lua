@@ -1,5 +1,5 @@
 -- token_bucket: a permit becomes available again exactly one interval after it was granted. A translation of
--- crates/limit/src/token_bucket.rs, which documents the algorithm; a property test checks that both decide equally.
+-- crates/limit/src/algorithm/token_bucket.rs, which documents the algorithm; a property test checks that both decide equally.
 --
 -- KEYS  of a bucket: one string, a log as in shared.lua, each entry dated at its grant
 -- ARGV  rate, interval (ms)

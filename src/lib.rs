@@ -58,19 +58,15 @@
 // The types of nested futures are deep.
 #![recursion_limit = "256"]
 
-mod access;
 mod admin;
 mod cli;
 mod credentials;
 mod forward;
 mod gateway;
-mod http1;
-mod http2;
-mod http_client;
+mod http;
 #[doc(hidden)]
 pub mod internals;
 mod server;
-mod tls;
 mod transport;
 mod upstream;
 

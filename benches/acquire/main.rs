@@ -17,9 +17,9 @@ mod table;
 use std::error::Error;
 use std::time::Duration;
 
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::clock::Stopwatch;
-use tidegate_limit::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Quota};
 
 use self::bucket::MeasuredBucket;

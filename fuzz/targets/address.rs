@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, Version};
 use tidegate_rules::client::AddressRules;
-use tidegate_rules::facts::Facts;
-use tidegate_rules::facts::Requests;
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::facts::Requests;
 
 const TRUSTED: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const UNTRUSTED: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));

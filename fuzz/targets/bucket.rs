@@ -12,8 +12,8 @@ use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::internals::for_each_redis_key;
 use tidegate::redisson::Mode;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
 use tidegate_rules::settings::store::KeySecret;
 

@@ -16,7 +16,7 @@ use super::{Active, Admin, overrides};
 use tidegate_layer::overrides::parse_hash;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, ClientId, Inspection, Mode};
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
 
 /// The limit that a request is about.
 #[derive(Debug, Deserialize, IntoParams)]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tidegate_config::Config;
 use tidegate_layer::rejected::LimitId;
 use tidegate_limit::Mode;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_store::{Store, Usage};
 
 /// Returns one entry for each limit, in the order in which the routes use them.

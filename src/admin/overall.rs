@@ -41,7 +41,7 @@ impl OverallPermits {
     pub(super) fn new(config: &Config, store: Store) -> Self {
         let limits = config.rules.limits().map(|(_, limit)| limit).enumerate();
         let overall = limits.filter(|(_, limit)| limit.mode() == Mode::Overall).take(MAX_LIMITS);
-        let charge = |(position, limit): (usize, &tidegate_rules::rule::Limit)| {
+        let charge = |(position, limit): (usize, &tidegate_rules::limits::rule::Limit)| {
             (position, Charge { shadow: limit.shadow, ..Charge::new(limit.limiter.clone(), None, 1) })
         };
         Self(Arc::new(Shared { store, charges: overall.map(charge).collect(), last: Mutex::default() }))

@@ -16,7 +16,7 @@ use super::shared_rejected::{SharedClient, SharedName};
 use super::{Active, Admin, limits};
 use tidegate_layer::rejected::{LimitId, RejectedClient};
 use tidegate_limit::clock::{Timestamp, wall_time};
-use tidegate_rules::rule::{Limit, LimitLocation};
+use tidegate_rules::limits::rule::{Limit, LimitLocation};
 
 /// The maximum number of clients in a response.
 const MAX_CLIENTS: usize = 100;

@@ -15,7 +15,7 @@ use crate::gateway::GATEWAY_FILES;
 use tidegate_config::RuleFile;
 use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
 use tidegate_replay::explain::{self, ExplainedRequest};
-use tidegate_rules::facts::TlsPeer;
+use tidegate_rules::request::facts::TlsPeer;
 
 /// The request to explain, and the rule file.
 #[derive(Debug, Args)]

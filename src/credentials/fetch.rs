@@ -13,12 +13,12 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use tokio::time::timeout;
 
-use crate::http_client;
-use crate::tls::system_roots;
+use crate::transport::tls::system_roots;
 use crate::upstream::HostLookup;
+use crate::upstream::http_client;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
 use tidegate_rules::settings::identities::KeySetUrl;
-use tidegate_store::pem::PemFile;
+use tidegate_store::tls::pem::PemFile;
 
 /// The longest time for a fetch, from the name resolution to the end of the body.
 pub(super) const FETCH_TIMEOUT: Duration = Duration::from_secs(5);

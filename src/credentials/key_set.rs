@@ -6,7 +6,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde::Deserialize;
 use serde_json::Value;
 
-use tidegate_rules::identity::IdentityFault;
+use tidegate_rules::request::identity::IdentityFault;
 
 /// The highest number of keys in a set.
 const MAX_KEYS: usize = 100;

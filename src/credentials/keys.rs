@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use ring::digest::SHA256;
 
-use tidegate_rules::identity::ApiKey;
+use tidegate_rules::request::identity::ApiKey;
 
 /// The SHA-256 of a key.
 pub(crate) type Digest = [u8; 32];

@@ -16,8 +16,8 @@ use std::sync::Arc;
 pub(crate) use self::keys::{ApiKeys, KeyTable};
 pub(crate) use self::tokens::TokenVerifier;
 use tidegate_rules::client::{ClientError, ClientSource, Duplicates};
-use tidegate_rules::facts::Facts;
-use tidegate_rules::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::{ApiKey, Claims, Identity, IdentityFault, IdentityNeeds};
 use tidegate_rules::rules::{Credentials, Verifier, Verify};
 
 /// Verifies credentials as `identities` in the rule file configures it. Clones share the keys.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use super::key_set::{KeySet, KeySetError};
 use super::provider;
 use super::refresh::Refresh;
-use tidegate_rules::identity::{Claims, IdentityFault};
+use tidegate_rules::request::identity::{Claims, IdentityFault};
 use tidegate_rules::settings::identities::{KeySetSource, TokenSettings};
 
 /// The tolerated difference between the clocks of the issuer and the gateway, in seconds.

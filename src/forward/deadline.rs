@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::upstream::ResponseBody;
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
-use tidegate_limit::timer::Timer;
-use tidegate_rules::facts::grpc_timeout::{CallDeadline, Received, grpc_timeout, reduce_grpc_timeout};
+use tidegate_limit::clock::timer::Timer;
+use tidegate_rules::request::facts::grpc_timeout::{CallDeadline, Received, grpc_timeout, reduce_grpc_timeout};
 
 /// The time that a request may spend in the gateway before its `grpc-timeout` is reduced.
 const NEGLIGIBLE: Duration = Duration::from_millis(1);

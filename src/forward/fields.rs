@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 
 use super::ForwardPeer;
-use tidegate_rules::sanitize::{FieldKind, FieldKinds};
+use tidegate_rules::request::sanitize::{FieldKind, FieldKinds};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

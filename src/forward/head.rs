@@ -6,12 +6,12 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, 
 use http_body::Body;
 
 use super::{ForwardPeer, fields};
-use crate::http1;
+use crate::http::http1;
 use crate::upstream::{RequestBody, ResponseBody, SendTargetHost};
 use tidegate_layer::local_response::LocalResponse;
-use tidegate_rules::facts::BadRequest;
+use tidegate_rules::request::facts::BadRequest;
+use tidegate_rules::request::sanitize::{FieldFilter, FieldKind, FieldKinds, hop_by_hop, trailers};
 use tidegate_rules::route::HostRewrite;
-use tidegate_rules::sanitize::{FieldFilter, FieldKind, FieldKinds, hop_by_hop, trailers};
 
 const CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
 

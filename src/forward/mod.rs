@@ -40,9 +40,9 @@ use tidegate_layer::layer::{ForwardContext, NotSent, RouteUpstream, WorkerUpstre
 use tidegate_layer::local_response::{GrpcCall, LocalResponse};
 use tidegate_limit::boxed::boxed;
 use tidegate_metrics::AttemptOutcome;
-use tidegate_rules::facts::grpc_timeout::Received;
-use tidegate_rules::sanitize::{FieldKind, FieldKinds};
-use tidegate_rules::upgrade::is_tunnel;
+use tidegate_rules::request::facts::grpc_timeout::Received;
+use tidegate_rules::request::sanitize::{FieldKind, FieldKinds};
+use tidegate_rules::route::upgrade::is_tunnel;
 
 /// The reason in the access log if the deadline of a call has passed.
 const DEADLINE_PASSED: &str = "deadline_passed";

@@ -10,10 +10,10 @@ use proptest::strategy::ValueTree;
 use tower::Layer;
 
 use super::*;
-use crate::http1::{Framing, ParsedRequest, read_request, write_request};
+use crate::http::http1::{Framing, ParsedRequest, read_request, write_request};
 use crate::transport::BodyData;
 use tidegate_layer::layer::RateLimitLayer;
-use tidegate_rules::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
+use tidegate_rules::request::sanitize::{FieldFilter, NextHop, RequestContext, hop_by_hop, name};
 
 const PEER: &str = "192.0.2.7";
 

@@ -5,7 +5,7 @@ use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use super::{local_response, websocket};
 use crate::upstream::{RequestBody, ResponseBody};
 use tidegate_layer::local_response::LocalResponse;
-use tidegate_rules::upgrade::Upgrade;
+use tidegate_rules::route::upgrade::Upgrade;
 
 const WEBSOCKET: &[u8] = b"websocket";
 

@@ -22,7 +22,7 @@ use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, joined, runtime};
 use crate::admin::{self, Admin};
 use crate::credentials::{TokenVerifier, Verifiers};
-use crate::tls::CertificateWatcher;
+use crate::transport::tls::CertificateWatcher;
 use crate::upstream::HostLookup;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_metrics::Metrics;

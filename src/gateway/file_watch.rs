@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::identity_files::IdentityFiles;
 use super::reload_file::RuleFileWatcher;
-use crate::tls::CertificateWatcher;
+use crate::transport::tls::CertificateWatcher;
 
 /// The time between two polls. A change of the rule file is in force after at most two.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::credentials::{ApiKeys, KeyTable, TokenVerifier, Verifiers, key_file};
-use crate::tls::{ServerCertificate, system_roots};
+use crate::transport::tls::{ServerCertificate, system_roots};
 use crate::upstream::tls::{TlsSetupError, check};
 use tidegate_config::{FileChecks, LoadedVerifier, UpstreamTlsFault, quote};
 use tidegate_rules::rules::Verifier;
@@ -13,7 +13,7 @@ use tidegate_rules::settings::identities::IdentitySettings;
 use tidegate_rules::settings::store::RedisTls;
 use tidegate_rules::settings::tls::CertificateFiles;
 use tidegate_rules::settings::upstream::UpstreamTls;
-use tidegate_store::pem::PemFile;
+use tidegate_store::tls::pem::PemFile;
 
 /// The checks of the gateway.
 pub(crate) static GATEWAY_FILES: &dyn FileChecks = &GatewayFiles;

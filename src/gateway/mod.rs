@@ -4,6 +4,8 @@
 //! request never changes threads. Workers share the active rules, the state of the store and the metrics. The control
 //! thread serves operators and watches files. A [reload](Gateway::reload) replaces the configuration of all workers.
 
+pub(crate) mod access;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -47,17 +49,17 @@ pub(crate) use self::state_file::StateFile;
 use self::threads::Threads;
 use self::upstreams::WorkerUpstreams;
 use self::worker::Worker;
-use crate::access::Traces;
 use crate::admin::{self, Admin};
 use crate::credentials::Verifiers;
 use crate::forward::find_in;
+use crate::gateway::access::Traces;
 use crate::server::{Drain, DrainTrigger};
 use crate::upstream::run_checks;
 use tidegate_config::{Config, ConfigLoadError, ListenAddress, Problems, RuleFile, SourceFiles};
 use tidegate_layer::layer::{RateLimitLayer, RateLimitLayerBuilder, Stores, Unmatched};
 use tidegate_layer::rejected::RejectedClients;
 use tidegate_metrics::Metrics;
-use tidegate_rules::sanitize::NextHop;
+use tidegate_rules::request::sanitize::NextHop;
 use tidegate_store::Store;
 
 const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::tls::CertificateWatcher;
+use crate::transport::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{NameTasks, Resolver, TargetStates, Upstreams};
 use tidegate_metrics::Metrics;

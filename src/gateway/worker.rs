@@ -12,8 +12,8 @@ use tower::Layer;
 
 use super::threads::Threads;
 use super::{MAINTENANCE_INTERVAL, runtime};
-use crate::access::{AccessLogLayer, Traces};
 use crate::forward::Forward;
+use crate::gateway::access::{AccessLogLayer, Traces};
 use crate::server::{Drain, Server};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_store::Store;

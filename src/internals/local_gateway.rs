@@ -11,16 +11,16 @@ use http::{HeaderValue, Request, Response};
 use tokio::runtime;
 use tower::{Layer, Service};
 
-use crate::access::AccessLogLayer;
 use crate::forward::{Forward, find_in};
+use crate::gateway::access::AccessLogLayer;
 use crate::server::{Drain, DrainTrigger, GatewayConnections, Server, bind};
-use crate::tls::CertificateWatcher;
+use crate::transport::tls::CertificateWatcher;
 use crate::upstream::tls::UpstreamTlsConfigs;
 use crate::upstream::{RequestBody, Resolver, ResponseBody, TargetStates, Upstreams};
 use tidegate_config::Config;
 use tidegate_layer::layer::{LayerError, NotSent, RateLimitLayer, Stores};
 use tidegate_metrics::Metrics;
-use tidegate_rules::sanitize::NextHop;
+use tidegate_rules::request::sanitize::NextHop;
 
 /// The first listener of a gateway, with one worker on the current Tokio runtime. Ends on drop.
 #[derive(Debug)]

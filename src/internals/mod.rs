@@ -19,7 +19,7 @@ pub use self::replay::{ParsedLog, ReplayedLine, TracedRequest, decide_log, parse
 
 /// The items of the private module `tls`.
 pub mod tls {
-    pub use crate::tls::*;
+    pub use crate::transport::tls::*;
 }
 
 /// The items of the private module `upstream`.

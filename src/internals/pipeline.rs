@@ -14,14 +14,14 @@ use http_body_util::Full;
 use tower::{Layer, Service};
 
 use crate::forward::{Forward, find_in, rewrite_response};
-use crate::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
+use crate::http::http1::{self, Framing, Malformed, Piece, RemainingBody, ResponseContext, WriteBuffer};
 use crate::transport::BodyData;
 use crate::upstream::{RequestBody, ResponseBody, Upstreams};
 use tidegate_config::Config;
 use tidegate_layer::layer::{LayerError, Peer, RateLimitLayer, RateLimited, Stores};
 use tidegate_metrics::Metrics;
-use tidegate_rules::facts::{Facts, Requests};
-use tidegate_rules::sanitize::NextHop;
+use tidegate_rules::request::facts::{Facts, Requests};
+use tidegate_rules::request::sanitize::NextHop;
 
 /// A gateway without sockets.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use http_body_util::Full;
 use crate::admin;
 use crate::credentials::{ApiKeys, key_file};
 use crate::gateway::GATEWAY_FILES;
-use crate::http1::{Framing, Malformed, Piece, RemainingBody};
+use crate::http::http1::{Framing, Malformed, Piece, RemainingBody};
 use crate::server::proxy_protocol::header;
 use tidegate_config::RuleFile;
 use tidegate_layer::admission::LimitStatus;
@@ -23,8 +23,8 @@ use tidegate_layer::rejected::RejectedClients;
 use tidegate_limit::{Charge, Decision};
 use tidegate_metrics::Metrics;
 use tidegate_replay::LogFormat;
-use tidegate_rules::path::EncodedSlash;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::path::EncodedSlash;
 use tidegate_rules::settings::store::{KeySecret, StoreSettings};
 use tidegate_store::Store;
 
@@ -127,7 +127,7 @@ pub fn parse_proxy_header(bytes: &[u8]) -> Option<Result<usize, Option<SocketAdd
 
 /// Returns the normalized path, or `None` if the path is invalid.
 pub fn normalize_path(path: &str) -> Option<String> {
-    let normal = tidegate_rules::path::normalize(path, EncodedSlash::Reject).ok()?;
+    let normal = tidegate_rules::request::path::normalize(path, EncodedSlash::Reject).ok()?;
     Some(normal.normalized().to_owned())
 }
 

@@ -19,7 +19,7 @@ use super::protocol::{Protocol, ProtocolChoice};
 use super::proxy_protocol::read_header;
 use super::{HttpService, ServerContext};
 use crate::transport::Transport;
-use tidegate_limit::timer::Timer;
+use tidegate_limit::clock::timer::Timer;
 use tidegate_metrics::GaugeGuard;
 
 /// A client's connection. An idle connection holds nothing else, so its size matters.

@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::activity::Activity;
-use crate::http1::{BodySink, poll_head_bytes};
+use crate::http::http1::{BodySink, poll_head_bytes};
 use crate::transport::{Relay, Transport};
-use tidegate_rules::facts::TlsPeer;
+use tidegate_rules::request::facts::TlsPeer;
 
 /// How long a client that is still sending may continue after its response. If the gateway closed at once, the
 /// client's bytes would cause a reset, which can overtake the response.

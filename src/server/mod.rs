@@ -56,7 +56,7 @@ pub(crate) use drain::{Drain, DrainReason, DrainTrigger};
 pub(crate) use listener::Listener;
 pub(crate) use rejection::Rejection;
 
-use crate::tls::Termination;
+use crate::transport::tls::Termination;
 use crate::transport::{BodyData, Transport};
 use crate::upstream::RequestBody;
 use acceptor::Acceptor;

@@ -4,12 +4,14 @@
 //! ([`Transport::poll_readable`], [`Transport::has_nothing_to_read`]), and can signal an error to the peer
 //! ([`Transport::reset_on_drop`]).
 
+pub(crate) mod tls;
+
 mod body_data;
 mod relay;
 mod tcp;
 #[cfg(test)]
 mod tests;
-mod tls;
+mod tls_stream;
 
 use std::future::Future;
 use std::io::{self, IoSlice};
@@ -25,7 +27,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 pub(crate) use self::body_data::{BodyData, poll_body_data};
 pub(crate) use self::relay::{MAX_PIPES, Relay, disable_pipes};
-pub(crate) use self::tls::Tls;
+pub(crate) use self::tls_stream::Tls;
 
 /// A connection's byte stream.
 #[derive(Debug)]

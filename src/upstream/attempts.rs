@@ -20,7 +20,7 @@ use super::{AttemptError, Backend, SendError, Upstream, UpstreamError, echo};
 use tidegate_limit::clock::poll_time;
 use tidegate_limit::random::random;
 use tidegate_metrics::AttemptOutcome;
-use tidegate_rules::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
+use tidegate_rules::request::facts::grpc_timeout::{CallDeadline, reduce_grpc_timeout};
 
 /// The longest pause before a request is sent to the same target again. If the target's `Retry-After` is longer, the
 /// client gets its response.

@@ -16,7 +16,7 @@ use super::trace::Trace;
 use super::upload_progress::UploadProgress;
 use super::{AttemptError, MAX_INFORMATIONAL};
 use crate::transport::{BodyData, Relay};
-use tidegate_rules::sanitize::{self, FieldFilter, trailers};
+use tidegate_rules::request::sanitize::{self, FieldFilter, trailers};
 
 /// The error of a body that ends early.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -16,11 +16,11 @@ use super::dialer::Dialer;
 use super::head_limits::HeadLimits;
 use super::settings::Protocol;
 use super::target_error::TargetError;
-use crate::http1::{
+use crate::http::http1::{
     BadResponse, Framing, ParsedResponse, Piece, RemainingBody, WriteBuffer, poll_head_bytes, read_response,
 };
 use crate::transport::{BodyData, Relay, Transport};
-use tidegate_limit::timer::Timer;
+use tidegate_limit::clock::timer::Timer;
 use tidegate_metrics::{GaugeGuard, UpstreamMetrics};
 
 /// Less than the keep-alive timeout of most servers (Node.js: 5 s). So the gateway usually closes an idle connection

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::body::RequestBody;
 use super::pool::Lease;
 use super::upload::Upload;
-use crate::http1::{Framing, Piece, RemainingBody};
+use crate::http::http1::{Framing, Piece, RemainingBody};
 use crate::transport::{BodyData, Relay};
 use tidegate_metrics::BrokenResponse;
 

@@ -23,7 +23,7 @@ use super::target::TargetState;
 use super::target_error::{TargetError, within};
 use super::{AttemptError, UpstreamError};
 use tidegate_metrics::UpstreamMetrics;
-use tidegate_rules::upgrade::Upgrade;
+use tidegate_rules::route::upgrade::Upgrade;
 
 /// How many idle connections may turn out to be closed before a new one is opened.
 const MAX_STALE_CONNECTIONS: usize = 3;

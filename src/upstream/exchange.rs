@@ -22,8 +22,8 @@ use super::tunnel::Tunnel;
 use super::upload::{Upload, UploadError};
 use super::upload_progress::expects_continue;
 use super::{AttemptError, UpstreamError};
-use crate::http1::{Framing, ParsedResponse, StatusLine};
-use tidegate_rules::upgrade::{TunnelLimits, Upgrade};
+use crate::http::http1::{Framing, ParsedResponse, StatusLine};
+use tidegate_rules::route::upgrade::{TunnelLimits, Upgrade};
 
 /// Sends a request and waits for the head of its response. The response has to begin within `limit` after `now`, or
 /// after the last progress of the request body. If the returned error allows another attempt, `request` still has all

@@ -6,7 +6,7 @@ use http::{Request, Response};
 
 use super::body::RequestBody;
 use super::response_body::ResponseBody;
-use crate::http1::StatusLine;
+use crate::http::http1::StatusLine;
 
 /// A response without its fields, which are in the request's header map. So it stays small while it is passed through
 /// the layers.

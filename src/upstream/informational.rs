@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use http::{HeaderMap, Response, StatusCode, header};
 
-use tidegate_rules::sanitize::{FieldKinds, hop_by_hop};
+use tidegate_rules::request::sanitize::{FieldKinds, hop_by_hop};
 
 /// The maximum size of the fields of all informational responses to one request. Further responses are dropped: they
 /// would stay in memory if the client does not read them.

@@ -16,6 +16,8 @@
 //! arrived. The request is then sent on a new connection first, and that is not counted as a retry. In all other cases,
 //! the client decides whether to retry.
 
+pub(crate) mod http_client;
+
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -14,8 +14,8 @@ use super::download::Download;
 use super::http2;
 use super::tunnel::Tunnel;
 use crate::transport::{BodyData, Relay, poll_body_data};
-use tidegate_limit::timer::Timer;
-use tidegate_rules::sanitize::{self, trailers};
+use tidegate_limit::clock::timer::Timer;
+use tidegate_rules::request::sanitize::{self, trailers};
 
 /// The body of a response, from an upstream or from the gateway itself. If it is dropped before its end, it closes the
 /// upstream connection or resets the stream.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, error::Elapsed, timeout_at};
 
 use super::UpstreamError;
 use super::eject::FailureKind;
-use crate::http1::BadResponse;
+use crate::http::http1::BadResponse;
 use tidegate_metrics::AttemptOutcome;
 
 /// The error of a failed attempt at a target.

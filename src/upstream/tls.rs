@@ -18,11 +18,11 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::settings::{Protocol, UpstreamSettings, UpstreamTls};
-use crate::tls::{CertificateWatcher, PresentedCertificate, Reloadable, system_roots};
+use crate::transport::tls::{CertificateWatcher, PresentedCertificate, Reloadable, system_roots};
 use crate::transport::{Tls, Transport};
 use tidegate_metrics::Metrics;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
-use tidegate_store::pem::PemFile;
+use tidegate_store::tls::pem::PemFile;
 
 const HTTP1: &[u8] = b"http/1.1";
 const HTTP2: &[u8] = b"h2";

@@ -19,10 +19,10 @@ use tokio::task::JoinHandle;
 use super::body::{BoxError, RequestBody};
 use super::pool::Lease;
 use super::tunnel_progress::TunnelProgress;
-use crate::http1::{Piece, RemainingBody};
+use crate::http::http1::{Piece, RemainingBody};
 use crate::transport::BodyData;
 use tidegate_metrics::{GaugeGuard, TunnelEnd};
-use tidegate_rules::upgrade::TunnelLimits;
+use tidegate_rules::route::upgrade::TunnelLimits;
 
 /// An upgraded connection. Closes on drop.
 #[derive(Debug)]

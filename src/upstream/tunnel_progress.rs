@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use tidegate_metrics::TunnelEnd;
-use tidegate_rules::upgrade::TunnelLimits;
+use tidegate_rules::route::upgrade::TunnelLimits;
 
 /// The longest silence of one side after the other side has closed its half.
 const HALF_CLOSE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use http_body::Body;
 use super::UpstreamError;
 use super::body::{BoxError, RequestBody, TooLong};
 use super::connection::Connection;
-use crate::http1::{self, Framing};
+use crate::http::http1::{self, Framing};
 
 /// The state of a request that is being sent.
 #[derive(Debug)]

@@ -48,8 +48,9 @@ async fn balancer_of_compose_strips_forwarding_fields() {
 
 /// Returns the fields that a gateway removes by default. A prefix stands for its known names.
 fn stripped_fields() -> Vec<String> {
-    let (_, list) =
-        include_str!("../../crates/rules/src/sanitize/strip.rs").split_once("pub const DEFAULT").expect("a list");
+    let (_, list) = include_str!("../../crates/rules/src/request/sanitize/strip.rs")
+        .split_once("pub const DEFAULT")
+        .expect("a list");
     let (list, _) = list.split_once("];").expect("its end");
     let names: Vec<_> = list.split('"').skip(1).step_by(2).collect();
     assert!(names.len() > 50, "{names:?}");

@@ -1,7 +1,7 @@
 //! Sixteen limits of all algorithms on one request: one decision, and one Redis call.
 
 use deadpool_redis::redis::{Connection, cmd};
-use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Charge, Quota, examples};
 
 use crate::laws::{START, Stores};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use tidegate::Config;
 use tidegate::internals::ConfigInternals;
-use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, AlgorithmName};
-use tidegate_rules::rule::{Limit, WaitPolicy};
+use tidegate_rules::limits::rule::{Limit, WaitPolicy};
 
 #[path = "../../examples/pictures/draw/mod.rs"]
 mod draw;

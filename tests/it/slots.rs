@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Quota};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;

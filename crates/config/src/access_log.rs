@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// The access log, which has one line for each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,6 +1,6 @@
 //! The settings of the dashboard.
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 words! {
     /// Whether the admin listener serves the dashboard.

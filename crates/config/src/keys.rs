@@ -3,7 +3,7 @@
 //! The descriptions are in [`file`](super::file). [`shape`](super::shape) validates rule files against them, and
 //! [`reference`](mod@super::reference) generates `docs/rules.md` from them.
 
-use tidegate_limit::words::Word;
+use tidegate_limit::text::words::Word;
 
 /// The type of a value.
 #[derive(Debug)]

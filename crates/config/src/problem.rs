@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::secrets::Secrets;
-use tidegate_rules::rule::LimitLocation;
+use tidegate_rules::limits::rule::LimitLocation;
 
 /// An error or a warning about a rule file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

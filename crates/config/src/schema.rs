@@ -9,7 +9,7 @@ use super::file::SHAPES;
 use super::keys::{Key, Kind, Presence, Shape};
 use super::units::{Bytes, Millis};
 use tidegate_limit::calendar::Unit;
-use tidegate_limit::words::Word;
+use tidegate_limit::text::words::Word;
 
 /// Whole numbers with units in descending order, at least one.
 const DURATION: &str = "^(?=.)([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";

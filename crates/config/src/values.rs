@@ -8,7 +8,7 @@ use super::scalar::{Scalar, ScalarKind};
 use super::suggest::nearest;
 use super::units::{Bytes, Millis};
 use tidegate_limit::calendar::Unit;
-use tidegate_limit::words::Word;
+use tidegate_limit::text::words::Word;
 
 pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
 

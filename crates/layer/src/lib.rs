@@ -115,7 +115,7 @@ pub use limiter::Limiter;
 pub use tidegate_config::{Config, ConfigLoadError, Problem, Problems};
 pub use tidegate_limit::clock::{Clock, ManualClock, Timestamp};
 pub use tidegate_metrics::Metrics;
-pub use tidegate_rules::identity::{ClientKey, ClientKeys};
+pub use tidegate_rules::request::identity::{ClientKey, ClientKeys};
 #[cfg(feature = "redis")]
 pub use tidegate_store::RedisStoreBuilder;
 pub use tidegate_store::{MemoryStoreBuilder, Redirection, Store, StoreError, StoreOpenError};

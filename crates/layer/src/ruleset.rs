@@ -17,14 +17,16 @@ use crate::recording::Inputs;
 use crate::rejected::LimitId;
 use tidegate_limit::Limiter;
 use tidegate_metrics::{InFlightMetrics, LimitMetrics, Metrics, RouteMetrics, WaitMetrics};
-use tidegate_rules::facts::grpc_timeout::{Received, has_grpc_timeout};
-use tidegate_rules::facts::{BadRequest, Facts, HostRequirement};
-use tidegate_rules::identity::{Identity, IdentityNeeds};
-use tidegate_rules::policy::Policy;
+use tidegate_rules::limits::policy::Policy;
+use tidegate_rules::request::facts::grpc_timeout::{Received, has_grpc_timeout};
+use tidegate_rules::request::facts::{BadRequest, Facts, HostRequirement};
+use tidegate_rules::request::identity::{Identity, IdentityNeeds};
+use tidegate_rules::request::sanitize::{
+    BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened,
+};
+use tidegate_rules::route::upgrade::Upgrade;
 use tidegate_rules::route::{FieldChanges, RenderedValues, Rewrite, Route};
 use tidegate_rules::rules::{Charges, LimitCharge, Rules, Verifier};
-use tidegate_rules::sanitize::{BadField, FieldFilter, FieldKind, FieldKinds, NextHop, RequestContext, Screened};
-use tidegate_rules::upgrade::Upgrade;
 
 /// The rules that apply to a request from its facts to its response.
 #[derive(Debug)]

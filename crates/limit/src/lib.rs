@@ -3,35 +3,20 @@
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
-mod adjusted;
-mod algorithm;
+pub mod algorithm;
 pub mod boxed;
 pub mod calendar;
 pub mod clock;
-mod counters;
 pub mod crc16;
-mod debt;
-mod entries;
-pub mod fixed_window;
-pub mod gcra;
-pub mod hex;
 mod inspection;
-pub mod leaky_bucket;
-mod numbers;
-mod packed;
-mod quarter;
 pub mod random;
 mod rate_config;
 pub mod redisson;
-pub mod sliding_window;
 mod spread;
-mod state;
 #[cfg(test)]
 mod testing;
-pub mod timer;
-pub mod token_bucket;
+pub mod text;
 mod turn;
-pub mod words;
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,15 +24,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ipnet::IpNet;
 
+pub use self::algorithm::state::BucketState;
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
 pub use self::inspection::Inspection;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
 pub use self::spread::Spread;
-pub use self::state::BucketState;
 pub use self::turn::{QueueStart, Turn};
 use crate::clock::Timestamp;
-use crate::words::words;
+use crate::text::words::words;
 
 /// The largest rate: 2^31 permits, so that sums of permits stay exact in every store.
 pub const MAX_RATE: u32 = 1 << 31;
@@ -214,7 +199,7 @@ pub enum QuotaError {
     #[error("warm_up must be between 1 s and 1 h, not {0} ms")]
     WarmUp(u64),
     /// There are no segments, or too many for one decision.
-    #[error("segments must be between 1 and {max}, not {0}", max = sliding_window::MAX_SEGMENTS)]
+    #[error("segments must be between 1 and {max}, not {0}", max = algorithm::sliding_window::MAX_SEGMENTS)]
     Segments(u32),
 }
 

@@ -1,6 +1,6 @@
 //! `redisson`: a limiter that Redisson clients also use, under its Redisson name.
 //!
-//! **Guarantee.** The guarantee of [`token_bucket`](super::token_bucket), but Redisson clients write the same log with
+//! **Guarantee.** The guarantee of [`token_bucket`](crate::algorithm::token_bucket), but Redisson clients write the same log with
 //! their own clocks: the limit is exact only while the clocks agree. Entries are never merged or redated, unless only
 //! Tidegate writes the log.
 //!

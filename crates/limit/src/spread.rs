@@ -165,8 +165,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::Algorithm;
+    use crate::algorithm::leaky_bucket;
     use crate::calendar::{Calendar, Unit};
-    use crate::{Algorithm, leaky_bucket};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");

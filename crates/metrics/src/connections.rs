@@ -6,9 +6,9 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
-use super::gauge::GaugeGuard;
-use super::sample::{ConnectionSample, Sample};
+use crate::instruments::family::Family;
+use crate::instruments::gauge::GaugeGuard;
+use crate::instruments::sample::{ConnectionSample, Sample};
 
 const PROTOCOLS: [&str; 2] = ["http1", "http2"];
 

@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::Metrics;
 use super::catalog::{Catalog, Description, Label};
-use super::family::Family;
+use crate::instruments::family::Family;
 
 /// The kinds of credentials: tokens, then API keys.
 const KINDS: [&str; 2] = ["jwt", "keys"];

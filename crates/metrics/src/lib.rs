@@ -8,30 +8,16 @@
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
-mod by_name;
 mod catalog;
 mod connections;
-mod count;
-mod dns;
-mod family;
-mod gauge;
-mod histogram;
 mod identities;
-mod in_flight;
-mod limits;
-mod nodes;
+mod instruments;
 mod process;
 mod reference;
-mod reloads;
-mod responses;
-mod routes;
-mod sample;
+mod requests;
 mod spans;
 mod store;
-mod target;
 mod upstream;
-mod used_share;
-mod waits;
 
 use std::time::Duration;
 
@@ -40,33 +26,33 @@ use prometheus_client::registry::Registry;
 
 use self::catalog::Catalog;
 use self::connections::Connections;
-use self::dns::DnsNames;
-pub use self::dns::{DnsNameMetrics, DnsOutcome};
-pub use self::gauge::GaugeGuard;
-use self::histogram::Histogram;
 use self::identities::Identities;
 pub use self::identities::LoadOutcome;
-use self::in_flight::InFlight;
-pub use self::in_flight::InFlightMetrics;
-pub use self::limits::LimitMetrics;
-use self::limits::Limits;
-pub use self::nodes::{NodeMetrics, NodeSeries};
+pub use self::instruments::gauge::GaugeGuard;
+use self::instruments::histogram::Histogram;
+pub use self::instruments::sample::{ConnectionSample, Sample};
+pub use self::process::reloads::ReloadOutcome;
+use self::process::reloads::Reloads;
 pub use self::reference::reference;
-pub use self::reloads::ReloadOutcome;
-use self::reloads::Reloads;
-pub use self::routes::RouteMetrics;
-use self::routes::Routes;
-pub use self::sample::{ConnectionSample, Sample};
+use self::requests::in_flight::InFlight;
+pub use self::requests::in_flight::InFlightMetrics;
+pub use self::requests::limits::LimitMetrics;
+use self::requests::limits::Limits;
+pub use self::requests::routes::RouteMetrics;
+use self::requests::routes::Routes;
+use self::requests::waits::Waits;
+pub use self::requests::waits::{WaitMetrics, WaitRecord};
 pub use self::spans::SpanOutcome;
 use self::spans::Spans;
 pub use self::store::BreakerGauge;
 use self::store::StoreMetrics;
-use self::target::Targets;
-pub use self::target::{AttemptOutcome, TargetMetrics};
+pub use self::store::nodes::{NodeMetrics, NodeSeries};
 use self::upstream::Upstreams;
+use self::upstream::dns::DnsNames;
+pub use self::upstream::dns::{DnsNameMetrics, DnsOutcome};
+use self::upstream::target::Targets;
+pub use self::upstream::target::{AttemptOutcome, TargetMetrics};
 pub use self::upstream::{BrokenResponse, RetryCause, TunnelEnd, UpstreamMetrics, UpstreamTotals};
-use self::waits::Waits;
-pub use self::waits::{WaitMetrics, WaitRecord};
 
 /// All metrics of a gateway or a layer.
 #[derive(Debug)]
@@ -202,7 +188,7 @@ impl Default for Metrics {
 mod tests {
     use prometheus_client::metrics::MetricType;
 
-    use super::histogram::SECONDS;
+    use super::instruments::histogram::SECONDS;
     use super::*;
 
     #[test]

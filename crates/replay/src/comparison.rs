@@ -3,11 +3,11 @@
 use hashbrown::{HashMap, HashSet};
 use http::HeaderName;
 
-use super::batch::ParsedRequest;
 use super::engine::{Engine, Verdict};
 use super::read::{LogFiles, ReadError, ReadSummary};
-use super::recordings::Recordings;
 use super::report::{Difference, Report, RouteDifference, UnparsedLine};
+use crate::log::batch::ParsedRequest;
+use crate::read::recordings::Recordings;
 use tidegate_rules::rules::Rules;
 
 /// The decisions of two rule files about the same requests.

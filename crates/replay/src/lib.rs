@@ -6,29 +6,15 @@
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
-mod batch;
-mod clients;
 mod comparison;
-mod curve;
-mod decided;
-mod decider;
 mod engine;
 pub mod explain;
-mod inputs;
 mod log;
-mod merge;
 mod page;
-mod ranks;
 mod read;
-mod recordings;
-mod rejected;
 mod report;
-mod series;
 mod suggest;
-mod tallies;
-mod tally;
 pub mod verdicts;
-mod waiting;
 
 pub use self::comparison::replay;
 pub use self::log::LogFormat;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use hashbrown::HashSet;
 use http::{Method, StatusCode, Uri};
 
-use super::batch::{Batch, Buffers, ParsedRequest};
 use super::engine::{Engine, Verdict};
 use super::log::LogFormat;
 use super::read::{LogFiles, ReadError};
+use crate::log::batch::{Batch, Buffers, ParsedRequest};
 use tidegate_rules::rules::Rules;
 
 /// A request of a test.

@@ -16,20 +16,14 @@
 mod builder;
 mod fallback;
 mod in_flight;
-mod inspection;
-mod limiters;
 mod memory;
 #[cfg(feature = "redis")]
 mod multi_slot;
 #[cfg(feature = "redis")]
 mod negative_cache;
-mod overrides;
-#[cfg(feature = "tls")]
-pub mod pem;
+mod operations;
 #[cfg(feature = "redis")]
 mod redis;
-mod reset;
-mod slots;
 #[cfg(test)]
 pub mod testing;
 #[cfg(feature = "tls")]
@@ -40,11 +34,11 @@ use std::sync::Arc;
 
 pub use self::builder::MemoryStoreBuilder;
 pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWithSlot};
-pub use self::limiters::{LimiterRef, SetRate};
 pub use self::memory::{Memory, Usage};
 #[cfg(feature = "redis")]
 pub use self::negative_cache::NegativeCache;
-pub use self::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
+pub use self::operations::limiters::{LimiterRef, SetRate};
+pub use self::operations::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
 #[cfg(feature = "redis")]
 pub use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
 #[cfg(feature = "redis")]

@@ -5,8 +5,8 @@ mod timeline;
 
 use std::error::Error;
 
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Quota};
 
 /// Six permits per minute: one permit every ten seconds if they become available one by one.

@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::credentials::Verifiers;
 use tidegate_config::{Config, Listen};
-use tidegate_limit::gcra::warm_up::WarmUp;
+use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::{Algorithm, Limiter, Mode};
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::identity::{IdentityKind, IdentityKinds};
-use tidegate_rules::policy::{RateLimitFields, RateLimitHeaders};
-use tidegate_rules::rates::Rates;
+use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
+use tidegate_rules::limits::rates::Rates;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::identity::{IdentityKind, IdentityKinds};
+use tidegate_rules::route::upgrade::Upgrades;
 use tidegate_rules::route::{ClientNetworks, Cors, Matcher, Route};
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::{FieldRules, Rules, When};
 use tidegate_rules::settings::identities::TokenSettings;
 use tidegate_rules::settings::store::{RedisTls, StoreSettings};
-use tidegate_rules::upgrade::Upgrades;
 use tidegate_store::Store;
 
 mod action;

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::admin::only_object::OnlyObject;
 use tidegate_replay::explain::{ExplainedRequest, field, method, target};
-use tidegate_rules::facts::TlsPeer;
+use tidegate_rules::request::facts::TlsPeer;
 
 /// The highest number of header fields: the maximum of `max_fields` of a listener.
 const MAX_FIELDS: usize = 1_000;

@@ -13,7 +13,7 @@ use tidegate_layer::overrides::{Action, Override};
 use tidegate_limit::{Charge, Inspection, Wait};
 use tidegate_replay::explain::{EarlyAnswer, Explanation, forwarded_path};
 use tidegate_rules::client::{AddressTrace, TraceEnd};
-use tidegate_rules::rule::{Limit, LimitLocation};
+use tidegate_rules::limits::rule::{Limit, LimitLocation};
 use tidegate_rules::rules::LimitCheck;
 use tidegate_store::StoreError;
 

@@ -18,7 +18,7 @@ use tidegate_layer::layer::{OverTls, Peer, RateLimitLayer, ReportHandle, Unmatch
 use tidegate_layer::overrides::{Action, Adjustment, Override, Scope, Target};
 use tidegate_metrics::Metrics;
 use tidegate_replay::explain::ExplainedRequest;
-use tidegate_rules::sanitize::NextHop;
+use tidegate_rules::request::sanitize::NextHop;
 use tidegate_store::Store;
 
 const RULES: &str = "
@@ -175,7 +175,7 @@ fn request() -> impl Strategy<Value = ExplainedRequest> {
                 let (name, value) = tidegate_replay::explain::field(name, value).ok()?;
                 headers.append(name, value);
             }
-            let tls = tidegate_rules::facts::TlsPeer::new(None, san.map(str::to_owned));
+            let tls = tidegate_rules::request::facts::TlsPeer::new(None, san.map(str::to_owned));
             let peer: IpAddr = peer.parse().ok()?;
             Some(ExplainedRequest { method: method.parse().ok()?, url, headers, version, peer, tls })
         },

@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::{Active, Admin};
 use tidegate_layer::layer::KnownOverrides;
 use tidegate_layer::overrides::{Action, Override, Scope};
-use tidegate_rules::rule::SHARED_ROUTE;
+use tidegate_rules::limits::rule::SHARED_ROUTE;
 use tidegate_store::{MAX_OVERRIDES, PutOverride, Store};
 
 /// Returns the overrides that are in force on this gateway.

@@ -14,7 +14,7 @@ use super::combined::Combined;
 use super::lines::{self, LogThread};
 use super::sink::Sink;
 use super::{Lines, LogError, LogFormat, json_lines, text_lines};
-use crate::access;
+use crate::gateway::access;
 use tidegate_config::{AccessLog, AccessLogDestination, AccessLogFormat};
 use tidegate_metrics::Metrics;
 

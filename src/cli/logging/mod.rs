@@ -29,8 +29,8 @@ pub(super) use self::filter::LogFilter;
 use self::lines::{Lines, LogThread};
 use self::sink::Sink;
 use super::CommonArgs;
-use crate::access::{TARGET, set_sample};
 use crate::gateway::AccessLogSwitch;
+use crate::gateway::access::{TARGET, set_sample};
 use tidegate_config::AccessLog;
 
 /// The format of log lines.

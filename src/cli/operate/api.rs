@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::address::AdminAddress;
 use super::table::printable;
 use crate::cli::rule_file;
-use crate::http_client::exchange;
+use crate::upstream::http_client::exchange;
 use tidegate_config::RuleFile;
 
 /// The longest time until the gateway accepts a connection, and until it has answered.

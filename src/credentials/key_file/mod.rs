@@ -18,8 +18,8 @@ use saphyr_parser::{Event, Parser, ScalarStyle, StrInput};
 use super::keys::{KeyTable, digest};
 use tidegate_config::suggest::nearest;
 use tidegate_config::{quote, quote_all};
-use tidegate_limit::hex;
-use tidegate_rules::identity::{ApiKey, AttributeNames};
+use tidegate_limit::text::hex;
+use tidegate_rules::request::identity::{ApiKey, AttributeNames};
 use tidegate_rules::settings::files::{FileReadError, read_at_most};
 
 /// The largest file, in bytes.

@@ -27,13 +27,13 @@ use super::head::{check_incomplete, check_request, rejection_cause};
 use super::metered_socket::{LINGER, MeteredSocket, Socket};
 use super::peer::ConnectionPeer;
 use super::{HttpService, Rejection, ServerContext, scheme};
-use crate::http1::{BadHead, Framing, ParsedRequest, WriteBuffer, poll_head_bytes, read_request};
+use crate::http::http1::{BadHead, Framing, ParsedRequest, WriteBuffer, poll_head_bytes, read_request};
 use crate::upstream::{InformationalSender, RequestBody};
 use tidegate_layer::layer::{OverTls, TlsPeer};
 use tidegate_layer::local_response::LocalResponse;
 use tidegate_limit::clock::forget_poll_time;
-use tidegate_limit::timer::Timer;
-use tidegate_rules::upgrade::Offer;
+use tidegate_limit::clock::timer::Timer;
+use tidegate_rules::route::upgrade::Offer;
 
 /// An HTTP/1 connection.
 pub(crate) struct Http1<S: HttpService> {

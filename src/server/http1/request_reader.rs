@@ -11,7 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::io::AsyncWrite;
 
-use crate::http1::{
+use crate::http::http1::{
     Framing, ParsedRequest, Piece, Readable, RemainingBody, WriteBuffer, poll_head_bytes, write_informational,
 };
 use crate::server::metered_socket::MeteredSocket;

@@ -13,7 +13,7 @@ use tokio::io::AsyncWrite;
 
 use super::Exchange;
 use super::request_reader::RequestReader;
-use crate::http1::{Framing, ResponseContext, WriteBuffer, write_response};
+use crate::http::http1::{Framing, ResponseContext, WriteBuffer, write_response};
 use crate::transport::{BodyData, poll_body_data};
 
 /// The unwritten rest of a response.

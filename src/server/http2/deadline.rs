@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::server::activity::Activity;
 use crate::server::transfer_rate::{MinRate, TransferRate};
-use tidegate_limit::timer::Timer;
+use tidegate_limit::clock::timer::Timer;
 
 /// The transfer rate of a stream's body in one direction, and the timer that ends it.
 #[derive(Debug)]

@@ -18,7 +18,7 @@ use super::request_heads::CountedHead;
 use super::send_queue::{QueuedData, SendQueue};
 use super::shared_counters::SharedCounters;
 use super::tunnel::TunnelState;
-use crate::http1::date_value;
+use crate::http::http1::date_value;
 use crate::server::ServerContext;
 use crate::server::activity::{InFlightRequest, SLOW_READER};
 use crate::transport::{BodyData, poll_body_data};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use h2::ext::Protocol;
 use http::{HeaderValue, Method, Request};
 
-use tidegate_rules::upgrade::Offer;
+use tidegate_rules::route::upgrade::Offer;
 
 /// Whether an upstream has switched to the protocol of a stream. Until then nothing is read from the client.
 #[derive(Clone, Debug, Default)]

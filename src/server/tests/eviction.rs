@@ -4,7 +4,7 @@ use http::StatusCode;
 
 use super::*;
 use crate::wire::frames::{self, DATA, END_HEADERS, Frames, HEADERS};
-use tidegate_rules::upgrade::Offer;
+use tidegate_rules::route::upgrade::Offer;
 
 /// Longer than a client must be silent, or a body must stall, before its connection may be evicted.
 const EVICTION_WAIT: Duration = Duration::from_millis(300);

@@ -16,8 +16,8 @@ use super::super::upload_progress::UploadProgress;
 use super::Shared;
 use super::connection::StreamSlot;
 use super::upload::UploadTask;
-use crate::http2::has_outer_whitespace;
-use tidegate_limit::timer::Timer;
+use crate::http::http2::has_outer_whitespace;
+use tidegate_limit::clock::timer::Timer;
 use tidegate_metrics::BrokenResponse;
 
 /// The body of a response whose head was read. On drop, resets the stream unless it has ended.

@@ -25,8 +25,8 @@ use super::connection::StreamSlot;
 use super::download::Download;
 use super::upload::{Upload, UploadTask};
 use super::{Shared, head};
-use crate::http1::{self, BadResponse};
-use crate::http2::has_outer_whitespace;
+use crate::http::http1::{self, BadResponse};
+use crate::http::http2::has_outer_whitespace;
 
 /// Sends a request and waits for the head of its response. The response has to begin within `limit` after the last
 /// progress of the request body. If the returned error allows another attempt, the request is complete again.

@@ -8,7 +8,7 @@ pub(crate) use self::budget::{RetryBudget, pause};
 use super::body::RequestBody;
 use super::settings::{RetryOn, RetrySettings};
 use tidegate_metrics::RetryCause;
-use tidegate_rules::upgrade::Upgrade;
+use tidegate_rules::route::upgrade::Upgrade;
 
 /// The reason why a request was not sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

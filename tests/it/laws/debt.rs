@@ -8,8 +8,8 @@ use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
+use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::gcra::warm_up::WarmUp;
 use tidegate_limit::{Algorithm, Charge, ChargeKind, Quota, Wait};
 
 use super::{START, Stores, config};

@@ -3,7 +3,7 @@
 
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
-use tidegate_limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP, WarmUp};
+use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP, WarmUp};
 use tidegate_limit::{Algorithm, MAX_INTERVAL, MAX_RATE, Quota, Wait};
 
 use super::{Life, START, Stores, Subject};

@@ -1,7 +1,7 @@
 //! `leaky_bucket`: time slots are assigned in order, evenly spaced, and each only once.
 
 use proptest::prelude::*;
-use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::{Algorithm, Charge, Quota, Turn, Wait};
 
 use super::{START, Stores, Subject};

@@ -1,4 +1,4 @@
-//! Expands the macro `words!` of `crates/limit/src/words.rs`, which defines enums of the public API.
+//! Expands the macro `words!` of `crates/limit/src/text/words.rs`, which defines enums of the public API.
 
 use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use syn::{Item, ItemEnum};

@@ -8,8 +8,8 @@ use crate::file;
 use crate::located::Located;
 use crate::problem::{Problems, quote};
 use tidegate_limit::{Algorithm, Limiter};
-use tidegate_rules::cost::Cost;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::cost::Cost;
+use tidegate_rules::limits::rule::Limit;
 
 /// Returns a shadow limit that differs from `live` only in its quota, name and bucket.
 pub(super) fn candidate<'f>(

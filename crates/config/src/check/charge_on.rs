@@ -5,7 +5,7 @@ use super::health::status_ranges;
 use crate::file;
 use crate::problem::Problems;
 use tidegate_limit::AlgorithmName;
-use tidegate_rules::rule::ChargeOn;
+use tidegate_rules::limits::rule::ChargeOn;
 
 pub(super) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Box<ChargeOn>>> {
     let reserve = raw.reserve.optional(problems);

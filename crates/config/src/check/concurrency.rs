@@ -9,7 +9,7 @@ use crate::file;
 use crate::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
 
 /// Converts `concurrency`.
 pub(super) fn concurrency(

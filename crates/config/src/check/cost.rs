@@ -6,7 +6,7 @@ use crate::file::{HeaderPermits, Limit};
 use crate::located::ValueOrMap;
 use crate::problem::{Location, Problems};
 use tidegate_limit::AlgorithmName;
-use tidegate_rules::cost::{Cost, HeaderCost};
+use tidegate_rules::limits::cost::{Cost, HeaderCost};
 
 /// Converts `permits`.
 pub(super) fn cost(raw: &Limit, problems: &mut Problems) -> Checked<Cost> {

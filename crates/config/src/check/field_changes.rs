@@ -8,8 +8,8 @@ use super::{Checked, parsed};
 use crate::file;
 use crate::located::Located;
 use crate::problem::{Location, Problems, quote};
+use tidegate_rules::request::sanitize::hop_by_hop::is_hop_by_hop;
 use tidegate_rules::route::{FieldChanges, FieldValue};
-use tidegate_rules::sanitize::hop_by_hop::is_hop_by_hop;
 use tidegate_rules::template::Escape;
 
 /// The message whose fields are changed.

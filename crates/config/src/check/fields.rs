@@ -9,8 +9,8 @@ use crate::Purpose;
 use crate::file::{self, File};
 use crate::located::{Located, ValueOrMap};
 use crate::problem::{Location, Problems, quote};
+use tidegate_rules::request::sanitize::{hop_by_hop, name};
 use tidegate_rules::rules::{FieldRules, Pattern, Strip, Underscores};
-use tidegate_rules::sanitize::{hop_by_hop, name};
 
 /// The word for all patterns of [`Strip::DEFAULT`].
 const DEFAULT: &str = "default";

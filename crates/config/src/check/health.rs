@@ -6,8 +6,8 @@ use super::Checked;
 use crate::file;
 use crate::located::Located;
 use crate::problem::{Problems, quote};
+use tidegate_rules::limits::status_range::StatusRange;
 use tidegate_rules::settings::upstream::{HealthRequest, HealthSettings};
-use tidegate_rules::status_range::StatusRange;
 
 /// The statuses that pass by default.
 const DEFAULT_EXPECT: StatusRange = StatusRange { first: 200, last: 399 };

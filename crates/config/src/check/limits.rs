@@ -15,9 +15,9 @@ use crate::problem::{Location, Problems, quote};
 use crate::suggest::nearest;
 use tidegate_limit::{AlgorithmName, Limiter, Mode};
 use tidegate_rules::client::{ClientFunction, ClientSource, TlsName};
-use tidegate_rules::identity::{IdentityKind, IdentityValue};
+use tidegate_rules::limits::rule::{Limit, OnStoreFailure, WaitPolicy};
+use tidegate_rules::request::identity::{IdentityKind, IdentityValue};
 use tidegate_rules::route::Case;
-use tidegate_rules::rule::{Limit, OnStoreFailure, WaitPolicy};
 use tidegate_rules::rules::When;
 
 const CLIENT_HELP: &str = "a client is `ip`, `host`, `path`, `header:NAME`, `cookie:NAME`, `query:NAME`, `tls:subject`, `tls:san`, \

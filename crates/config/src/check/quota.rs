@@ -5,8 +5,8 @@ use crate::file;
 use crate::located::Located;
 use crate::problem::{Location, Problems, quote};
 use crate::units::Interval;
-use tidegate_limit::gcra::warm_up::WarmUp;
-use tidegate_limit::leaky_bucket::Queue;
+use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, AlgorithmName, Quota};
 

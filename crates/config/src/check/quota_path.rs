@@ -3,8 +3,8 @@
 use super::Checked;
 use crate::file;
 use crate::problem::{Location, Problems, quote};
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::{Matcher, PathPattern, Route};
-use tidegate_rules::rule::Limit;
 
 /// The conditions of requests for a quota, with a name for messages, and the location of the path.
 pub(super) type QuotaMatcher = (Matcher, String, Location);

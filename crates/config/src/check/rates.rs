@@ -12,9 +12,9 @@ use crate::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote, quote_all};
 use crate::suggest::nearest;
 use tidegate_limit::{Limiter, MAX_RATE, Mode};
-use tidegate_rules::cost::Cost;
-use tidegate_rules::identity::IdentityValue;
-use tidegate_rules::rates::Rates;
+use tidegate_rules::limits::cost::Cost;
+use tidegate_rules::limits::rates::Rates;
+use tidegate_rules::request::identity::IdentityValue;
 
 pub(super) const BY_HELP: &str =
     "write `jwt:CLAIM`, `key:tier`, `key:ATTRIBUTE`, `header:NAME`, or in a layer `extension:NAME`";

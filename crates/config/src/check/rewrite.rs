@@ -10,7 +10,7 @@ use super::templates::{self, Variables};
 use crate::file;
 use crate::located::Located;
 use crate::problem::{Problems, quote, quote_all};
-use tidegate_rules::path::{self, EncodedSlash};
+use tidegate_rules::request::path::{self, EncodedSlash};
 use tidegate_rules::route::{HostRewrite, PathPattern, Rejection, Rewrite, Route};
 use tidegate_rules::template::{Escape, Variable};
 

@@ -8,8 +8,8 @@ use super::shared_limits::SharedLimits;
 use crate::file;
 use crate::located::ValueOrMap;
 use crate::problem::Problems;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::When;
 
 /// Converts the limits of a route. Adds their conditions to `when`.

@@ -22,8 +22,8 @@ use crate::node::Node;
 use crate::problem::{Location, Problems};
 use crate::units::Millis;
 use crate::{Purpose, shape};
-use tidegate_rules::identity::IdentityKinds;
-use tidegate_rules::policy::{RateLimitFields, RateLimitHeaders};
+use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
+use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::route::{Action, Matcher, Route, Routes};
 use tidegate_rules::rules::When;
 use tidegate_rules::settings::upstream::Protocol;
@@ -52,7 +52,7 @@ struct NamedRoute {
 struct RouteParts {
     matcher: Checked<Matcher>,
     action: Checked<Action>,
-    limits: Checked<Vec<tidegate_rules::rule::Limit>>,
+    limits: Checked<Vec<tidegate_rules::limits::rule::Limit>>,
     require: Checked<IdentityKinds>,
 }
 
@@ -136,7 +136,7 @@ impl RouteReader<'_> {
         raw: &file::Route,
         when: &mut Vec<When>,
         problems: &mut Problems,
-    ) -> Checked<Vec<tidegate_rules::rule::Limit>> {
+    ) -> Checked<Vec<tidegate_rules::limits::rule::Limit>> {
         let Self { context, field_check, .. } = *self;
         let limits = route_limits::limits(raw, context, &mut self.shared, when, problems);
         let limits = limits::check_identities(raw, context, problems).and(limits);

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::located::Located;
 use crate::problem::{Problems, quote, quote_all};
 use crate::suggest::nearest;
-use tidegate_rules::rule::{Limit, SHARED_ROUTE};
+use tidegate_rules::limits::rule::{Limit, SHARED_ROUTE};
 use tidegate_rules::rules::When;
 
 /// The shared limits by name, each followed by its candidate.

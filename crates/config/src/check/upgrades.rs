@@ -7,7 +7,7 @@ use crate::file;
 use crate::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
 use crate::units::{Bytes, Millis};
-use tidegate_rules::upgrade::{TunnelLimits, Upgrades};
+use tidegate_rules::route::upgrade::{TunnelLimits, Upgrades};
 
 pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<Upgrades> {
     let default = Upgrades::default();

@@ -6,8 +6,9 @@ use crate::located::Located;
 use crate::problem::{Location, Problems, quote, quote_all};
 use crate::suggest::nearest;
 use crate::units::{Interval, Millis};
+use tidegate_limit::algorithm::sliding_window;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, AlgorithmName, sliding_window};
+use tidegate_limit::{Algorithm, AlgorithmName};
 
 /// Units that can also be written as a duration.
 const DURATIONS: [Unit; 4] = [Unit::Second, Unit::Minute, Unit::Hour, Unit::Day];

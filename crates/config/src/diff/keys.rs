@@ -3,8 +3,8 @@
 
 use crate::{Config, Listen};
 use tidegate_limit::{Limiter, Spread};
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::{Action, Route};
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::upstream::UpstreamSettings;
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{ChangeKind, keys};
 use crate::Config;
 use tidegate_limit::Mode;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
 
 /// A limit that is added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -12,14 +12,14 @@ use crate::keys::Kind::{
 use crate::keys::{Key, Presence, Shape, shape};
 use crate::located::{Located, OneOrList, ValueOrMap};
 use crate::units::{Bytes, Interval, Millis};
-use tidegate_limit::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
-use tidegate_limit::sliding_window::MAX_SEGMENTS;
+use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
+use tidegate_limit::algorithm::sliding_window::MAX_SEGMENTS;
 use tidegate_limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};
 use tidegate_rules::client::Duplicates;
-use tidegate_rules::identity::IdentityKind;
-use tidegate_rules::policy::RateLimitFields;
+use tidegate_rules::limits::policy::RateLimitFields;
+use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
+use tidegate_rules::request::identity::IdentityKind;
 use tidegate_rules::route::Case;
-use tidegate_rules::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 
 const MAX_PERMITS: u64 = MAX_RATE as u64;

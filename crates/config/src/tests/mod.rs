@@ -18,9 +18,9 @@ use super::*;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::cost::{Cost, HeaderCost};
+use tidegate_rules::limits::cost::{Cost, HeaderCost};
+use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::route::{HostPattern, PathPattern, ValueCondition};
-use tidegate_rules::rule::{OnMissingClient, OnStoreFailure};
 use tidegate_rules::settings::store::{KeySecret, RedisUrl};
 use tidegate_rules::settings::upstream::{Protocol, RetryOn, RetrySettings, Target, Timeouts};
 

@@ -16,7 +16,7 @@ use super::waiting::{Charged, RouteWaits, bucket_of};
 use super::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit, admit_with_slot};
 use tidegate_limit::{Algorithm, BucketId, ClientId, Mode};
 use tidegate_metrics::{GaugeGuard, InFlightMetrics};
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::rules::{Charges, LimitCharge, LimitPositions};
 use tidegate_store::{Full, InFlightSlot, RouteSlots, SlotRequest, Store};
 

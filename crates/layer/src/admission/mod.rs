@@ -24,7 +24,7 @@ pub use self::waiting::RouteWaits;
 use self::waiting::Waiting;
 use tidegate_limit::boxed::boxed;
 use tidegate_limit::{Algorithm, Charge, Wait};
-use tidegate_rules::rule::{Limit, OnStoreFailure};
+use tidegate_rules::limits::rule::{Limit, OnStoreFailure};
 use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Full, InFlightSlot, Store, StoreError, TakenWithSlot};
 

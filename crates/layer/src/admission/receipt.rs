@@ -6,7 +6,7 @@ use http::StatusCode;
 
 use super::LimitStatus;
 use tidegate_limit::{Charge, ChargeKind, Decision, Granted};
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::rules::{Charges, LimitPositions};
 use tidegate_store::Store;
 
@@ -149,8 +149,8 @@ mod tests {
 
     use super::*;
     use tidegate_limit::{Algorithm, Limiter, Mode, Quota, Wait};
-    use tidegate_rules::rule::ChargeOn;
-    use tidegate_rules::status_range::StatusRange;
+    use tidegate_rules::limits::rule::ChargeOn;
+    use tidegate_rules::limits::status_range::StatusRange;
 
     /// Regression test: a shadow took the permits that remained, for a request that a live limit would have rejected.
     #[tokio::test]

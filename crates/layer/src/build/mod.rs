@@ -51,10 +51,10 @@ use tidegate_config::{Config, FileChecks, LibraryFiles, Problems};
 pub use tidegate_limit::AlgorithmName as Algorithm;
 pub use tidegate_limit::calendar::Unit as CalendarUnit;
 pub use tidegate_rules::client::{Duplicates, RequestParts};
-pub use tidegate_rules::identity::IdentityKind;
-pub use tidegate_rules::policy::RateLimitFields;
+pub use tidegate_rules::limits::policy::RateLimitFields;
+pub use tidegate_rules::limits::rule::{OnMissingClient, OnStoreFailure};
+pub use tidegate_rules::request::identity::IdentityKind;
 pub use tidegate_rules::route::Case;
-pub use tidegate_rules::rule::{OnMissingClient, OnStoreFailure};
 pub use tidegate_rules::rules::{EncodedSlash, Slashes, Underscores};
 
 /// One second.

@@ -1,7 +1,7 @@
 //! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
 //! `X-RateLimit-*` and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! [`policy`](tidegate_rules::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
+//! [`policy`](tidegate_rules::limits::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
 //! state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
 
 mod rename;
@@ -12,8 +12,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use self::rename::PolicyNames;
 use crate::admission::LimitStatus;
 use tidegate_limit::{Decision, Wait};
-use tidegate_rules::concurrency::Concurrency;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::concurrency::Concurrency;
+use tidegate_rules::limits::rule::Limit;
 
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
@@ -139,7 +139,7 @@ mod tests {
     use tidegate_limit::calendar::{Calendar, Unit};
     use tidegate_limit::clock::Timestamp;
     use tidegate_limit::{Algorithm, BucketState, Limiter, Mode, Quota};
-    use tidegate_rules::policy::Policy;
+    use tidegate_rules::limits::policy::Policy;
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {
         let quota = Quota::new(rate, interval, Algorithm::TokenBucket).expect("a quota");

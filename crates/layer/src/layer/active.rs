@@ -7,9 +7,9 @@ use crate::admission::may_wait;
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_limit::Charge;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 

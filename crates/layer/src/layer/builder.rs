@@ -13,7 +13,7 @@ use crate::build::Rules;
 use crate::rejected::RejectedClients;
 use tidegate_config::{Config, ConfigLoadError, FileChecks, Problems};
 use tidegate_metrics::Metrics;
-use tidegate_rules::sanitize::NextHop;
+use tidegate_rules::request::sanitize::NextHop;
 use tidegate_store::{Store, StoreOpenError};
 
 /// Builds a [`RateLimitLayer`]. Created by [`RateLimitLayer::builder`].

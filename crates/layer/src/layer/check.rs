@@ -8,8 +8,8 @@ use super::RateLimitLayer;
 use crate::admission::{Admitted, Denial, LimitStatus, RouteWaits, admit, store_failure};
 use crate::local_response::LocalResponse;
 use tidegate_limit::Wait;
-use tidegate_rules::facts::HostRequirement;
-use tidegate_rules::identity::ClientKey;
+use tidegate_rules::request::facts::HostRequirement;
+use tidegate_rules::request::identity::ClientKey;
 use tidegate_rules::rules::Charges;
 use tidegate_store::StoreError;
 

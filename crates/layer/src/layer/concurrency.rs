@@ -5,8 +5,8 @@ use super::active::Place;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial, NewRequest, RouteWaits, admit};
-use tidegate_rules::concurrency::Concurrency;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::limits::concurrency::Concurrency;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::rules::Charges;
 
 impl LayerState {

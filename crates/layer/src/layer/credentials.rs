@@ -10,8 +10,8 @@ use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_limit::clock::unix_seconds;
 use tidegate_rules::evaluation::Evaluation;
-use tidegate_rules::facts::Facts;
-use tidegate_rules::identity::{IdentityFault, IdentityNeeds};
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::{IdentityFault, IdentityNeeds};
 
 impl LayerState {
     /// Rejects a request whose address is banned, or that a limit which does not depend on its credentials is known to

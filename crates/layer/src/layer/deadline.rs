@@ -6,8 +6,8 @@ use super::record::RequestRecord;
 use crate::admission::RouteWaits;
 use crate::local_response::GrpcCall;
 use crate::ruleset::CompiledRoute;
-use tidegate_rules::facts::Facts;
-use tidegate_rules::facts::grpc_timeout::grpc_timeout;
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::facts::grpc_timeout::grpc_timeout;
 use tidegate_rules::route::Route;
 
 impl RequestRecord<'_> {

@@ -12,10 +12,10 @@ use crate::admission::Receipt;
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Subject};
-use tidegate_rules::facts::{BadRequest, Facts};
+use tidegate_rules::request::facts::{BadRequest, Facts};
+use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
 use tidegate_rules::route::Rewrite;
-use tidegate_rules::sanitize::{FieldKinds, NextHop, RequestContext};
-use tidegate_rules::upgrade::{Offer, is_tunnel};
+use tidegate_rules::route::upgrade::{Offer, is_tunnel};
 use tidegate_store::Store;
 
 impl LayerState {

@@ -11,7 +11,7 @@ use crate::admission::{Receipt, admit, admit_unlimited};
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Evaluation, Event, Step};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Authorize;
 
 impl LayerState {

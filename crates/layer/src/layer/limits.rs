@@ -7,7 +7,7 @@ use crate::admission::{Admitted, Denial, Permit, Receipt, store_failure};
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
 use tidegate_rules::evaluation::Verdict;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;

@@ -9,7 +9,7 @@ use super::report::RequestOutcome;
 use crate::recording::Recorder;
 use crate::ruleset::RuleSet;
 use tidegate_limit::clock::wall_time;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 
 impl RequestRecord<'_> {
     /// Creates the lines of a request with these facts, if requests are recorded.

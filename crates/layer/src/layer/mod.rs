@@ -98,7 +98,7 @@ pub use crate::ruleset::{ForwardContext, RouteUpstream, WorkerUpstreams};
 use tidegate_config::Config;
 use tidegate_limit::boxed::boxed;
 use tidegate_metrics::Metrics;
-pub use tidegate_rules::facts::TlsPeer;
+pub use tidegate_rules::request::facts::TlsPeer;
 use tidegate_store::Store;
 use tidegate_store::transfer::StoreState;
 

@@ -13,9 +13,9 @@ use crate::overrides::{Action, Adjustment, Override, OverrideIndex, OverrideMatc
 use crate::ruleset::RuleSet;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, ClientId, Limiter, Wait};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::{Charges, LimitCheck};
 use tidegate_store::{OverridesVersion, Store, StoreError, StoredOverrides};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Extensions;
 
-use tidegate_rules::facts::TlsPeer;
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::TlsPeer;
 
 /// The peer address of a request, in the request's extensions. Without a `Peer`, the layer reads axum's
 /// `ConnectInfo<SocketAddr>` with the feature `axum`, and tonic's `TcpConnectInfo` with the feature `tonic`.

@@ -13,9 +13,9 @@ use super::record::RequestRecord;
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
 use tidegate_limit::{Algorithm, Charge, ClientId, Inspection, Limiter, Mode, Quota, Wait};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::Limit;
 use tidegate_store::{Store, StoreError};
 
 /// The requests for quotas that a client may send in a second.

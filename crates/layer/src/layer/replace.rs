@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{RateLimitLayer, compile};
 use tidegate_config::Config;
+use tidegate_rules::limits::rule::LimitLocation;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::LimitLocation;
 use tidegate_rules::rules::{Rules, When};
 use tidegate_rules::settings::store::StoreSettings;
 

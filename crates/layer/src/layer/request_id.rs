@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use tidegate_limit::hex;
 use tidegate_limit::random::random;
+use tidegate_limit::text::hex;
 
 /// The name of the field.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

@@ -8,7 +8,7 @@ use super::record::RequestRecord;
 use crate::local_response::{ConfiguredResponse, GrpcCall, LocalResponse};
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Answer, Evaluation};
-use tidegate_rules::facts::{BadRequest, Facts};
+use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::route::{Action, Rejection, Route};
 use tidegate_rules::template::Values;
 

@@ -3,7 +3,7 @@
 use http::header::WWW_AUTHENTICATE;
 use http::{HeaderMap, HeaderValue};
 
-use tidegate_rules::identity::{IdentityFault, IdentityKinds};
+use tidegate_rules::request::identity::{IdentityFault, IdentityKinds};
 
 /// Adds a challenge for each kind of accepted credentials. The scheme `ApiKey` is not registered, but common.
 pub(super) fn add(fault: IdentityFault, accepted: IdentityKinds, headers: &mut HeaderMap) {

@@ -1,6 +1,6 @@
 //! The body of a 429 response. Its JSON is written by hand, because under attack it is the most frequent response.
 
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
 
 const BEFORE: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,

@@ -17,14 +17,14 @@ pub use self::configured::ConfiguredResponse;
 pub use self::grpc::GrpcCall;
 pub use self::limited::ViolatedLimits;
 use tidegate_rules::client::ClientError;
-use tidegate_rules::concurrency::Concurrency;
-use tidegate_rules::cost::CostError;
-use tidegate_rules::facts::BadRequest;
-use tidegate_rules::identity::{IdentityFault, IdentityKinds};
-use tidegate_rules::reason;
+use tidegate_rules::evaluation::reason;
+use tidegate_rules::limits::concurrency::Concurrency;
+use tidegate_rules::limits::cost::CostError;
+use tidegate_rules::request::facts::BadRequest;
+use tidegate_rules::request::identity::{IdentityFault, IdentityKinds};
+use tidegate_rules::request::sanitize::BadField;
 use tidegate_rules::route::OriginalRequestError;
 use tidegate_rules::rules::{LimitRejection, MissingInput};
-use tidegate_rules::sanitize::BadField;
 
 /// The reason for a response that no upstream sent.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use ipnet::IpNet;
 use super::address::Networks;
 use tidegate_limit::Mode;
 use tidegate_rules::client::{AddressRules, ClientError, ClientSource, Duplicates, spelling};
-use tidegate_rules::cost::{Cost, CostError, HeaderCost};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::limits::cost::{Cost, CostError, HeaderCost};
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::{Matcher, Met, ValueCondition, ValuePattern, ValueSource, ValueTest};
 use tidegate_rules::rules::Rules;
 

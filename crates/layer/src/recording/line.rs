@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::inputs::Inputs;
 use super::key::Key;
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 
 /// The members that are known when the request arrives.
 #[derive(Debug, Serialize)]

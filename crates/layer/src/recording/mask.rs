@@ -11,7 +11,7 @@ use http::{HeaderName, Method};
 use super::inputs::{Input, Reading};
 use super::key::Key;
 use tidegate_rules::client::{ClientSource, spelling};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 
 /// The most lines or pairs of a request that are compared with the constants of conditions.
 const MAX_PARTS: usize = 32;

@@ -30,7 +30,7 @@ pub use self::reader::RecordingReader;
 use tidegate_limit::random::random;
 use tidegate_limit::{ClientId, Mode};
 use tidegate_rules::client::{AddressRules, ClientSource};
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
 
 /// The most recordings at a time.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tidegate_limit::hex;
 use tidegate_limit::random::random;
+use tidegate_limit::text::hex;
 
 /// The maximum length of an id.
 const MAX_LENGTH: usize = 128;

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A Java service with `redisson.getRateLimiter("mails")` shares these permits. The documentation of each operation
-//! lists the differences. The algorithm is [`token_bucket`](tidegate_limit::token_bucket), and the store's clock
+//! lists the differences. The algorithm is [`token_bucket`](tidegate_limit::algorithm::token_bucket), and the store's clock
 //! decides.
 
 mod cancel_safe;

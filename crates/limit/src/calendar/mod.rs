@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use self::boundary::window_bounds;
 pub use self::span::{Span, Window};
 use crate::clock::Timestamp;
-use crate::words::words;
+use crate::text::words::words;
 
 words! {
     /// A unit of the calendar, from the shortest to the longest.

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use tidegate_config::quote;
-use tidegate_rules::facts::Facts;
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::{Action, FieldChanges, FieldValue, HostRewrite, Route};
 use tidegate_rules::rules::Rules;
 use tidegate_rules::template::{Template, Values};

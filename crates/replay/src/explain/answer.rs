@@ -5,8 +5,8 @@ use http::Method;
 use super::request;
 use tidegate_config::quote;
 use tidegate_rules::evaluation::Answer;
-use tidegate_rules::facts::Facts;
-use tidegate_rules::identity::IdentityFault;
+use tidegate_rules::request::facts::Facts;
+use tidegate_rules::request::identity::IdentityFault;
 use tidegate_rules::route::Route;
 
 /// Returns the status of an answer, and the reason for it.

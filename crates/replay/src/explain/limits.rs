@@ -7,12 +7,12 @@ use super::Explanation;
 use tidegate_config::{Millis, quote};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Algorithm, Charge, ClientId, Mode, Wait};
-use tidegate_rules::cost::Cost;
-use tidegate_rules::facts::Facts;
-use tidegate_rules::policy::Policy;
-use tidegate_rules::rates::RateOrigin;
+use tidegate_rules::limits::cost::Cost;
+use tidegate_rules::limits::policy::Policy;
+use tidegate_rules::limits::rates::RateOrigin;
+use tidegate_rules::limits::rule::{ChargeOn, Limit};
+use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::{ChargeOn, Limit};
 use tidegate_rules::rules::{LimitCheck, MissingInput};
 
 /// Writes all limits, and the rate limit headers of the response.

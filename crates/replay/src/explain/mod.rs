@@ -26,11 +26,11 @@ use tidegate_limit::clock::Timestamp;
 use tidegate_rules::client::AddressTrace;
 use tidegate_rules::condition::Search;
 use tidegate_rules::evaluation::{Answer, Evaluation, LastHop, Subject, last_hop};
-use tidegate_rules::facts::{BadRequest, Facts, TlsPeer};
+use tidegate_rules::limits::rule::Limit;
+use tidegate_rules::request::facts::{BadRequest, Facts, TlsPeer};
+use tidegate_rules::request::sanitize::{NextHop, RequestContext};
 use tidegate_rules::route::Route;
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::{LimitCheck, Rules};
-use tidegate_rules::sanitize::{NextHop, RequestContext};
 
 /// A request to explain.
 #[derive(Clone, Debug)]

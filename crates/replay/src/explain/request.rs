@@ -6,8 +6,8 @@ use http::{Method, Uri};
 use super::ExplainedRequest;
 use tidegate_config::{Config, Listen};
 use tidegate_rules::evaluation::{HeadLimits, LargeHead, MAX_METHOD};
-use tidegate_rules::facts::BadRequest;
-use tidegate_rules::sanitize::BadField;
+use tidegate_rules::request::facts::BadRequest;
+use tidegate_rules::request::sanitize::BadField;
 
 /// Parses the method of a request.
 ///

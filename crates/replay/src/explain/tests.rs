@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tidegate_config::Config;
 use tidegate_config::testing::AnyIdentities;
 use tidegate_rules::evaluation::{Evaluation, Event, Step, Subject, Verdict};
-use tidegate_rules::facts::HostRequirement;
+use tidegate_rules::request::facts::HostRequirement;
 
 const RULES: &str = "
 clients: { trusted_proxies: [10.0.0.0/8] }

@@ -10,9 +10,9 @@ use tidegate_config::{Millis, quote};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::{Charge, Wait};
 use tidegate_rules::client::{AddressTrace, ClientSource, TraceEnd};
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::{Action, Route};
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::LimitCheck;
 
 impl fmt::Display for Explanation<'_> {

@@ -7,7 +7,7 @@ use super::limits::describe_denial;
 use tidegate_config::{Config, quote};
 use tidegate_limit::clock::Timestamp;
 use tidegate_rules::evaluation::{Answer, Evaluation, Event, Step, Verdict};
-use tidegate_rules::identity::IdentityNeeds;
+use tidegate_rules::request::identity::IdentityNeeds;
 use tidegate_rules::route::{Authorize, Route};
 use tidegate_rules::rules::LimitRejection;
 

@@ -3,6 +3,8 @@
 //! [`LogFormat::recognize`] finds the format of a log by its first lines, and [`LogFormat::parse`] parses a line. A parser
 //! borrows from the line, unless the line has escapes or is not UTF-8.
 
+pub(crate) mod batch;
+
 mod alb;
 mod clf;
 mod envoy;

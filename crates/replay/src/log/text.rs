@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use memchr::{memchr, memchr2};
 
-use tidegate_limit::hex;
+use tidegate_limit::text::hex;
 
 /// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]

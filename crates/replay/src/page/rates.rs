@@ -1,8 +1,8 @@
 //! The effect of other rates, from the curve of a limit.
 
-use crate::curve::{CurvePoint, bounds};
-use crate::ranks::RankPoint;
 use crate::report::LimitReport;
+use crate::report::curve::{CurvePoint, bounds};
+use crate::report::ranks::RankPoint;
 
 /// A rate that readers of the page can choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Tests of the page.
 
 use super::*;
-use crate::curve::{Histogram, curve};
-use crate::ranks::ranks;
+use crate::report::curve::{Histogram, curve};
+use crate::report::ranks::ranks;
+use crate::report::series::Series;
 use crate::report::{LimitReport, RejectedClient, UnparsedLine};
-use crate::series::Series;
 
 const HOSTILE: &str = "</script><img src=http://e.example/x onerror='a()'>\"&\u{2028}";
 

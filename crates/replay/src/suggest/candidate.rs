@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::demand::{Demand, tolerated};
-use crate::tally::Tally;
+use crate::report::tally::Tally;
 use tidegate_config::Millis;
 use tidegate_limit::{Algorithm, Mode, Quota};
-use tidegate_rules::rule::Limit;
+use tidegate_rules::limits::rule::Limit;
 
 /// A candidate and what it would reject.
 #[derive(Clone, Debug, Serialize)]

@@ -16,8 +16,8 @@ use super::engine::Engine;
 use super::read::{LogFiles, ReadError, ReadSummary};
 use super::report::RejectedClient;
 use tidegate_limit::{Limiter, Quota};
+use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::Routes;
-use tidegate_rules::rule::Limit;
 use tidegate_rules::rules::Rules;
 
 /// Suggested rates.
@@ -95,7 +95,7 @@ pub fn suggest<E: From<SuggestError>>(
         candidate.measure(tally, (clients, requests), tolerate);
     }
     let proposed = propose(&candidates, limit.limiter.quota.interval());
-    let top = engine.tallies().nth(proposed).map(super::tally::Tally::top).unwrap_or_default();
+    let top = engine.tallies().nth(proposed).map(crate::report::tally::Tally::top).unwrap_or_default();
     let proposed = candidates[proposed].clone();
     let snippet = proposed.snippet(limit);
     Ok(Suggestion {

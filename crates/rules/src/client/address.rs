@@ -10,7 +10,7 @@ use http::HeaderName;
 use ipnet::{IpNet, Ipv6Net};
 
 use super::ClientError;
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 

@@ -1,7 +1,7 @@
 //! Selects one of several values that a request contains for the same name.
 
 use super::ClientError;
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 words! {
     /// How a limit handles a request with several different client keys.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, Method};
 
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// The parts of a request that identify its client, for `Client::from_fn`: without the
 /// header fields that a client could forge.

@@ -28,8 +28,8 @@ pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 pub use self::duplicates::Duplicates;
 use self::duplicates::Values;
 pub use self::function::{ClientFunction, RequestParts};
-use crate::facts::Facts;
-use crate::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
+use crate::request::facts::Facts;
+use crate::request::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
 use tidegate_limit::ClientId;
 
 /// The property of a request that identifies its client.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{ClientError, Value, base64};
-use tidegate_limit::hex;
+use tidegate_limit::text::hex;
 
 /// How a name compares with the configured name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

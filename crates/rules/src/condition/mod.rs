@@ -4,7 +4,7 @@ mod text;
 
 use http::Method;
 
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 use crate::route::{ClientNetworks, HostPattern, Matcher, Met, PathPattern, Route, Routes, ValueCondition};
 
 /// One condition of a route.

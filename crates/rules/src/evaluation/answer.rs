@@ -1,7 +1,7 @@
 //! The answers of the gateway itself.
 
-use crate::facts::BadRequest;
-use crate::identity::IdentityFault;
+use crate::request::facts::BadRequest;
+use crate::request::identity::IdentityFault;
 use crate::route::{OriginalRequestError, Rejection, Route};
 
 /// Why the gateway answers a request itself.

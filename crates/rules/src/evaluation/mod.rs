@@ -8,6 +8,8 @@
 //! until the step ends the evaluation. The drivers are the layer (for requests, and for the original requests of proxies),
 //! `explain`, and the replay of access logs.
 
+pub mod reason;
+
 mod answer;
 mod head;
 mod hop;
@@ -23,12 +25,12 @@ pub use self::hop::{LastHop, last_hop, max_forwards};
 use self::readings::find_unchanged;
 use self::stage::Stage;
 pub use self::step::{Event, Step, Verdict};
-use crate::facts::{BadRequest, Facts, HostRequirement};
-use crate::identity::IdentityNeeds;
+use crate::request::facts::{BadRequest, Facts, HostRequirement};
+use crate::request::identity::IdentityNeeds;
+use crate::request::sanitize::BadField;
+use crate::route::upgrade::{Offer, Upgrade};
 use crate::route::{Authorize, Met, OriginalRequest, OriginalRequestError, Rejection, Route};
 use crate::rules::Rules;
-use crate::sanitize::BadField;
-use crate::upgrade::{Offer, Upgrade};
 
 /// The evaluation of one request.
 #[derive(Debug)]

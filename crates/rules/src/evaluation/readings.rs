@@ -4,11 +4,11 @@
 //! only if a limit applies to it.
 
 use super::find;
-use crate::facts::{BadRequest, Facts};
-use crate::path;
+use crate::request::facts::{BadRequest, Facts};
+use crate::request::path;
+use crate::request::sanitize::BadField;
 use crate::route::Route;
 use crate::rules::Rules;
-use crate::sanitize::BadField;
 
 type Found<'r> = Option<(usize, &'r Route)>;
 

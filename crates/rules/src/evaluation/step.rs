@@ -1,7 +1,7 @@
 //! The steps of an evaluation, and their results.
 
 use super::Answer;
-use crate::identity::IdentityNeeds;
+use crate::request::identity::IdentityNeeds;
 use crate::route::{Authorize, Route};
 
 /// The next task of the driver.

@@ -6,7 +6,7 @@
 
 use http::{HeaderMap, HeaderName, Method, Uri};
 
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 const URIS: [HeaderName; 3] = [
     HeaderName::from_static("x-original-uri"),

@@ -1,6 +1,6 @@
 //! How patterns compare letters.
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 words! {
     /// How paths and values are compared with the patterns of a match.

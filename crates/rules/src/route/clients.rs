@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::value::Met;
 use crate::client::{AddressRules, ClientError};
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// The networks of clients that a route matches.
 #[derive(Clone, Debug, PartialEq, Eq)]

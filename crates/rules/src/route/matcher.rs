@@ -6,7 +6,7 @@ use super::case::Case;
 use super::clients::ClientNetworks;
 use super::pattern::{HostPattern, PathPattern};
 use super::value::{Met, ValueCondition};
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// The conditions of a route: all of them must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

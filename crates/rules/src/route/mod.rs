@@ -1,5 +1,7 @@
 //! Routes: the first route that matches a request, from top to bottom, defines its limits.
 
+pub mod upgrade;
+
 mod action;
 mod authorize;
 mod case;
@@ -40,13 +42,13 @@ use self::quotas::Quotas;
 pub use self::rewrite::{HostRewrite, Rewrite};
 use self::table::Table;
 pub use self::value::{Met, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
-use crate::concurrency::Concurrency;
-use crate::facts::{BadRequest, Facts, is_common};
-use crate::identity::{IdentityKinds, IdentityNeeds, IdentityValue};
-use crate::policy::RateLimitHeaders;
-use crate::rule::Limit;
+use crate::limits::concurrency::Concurrency;
+use crate::limits::policy::RateLimitHeaders;
+use crate::limits::rule::Limit;
+use crate::request::facts::{BadRequest, Facts, is_common};
+use crate::request::identity::{IdentityKinds, IdentityNeeds, IdentityValue};
+use crate::route::upgrade::Upgrades;
 use crate::template::Template;
-use crate::upgrade::Upgrades;
 
 /// The routes of a rule file, in their order.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,7 @@ use http::header::{self, ACCESS_CONTROL_REQUEST_HEADERS, HeaderName};
 use super::cors::requested_method;
 use super::value::{Met, ValueCondition, ValueSource, ValueTest};
 use super::{Matcher, Route, Routes};
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// Fields that browsers set themselves, or that scripts may set without announcing them. Others are `sec-` and `proxy-`
 /// fields.

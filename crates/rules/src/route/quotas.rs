@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use super::{Matcher, Route};
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// The routes with a quota.
 #[derive(Clone, Debug, Default)]

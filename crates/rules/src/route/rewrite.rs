@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use crate::path::Path;
+use crate::request::path::Path;
 
 /// Changes of the path and the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ fn without_prefix<'p>(path: &'p Path<'_>, prefix: &str) -> &'p str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{EncodedSlash, Slashes, normalize, normalize_with};
+    use crate::request::path::{EncodedSlash, Slashes, normalize, normalize_with};
 
     fn rewritten(strip: &str, add: &str, path: &str) -> String {
         let prefix = |text: &str| (!text.is_empty()).then(|| text.into());

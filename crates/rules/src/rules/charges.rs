@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::rule::Limit;
+use crate::limits::rule::Limit;
 use tidegate_limit::Limiter;
 use tidegate_limit::{Charge, ChargeKind, Turn};
 

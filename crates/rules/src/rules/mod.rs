@@ -18,16 +18,16 @@ pub use self::named_client::NamedClientError;
 pub use self::verify::{Verifier, Verify};
 pub use self::when::{Unmet, When};
 use crate::client::{AddressRules, ClientError, ClientSource};
-use crate::concurrency::Concurrency;
-use crate::cost::{Cost, CostError};
-use crate::facts::{BadRequest, Facts};
-pub use crate::facts::{HostRequirement, Requests};
-use crate::identity::IdentityValue;
-pub use crate::path::{EncodedSlash, Slashes};
+use crate::limits::concurrency::Concurrency;
+use crate::limits::cost::{Cost, CostError};
+use crate::limits::rule::{Limit, OnMissingClient};
+use crate::request::facts::{BadRequest, Facts};
+pub use crate::request::facts::{HostRequirement, Requests};
+use crate::request::identity::IdentityValue;
+pub use crate::request::path::{EncodedSlash, Slashes};
+use crate::request::sanitize::FieldFilter;
+pub use crate::request::sanitize::{BadPattern, Pattern, Strip, Underscores};
 use crate::route::{Route, Routes};
-use crate::rule::{Limit, OnMissingClient};
-use crate::sanitize::FieldFilter;
-pub use crate::sanitize::{BadPattern, Pattern, Strip, Underscores};
 use tidegate_limit::{Charge, ChargeKind, ClientId, Mode, Turn};
 
 /// Everything that a rule file configures about requests, without any IO.

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::Rules;
 use crate::client::{ClientError, ClientSource, TlsName};
-use crate::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
-use crate::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
-use crate::rule::Limit;
+use crate::limits::rule::Limit;
+use crate::request::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
+use crate::request::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
 use tidegate_limit::{ClientId, Mode};
 
 /// Why values identify no client of a limit.

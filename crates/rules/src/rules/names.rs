@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Rules;
-use crate::rule::Limit;
+use crate::limits::rule::Limit;
 use crate::settings::store::BucketNames;
 use tidegate_limit::{Algorithm, Limiter, Mode, Spread};
 

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::Credentials;
-use crate::facts::Facts;
-use crate::identity::{Identity, IdentityFault, IdentityNeeds};
+use crate::request::facts::Facts;
+use crate::request::identity::{Identity, IdentityFault, IdentityNeeds};
 
 /// Verifies credentials.
 pub trait Verify: Any + Debug + Send + Sync {

@@ -1,10 +1,10 @@
 //! The conditions of limits: `when` in the rule file.
 
 use crate::condition::Condition;
-use crate::facts::Facts;
-use crate::identity::IdentityValue;
+use crate::limits::rule::Limit;
+use crate::request::facts::Facts;
+use crate::request::identity::IdentityValue;
 use crate::route::Matcher;
-use crate::rule::Limit;
 
 /// The conditions of a limit. The limit counts only requests that meet all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// TLS settings of a listener.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

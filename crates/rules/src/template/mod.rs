@@ -17,7 +17,7 @@ use http::HeaderValue;
 
 pub use self::escape::Escape;
 pub use self::values::Values;
-use crate::identity::IdentityValue;
+use crate::request::identity::IdentityValue;
 
 /// A text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::facts::Facts;
-use crate::identity::{ApiKey, Claims, Identity};
-use crate::path::{EncodedSlash, normalize};
+use crate::request::facts::Facts;
+use crate::request::identity::{ApiKey, Claims, Identity};
+use crate::request::path::{EncodedSlash, normalize};
 use crate::route::Redirect;
 
 const BODY: &str = r#"{"error":"slow down","retry_after":{retry_after}}"#;
@@ -28,8 +28,9 @@ fn identity(claim: &str) -> Identity {
 /// Renders a template for a request with this host, path and claim `sub`.
 fn render(text: &str, escape: Escape, (host, path, sub): (&str, &str, &str)) -> Option<String> {
     let (method, uri, headers, identity) = (Method::GET, Uri::from_static("/"), HeaderMap::new(), identity(sub));
-    let mut facts = Facts::read_unnormalized(&method, &uri, crate::facts::HostRequirement::Optional, &headers, None)
-        .expect("facts");
+    let mut facts =
+        Facts::read_unnormalized(&method, &uri, crate::request::facts::HostRequirement::Optional, &headers, None)
+            .expect("facts");
     facts.host = host.into();
     facts.path = normalize(path, EncodedSlash::Keep).unwrap_or_else(|_| path.into());
     facts.query = Some("a=1&b=\"2\"");
@@ -189,8 +190,9 @@ fn location(to: &str, host: &str, path: &str, sub: &str) -> Option<HeaderValue> 
     let to = parse(to, Escape::Url);
     let redirect = Redirect { to, status: http::StatusCode::FOUND };
     let (method, uri, headers, identity) = (Method::GET, Uri::from_static("/"), HeaderMap::new(), identity(sub));
-    let mut facts = Facts::read_unnormalized(&method, &uri, crate::facts::HostRequirement::Optional, &headers, None)
-        .expect("facts");
+    let mut facts =
+        Facts::read_unnormalized(&method, &uri, crate::request::facts::HostRequirement::Optional, &headers, None)
+            .expect("facts");
     (facts.host, facts.path, facts.identity) = (host.into(), path.into(), Some(Box::new(identity)));
     redirect.location(&Values { facts: Some(&facts), ..Values::default() })
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use super::Variable;
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// The values of variables for one request. Parts that are unknown have no values.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,6 +4,8 @@
 //! the slots of a gateway that has died become free. While Redis does not reply, a gateway keeps the slots that it
 //! holds, and holds at most its share of each bound.
 
+pub(crate) mod slots;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
@@ -16,7 +18,7 @@ use tokio::time::Instant;
 use super::StoreError;
 use tidegate_limit::random::random;
 use tidegate_limit::{Charge, ChargeKind, ClientId, Outcome};
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
 
 /// The slots of all routes that requests of this process hold.
 #[derive(Debug)]

@@ -35,7 +35,7 @@ use self::registry::Registry;
 use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
-use super::overrides::LocalOverrides;
+use crate::operations::overrides::LocalOverrides;
 use tidegate_limit::clock::{Clock, Timestamp};
 use tidegate_limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
 use tidegate_rules::settings::store::KeySecret;

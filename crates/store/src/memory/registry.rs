@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use crate::StoreError;
-use crate::limiters::{LimiterRef, SetRate};
+use crate::operations::limiters::{LimiterRef, SetRate};
+use tidegate_limit::algorithm::token_bucket;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Decision, Mode, RateConfig, Wait, token_bucket};
+use tidegate_limit::{Decision, Mode, RateConfig, Wait};
 
 /// The maximal number of limiters. The program chooses their names, not its clients.
 const MAX_LIMITERS: usize = 1 << 16;

@@ -9,8 +9,8 @@ use super::clock_watch::MAX_READING_AGE;
 use super::entries::MAX_BYTES;
 use super::*;
 use crate::Memory;
+use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::clock::ManualClock;
-use tidegate_limit::leaky_bucket::Queue;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, ClientId, Decision, Limiter, Mode, Quota, Turn, Wait};
 

@@ -24,7 +24,7 @@ use crate::in_flight::{Full, InFlight, InFlightSlot, SlotRequest};
 use crate::negative_cache::Remote as _;
 use tidegate_limit::clock::poll_time;
 use tidegate_limit::{Charge, Outcome};
-use tidegate_rules::concurrency::Concurrency;
+use tidegate_rules::limits::concurrency::Concurrency;
 
 /// The time between renewals.
 const RENEW_EVERY: Duration = Duration::from_millis(3_000);

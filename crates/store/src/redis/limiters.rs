@@ -9,8 +9,8 @@ use super::routing::Call;
 use super::script::algorithms::redisson_mode;
 use super::script::keys;
 use crate::StoreError;
-use crate::limiters::{LimiterRef, SetRate};
 use crate::negative_cache::Remote as _;
+use crate::operations::limiters::{LimiterRef, SetRate};
 use tidegate_limit::{Mode, RateConfig};
 
 impl Redis {

@@ -4,7 +4,7 @@ use deadpool_redis::redis::{Cmd, cmd};
 
 use super::Redis;
 use crate::StoreError;
-use crate::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
+use crate::operations::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::random::random;
 

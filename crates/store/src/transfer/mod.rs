@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use self::limiter::{WrittenLateCharge, WrittenMode};
 use super::fallback::LocalState;
 use super::{Backend, Memory, Store, backend};
-use tidegate_limit::hex;
+use tidegate_limit::text::hex;
 use tidegate_limit::{Limiter, Quota};
 use tidegate_rules::settings::store::KeySecret;
 

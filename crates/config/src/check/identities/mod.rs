@@ -9,7 +9,7 @@ use crate::file::{self, File};
 use crate::located::Located;
 use crate::problem::{Checked, Problems, quote};
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::identity::{IdentityKind, IdentityKinds};
+use tidegate_rules::request::identity::{IdentityKind, IdentityKinds};
 use tidegate_rules::rules::Credentials;
 
 pub(super) use self::settings::{check_tiers, identities};

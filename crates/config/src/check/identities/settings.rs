@@ -7,7 +7,7 @@ use crate::located::Located;
 use crate::problem::{Checked, Problems, quote, quote_all};
 use crate::suggest::nearest;
 use crate::{LoadedVerifier, Purpose, Source};
-use tidegate_rules::identity::IdentityValue;
+use tidegate_rules::request::identity::IdentityValue;
 use tidegate_rules::route::Routes;
 use tidegate_rules::settings::files::ConfiguredFile;
 use tidegate_rules::settings::identities::{IdentitySettings, KeySetSource, KeySetUrl, TokenSettings};

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::*;
 use tidegate_config::Config;
-use tidegate_rules::facts::HostRequirement;
+use tidegate_rules::request::facts::HostRequirement;
 use tidegate_rules::rules::{LimitCheck, MissingInput, Rules};
 
 const RULES: &str = "

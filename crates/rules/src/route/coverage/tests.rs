@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::client::AddressRules;
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 use crate::route::{ClientNetworks, Met, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 
 const FIELD: HeaderName = HeaderName::from_static("x");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::case::Case;
 use super::glob;
-use crate::path::{self, EncodedSlash};
+use crate::request::path::{self, EncodedSlash};
 
 /// `api.example.com`, or `*.example.com` for every host below it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 
 use super::*;
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 use crate::route::{Route, Routes, ValueCondition};
 
 const FIELD: HeaderName = HeaderName::from_static("x");

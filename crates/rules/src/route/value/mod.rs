@@ -13,7 +13,7 @@ mod tests;
 use http::{HeaderName, header as names};
 
 pub use self::pattern::{ValueParts, ValuePattern, ValueRegex};
-use crate::facts::Facts;
+use crate::request::facts::Facts;
 
 /// A condition on one value.
 #[derive(Clone, Debug, PartialEq, Eq)]

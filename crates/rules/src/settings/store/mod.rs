@@ -10,8 +10,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
-use tidegate_limit::hex;
 use tidegate_limit::random::random;
+use tidegate_limit::text::hex;
 
 pub use self::names::BucketNames;
 pub use self::url::BadRedisUrl;

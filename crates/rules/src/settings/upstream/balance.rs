@@ -5,7 +5,7 @@ use std::fmt;
 use http::HeaderName;
 use serde::{Serialize, Serializer};
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// How the target of a request is selected: `balance:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::json;
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// When failing targets receive no requests, and for how long: `eject:` of an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

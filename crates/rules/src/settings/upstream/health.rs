@@ -6,7 +6,7 @@ use http::uri::PathAndQuery;
 use serde::Serialize;
 
 use crate::json;
-use crate::status_range::StatusRange;
+use crate::limits::status_range::StatusRange;
 
 /// Active health checks of the targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -23,7 +23,7 @@ pub use timeouts::Timeouts;
 
 use super::tls::FILE_CHECK_INTERVAL;
 use crate::json;
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// One entry of `upstreams:`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use tidegate_limit::words::words;
+use tidegate_limit::text::words::words;
 
 /// When and how often failed requests are sent again: `retry:` of an upstream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -31,8 +31,8 @@ use super::super::undo;
 use super::clock_offset::ClockOffset;
 use super::queue::{Queue, call_count};
 use crate::StoreError;
+use tidegate_limit::clock::timer::Timer;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_limit::timer::Timer;
 use tidegate_limit::{Charge, Granted, Outcome};
 use tidegate_metrics::Metrics;
 

@@ -2,8 +2,8 @@
 
 use itoa::Integer;
 
+use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::gcra::warm_up::WarmUp;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, AlgorithmName, Limiter, Mode};
 

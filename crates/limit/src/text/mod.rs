@@ -1,0 +1,4 @@
+//! Words and numbers as text.
+
+pub mod hex;
+pub mod words;

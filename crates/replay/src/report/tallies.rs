@@ -1,0 +1,104 @@
+//! The statistics of all limits, and their clients.
+
+use std::collections::BTreeMap;
+use std::hash::BuildHasher;
+use std::hint::black_box;
+
+use hashbrown::DefaultHashBuilder;
+
+use crate::report::LimitReport;
+use crate::report::clients::Clients;
+use crate::report::decided::Decided;
+use crate::report::tally::{ClientRow, Tally};
+use tidegate_limit::{ClientId, Mode};
+use tidegate_rules::client::ClientSource;
+use tidegate_rules::limits::rule::Limit;
+
+/// The statistics of all limits, in the order of the rule file.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies<'r> {
+    limits: Vec<(&'r Limit, Tally)>,
+    groups: Vec<Clients>,
+    /// The positions of the limits, by name.
+    positions: BTreeMap<String, usize>,
+    /// The positions of the groups, by the owner of the limits and the source of the clients.
+    group_positions: BTreeMap<(String, String), usize>,
+    hasher: DefaultHashBuilder,
+    /// The group of the latest address.
+    latest: usize,
+}
+
+impl<'r> Tallies<'r> {
+    /// Adds a limit of a route, unless it is a shared limit that another route has. Returns its position.
+    pub(crate) fn add(&mut self, route: &str, limit: &'r Limit) -> usize {
+        let owner = limit.owner(route);
+        let name = format!("{owner}/{}", limit.name);
+        let next = self.limits.len();
+        let position = *self.positions.entry(name.clone()).or_insert(next);
+        if position == next {
+            // An OVERALL limit counts addresses.
+            let source = if limit.mode() == Mode::Overall { &ClientSource::Ip } else { &limit.client };
+            let new = self.groups.len();
+            let group = *self.group_positions.entry((owner.to_owned(), source.to_string())).or_insert(new);
+            if group == new {
+                self.groups.push(Clients::default());
+            }
+            let place = (group, self.groups[group].add_limit());
+            self.limits.push((limit, Tally::new(name, limit, place)));
+        }
+        position
+    }
+
+    /// Loads the rows of clients in the group of the latest address into the cache.
+    pub(crate) fn load(&self, clients: impl Iterator<Item = ClientId>) {
+        if let Some(group) = self.groups.get(self.latest) {
+            black_box(clients.fold(0, |read, client| read ^ group.load(self.hasher.hash_one(&client))));
+        }
+    }
+
+    /// Records the decisions about a request. `positions` has the positions of the limits of its route.
+    pub(crate) fn record(&mut self, decided: &Decided<'_>, positions: &[usize]) {
+        let Decided { origin, charges, status, at, .. } = decided;
+        // Successive limits usually count the same client.
+        let mut last: Option<(usize, ClientRow<'_>)> = None;
+        for one in charges.iter() {
+            let Some(decision) = status.decision(one.index) else { continue };
+            let tally = &mut self.limits[positions[one.index]].1;
+            let clients = &mut self.groups[tally.group];
+            let client = one.charge.client.as_ref().or(origin.address.as_ref());
+            let client = client.map(|client| match last {
+                Some((group, (other, row))) if group == tally.group && other == client => (client, row),
+                _ => (client, clients.row(self.hasher.hash_one(client))),
+            });
+            last = client.map(|client| (tally.group, client)).or(last);
+            if let Some((ClientId::Address(_), _)) = client {
+                self.latest = tally.group;
+            }
+            let counts = one.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
+            let permits = if counts { one.charge.permits } else { 0 };
+            tally.record(client, clients, one.charge, decision, permits, *at);
+        }
+    }
+
+    /// Iterates over the statistics.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Tally> {
+        self.limits.iter().map(|(_, tally)| tally)
+    }
+
+    /// Returns the statistics of the limit at this position.
+    pub(crate) fn at_mut(&mut self, position: usize) -> &mut Tally {
+        &mut self.limits[position].1
+    }
+
+    /// Returns the most permits that each client of the limit at this position needed.
+    pub(crate) fn peaks(&self, position: usize) -> Vec<u32> {
+        let tally = self.limits.get(position).map(|(_, tally)| tally);
+        tally.map(|tally| tally.peaks(&self.groups[tally.group])).unwrap_or_default()
+    }
+
+    /// Returns the reports, by the names of the limits.
+    pub(crate) fn reports(&self) -> BTreeMap<String, LimitReport> {
+        let report = |(limit, tally): &(&Limit, Tally)| tally.report(limit, &self.groups[tally.group]);
+        self.limits.iter().map(|one| (one.1.name.clone(), report(one))).collect()
+    }
+}

@@ -1,0 +1,8 @@
+//! A limit of the rule file: its rule, its rates, its cost, its policy and its concurrency.
+
+pub mod concurrency;
+pub mod cost;
+pub mod policy;
+pub mod rates;
+pub mod rule;
+pub mod status_range;

@@ -1,0 +1,6 @@
+//! A request as rules see it: its sanitized header fields, its path, its facts and its identity.
+
+pub mod facts;
+pub mod identity;
+pub mod path;
+pub mod sanitize;

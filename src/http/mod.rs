@@ -1,0 +1,4 @@
+//! The formats of HTTP/1 and HTTP/2 that servers and clients share.
+
+pub(crate) mod http1;
+pub(crate) mod http2;
