@@ -25,7 +25,7 @@ use crate::clock::Timestamp;
 use crate::text::words::words;
 
 words! {
-    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `crates/limit/src/` and `lua/`.
+    /// The algorithms of the rule file. A name is also the name of the algorithm's files in `crates/limit/src/algorithm/` and `lua/`.
     pub enum AlgorithmName, default TokenBucket {
         /// One interval after it was granted.
         TokenBucket = "token_bucket",
