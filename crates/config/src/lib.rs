@@ -1,47 +1,25 @@
 //! Parses and validates rule files. Reports all errors of a file at once.
 //!
-//! A file passes four steps. `tree` parses the YAML text, keeps the location of each value, and replaces `placeholders`; `include` adds other files. `shape` validates the
-//! values against the descriptions of the keys in `file`. serde deserializes the valid values, with their locations, into
-//! the structs of `file`. `check` converts these structs to [`Config`]. Each step adds its errors to `problem` and
-//! continues with the remaining values. `reference` generates the documentation of the keys. Rules that a program builds
-//! start as a tree (`built`), and pass the same steps.
+//! A file passes four steps, which `load` runs. `yaml` parses the text, keeps the location of each value, and replaces
+//! placeholders; `load` adds included files. `validate` compares the values with the descriptions of the keys in `file`.
+//! serde deserializes the valid values, with their locations, into the structs of `file`. `check` converts these structs
+//! to [`Config`]. Each step adds its errors to `problem` and continues with the remaining values. `reference` generates
+//! the documentation of the keys. Rules that a program builds start as a tree (`load::built`), and pass the same steps.
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
-mod access_log;
-pub mod built;
 mod check;
-pub mod dashboard;
 pub mod diff;
 mod file;
-mod file_checks;
-mod include;
-mod key_value;
-mod keys;
-mod listen;
 mod load;
-mod located;
-mod node;
-mod placeholders;
 mod problem;
 mod reference;
-mod referenced_files;
-mod scalar;
-mod schema;
-mod secrets;
-mod shape;
 mod sources;
-pub mod suggest;
-#[doc(hidden)]
-pub mod testing;
 #[cfg(test)]
 mod tests;
-mod text;
-mod tokens;
-mod tree;
-mod units;
-mod valid;
+mod validate;
 mod values;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
@@ -49,24 +27,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::access_log::AccessLog;
-pub use self::access_log::Sample;
-pub use self::access_log::{AccessLogDestination, AccessLogFormat};
-use self::dashboard::DashboardMode;
-pub use self::file_checks::{FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault};
-pub use self::listen::{AddressError, Listen, ListenAddress};
-pub use self::load::ConfigLoadError;
-pub use self::load::load_for_layer;
-pub use self::load::{Loaded, RuleFile};
-pub use self::problem::{Problem, Problems};
-pub use self::problem::{quote, quote_all};
-pub use self::reference::reference;
-use self::referenced_files::ReferencedFiles;
-pub use self::schema::schema;
-use self::secrets::Secrets;
+pub use self::load::{ConfigLoadError, Loaded, RuleFile, built, load_for_layer};
+use self::problem::secrets::Secrets;
+pub use self::problem::{Problem, Problems, quote, quote_all, suggest};
+pub use self::reference::{reference, schema::schema};
 pub use self::sources::SourceFiles;
-pub use self::tokens::{Tokens, TokensError};
-pub use self::units::{Bytes, Millis};
+pub use self::sources::file_checks::{AnyIdentities, FileChecks, LibraryFiles, LoadedVerifier, UpstreamTlsFault};
+use self::sources::referenced_files::ReferencedFiles;
+pub use self::values::access_log::{AccessLog, AccessLogDestination, AccessLogFormat, Sample};
+pub use self::values::dashboard;
+use self::values::dashboard::DashboardMode;
+pub use self::values::listen::{AddressError, Listen, ListenAddress};
+pub use self::values::tokens::{Tokens, TokensError};
+pub use self::values::units::{Bytes, Millis};
 use tidegate_rules::client::ClientFunction;
 use tidegate_rules::rules::{Rules, Verifier};
 use tidegate_rules::settings::identities::IdentitySettings;
@@ -222,7 +195,7 @@ impl Config {
     }
 
     fn read(text: &str, source: Source<'_>) -> Result<Self, Problems> {
-        check::check(text.into(), source, &mut SourceFiles::default())
+        load::run(text.into(), source, &mut SourceFiles::default())
     }
 }
 

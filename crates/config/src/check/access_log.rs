@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::Checked;
-use crate::access_log::{AccessLog, AccessLogDestination, Sample};
 use crate::file::File;
-use crate::located::Located;
+use crate::file::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Problems, quote};
-use crate::referenced_files::ReferencedFiles;
-use crate::suggest::nearest;
+use crate::sources::referenced_files::ReferencedFiles;
+use crate::values::access_log::{AccessLog, AccessLogDestination, Sample};
 
 pub(super) fn access_log(file: &File, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<AccessLog> {
     let Some(raw) = file.access_log.optional(problems)? else { return Ok(AccessLog::default()) };

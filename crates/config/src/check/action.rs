@@ -8,10 +8,10 @@ use super::route_context::RouteContext;
 use super::templates::{self, Variables};
 use super::{Checked, field_changes};
 use crate::Purpose;
+use crate::file::located::Located;
 use crate::file::{self, File};
-use crate::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Problems, quote, quote_all};
-use crate::suggest::nearest;
 use tidegate_rules::route::{Action, FixedResponse, Redirect};
 use tidegate_rules::template::{Escape, Variable};
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use super::listen;
-use crate::dashboard::DashboardMode;
 use crate::file::File;
 use crate::problem::{Checked, Location, Problems, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
+use crate::values::dashboard::DashboardMode;
 use crate::{Config, ListenAddress, Tokens, TokensError};
 
 /// Returns the address; `None` if the listener is off.

@@ -5,7 +5,7 @@ use http::HeaderName;
 use super::Checked;
 use super::percent::percent;
 use crate::file;
-use crate::located::{Located, ValueOrMap};
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
 use tidegate_rules::settings::upstream::{Balance, BalanceMethod, Eject, EjectMode, HashKey};
 

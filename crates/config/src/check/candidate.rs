@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::quota::{RateKeys, quota};
 use super::{Checked, spread, written_rate};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 use tidegate_limit::{Algorithm, Limiter};
 use tidegate_rules::limits::cost::Cost;

@@ -3,7 +3,7 @@
 use super::Checked;
 use super::sentinel::reject_master_keys;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::Problems;
 use tidegate_rules::settings::store::RedisUrl;
 

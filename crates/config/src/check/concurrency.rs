@@ -6,7 +6,7 @@ use super::limits::sources;
 use super::route_context::RouteContext;
 use super::{Checked, convert};
 use crate::file;
-use crate::located::{Located, ValueOrMap};
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::concurrency::Concurrency;

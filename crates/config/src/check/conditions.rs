@@ -4,8 +4,8 @@ use http::HeaderValue;
 
 use super::names::header_name;
 use super::{Checked, parsed, spelling};
+use crate::file::located::{Located, OneOrList, ValueOrMap};
 use crate::file::{self, TextOrPattern};
-use crate::located::{Located, OneOrList, ValueOrMap};
 use crate::problem::{Location, Problems, quote};
 use tidegate_rules::route::{Case, ValueCondition, ValueParts, ValuePattern, ValueRegex, ValueSource, ValueTest};
 

@@ -6,7 +6,7 @@ use super::Checked;
 use super::matcher::method;
 use super::names::header_name;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 use tidegate_rules::route::{Cors, OriginPattern};
 

@@ -2,8 +2,8 @@
 
 use super::names::header_name;
 use super::{Checked, convert, written_rate};
+use crate::file::located::ValueOrMap;
 use crate::file::{HeaderPermits, Limit};
-use crate::located::ValueOrMap;
 use crate::problem::{Location, Problems};
 use tidegate_limit::AlgorithmName;
 use tidegate_rules::limits::cost::{Cost, HeaderCost};

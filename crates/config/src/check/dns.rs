@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::Checked;
 use crate::file::File;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 
 /// The port of DNS servers.

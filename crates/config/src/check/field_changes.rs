@@ -6,7 +6,7 @@ use super::names::header_name;
 use super::templates::{self, Variables};
 use super::{Checked, parsed};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Location, Problems, quote};
 use tidegate_rules::request::sanitize::hop_by_hop::is_hop_by_hop;
 use tidegate_rules::route::{FieldChanges, FieldValue};

@@ -4,7 +4,7 @@ use http::uri::PathAndQuery;
 
 use super::Checked;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 use tidegate_rules::limits::status_range::StatusRange;
 use tidegate_rules::settings::upstream::{HealthRequest, HealthSettings};

@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use ipnet::IpNet;
 
 use super::{Checked, listen_tls};
+use crate::file::located::ValueOrMap;
 use crate::file::{self, File};
-use crate::located::ValueOrMap;
 use crate::problem::{Location, Problems, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use crate::{Config, Listen, ListenAddress, Purpose, Source};
 
 const ADDRESS_HELP: &str = "an address is `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8080` for all interfaces, \

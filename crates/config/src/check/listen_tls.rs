@@ -4,7 +4,7 @@ use super::Checked;
 use super::tls::place_of;
 use crate::file;
 use crate::problem::Problems;
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::files::ConfiguredFile;
 use tidegate_rules::settings::tls::{
     CertificateFiles, ClientAuth, DEFAULT_MAX_HANDSHAKE_RATE, FILE_CHECK_INTERVAL, ListenTls,

@@ -7,7 +7,7 @@ use http::Method;
 use super::conditions::values;
 use super::{Checked, network, spelling};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, Reported, quote};
 use tidegate_rules::client::AddressRules;
 use tidegate_rules::route::{Case, ClientNetworks, HostPattern, Matcher, PathPattern, PatternError};

@@ -1,6 +1,6 @@
-//! Converts the structs of [`file`](super::file) to the types of the program.
+//! Converts the structs of [`file`](crate::file) to the types of the program.
 //!
-//! Each part is checked even if others have errors. A part with an error becomes [`Reported`].
+//! Each part is checked even if others have errors. A part with an error becomes [`Reported`](crate::problem::Reported).
 
 mod access_log;
 mod action;
@@ -59,73 +59,24 @@ use ipnet::IpNet;
 
 use self::matcher::MatchContext;
 use self::route_context::RouteContext;
-use super::file::File;
-use super::include::include;
-use super::located::Located;
-use super::node::Node;
-use super::placeholders::Placeholders;
-use super::problem::{Checked, Location, Problems, Reported, quote};
-use super::secrets::Secrets;
-use super::sources::SourceFiles;
-use super::text::decode;
-use super::tree::{self, Usage};
-use super::{Config, FileChecks, Purpose, Source, shape};
-use tidegate_rules::client::{AddressRules, ClientFunction};
+use crate::file::File;
+use crate::file::located::Located;
+use crate::problem::secrets::Secrets;
+use crate::problem::{Checked, Location, Problems, quote};
+use crate::yaml::node::Node;
+use crate::{Config, Source};
+use tidegate_rules::client::AddressRules;
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::store::BucketNames;
 use tidegate_rules::settings::store::StoreSettings;
 
-/// Parses, validates and converts a rule file.
-pub(super) fn check(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
-    let mut problems = Problems::default();
-    problems.add_file(source.name);
-    let checked = read_tree(bytes, source, sources, &mut problems);
-    let checked = checked.and_then(|root| run_steps(root, source, &mut problems));
-    finish(checked, problems)
-}
-
-/// Validates and converts a tree that a program has built. `problems` has its parts.
-pub(super) fn check_built(
-    root: Node,
-    functions: &[ClientFunction],
-    checks: &'static dyn FileChecks,
-    mut problems: Problems,
-) -> Result<Config, Problems> {
-    let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
-    let checked = run_steps(root, source, &mut problems);
-    finish(checked, problems)
-}
-
-fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
-    problems.mask(shape::is_fixed_word);
-    match checked {
-        Ok(config) if problems.is_empty() => {
-            Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
-        }
-        Ok(_) | Err(Reported { .. }) => Err(problems),
-    }
-}
-
-fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
-    let text = decode(bytes, 0, problems)?;
-    let mut placeholders = Placeholders::new(source.files, sources);
-    let mut usage = Usage::default();
-    let mut root = tree::read(&text, 0, &mut usage, &mut placeholders, problems)?;
-    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
-    Ok(root)
-}
-
-fn run_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
-    let routes = root.split_items("routes");
-    let valid = shape::validate(&root, &super::file::FILE, problems)?;
-    // Validated values fit the fields, so an error here is a bug.
-    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
-    drop(root); // the values of the file have copies of its texts
-    config(&file, routes, source, problems)
-}
-
 /// Converts the file and its other routes.
-fn config(file: &File, other_routes: Vec<Node>, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+pub(crate) fn config(
+    file: &File,
+    other_routes: Vec<Node>,
+    source: Source<'_>,
+    problems: &mut Problems,
+) -> Checked<Config> {
     let Source { purpose, files, name: _, functions } = source;
     let listen = listen::listen(file, source, problems);
     let max_connections = listen::max_connections(file, problems);

@@ -1,7 +1,7 @@
 //! Shares in percent.
 
 use super::Checked;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 
 /// Converts a share such as `20%`: a whole number from 0 to 100.

@@ -2,9 +2,9 @@
 
 use super::{Checked, convert, parsed, redisson, windows};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Location, Problems, quote};
-use crate::units::Interval;
+use crate::values::units::Interval;
 use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::redisson::Sharing;

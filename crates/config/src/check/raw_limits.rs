@@ -1,7 +1,7 @@
 //! The limits as the rule file contains them.
 
+use crate::file::located::ValueOrMap;
 use crate::file::{self, File};
-use crate::located::ValueOrMap;
 
 /// Returns the names of the shared limits that a route uses.
 pub(super) fn shared_names(route: &file::Route) -> impl Iterator<Item = &str> {

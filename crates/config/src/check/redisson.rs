@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Checked, windows, written_rate};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Location, Problems, quote};
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::{Algorithm, AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode, Quota};

@@ -2,7 +2,7 @@
 
 use super::Checked;
 use super::names::header_name;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::Problems;
 use tidegate_rules::client::ClientSource;
 

@@ -3,7 +3,7 @@
 use super::Checked;
 use super::percent::percent;
 use crate::file;
-use crate::located::{Located, ValueOrMap};
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
 use tidegate_rules::settings::upstream::{RetryMode, RetryOn, RetrySettings};
 

@@ -8,7 +8,7 @@ use super::action;
 use super::route_context::RouteContext;
 use super::templates::{self, Variables};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote, quote_all};
 use tidegate_rules::request::path::{self, EncodedSlash};
 use tidegate_rules::route::{HostRewrite, PathPattern, Rejection, Rewrite, Route};

@@ -6,7 +6,7 @@ use super::names::duplicates;
 use super::route_context::RouteContext;
 use super::shared_limits::SharedLimits;
 use crate::file;
-use crate::located::ValueOrMap;
+use crate::file::located::ValueOrMap;
 use crate::problem::Problems;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::Route;

@@ -15,13 +15,13 @@ use super::{
     Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
     route_limits, upgrades,
 };
+use crate::file::keys::Kind;
+use crate::file::located::Located;
 use crate::file::{self, File, ROUTE};
-use crate::keys::Kind;
-use crate::located::Located;
-use crate::node::Node;
 use crate::problem::{Location, Problems};
-use crate::units::Millis;
-use crate::{Purpose, shape};
+use crate::values::units::Millis;
+use crate::yaml::node::Node;
+use crate::{Purpose, validate};
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::route::{Action, Matcher, Route, Routes};
@@ -75,7 +75,7 @@ pub(super) fn routes(
         reader.read(raw, when, problems);
     }
     for node in others {
-        let valid = shape::validate_item(&node, "routes", &ROUTE_KIND, problems);
+        let valid = validate::validate_item(&node, "routes", &ROUTE_KIND, problems);
         // Validated values fit the fields, so an error here is a bug.
         let raw = valid.into_struct().ok_or_else(|| problems.reported(node.location))?;
         reader.read(&raw, when, problems);

@@ -3,9 +3,9 @@
 
 use super::{Checked, tls};
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::store::{RedisTls, RedisUrl, SentinelSettings};
 
 const URL_HELP: &str =

@@ -7,9 +7,9 @@ use super::limits::{RawLimit, reject_extension, with_candidate};
 use super::route_context::RouteContext;
 use crate::Purpose;
 use crate::file::File;
-use crate::located::Located;
+use crate::file::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Problems, quote, quote_all};
-use crate::suggest::nearest;
 use tidegate_rules::limits::rule::{Limit, SHARED_ROUTE};
 use tidegate_rules::rules::When;
 

@@ -2,7 +2,7 @@
 
 use super::Checked;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
 

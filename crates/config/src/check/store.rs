@@ -2,9 +2,9 @@
 
 use super::{Checked, cluster, sentinel, tls};
 use crate::file::{self, File};
+use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
-use crate::referenced_files::ReferencedFiles;
-use crate::suggest::nearest;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisUrl, StoreSettings};
 
 /// The minimum length of `key_secret` in bytes. Shorter secrets can be guessed.

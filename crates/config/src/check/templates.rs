@@ -2,9 +2,9 @@
 
 use super::Checked;
 use super::route_context::RouteContext;
-use crate::located::Located;
+use crate::file::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Problems, quote, quote_all};
-use crate::suggest::nearest;
 use tidegate_rules::template::{Escape, Template, TemplateError, Variable};
 
 /// The variables that a text may use.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use super::Checked;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Location, Problems, Reported, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::files::read_bounded;
 use tidegate_rules::settings::store::{RedisTls, TlsIdentity};
 

@@ -4,9 +4,9 @@ use http::HeaderValue;
 
 use super::Checked;
 use crate::file;
-use crate::located::{Located, ValueOrMap};
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
-use crate::units::{Bytes, Millis};
+use crate::values::units::{Bytes, Millis};
 use tidegate_rules::route::upgrade::{TunnelLimits, Upgrades};
 
 pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<Upgrades> {

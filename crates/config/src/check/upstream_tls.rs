@@ -4,9 +4,9 @@ use super::Checked;
 use super::tls::{identity, place_of};
 use crate::UpstreamTlsFault;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
 use crate::problem::{Problems, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::route::HostPattern;
 use tidegate_rules::settings::upstream::{Target, TlsIdentity, UpstreamTls};
 

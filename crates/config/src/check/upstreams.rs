@@ -7,11 +7,11 @@ use http::uri::Authority;
 
 use super::retry::retry;
 use super::{Checked, balance, health, upstream_tls};
+use crate::file::located::Located;
 use crate::file::{self, File};
-use crate::listen::socket_path;
-use crate::located::Located;
 use crate::problem::{Problems, quote};
-use crate::referenced_files::ReferencedFiles;
+use crate::sources::referenced_files::ReferencedFiles;
+use crate::values::listen::socket_path;
 use tidegate_rules::route::HostPattern;
 use tidegate_rules::settings::upstream::{Service, Target, Timeouts, UpstreamSettings};
 

@@ -2,10 +2,10 @@
 
 use super::Checked;
 use crate::file;
-use crate::located::Located;
+use crate::file::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote, quote_all};
-use crate::suggest::nearest;
-use crate::units::{Interval, Millis};
+use crate::values::units::{Interval, Millis};
 use tidegate_limit::algorithm::sliding_window;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::{Algorithm, AlgorithmName};

@@ -2,7 +2,7 @@
 
 use super::Checked;
 use crate::file;
-use crate::located::{Located, ValueOrMap};
+use crate::file::located::{Located, ValueOrMap};
 use crate::problem::Problems;
 
 /// The `rate` of a limit in the rule file.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::limits::{LimitChange, PermitsInUse};
-use super::{Config, Listen};
+use crate::{Config, Listen};
 use tidegate_rules::route::Route;
 
 /// The differences between two configurations.

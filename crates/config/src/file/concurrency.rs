@@ -1,10 +1,10 @@
 //! The keys of `concurrency` of a route.
 
 use super::HOUR;
-use crate::keys::Kind::{Duration, OneOrMany, Text, Whole};
-use crate::keys::shape;
-use crate::located::Located;
-use crate::units::Millis;
+use super::keys::Kind::{Duration, OneOrMany, Text, Whole};
+use super::keys::shape;
+use super::located::Located;
+use crate::values::units::Millis;
 
 const MAX_REQUESTS: u64 = 1_000_000;
 const MAX_QUEUE: u64 = 100_000;

@@ -1,10 +1,10 @@
 //! The keys of cross-origin access.
 
 use super::HOUR;
-use crate::keys::Kind::{Duration, Flag, List, Text};
-use crate::keys::shape;
-use crate::located::Located;
-use crate::units::Millis;
+use super::keys::Kind::{Duration, Flag, List, Text};
+use super::keys::shape;
+use super::located::Located;
+use crate::values::units::Millis;
 
 shape! {
     /// The pages of other origins that may use the route in browsers ([http.md](http.md#cors)).

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::identities::{IDENTITIES, Identities};
-use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
-use super::{HOUR, SECOND};
-use crate::access_log::AccessLogFormat;
-use crate::dashboard::DashboardMode;
-use crate::keys::Kind::{
+use super::keys::Kind::{
     Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short, Size,
     Statuses, Text, Whole, Word,
 };
-use crate::keys::shape;
-use crate::located::{Located, ValueOrMap};
-use crate::units::{Bytes, Millis};
+use super::keys::shape;
+use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
+use super::located::{Located, ValueOrMap};
+use super::{HOUR, SECOND};
+use crate::values::access_log::AccessLogFormat;
+use crate::values::dashboard::DashboardMode;
+use crate::values::units::{Bytes, Millis};
 use tidegate_rules::settings::tls::TlsVersion;
 use tidegate_rules::settings::upstream::{BalanceMethod, EjectMode, Protocol, RetryMode};
 

@@ -1,9 +1,9 @@
 //! The keys of API keys and tokens.
 
-use crate::keys::Kind::{Map, OneOrMany, Size, Text};
-use crate::keys::shape;
-use crate::located::Located;
-use crate::units::Bytes;
+use super::keys::Kind::{Map, OneOrMany, Size, Text};
+use super::keys::shape;
+use super::located::Located;
+use crate::values::units::Bytes;
 
 shape! {
     /// How requests identify their clients. Routes use it with `require`, and limits with `client: jwt:CLAIM` or

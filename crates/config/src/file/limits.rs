@@ -4,14 +4,14 @@ use super::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
 };
 use super::concurrency::{CONCURRENCY, Concurrency};
-use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
-use crate::keys::Kind::{
+use super::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
     Whole, Word,
 };
-use crate::keys::{Key, Presence, Shape, shape};
-use crate::located::{Located, OneOrList, ValueOrMap};
-use crate::units::{Bytes, Interval, Millis};
+use super::keys::{Key, Presence, Shape, shape};
+use super::located::{Located, OneOrList, ValueOrMap};
+use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
+use crate::values::units::{Bytes, Interval, Millis};
 use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use tidegate_limit::algorithm::sliding_window::MAX_SEGMENTS;
 use tidegate_limit::{AlgorithmName, MAX_INTERVAL, MAX_RATE, Mode};

@@ -1,6 +1,6 @@
 //! The keys of the rule file. Each key is described once: at the field for its value.
 //!
-//! Defaults are applied later, in [`check`](super::check).
+//! Defaults are applied later, in [`check`](crate::check).
 
 mod actions;
 mod authorize;
@@ -8,7 +8,10 @@ mod concurrency;
 mod cors;
 mod gateway;
 mod identities;
+pub(crate) mod keys;
 mod limits;
+pub(crate) mod located;
+pub(crate) mod used;
 
 pub(crate) use self::actions::{
     FIELD_CHANGES, FieldChanges, REDIRECT, REJECT, RESPOND, REWRITE, Redirect, Reject, Respond, Rewrite,
@@ -23,11 +26,11 @@ pub(crate) use self::gateway::{
     UpstreamTls,
 };
 pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT, Jwt};
+use self::keys::Shape;
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
     REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN,
 };
-use super::keys::Shape;
 
 const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;

@@ -2,21 +2,21 @@
 
 use std::fs;
 
-use super::super::file;
-use super::super::key_value::KeyValue;
-use super::super::keys::Presence;
-use super::super::node::{Node, Value};
-use super::super::placeholders::Placeholders;
-use super::super::problem::Problems;
-use super::super::referenced_files::ReferencedFiles;
-use super::super::sources::SourceFiles;
-use super::super::testing::{Keys, add_keys_of, known_keys};
-use super::super::tree::{self, Usage};
+use crate::file;
+use crate::file::keys::Presence;
+use crate::file::used::{Keys, add_keys_of, known_keys};
+use crate::problem::Problems;
+use crate::sources::SourceFiles;
+use crate::sources::referenced_files::ReferencedFiles;
+use crate::yaml::key_value::KeyValue;
+use crate::yaml::node::{Node, Value};
+use crate::yaml::placeholders::Placeholders;
+use crate::yaml::{self, Usage};
 
 fn read(text: &str, problems: &mut Problems) -> Node {
     let mut sources = SourceFiles::default();
     let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
-    tree::read(text, 0, &mut Usage::default(), &mut placeholders, problems).expect("a tree")
+    yaml::read(text, 0, &mut Usage::default(), &mut placeholders, problems).expect("a tree")
 }
 
 #[test]

@@ -13,8 +13,8 @@ mod redisson;
 use http::{HeaderName, Method};
 use proptest::prelude::*;
 
-use super::access_log::AccessLogDestination;
 use super::*;
+use crate::values::access_log::AccessLogDestination;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
 use tidegate_rules::client::ClientSource;

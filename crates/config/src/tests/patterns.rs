@@ -1,6 +1,5 @@
 //! Patterns of paths and values, and spellings that would match nothing.
 
-use super::super::testing::AnyIdentities;
 use super::*;
 use tidegate_rules::route::{Case, ValueParts, ValuePattern, ValueRegex, ValueTest};
 

@@ -2,8 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 
+use tidegate_config::AnyIdentities;
 use tidegate_config::Config;
-use tidegate_config::testing::AnyIdentities;
 use tidegate_rules::evaluation::{Evaluation, Event, Step, Subject, Verdict};
 use tidegate_rules::request::facts::HostRequirement;
 

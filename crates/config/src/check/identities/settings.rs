@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use crate::file::located::Located;
 use crate::file::{self, File};
-use crate::located::Located;
+use crate::problem::suggest::nearest;
 use crate::problem::{Checked, Problems, quote, quote_all};
-use crate::suggest::nearest;
 use crate::{LoadedVerifier, Purpose, Source};
 use tidegate_rules::request::identity::IdentityValue;
 use tidegate_rules::route::Routes;

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::file::SHAPES;
-use super::keys::{Key, Kind, Presence, Shape};
-use super::units::{Bytes, Millis};
+use crate::file::SHAPES;
+use crate::file::keys::{Key, Kind, Presence, Shape};
+use crate::values::units::{Bytes, Millis};
 use tidegate_limit::calendar::Unit;
 use tidegate_limit::text::words::Word;
 

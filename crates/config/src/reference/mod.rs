@@ -1,11 +1,13 @@
 //! Generates `docs/rules.md`, the reference of the rule file, from the descriptions of the keys.
 
+pub(crate) mod schema;
+
 use std::fmt::Write;
 
-use super::file::SHAPES;
-use super::keys::{Key, Kind, Presence, Shape};
-use super::problem::quote;
-use super::units::{Bytes, Millis};
+use crate::file::SHAPES;
+use crate::file::keys::{Key, Kind, Presence, Shape};
+use crate::problem::quote;
+use crate::values::units::{Bytes, Millis};
 use tidegate_limit::calendar::Unit;
 
 const OPENING: &str = "# The rule file

@@ -116,7 +116,7 @@ impl ListenAddress {
 }
 
 /// Parses the path of a Unix socket, without `unix:`.
-pub(super) fn socket_path(path: &str) -> Result<PathBuf, AddressError> {
+pub(crate) fn socket_path(path: &str) -> Result<PathBuf, AddressError> {
     match path {
         _ if !path.starts_with('/') || path.contains('\0') => Err(AddressError::Relative),
         _ if path.len() > ListenAddress::MAX_PATH_LENGTH => Err(AddressError::TooLong),

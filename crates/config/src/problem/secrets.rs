@@ -24,7 +24,7 @@ const MIN_PART: usize = 4;
 const PUBLIC: [&str; 7] = ["route", "limit", "name", "mode", "kind", "algorithm", "upstream"];
 
 impl Secrets {
-    pub(super) fn add(&mut self, text: &str) {
+    pub(crate) fn add(&mut self, text: &str) {
         let text = text.trim().to_ascii_lowercase();
         if !text.is_empty() && !self.texts.contains(&text) {
             let place = self.texts.partition_point(|other| other.len() >= text.len());

@@ -3,19 +3,19 @@
 use std::borrow::Cow;
 
 use super::node::{Node, Value};
-use super::problem::{Problems, Reported, quote};
 use super::scalar::{Scalar, ScalarKind};
+use crate::problem::{Problems, Reported, quote};
 
 /// A value with the key that it belongs to.
 #[derive(Clone, Copy)]
-pub(super) struct KeyValue<'n> {
-    pub(super) node: &'n Node,
+pub(crate) struct KeyValue<'n> {
+    pub(crate) node: &'n Node,
     /// The key, for messages.
-    pub(super) key: &'n str,
+    pub(crate) key: &'n str,
 }
 
 /// Describes a value for messages.
-pub(super) fn describe(node: &Node) -> String {
+pub(crate) fn describe(node: &Node) -> String {
     match &node.value {
         Value::Scalar(scalar) => describe_scalar(scalar),
         Value::List(_) => "a list".to_owned(),
@@ -36,7 +36,7 @@ fn describe_scalar(scalar: &Scalar) -> String {
 
 impl KeyValue<'_> {
     /// Reports an error about this value.
-    pub(super) fn report(self, fault: &str, help: impl Into<Cow<'static, str>>, problems: &mut Problems) -> Reported {
+    pub(crate) fn report(self, fault: &str, help: impl Into<Cow<'static, str>>, problems: &mut Problems) -> Reported {
         problems.add(self.node.location, format!("{} {fault}", quote(self.key)), help)
     }
 }

@@ -1,5 +1,9 @@
 //! The files that a configuration is read from: the rule file, included files, and files with values.
 
+pub(crate) mod file_checks;
+pub(crate) mod referenced_files;
+pub(crate) mod text;
+
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use blake3::Hash;
 
-use super::text::MAX_READ;
+use self::text::MAX_READ;
 use tidegate_rules::settings::files::{FileReadError, read_regular};
 use tidegate_rules::watch::Stamp;
 
@@ -45,24 +49,24 @@ impl SourceFiles {
     }
 
     /// Records the metadata of a file or folder that is read next.
-    pub(super) fn record(&mut self, path: &Path) {
+    pub(crate) fn record(&mut self, path: &Path) {
         if !self.seen.iter().any(|(seen, _)| seen == path) {
             self.seen.push((path.to_owned(), Stamp::read(path)));
         }
     }
 
-    pub(super) fn record_text(&mut self, text: &[u8]) {
+    pub(crate) fn record_text(&mut self, text: &[u8]) {
         self.hashes.push(blake3::hash(text));
     }
 
     /// Records an error about included files. The hash changes if the error appears, changes or disappears.
-    pub(super) fn record_error(&mut self, error: &dyn Display) {
+    pub(crate) fn record_error(&mut self, error: &dyn Display) {
         let key = blake3::derive_key("tidegate error of a source file", error.to_string().as_bytes());
         self.hashes.push(Hash::from(key));
     }
 
     /// Reads the rule file, at most `limit` bytes. With `must_be_regular`, never opens a pipe or device.
-    pub(super) fn read(&mut self, path: &Path, limit: u64, must_be_regular: bool) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self, path: &Path, limit: u64, must_be_regular: bool) -> io::Result<Vec<u8>> {
         self.record(path);
         let mut bytes = Vec::new();
         if must_be_regular {
@@ -75,7 +79,7 @@ impl SourceFiles {
     }
 
     /// Reads an included file, at most `limit` bytes. Records its name, and its text or its error.
-    pub(super) fn read_included(&mut self, path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
+    pub(crate) fn read_included(&mut self, path: &Path, limit: u64) -> Result<Vec<u8>, FileReadError> {
         self.record(path);
         // Another name changes messages and the locations of limits.
         self.record_text(path.as_os_str().as_bytes());
@@ -88,7 +92,7 @@ impl SourceFiles {
     }
 
     /// Returns `true` if no file's metadata has changed since it was read.
-    pub(super) fn are_unchanged(&self) -> bool {
+    pub(crate) fn are_unchanged(&self) -> bool {
         self.seen.iter().all(|(path, stamp)| Stamp::read(path) == *stamp)
     }
 

@@ -1,7 +1,7 @@
 //! The types and macros that describe the keys of the rule file: name, type, default and purpose.
 //!
-//! The descriptions are in [`file`](super::file). [`shape`](super::shape) validates rule files against them, and
-//! [`reference`](mod@super::reference) generates `docs/rules.md` from them.
+//! The descriptions are in [`file`](crate::file). [`validate`](crate::validate) checks rule files against them, and
+//! [`reference`](mod@crate::reference) generates `docs/rules.md` from them.
 
 use tidegate_limit::text::words::Word;
 
@@ -163,24 +163,24 @@ macro_rules! shape {
         #[derive(serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         pub(crate) struct $name {
-            $($(#[doc = $key_description])+ #[serde(default)] pub $field: $crate::located::Located<$type>,)*
+            $($(#[doc = $key_description])+ #[serde(default)] pub $field: $crate::file::located::Located<$type>,)*
         }
 
         $(#[doc = $description])+
-        pub(crate) static $shape: $crate::keys::Shape = $crate::keys::Shape {
+        pub(crate) static $shape: $crate::file::keys::Shape = $crate::file::keys::Shape {
             title: $title,
             description: concat!($($description),+),
             keys: &[
-                $($crate::keys::Key {
-                    name: $crate::keys::key_of(stringify!($field)),
+                $($crate::file::keys::Key {
+                    name: $crate::file::keys::key_of(stringify!($field)),
                     kind: $kind,
-                    presence: $crate::keys::Presence::$presence $(($presence_text))?,
+                    presence: $crate::file::keys::Presence::$presence $(($presence_text))?,
                     description: concat!($($key_description),+),
                 },)*
-                $($($crate::keys::Key {
+                $($($crate::file::keys::Key {
                     name: stringify!($unsupported),
-                    kind: $crate::keys::Kind::Unsupported,
-                    presence: $crate::keys::Presence::Optional,
+                    kind: $crate::file::keys::Kind::Unsupported,
+                    presence: $crate::file::keys::Presence::Optional,
                     description: "",
                 },)+)?
             ],

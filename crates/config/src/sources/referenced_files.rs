@@ -6,7 +6,7 @@ use super::file_checks::{FileChecks, LibraryFiles};
 
 /// Resolves the paths in a rule file and decides whether the files are checked.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReferencedFiles<'p> {
+pub(crate) struct ReferencedFiles<'p> {
     folder: &'p Path,
     are_checked: bool,
     checks: &'static dyn FileChecks,
@@ -14,37 +14,37 @@ pub(super) struct ReferencedFiles<'p> {
 
 impl<'p> ReferencedFiles<'p> {
     /// Resolves relative paths against the current folder, for rule files without a path.
-    pub(super) fn in_current_folder() -> Self {
+    pub(crate) fn in_current_folder() -> Self {
         Self { folder: Path::new(""), are_checked: true, checks: &LibraryFiles }
     }
 
     /// Resolves relative paths against the folder of `rule_file`.
-    pub(super) fn relative_to(rule_file: &'p Path) -> Self {
+    pub(crate) fn relative_to(rule_file: &'p Path) -> Self {
         Self { folder: rule_file.parent().unwrap_or(Path::new("")), are_checked: true, checks: &LibraryFiles }
     }
 
     /// Checks the files with these checks.
-    pub(super) fn with_checks(self, checks: &'static dyn FileChecks) -> Self {
+    pub(crate) fn with_checks(self, checks: &'static dyn FileChecks) -> Self {
         Self { checks, ..self }
     }
 
     /// Returns the checks of the files.
-    pub(super) fn checks(self) -> &'static dyn FileChecks {
+    pub(crate) fn checks(self) -> &'static dyn FileChecks {
         self.checks
     }
 
     /// Accepts every path without opening it.
-    pub(super) fn unchecked(self) -> Self {
+    pub(crate) fn unchecked(self) -> Self {
         Self { are_checked: false, ..self }
     }
 
     /// Resolves a path of the rule file.
-    pub(super) fn path(self, text: &str) -> PathBuf {
+    pub(crate) fn path(self, text: &str) -> PathBuf {
         self.folder.join(text)
     }
 
     /// Returns `true` if the files must exist and be usable.
-    pub(super) fn are_checked(self) -> bool {
+    pub(crate) fn are_checked(self) -> bool {
         self.are_checked
     }
 }

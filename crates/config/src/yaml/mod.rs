@@ -3,15 +3,20 @@
 //! Time and memory are bounded: the tree is built without recursion, its depth is limited, and each use of an alias
 //! counts all values and bytes that it repeats. All files together have one bound.
 
+pub(crate) mod key_value;
+pub(crate) mod node;
+pub(crate) mod placeholders;
+pub(crate) mod scalar;
+
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span};
 
-use super::node::{Entry, MERGE_KEY, Node, Size, Value};
-use super::placeholders::Placeholders;
-use super::problem::{Location, Problems, Reported, quote};
-use super::scalar::Scalar;
+use self::node::{Entry, MERGE_KEY, Node, Size, Value};
+use self::placeholders::Placeholders;
+use self::scalar::Scalar;
+use crate::problem::{Location, Problems, Reported, quote};
 
 /// The deepest nesting of lists and maps. Rule files need eight levels.
 pub(crate) const MAX_DEPTH: usize = 32;
@@ -24,7 +29,7 @@ const MAX_COPIED: usize = 16 << 20;
 
 /// The values and bytes of all files of a configuration until now.
 #[derive(Debug, Default)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     values: usize,
     copied: usize,
 }
@@ -69,7 +74,7 @@ struct Anchor {
 ///
 /// # Errors
 /// Fails if the text has no usable tree. Other errors are only added to `problems`.
-pub(super) fn read(
+pub(crate) fn read(
     text: &str,
     file: u16,
     usage: &mut Usage,
@@ -285,10 +290,10 @@ impl Builder<'_, '_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::problem::Problem;
-    use super::super::referenced_files::ReferencedFiles;
-    use super::super::sources::SourceFiles;
     use super::*;
+    use crate::problem::Problem;
+    use crate::sources::SourceFiles;
+    use crate::sources::referenced_files::ReferencedFiles;
 
     /// Reads the files of a configuration. Returns the errors.
     fn errors(texts: &[String]) -> Vec<String> {

@@ -1,14 +1,19 @@
 //! Loads a rule file, from a path or from standard input.
 
+pub mod built;
+mod include;
+mod steps;
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::problem::Problems;
-use super::referenced_files::ReferencedFiles;
-use super::sources::SourceFiles;
-use super::text::MAX_READ;
-use super::{Config, FileChecks, Purpose, Source, check};
+pub(crate) use self::steps::run;
+use crate::problem::Problems;
+use crate::sources::SourceFiles;
+use crate::sources::referenced_files::ReferencedFiles;
+use crate::sources::text::MAX_READ;
+use crate::{Config, FileChecks, Purpose, Source};
 use tidegate_rules::watch::read_detached;
 
 /// The maximum number of times that the files are read if they keep changing. The gateway notices later changes.
@@ -61,7 +66,7 @@ pub fn load_for_layer(path: &Path, checks: &'static dyn FileChecks) -> Loaded {
 }
 
 /// Loads the file at `path`.
-pub(super) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
+pub(crate) fn load(path: &Path, purpose: Purpose, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
     let files = ReferencedFiles::relative_to(path).with_checks(checks);
     read_unchanged(path, Source { purpose, files, name: path, functions: None }, false).config
 }
@@ -89,8 +94,7 @@ fn parse(
     sources: &mut SourceFiles,
 ) -> Result<Config, ConfigLoadError> {
     let bytes = bytes.map_err(|source| ConfigLoadError::Unreadable { path: path.to_owned(), source })?;
-    check::check(bytes, source, sources)
-        .map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
+    run(bytes, source, sources).map_err(|problems| ConfigLoadError::Invalid { path: path.to_owned(), problems })
 }
 
 // === impl RuleFile ===

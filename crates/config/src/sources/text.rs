@@ -1,15 +1,15 @@
 //! The text of a rule file: its size and its encoding.
 
-use super::problem::{Checked, Location, Problems};
+use crate::problem::{Checked, Location, Problems};
 
 /// The largest size of a rule file, in bytes.
 pub(crate) const MAX_BYTES: usize = 1 << 20;
 
 /// One byte more shows that a file is too large.
-pub(super) const MAX_READ: u64 = MAX_BYTES as u64 + 1;
+pub(crate) const MAX_READ: u64 = MAX_BYTES as u64 + 1;
 
 /// Decodes the text of the file with this number.
-pub(super) fn decode(bytes: Vec<u8>, file: u16, problems: &mut Problems) -> Checked<String> {
+pub(crate) fn decode(bytes: Vec<u8>, file: u16, problems: &mut Problems) -> Checked<String> {
     if bytes.len() > MAX_BYTES {
         let message = format!("the file is larger than {MAX_BYTES} bytes (1 MiB)");
         let help = "combine routes with `{segment}`, `/**` and `*.host`, or move routes to files for `include`";

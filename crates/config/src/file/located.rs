@@ -1,12 +1,12 @@
-//! Values of the rule file with their locations, as the structs of [`file`](super::file) contain them.
+//! Values of the rule file with their locations, as the structs of [`file`](crate::file) contain them.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::problem::{Checked, Location, Problems, Reported};
-use super::units::{Bytes, Millis};
+use crate::problem::{Checked, Location, Problems, Reported};
+use crate::values::units::{Bytes, Millis};
 
 /// The value of a key, or an item of a list, with its location.
 #[derive(Deserialize)]

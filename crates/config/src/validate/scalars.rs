@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::key_value::{KeyValue, describe};
-use super::problem::{Problems, Reported, quote, quote_all};
-use super::scalar::{Scalar, ScalarKind};
-use super::suggest::nearest;
-use super::units::{Bytes, Millis};
+use crate::problem::suggest::nearest;
+use crate::problem::{Problems, Reported, quote, quote_all};
+use crate::values::units::{Bytes, Millis};
+use crate::yaml::key_value::{KeyValue, describe};
+use crate::yaml::scalar::{Scalar, ScalarKind};
 use tidegate_limit::calendar::Unit;
 use tidegate_limit::text::words::Word;
 
-pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
+pub(crate) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
 
 const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or several units as in `1m30s`";
 
@@ -18,7 +18,7 @@ const SIZES_HELP: &str = "a size is `512B`, `16KiB`, `10MiB` or `1GiB`";
 
 /// Returns `true` if this is a valid name of a route, a limit or an upstream. It is used in keys and labels without
 /// escaping.
-pub(super) fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(valid)
 }
@@ -35,7 +35,7 @@ fn split_rate(text: &str) -> Option<(&str, String)> {
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
-    pub(super) fn text(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn text(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         let help = match self.node.scalar() {
             Some(scalar) if scalar.is_text() && scalar.text.trim().is_empty() => {
                 return Err(self.report(
@@ -53,7 +53,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be text, not {}", describe(self.node)), help, problems))
     }
 
-    pub(super) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float, .. }) => Ok(text),
             _ => self.text(problems),
@@ -61,7 +61,7 @@ impl<'n> KeyValue<'n> {
     }
 
     /// Returns a secret text, which no message repeats.
-    pub(super) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
             Some(scalar) if scalar.is_text() && !scalar.text.trim().is_empty() => Ok(&scalar.text),
             Some(_) => Err(self.report("must be a text that is not empty", "put it in quotes", problems)),
@@ -69,12 +69,12 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    pub(super) fn name(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn name(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         self.name_if(is_name, NAME_HELP, problems)
     }
 
     /// Returns the start of names, which may have colons.
-    pub(super) fn prefix(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn prefix(self, problems: &mut Problems) -> Result<&'n str, Reported> {
         let is_prefix = |text: &str| is_name(&text.replace(':', "_"));
         self.name_if(is_prefix, "a prefix is 1 to 64 letters, digits, `.`, `_`, `-` or `:`", problems)
     }
@@ -96,7 +96,7 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    pub(super) fn word(self, words: &[Word], problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn word(self, words: &[Word], problems: &mut Problems) -> Result<&'n str, Reported> {
         let text = self.text(problems)?;
         let names = || words.iter().map(|word| word.name);
         if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(text)) {
@@ -110,7 +110,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be one of {all}, not {}", quote(text)), help, problems))
     }
 
-    pub(super) fn flag(self, problems: &mut Problems) -> Result<bool, Reported> {
+    pub(crate) fn flag(self, problems: &mut Problems) -> Result<bool, Reported> {
         let help = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Bool, .. }) => return Ok(text.eq_ignore_ascii_case("true")),
             Some(Scalar { text, kind: ScalarKind::Text, .. }) if matches!(text.as_str(), "true" | "false") => {
@@ -121,7 +121,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be `true` or `false`, not {}", describe(self.node)), help, problems))
     }
 
-    pub(super) fn whole(self, min: u64, max: u64, problems: &mut Problems) -> Result<u64, Reported> {
+    pub(crate) fn whole(self, min: u64, max: u64, problems: &mut Problems) -> Result<u64, Reported> {
         let help = match self.node.scalar() {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
                 match u64::try_from(*number).ok().filter(|number| (min..=max).contains(number)) {
@@ -143,7 +143,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, help, problems))
     }
 
-    pub(super) fn share(self, problems: &mut Problems) -> Result<f64, Reported> {
+    pub(crate) fn share(self, problems: &mut Problems) -> Result<f64, Reported> {
         let number = self.node.scalar().and_then(|scalar| match scalar.kind {
             ScalarKind::Int(_) | ScalarKind::Float => scalar.text.parse::<f64>().ok(),
             _ => None,
@@ -154,7 +154,7 @@ impl<'n> KeyValue<'n> {
         })
     }
 
-    pub(super) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Millis::parse(text) {
                 Some(Millis(millis)) if (min..=max).contains(&millis) => return Ok(text),
@@ -177,7 +177,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, UNITS_HELP, problems))
     }
 
-    pub(super) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Bytes::parse(text) {
                 Some(Bytes(bytes)) if (min..=max).contains(&bytes) => return Ok(text),
@@ -197,7 +197,7 @@ impl<'n> KeyValue<'n> {
     }
 
     /// Returns a duration or a calendar unit.
-    pub(super) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(crate) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
         match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) if Unit::from_name(text).is_some() => Ok(text),
             Some(Scalar { text, kind: ScalarKind::Text, .. }) if Millis::parse(text).is_none() => {

@@ -1,28 +1,13 @@
-//! For tests of rule files: checks of files that accept everything, and the keys that a file uses.
+//! For tests: the keys that a rule file uses.
 
 use std::collections::BTreeSet;
 
+use super::SHAPES;
 use super::keys::{Kind, Shape};
-use super::node::Node;
-use super::{FileChecks, LoadedVerifier, file};
-use tidegate_rules::settings::identities::IdentitySettings;
-
-/// Accepts `identities` without reading a file. All credentials are unknown.
-#[derive(Debug)]
-pub struct AnyIdentities;
-
-impl FileChecks for AnyIdentities {
-    fn verifier(&self, _: &IdentitySettings, _: bool) -> Option<LoadedVerifier> {
-        Some(LoadedVerifier::default())
-    }
-
-    fn verifies_credentials(&self) -> bool {
-        true
-    }
-}
+use crate::yaml::node::Node;
 
 /// Keys, each with the title of its map.
-pub type Keys = BTreeSet<(&'static str, &'static str)>;
+pub(crate) type Keys = BTreeSet<(&'static str, &'static str)>;
 
 /// Adds the keys in the value of a key of this kind.
 fn add_keys(node: &Node, kind: &Kind, keys: &mut Keys) {
@@ -51,7 +36,7 @@ pub(crate) fn add_keys_of(node: &Node, shape: &Shape, keys: &mut Keys) {
 
 /// Returns all keys, each with the title of its map.
 pub(crate) fn known_keys() -> Keys {
-    let keys = file::SHAPES.iter().flat_map(|shape| shape.keys().map(|key| (shape.title, key)));
+    let keys = SHAPES.iter().flat_map(|shape| shape.keys().map(|key| (shape.title, key)));
     let supported = keys.filter(|(_, key)| !matches!(key.kind, Kind::Unsupported));
     supported.map(|(title, key)| (title, key.name)).collect()
 }

@@ -4,10 +4,11 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::node::{Entry, Node, Value};
-use super::problem::{Location, Problems, quote};
-use super::scalar::Scalar;
-use super::{Config, FileChecks, check};
+use super::steps;
+use crate::problem::{Location, Problems, quote};
+use crate::yaml::node::{Entry, Node, Value};
+use crate::yaml::scalar::Scalar;
+use crate::{Config, FileChecks};
 use tidegate_rules::client::ClientFunction;
 
 /// A value of a key.
@@ -57,17 +58,17 @@ pub fn check(rules: &Map, checks: &'static dyn FileChecks) -> Result<Config, Pro
     let mut tree = Tree::default();
     let location = tree.problems.add_part("the rules", 1);
     let root = Node { location, value: tree.map(rules, location, "") };
-    check::check_built(root, &tree.functions, checks, tree.problems)
+    steps::check_built(root, &tree.functions, checks, tree.problems)
 }
 
 /// Returns the keys of these rules, each with the title of its map; and the keys that a library can use.
 #[doc(hidden)]
-pub fn used_and_known_keys(rules: &Map) -> [super::testing::Keys; 2] {
-    use super::testing::{add_keys_of, known_keys};
+pub fn used_and_known_keys(rules: &Map) -> [crate::file::used::Keys; 2] {
+    use crate::file::used::{add_keys_of, known_keys};
 
     let (mut used, mut tree) = (std::collections::BTreeSet::new(), Tree::default());
     let root = Node { location: Location::START, value: tree.map(rules, Location::START, "") };
-    add_keys_of(&root, &super::file::FILE, &mut used);
+    add_keys_of(&root, &crate::file::FILE, &mut used);
     [used, known_keys()]
 }
 

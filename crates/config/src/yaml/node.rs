@@ -1,7 +1,7 @@
 //! The rule file as a tree of keys and values with their locations.
 
-use super::problem::Location;
 use super::scalar::{Origin, Scalar, ScalarKind};
+use crate::problem::Location;
 
 /// The merge key of YAML 1.1. It is reported as unsupported but stays in its map, so that required keys are not
 /// reported as missing: the merged map may contain them.
@@ -97,7 +97,7 @@ impl Node {
     }
 
     /// Removes and returns all items but the first of the list with this key, if there is one.
-    pub(super) fn split_items(&mut self, key: &str) -> Vec<Node> {
+    pub(crate) fn split_items(&mut self, key: &str) -> Vec<Node> {
         let Value::Map(entries) = &mut self.value else { return Vec::new() };
         match entries.iter_mut().find(|entry| entry.key == key).map(|entry| &mut entry.value.value) {
             Some(Value::List(items)) if !items.is_empty() => items.split_off(1),

@@ -7,15 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::file::FILE;
-use super::key_value::{KeyValue, describe};
-use super::node::{Entry, MERGE_KEY, Node, Value};
-use super::placeholders::Placeholders;
-use super::problem::{Checked, Location, Problems, quote};
-use super::scalar::Scalar;
-use super::suggest::nearest;
-use super::text::{MAX_READ, decode};
-use super::tree::{self, Usage};
+use crate::file::FILE;
+use crate::problem::suggest::nearest;
+use crate::problem::{Checked, Location, Problems, quote};
+use crate::sources::text::{MAX_READ, decode};
+use crate::yaml::key_value::{KeyValue, describe};
+use crate::yaml::node::{Entry, MERGE_KEY, Node, Value};
+use crate::yaml::placeholders::Placeholders;
+use crate::yaml::scalar::Scalar;
+use crate::yaml::{self, Usage};
 use tidegate_rules::settings::files::FileReadError;
 
 /// The most bytes of all included files together.
@@ -28,7 +28,7 @@ const MAX_FILES: usize = 1000;
 const KEYS: [&str; 2] = ["upstreams", "routes"];
 
 /// Reads the included files, and adds their upstreams and routes to the tree of the rule file at `main`.
-pub(super) fn include(
+pub(crate) fn include(
     root: &mut Node,
     main: &Path,
     usage: &mut Usage,
@@ -84,7 +84,7 @@ pub(super) fn include(
         remaining = rest;
         let file = problems.add_file(&path);
         if let Ok(included) =
-            decode(bytes, file, problems).and_then(|text| tree::read(&text, file, usage, placeholders, problems))
+            decode(bytes, file, problems).and_then(|text| yaml::read(&text, file, usage, placeholders, problems))
         {
             merge(root, included, problems);
         }
@@ -223,23 +223,23 @@ fn append(root: &mut Node, mut entry: Entry, problems: &mut Problems) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::problem::Problem;
-    use super::super::referenced_files::ReferencedFiles;
-    use super::super::shape;
-    use super::super::sources::SourceFiles;
     use super::*;
+    use crate::problem::Problem;
+    use crate::sources::SourceFiles;
+    use crate::sources::referenced_files::ReferencedFiles;
+    use crate::validate;
 
     /// Returns the errors of a rule file that includes other files.
     fn errors(main: &str, included: &[&str]) -> Vec<String> {
         let (mut sources, mut problems, mut usage) = (SourceFiles::default(), Problems::default(), Usage::default());
         let mut placeholders = Placeholders::new(ReferencedFiles::in_current_folder(), &mut sources);
-        let mut read = |text, problems: &mut Problems| tree::read(text, 0, &mut usage, &mut placeholders, problems);
+        let mut read = |text, problems: &mut Problems| yaml::read(text, 0, &mut usage, &mut placeholders, problems);
         let mut root = read(main, &mut problems).unwrap();
         for text in included {
             let included = read(text, &mut problems).unwrap();
             merge(&mut root, included, &mut problems);
         }
-        _ = shape::validate(&root, &FILE, &mut problems);
+        _ = validate::validate(&root, &FILE, &mut problems);
         problems.iter().map(Problem::message).map(str::to_owned).collect()
     }
 

@@ -1,4 +1,4 @@
-//! The valid values of a rule file with their locations, from which serde creates the structs of [`file`](super::file).
+//! The valid values of a rule file with their locations, from which serde creates the structs of [`file`](crate::file).
 //!
 //! Texts are borrowed from the tree, and the keys that a map lacks exist only while serde reads the map: most maps lack
 //! most of their keys.
@@ -7,11 +7,11 @@ use serde::de::value::{Error, MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
-use super::keys::{Key, Kind, Shape};
-use super::problem::Location;
+use crate::file::keys::{Key, Kind, Shape};
+use crate::problem::Location;
 
 /// A valid value, or a part of one.
-pub(super) enum Valid<'n> {
+pub(crate) enum Valid<'n> {
     /// No value, since the key is absent or its value is invalid.
     None,
     Text(&'n str),
@@ -31,14 +31,14 @@ pub(super) enum Valid<'n> {
 }
 
 /// A map with fixed keys.
-pub(super) struct ValidMap<'n> {
-    pub(super) location: Location,
-    pub(super) shape: &'static Shape,
-    pub(super) entries: Vec<(&'static str, Valid<'n>)>,
+pub(crate) struct ValidMap<'n> {
+    pub(crate) location: Location,
+    pub(crate) shape: &'static Shape,
+    pub(crate) entries: Vec<(&'static str, Valid<'n>)>,
 }
 
-/// The fields of [`Located`](super::located::Located).
-pub(super) struct LocatedValue<'n> {
+/// The fields of [`Located`](crate::file::located::Located).
+pub(crate) struct LocatedValue<'n> {
     location: Location,
     key: Option<Location>,
     value: Valid<'n>,
@@ -56,12 +56,12 @@ struct Entries<'n> {
 
 impl<'n> Valid<'n> {
     /// Creates the value of a key at this location. An invalid value is `None`.
-    pub(super) fn located(location: Location, key: Option<Location>, value: Option<Self>) -> Self {
+    pub(crate) fn located(location: Location, key: Option<Location>, value: Option<Self>) -> Self {
         Self::Located(Box::new(LocatedValue { location, key, value: value.unwrap_or(Self::None) }))
     }
 
     /// Converts the value to a struct. An error is a bug: validated values fit the fields.
-    pub(super) fn into_struct<T: Deserialize<'n>>(self) -> Option<T> {
+    pub(crate) fn into_struct<T: Deserialize<'n>>(self) -> Option<T> {
         T::deserialize(self).ok()
     }
 }

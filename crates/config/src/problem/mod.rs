@@ -1,5 +1,8 @@
 //! Errors and warnings about a rule file, each with its location and a suggestion.
 
+pub(crate) mod secrets;
+pub mod suggest;
+
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +10,7 @@ use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::secrets::Secrets;
+use self::secrets::Secrets;
 use tidegate_rules::limits::rule::LimitLocation;
 
 /// An error or a warning about a rule file.
@@ -172,24 +175,24 @@ impl Problems {
     }
 
     /// Adds the rule file, or an included file. Returns its number.
-    pub(super) fn add_file(&mut self, path: &Path) -> u16 {
+    pub(crate) fn add_file(&mut self, path: &Path) -> u16 {
         let number = u16::try_from(self.files.len()).unwrap_or(u16::MAX);
         self.files.push(path.to_string_lossy().into());
         number
     }
 
     /// Returns the name of the file with this location.
-    pub(super) fn file_of(&self, location: Location) -> Arc<str> {
+    pub(crate) fn file_of(&self, location: Location) -> Arc<str> {
         self.files.get(usize::from(location.file)).cloned().unwrap_or_else(|| "".into())
     }
 
     /// Returns the names of the included files.
-    pub(super) fn included(&self) -> Vec<String> {
+    pub(crate) fn included(&self) -> Vec<String> {
         self.files.iter().skip(1).map(ToString::to_string).collect()
     }
 
     /// Adds a part of rules that a program built, such as "route `login`". Returns its location.
-    pub(super) fn add_part(&mut self, name: &str, position: usize) -> Location {
+    pub(crate) fn add_part(&mut self, name: &str, position: usize) -> Location {
         self.notes.parts.push(Part { name: name.into(), position });
         Location::new(0, self.notes.parts.len(), 0)
     }
@@ -207,7 +210,7 @@ impl Problems {
     }
 
     /// Returns the position of a limit for operators.
-    pub(super) fn limit_location(&self, location: Location) -> LimitLocation {
+    pub(crate) fn limit_location(&self, location: Location) -> LimitLocation {
         match location.is_part() {
             true => LimitLocation::default(),
             false => LimitLocation { file: self.file_of(location), line: location.line() },
@@ -215,7 +218,7 @@ impl Problems {
     }
 
     /// Describes a location for a message about another location.
-    pub(super) fn place(&self, location: Location, other: Location) -> String {
+    pub(crate) fn place(&self, location: Location, other: Location) -> String {
         match (self.part(location), location.file == other.file) {
             (Some(part), _) => format!("at position {}", part.position),
             (None, true) => format!("on line {}", location.line()),
@@ -278,22 +281,22 @@ impl Problems {
     }
 
     /// Records that the value at this location comes from a file.
-    pub(super) fn note_secret_at(&mut self, location: Location) {
+    pub(crate) fn note_secret_at(&mut self, location: Location) {
         self.notes.secret_places.insert(location);
     }
 
     /// Records texts that come from files.
-    pub(super) fn add_secrets(&mut self, texts: &[String]) {
+    pub(crate) fn add_secrets(&mut self, texts: &[String]) {
         texts.iter().for_each(|text| self.notes.secrets.add(text));
     }
 
     /// Returns the texts that come from files.
-    pub(super) fn secrets(&self) -> &Secrets {
+    pub(crate) fn secrets(&self) -> &Secrets {
         &self.notes.secrets
     }
 
     /// Masks values that come from files. `is_public` returns `true` for fixed words, such as keys.
-    pub(super) fn mask(&mut self, is_public: impl Fn(&str) -> bool) {
+    pub(crate) fn mask(&mut self, is_public: impl Fn(&str) -> bool) {
         let Self { errors, warnings, notes, .. } = self;
         let mask = |text: Cow<'static, str>, location| match text {
             Cow::Owned(text) if notes.secret_places.contains(&location) => {

@@ -1,18 +1,20 @@
-//! Validates a tree against the [`keys`](super::keys) of the rule file: the maps and lists, and their keys.
+//! Validates a tree against the [`keys`](crate::file::keys) of the rule file: the maps and lists, and their keys.
 //!
-//! Valid values are returned with their [locations](super::located::Located) for serde, which deserializes them into
-//! [`file`](super::file). Invalid values are reported and become null, so that later steps neither fail on them nor
+//! Valid values are returned with their [locations](crate::file::located::Located) for serde, which deserializes them into
+//! [`file`](crate::file). Invalid values are reported and become null, so that later steps neither fail on them nor
 //! report them again.
 
-use super::file::SHAPES;
-use super::key_value::{KeyValue, describe};
-use super::keys::{Key, Kind, Shape};
-use super::node::{Entry, MERGE_KEY, Node, Value};
-use super::problem::{Checked, Problems, quote, quote_all};
-use super::scalar::{Scalar, ScalarKind};
-use super::suggest::nearest;
-use super::valid::{Valid, ValidMap};
-use super::values;
+pub(crate) mod scalars;
+pub(crate) mod valid;
+
+use self::valid::{Valid, ValidMap};
+use crate::file::SHAPES;
+use crate::file::keys::{Key, Kind, Shape};
+use crate::problem::suggest::nearest;
+use crate::problem::{Checked, Problems, quote, quote_all};
+use crate::yaml::key_value::{KeyValue, describe};
+use crate::yaml::node::{Entry, MERGE_KEY, Node, Value};
+use crate::yaml::scalar::{Scalar, ScalarKind};
 
 /// Validates `node` against `shape` and returns its valid parts.
 pub(crate) fn validate<'n>(node: &'n Node, shape: &'static Shape, problems: &mut Problems) -> Checked<Valid<'n>> {
@@ -20,7 +22,7 @@ pub(crate) fn validate<'n>(node: &'n Node, shape: &'static Shape, problems: &mut
 }
 
 /// Validates an item of the list with this key. Returns its valid parts with their location.
-pub(super) fn validate_item<'n>(
+pub(crate) fn validate_item<'n>(
     node: &'n Node,
     key: &'n str,
     kind: &'static Kind,
@@ -32,7 +34,7 @@ pub(super) fn validate_item<'n>(
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
-    pub(super) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
+    pub(crate) fn validate(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         if self.node.is_invalid() {
             return Err(problems.reported(self.node.location));
         }
@@ -169,8 +171,8 @@ impl<'n> KeyValue<'n> {
     fn names(self, kind: &'static Kind, problems: &mut Problems) -> Checked<Valid<'n>> {
         let mut valid = Vec::new();
         for entry in self.entries("names", problems)?.iter().filter(|entry| entry.key != MERGE_KEY) {
-            if !values::is_name(&entry.key) {
-                problems.add(entry.location, format!("{} is not a name", quote(&entry.key)), values::NAME_HELP);
+            if !scalars::is_name(&entry.key) {
+                problems.add(entry.location, format!("{} is not a name", quote(&entry.key)), scalars::NAME_HELP);
             }
             valid.push((entry.key.as_str(), validate_entry(entry, &entry.key, kind, problems)));
         }
@@ -211,7 +213,7 @@ fn item<'n>(node: &Node, value: Option<Valid<'n>>) -> Valid<'n> {
 }
 
 /// Returns `true` for a key of the rule file, or one of the words that a key takes.
-pub(super) fn is_fixed_word(text: &str) -> bool {
+pub(crate) fn is_fixed_word(text: &str) -> bool {
     let has_word = |kind: &Kind| kind.words().iter().any(|word| word.name == text);
     SHAPES.iter().flat_map(|shape| shape.keys()).any(|key| key.name == text || has_word(&key.kind))
         || matches!(text, "true" | "false")

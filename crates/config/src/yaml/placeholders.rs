@@ -8,10 +8,10 @@ use std::env::{self, VarError};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::problem::{Location, Problems, Reported, quote};
-use super::referenced_files::ReferencedFiles;
 use super::scalar::{Origin, Scalar};
-use super::sources::SourceFiles;
+use crate::problem::{Location, Problems, Reported, quote};
+use crate::sources::SourceFiles;
+use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::settings::files::read_bounded;
 
 /// The most bytes of all values of a rule file together.
@@ -20,7 +20,7 @@ const MAX_TOTAL: usize = 1 << 20;
 const SYNTAX_HELP: &str = "write `${NAME}`, `${NAME:-default}` or `${file:PATH}`, and `$$` for a dollar sign";
 
 /// Replaces the placeholders of a rule file.
-pub(super) struct Placeholders<'p> {
+pub(crate) struct Placeholders<'p> {
     files: ReferencedFiles<'p>,
     sources: &'p mut SourceFiles,
     /// The texts of the files that were read, so that all uses of a file have one value.
@@ -44,17 +44,17 @@ enum Part<'t> {
 
 impl<'p> Placeholders<'p> {
     /// Creates the replacement for a rule file. Relative paths start at the folder of `files`.
-    pub(super) fn new(files: ReferencedFiles<'p>, sources: &'p mut SourceFiles) -> Self {
+    pub(crate) fn new(files: ReferencedFiles<'p>, sources: &'p mut SourceFiles) -> Self {
         Self { files, sources, values: HashMap::new(), remaining: MAX_TOTAL }
     }
 
     /// Returns the paths of the rule file.
-    pub(super) fn files(&self) -> ReferencedFiles<'p> {
+    pub(crate) fn files(&self) -> ReferencedFiles<'p> {
         self.files
     }
 
     /// Returns the files that are read.
-    pub(super) fn sources(&mut self) -> &mut SourceFiles {
+    pub(crate) fn sources(&mut self) -> &mut SourceFiles {
         self.sources
     }
 
@@ -62,7 +62,7 @@ impl<'p> Placeholders<'p> {
     ///
     /// # Errors
     /// All placeholders with errors are reported.
-    pub(super) fn replace(
+    pub(crate) fn replace(
         &mut self,
         text: &str,
         is_quoted: bool,
@@ -193,8 +193,8 @@ fn placeholder(body: &str) -> Result<Part<'_>, &'static str> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::problem::Problem;
     use super::*;
+    use crate::problem::Problem;
 
     /// Replaces the placeholders of a quoted scalar. Returns the errors otherwise.
     fn replace(text: &str) -> Result<Scalar, String> {

@@ -1,0 +1,61 @@
+//! The steps from the text of a rule file to its configuration.
+
+use super::include::include;
+use crate::file::{FILE, File};
+use crate::problem::{Checked, Problems, Reported};
+use crate::sources::SourceFiles;
+use crate::sources::text::decode;
+use crate::yaml::node::Node;
+use crate::yaml::placeholders::Placeholders;
+use crate::yaml::{self, Usage};
+use crate::{Config, FileChecks, Purpose, Source, check, validate};
+use tidegate_rules::client::ClientFunction;
+
+/// Parses, validates and converts a rule file.
+pub(crate) fn run(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles) -> Result<Config, Problems> {
+    let mut problems = Problems::default();
+    problems.add_file(source.name);
+    let checked = read_tree(bytes, source, sources, &mut problems);
+    let checked = checked.and_then(|root| run_tree_steps(root, source, &mut problems));
+    finish(checked, problems)
+}
+
+/// Validates and converts a tree that a program has built. `problems` has its parts.
+pub(super) fn check_built(
+    root: Node,
+    functions: &[ClientFunction],
+    checks: &'static dyn FileChecks,
+    mut problems: Problems,
+) -> Result<Config, Problems> {
+    let source = Source { functions: Some(functions), ..Source::text(Purpose::Layer).with_checks(checks) };
+    let checked = run_tree_steps(root, source, &mut problems);
+    finish(checked, problems)
+}
+
+fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
+    problems.mask(validate::is_fixed_word);
+    match checked {
+        Ok(config) if problems.is_empty() => {
+            Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
+        }
+        Ok(_) | Err(Reported { .. }) => Err(problems),
+    }
+}
+
+fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, problems: &mut Problems) -> Checked<Node> {
+    let text = decode(bytes, 0, problems)?;
+    let mut placeholders = Placeholders::new(source.files, sources);
+    let mut usage = Usage::default();
+    let mut root = yaml::read(&text, 0, &mut usage, &mut placeholders, problems)?;
+    include(&mut root, source.name, &mut usage, &mut placeholders, problems);
+    Ok(root)
+}
+
+fn run_tree_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
+    let routes = root.split_items("routes");
+    let valid = validate::validate(&root, &FILE, problems)?;
+    // Validated values fit the fields, so an error here is a bug.
+    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    drop(root); // the values of the file have copies of its texts
+    check::config(&file, routes, source, problems)
+}
