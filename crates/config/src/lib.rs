@@ -1,10 +1,10 @@
 //! Parses and validates rule files. Reports all errors of a file at once.
 //!
-//! A file passes four steps, which `load` runs. `yaml` parses the text, keeps the location of each value, and replaces
-//! placeholders; `load` adds included files. `validate` compares the values with the descriptions of the keys in `file`.
-//! serde deserializes the valid values, with their locations, into the structs of `file`. `check` converts these structs
-//! to [`Config`]. Each step adds its errors to `problem` and continues with the remaining values. `reference` generates
-//! the documentation of the keys. Rules that a program builds start as a tree (`load::built`), and pass the same steps.
+//! A file passes three steps, which `load` runs. `yaml` parses the text to a tree with the location of each value, and
+//! replaces placeholders; `load` adds included files. `file` reads the tree into structs, one for each map, whose fields
+//! are the keys: each value is checked against the description of its key. `check` converts the structs to [`Config`].
+//! Each step adds its errors to `problem` and continues with the remaining values. `reference` generates the
+//! documentation of the keys. Rules that a program builds start as a tree (`load::built`), and pass the same steps.
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
@@ -17,7 +17,6 @@ mod reference;
 mod sources;
 #[cfg(test)]
 mod tests;
-mod validate;
 mod values;
 mod yaml;
 

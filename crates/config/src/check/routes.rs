@@ -15,13 +15,14 @@ use super::{
     Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
     route_limits, upgrades,
 };
+use crate::Purpose;
 use crate::file::keys::Kind;
 use crate::file::located::Located;
+use crate::file::read::read_item;
 use crate::file::{self, File, ROUTE};
 use crate::problem::{Location, Problems};
 use crate::values::units::Millis;
 use crate::yaml::node::Node;
-use crate::{Purpose, validate};
 use tidegate_rules::limits::policy::{RateLimitFields, RateLimitHeaders};
 use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::route::{Action, Matcher, Route, Routes};
@@ -75,9 +76,7 @@ pub(super) fn routes(
         reader.read(raw, when, problems);
     }
     for node in others {
-        let valid = validate::validate_item(&node, "routes", &ROUTE_KIND, problems);
-        // Validated values fit the fields, so an error here is a bug.
-        let raw = valid.into_struct().ok_or_else(|| problems.reported(node.location))?;
+        let raw = read_item(&node, "routes", &ROUTE_KIND, problems);
         reader.read(&raw, when, problems);
     }
     reader.finish(problems)

@@ -1,8 +1,8 @@
 //! The keys of a route's action, and of its changes of requests and responses.
 
 use super::keys::Kind::{self, Flag, List, Text, Whole};
-use super::keys::shape;
 use super::located::Located;
+use super::shape::shape;
 
 shape! {
     /// Sends clients to another URL.

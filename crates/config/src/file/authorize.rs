@@ -1,7 +1,7 @@
 //! The keys of routes that evaluate requests for proxies.
 
 use super::keys::Kind::Flag;
-use super::keys::shape;
+use super::shape::shape;
 
 shape! {
     /// Evaluates the requests of trusted proxies, which forward them ([authorize.md](authorize.md)). A path that ends

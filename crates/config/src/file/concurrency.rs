@@ -2,8 +2,8 @@
 
 use super::HOUR;
 use super::keys::Kind::{Duration, OneOrMany, Text, Whole};
-use super::keys::shape;
 use super::located::Located;
+use super::shape::shape;
 use crate::values::units::Millis;
 
 const MAX_REQUESTS: u64 = 1_000_000;

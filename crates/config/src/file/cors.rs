@@ -2,8 +2,8 @@
 
 use super::HOUR;
 use super::keys::Kind::{Duration, Flag, List, Text};
-use super::keys::shape;
 use super::located::Located;
+use super::shape::shape;
 use crate::values::units::Millis;
 
 shape! {

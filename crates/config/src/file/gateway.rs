@@ -7,9 +7,9 @@ use super::keys::Kind::{
     Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short, Size,
     Statuses, Text, Whole, Word,
 };
-use super::keys::shape;
 use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
 use super::located::{Located, ValueOrMap};
+use super::shape::shape;
 use super::{HOUR, SECOND};
 use crate::values::access_log::AccessLogFormat;
 use crate::values::dashboard::DashboardMode;

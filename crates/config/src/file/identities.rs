@@ -1,8 +1,8 @@
 //! The keys of API keys and tokens.
 
 use super::keys::Kind::{Map, OneOrMany, Size, Text};
-use super::keys::shape;
 use super::located::Located;
+use super::shape::shape;
 use crate::values::units::Bytes;
 
 shape! {

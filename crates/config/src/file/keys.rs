@@ -1,6 +1,6 @@
-//! The types and macros that describe the keys of the rule file: name, type, default and purpose.
+//! The types that describe the keys of the rule file: name, type, default and purpose.
 //!
-//! The descriptions are in [`file`](crate::file). [`validate`](crate::validate) checks rule files against them, and
+//! The descriptions are in [`file`](crate::file). [`read`](super::read) checks rule files against them, and
 //! [`reference`](mod@crate::reference) generates `docs/rules.md` from them.
 
 use tidegate_limit::text::words::Word;
@@ -143,50 +143,3 @@ pub(crate) const fn key_of(field: &'static str) -> &'static str {
         _ => field,
     }
 }
-
-/// Defines a map of the rule file: the [`Shape`] for validation, and the struct with its values and their locations. The
-/// doc comments become the text of `docs/rules.md`.
-macro_rules! shape {
-    (
-        $(#[doc = $description:literal])+
-        $shape:ident: $name:ident = $title:literal {
-            $(
-                $(#[doc = $key_description:literal])+
-                $field:ident: $type:ty = $kind:expr, $presence:ident $(($presence_text:expr))?;
-            )*
-            $(unsupported $($unsupported:ident),+;)?
-        }
-    ) => {
-        $(#[doc = $description])+
-        ///
-        /// Not `Debug`, since some of these structs contain secrets.
-        #[derive(serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub(crate) struct $name {
-            $($(#[doc = $key_description])+ #[serde(default)] pub $field: $crate::file::located::Located<$type>,)*
-        }
-
-        $(#[doc = $description])+
-        pub(crate) static $shape: $crate::file::keys::Shape = $crate::file::keys::Shape {
-            title: $title,
-            description: concat!($($description),+),
-            keys: &[
-                $($crate::file::keys::Key {
-                    name: $crate::file::keys::key_of(stringify!($field)),
-                    kind: $kind,
-                    presence: $crate::file::keys::Presence::$presence $(($presence_text))?,
-                    description: concat!($($key_description),+),
-                },)*
-                $($($crate::file::keys::Key {
-                    name: stringify!($unsupported),
-                    kind: $crate::file::keys::Kind::Unsupported,
-                    presence: $crate::file::keys::Presence::Optional,
-                    description: "",
-                },)+)?
-            ],
-            shared_keys: None,
-        };
-    };
-}
-
-pub(crate) use shape;

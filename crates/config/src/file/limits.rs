@@ -8,9 +8,12 @@ use super::keys::Kind::{
     self, Duration, Flag, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
     Whole, Word,
 };
-use super::keys::{Key, Presence, Shape, shape};
+use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
+use super::read::{FromMap, MapReader};
+use super::shape::shape;
 use super::{AUTHORIZE, Authorize, CORS, Cors, HOUR};
+use crate::problem::Problems;
 use crate::values::units::{Bytes, Interval, Millis};
 use tidegate_limit::algorithm::gcra::warm_up::{MAX_WARM_UP, MIN_WARM_UP};
 use tidegate_limit::algorithm::sliding_window::MAX_SEGMENTS;
@@ -293,12 +296,15 @@ shape! {
 }
 
 /// The conditions of a limit: the conditions of a `match`, and the tier.
-#[derive(serde::Deserialize)]
 pub(crate) struct When {
-    #[serde(default)]
     pub tier: Located<Vec<Located<String>>>,
-    #[serde(flatten)]
     pub matcher: Match,
+}
+
+impl FromMap for When {
+    fn from_map(map: &MapReader<'_>, problems: &mut Problems) -> Self {
+        Self { tier: map.read("tier", problems), matcher: Match::from_map(map, problems) }
+    }
 }
 
 /// The conditions of a limit.

@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use serde::Deserialize;
-
 use crate::problem::{Checked, Location, Problems, Reported};
 use crate::values::units::{Bytes, Millis};
 
 /// The value of a key, or an item of a list, with its location.
-#[derive(Deserialize)]
 pub(crate) struct Located<T> {
     /// The location of the value. If the key is absent, the location of its map, so that there is always a location to
     /// report.
@@ -21,16 +18,12 @@ pub(crate) struct Located<T> {
 }
 
 /// A value of a key with a short form: a plain value or a map.
-#[derive(Deserialize)]
-#[serde(untagged)]
 pub(crate) enum ValueOrMap<V, M> {
     Value(V),
     Map(M),
 }
 
 /// A value, or a list of values.
-#[derive(Deserialize)]
-#[serde(untagged)]
 pub(crate) enum OneOrList<T> {
     List(Vec<Located<T>>),
     One(T),
@@ -38,14 +31,12 @@ pub(crate) enum OneOrList<T> {
 
 // === impl Located ===
 
-/// A key that the shape of the map does not have.
-impl<T> Default for Located<T> {
-    fn default() -> Self {
-        Self { location: Location::START, key: None, value: None }
-    }
-}
-
 impl<T> Located<T> {
+    /// Creates the value of a key, or of an item of a list.
+    pub(crate) fn new(location: Location, key: Option<Location>, value: Option<T>) -> Self {
+        Self { location, key, value }
+    }
+
     /// Returns the value. Returns `None` if it is absent or invalid.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.as_ref()

@@ -11,6 +11,8 @@ mod identities;
 pub(crate) mod keys;
 mod limits;
 pub(crate) mod located;
+pub(crate) mod read;
+mod shape;
 pub(crate) mod used;
 
 pub(crate) use self::actions::{
@@ -26,14 +28,28 @@ pub(crate) use self::gateway::{
     UpstreamTls,
 };
 pub(crate) use self::identities::{IDENTITIES, IDENTITY_KEYS, Identities, JWT, Jwt};
-use self::keys::Shape;
+use self::keys::{Kind, Shape};
 pub(crate) use self::limits::{
     CANDIDATE, CLIENTS, HeaderPermits, LIMIT, Limit, MATCH, Match, NOT, PATTERN, PERMITS, Pattern, RATE_SOURCE,
     REQUESTS, ROUTE, RateSource, Requests, Route, TIER, TIER_SOURCE, TextOrPattern, Tier, UPGRADES, Values, WHEN,
 };
+use self::read::FromYaml;
+use crate::problem::{Checked, Problems};
+use crate::yaml::key_value::KeyValue;
+use crate::yaml::node::Node;
 
 const SECOND: u64 = 1000;
 const HOUR: u64 = 60 * 60 * SECOND;
+
+/// The kind of the rule file.
+static FILE_KIND: Kind = Kind::Map(&FILE);
+
+impl File {
+    /// Reads the root of a tree, and reports all errors in its values.
+    pub(crate) fn from_root(node: &Node, problems: &mut Problems) -> Checked<Self> {
+        Self::from_yaml(KeyValue { node, key: FILE.title }, &FILE_KIND, problems)
+    }
+}
 
 /// The shapes (the keys) of all maps, in the order of `docs/rules.md`. The check of a misplaced key finds its map here.
 pub(crate) static SHAPES: [&Shape; 47] = [

@@ -224,10 +224,10 @@ fn append(root: &mut Node, mut entry: Entry, problems: &mut Problems) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::File;
     use crate::problem::Problem;
     use crate::sources::SourceFiles;
     use crate::sources::referenced_files::ReferencedFiles;
-    use crate::validate;
 
     /// Returns the errors of a rule file that includes other files.
     fn errors(main: &str, included: &[&str]) -> Vec<String> {
@@ -239,7 +239,7 @@ mod tests {
             let included = read(text, &mut problems).unwrap();
             merge(&mut root, included, &mut problems);
         }
-        _ = validate::validate(&root, &FILE, &mut problems);
+        _ = File::from_root(&root, &mut problems);
         problems.iter().map(Problem::message).map(str::to_owned).collect()
     }
 

@@ -1,14 +1,15 @@
 //! The steps from the text of a rule file to its configuration.
 
 use super::include::include;
-use crate::file::{FILE, File};
+use crate::file::File;
+use crate::file::read::is_fixed_word;
 use crate::problem::{Checked, Problems, Reported};
 use crate::sources::SourceFiles;
 use crate::sources::text::decode;
 use crate::yaml::node::Node;
 use crate::yaml::placeholders::Placeholders;
 use crate::yaml::{self, Usage};
-use crate::{Config, FileChecks, Purpose, Source, check, validate};
+use crate::{Config, FileChecks, Purpose, Source, check};
 use tidegate_rules::client::ClientFunction;
 
 /// Parses, validates and converts a rule file.
@@ -33,7 +34,7 @@ pub(super) fn check_built(
 }
 
 fn finish(checked: Checked<Config>, mut problems: Problems) -> Result<Config, Problems> {
-    problems.mask(validate::is_fixed_word);
+    problems.mask(is_fixed_word);
     match checked {
         Ok(config) if problems.is_empty() => {
             Ok(Config { secrets: problems.secrets().clone(), warnings: problems.take_warnings(), ..config })
@@ -53,9 +54,7 @@ fn read_tree(bytes: Vec<u8>, source: Source<'_>, sources: &mut SourceFiles, prob
 
 fn run_tree_steps(mut root: Node, source: Source<'_>, problems: &mut Problems) -> Checked<Config> {
     let routes = root.split_items("routes");
-    let valid = validate::validate(&root, &FILE, problems)?;
-    // Validated values fit the fields, so an error here is a bug.
-    let file: File = valid.into_struct().ok_or_else(|| problems.reported(root.location))?;
+    let file = File::from_root(&root, problems)?;
     drop(root); // the values of the file have copies of its texts
     check::config(&file, routes, source, problems)
 }

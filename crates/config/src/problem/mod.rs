@@ -63,7 +63,7 @@ struct Notes {
 
 /// A position in the file. Lines and columns start at 1. Small, because a large rule file has hundreds of thousands. In rules
 /// that a program built, the number of a part as the line, and 0 as the column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Location {
     /// The number of the file: 0 for the rule file, and more for an included file.
     pub file: u16,

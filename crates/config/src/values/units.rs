@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error};
-
 use tidegate_limit::calendar::Unit;
 
 /// A duration of the rule file, in whole milliseconds.
@@ -93,28 +91,6 @@ impl Bytes {
         let fits = SIZES.iter().find(|(_, length)| bytes > 0 && bytes.is_multiple_of(*length));
         let (unit, length) = fits.copied().unwrap_or(("B", 1));
         format!("{}{unit}", bytes / length)
-    }
-}
-
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("not a size"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Millis {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom("not a duration"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Interval {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let length = || Millis::parse(&text).map(Self::Length);
-        Unit::from_name(&text).map(Self::Unit).or_else(length).ok_or_else(|| D::Error::custom("not an interval"))
     }
 }
 

@@ -75,11 +75,6 @@ impl Node {
         self.scalar().is_some_and(|scalar| scalar.kind == ScalarKind::Invalid)
     }
 
-    /// Returns `true` if this is a map with this key.
-    pub(crate) fn has(&self, key: &str) -> bool {
-        self.entries().iter().any(|entry| entry.key == key)
-    }
-
     /// Returns the entries of a map, or an empty slice for other values.
     pub(crate) fn entries(&self) -> &[Entry] {
         match &self.value {

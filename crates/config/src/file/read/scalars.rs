@@ -1,16 +1,16 @@
-//! Validates scalar values: text, names, words, numbers, durations and sizes.
+//! Reads scalar values: text, names, words, numbers, durations and sizes.
 
 use std::borrow::Cow;
 
 use crate::problem::suggest::nearest;
-use crate::problem::{Problems, Reported, quote, quote_all};
-use crate::values::units::{Bytes, Millis};
+use crate::problem::{Checked, Problems, quote, quote_all};
+use crate::values::units::{Bytes, Interval, Millis};
 use crate::yaml::key_value::{KeyValue, describe};
 use crate::yaml::scalar::{Scalar, ScalarKind};
 use tidegate_limit::calendar::Unit;
 use tidegate_limit::text::words::Word;
 
-pub(crate) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
+pub(super) const NAME_HELP: &str = "a name is 1 to 64 letters, digits, `.`, `_` or `-`";
 
 const UNITS_HELP: &str = "a duration is `250ms`, `10s`, `1m`, `2h`, `1d`, or several units as in `1m30s`";
 
@@ -18,7 +18,7 @@ const SIZES_HELP: &str = "a size is `512B`, `16KiB`, `10MiB` or `1GiB`";
 
 /// Returns `true` if this is a valid name of a route, a limit or an upstream. It is used in keys and labels without
 /// escaping.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     let valid = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len()) && text.bytes().all(valid)
 }
@@ -35,7 +35,7 @@ fn split_rate(text: &str) -> Option<(&str, String)> {
 // === impl KeyValue ===
 
 impl<'n> KeyValue<'n> {
-    pub(crate) fn text(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn text(self, problems: &mut Problems) -> Checked<&'n str> {
         let help = match self.node.scalar() {
             Some(scalar) if scalar.is_text() && scalar.text.trim().is_empty() => {
                 return Err(self.report(
@@ -53,7 +53,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be text, not {}", describe(self.node)), help, problems))
     }
 
-    pub(crate) fn text_or_number(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn text_or_number(self, problems: &mut Problems) -> Checked<&'n str> {
         match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Int(_) | ScalarKind::Float, .. }) => Ok(text),
             _ => self.text(problems),
@@ -61,7 +61,7 @@ impl<'n> KeyValue<'n> {
     }
 
     /// Returns a secret text, which no message repeats.
-    pub(crate) fn secret(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn secret(self, problems: &mut Problems) -> Checked<&'n str> {
         match self.node.scalar() {
             Some(scalar) if scalar.is_text() && !scalar.text.trim().is_empty() => Ok(&scalar.text),
             Some(_) => Err(self.report("must be a text that is not empty", "put it in quotes", problems)),
@@ -69,22 +69,17 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    pub(crate) fn name(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn name(self, problems: &mut Problems) -> Checked<&'n str> {
         self.name_if(is_name, NAME_HELP, problems)
     }
 
     /// Returns the start of names, which may have colons.
-    pub(crate) fn prefix(self, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn prefix(self, problems: &mut Problems) -> Checked<&'n str> {
         let is_prefix = |text: &str| is_name(&text.replace(':', "_"));
         self.name_if(is_prefix, "a prefix is 1 to 64 letters, digits, `.`, `_`, `-` or `:`", problems)
     }
 
-    fn name_if(
-        self,
-        is_valid: impl Fn(&str) -> bool,
-        help: &'static str,
-        problems: &mut Problems,
-    ) -> Result<&'n str, Reported> {
+    fn name_if(self, is_valid: impl Fn(&str) -> bool, help: &'static str, problems: &mut Problems) -> Checked<&'n str> {
         let text = self.text(problems)?;
         if self.node.is_secret() {
             let help = "write the name, or use a variable: `${NAME}`";
@@ -96,7 +91,7 @@ impl<'n> KeyValue<'n> {
         }
     }
 
-    pub(crate) fn word(self, words: &[Word], problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn word(self, words: &[Word], problems: &mut Problems) -> Checked<&'n str> {
         let text = self.text(problems)?;
         let names = || words.iter().map(|word| word.name);
         if let Some(name) = names().find(|name| name.eq_ignore_ascii_case(text)) {
@@ -110,7 +105,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be one of {all}, not {}", quote(text)), help, problems))
     }
 
-    pub(crate) fn flag(self, problems: &mut Problems) -> Result<bool, Reported> {
+    pub(super) fn flag(self, problems: &mut Problems) -> Checked<bool> {
         let help = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Bool, .. }) => return Ok(text.eq_ignore_ascii_case("true")),
             Some(Scalar { text, kind: ScalarKind::Text, .. }) if matches!(text.as_str(), "true" | "false") => {
@@ -121,7 +116,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&format!("must be `true` or `false`, not {}", describe(self.node)), help, problems))
     }
 
-    pub(crate) fn whole(self, min: u64, max: u64, problems: &mut Problems) -> Result<u64, Reported> {
+    pub(super) fn whole(self, min: u64, max: u64, problems: &mut Problems) -> Checked<u64> {
         let help = match self.node.scalar() {
             Some(Scalar { kind: ScalarKind::Int(number), .. }) => {
                 match u64::try_from(*number).ok().filter(|number| (min..=max).contains(number)) {
@@ -143,7 +138,7 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, help, problems))
     }
 
-    pub(crate) fn share(self, problems: &mut Problems) -> Result<f64, Reported> {
+    pub(super) fn share(self, problems: &mut Problems) -> Checked<f64> {
         let number = self.node.scalar().and_then(|scalar| match scalar.kind {
             ScalarKind::Int(_) | ScalarKind::Float => scalar.text.parse::<f64>().ok(),
             _ => None,
@@ -154,10 +149,10 @@ impl<'n> KeyValue<'n> {
         })
     }
 
-    pub(crate) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn duration(self, min: u64, max: u64, problems: &mut Problems) -> Checked<Millis> {
         let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Millis::parse(text) {
-                Some(Millis(millis)) if (min..=max).contains(&millis) => return Ok(text),
+                Some(millis) if (min..=max).contains(&millis.0) => return Ok(millis),
                 Some(_) => {
                     let (min, max) = (Millis::show(min), Millis::show(max));
                     format!("must be from {min} to {max}, not {}", quote(text))
@@ -177,10 +172,10 @@ impl<'n> KeyValue<'n> {
         Err(self.report(&message, UNITS_HELP, problems))
     }
 
-    pub(crate) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
+    pub(super) fn size(self, min: u64, max: u64, problems: &mut Problems) -> Checked<Bytes> {
         let message = match self.node.scalar() {
             Some(Scalar { text, kind: ScalarKind::Text, .. }) => match Bytes::parse(text) {
-                Some(Bytes(bytes)) if (min..=max).contains(&bytes) => return Ok(text),
+                Some(bytes) if (min..=max).contains(&bytes.0) => return Ok(bytes),
                 Some(_) => {
                     let (min, max) = (Bytes::show(min), Bytes::show(max));
                     format!("must be from {min} to {max}, not {}", quote(text))
@@ -197,16 +192,20 @@ impl<'n> KeyValue<'n> {
     }
 
     /// Returns a duration or a calendar unit.
-    pub(crate) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Result<&'n str, Reported> {
-        match self.node.scalar() {
-            Some(Scalar { text, kind: ScalarKind::Text, .. }) if Unit::from_name(text).is_some() => Ok(text),
-            Some(Scalar { text, kind: ScalarKind::Text, .. }) if Millis::parse(text).is_none() => {
-                let near = Millis::guess(text)
-                    .or_else(|| nearest(text, Unit::WORDS.iter().map(|word| word.name)).map(str::to_owned));
-                let help = near.map_or(UNITS_HELP.into(), |near| Cow::Owned(format!("did you mean {}?", quote(&near))));
-                Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems))
-            }
-            _ => self.duration(min, max, problems),
+    pub(super) fn interval(self, min: u64, max: u64, problems: &mut Problems) -> Checked<Interval> {
+        let text = match self.node.scalar() {
+            Some(Scalar { text, kind: ScalarKind::Text, .. }) => text,
+            _ => return self.duration(min, max, problems).map(Interval::Length),
+        };
+        if let Some(unit) = Unit::from_name(text) {
+            return Ok(Interval::Unit(unit));
         }
+        if Millis::parse(text).is_some() {
+            return self.duration(min, max, problems).map(Interval::Length);
+        }
+        let near =
+            Millis::guess(text).or_else(|| nearest(text, Unit::WORDS.iter().map(|word| word.name)).map(str::to_owned));
+        let help = near.map_or(UNITS_HELP.into(), |near| Cow::Owned(format!("did you mean {}?", quote(&near))));
+        Err(self.report(&format!("must be a duration, not {}", quote(text)), help, problems))
     }
 }
