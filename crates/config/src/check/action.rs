@@ -6,11 +6,10 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 
 use super::route_context::RouteContext;
 use super::templates::{self, Variables};
-use super::{Checked, field_changes};
+use super::{Checked, field_changes, help_for_unknown, present_keys};
 use crate::Purpose;
 use crate::file::located::Located;
 use crate::file::{self, File};
-use crate::problem::suggest::nearest;
 use crate::problem::{Problems, quote, quote_all};
 use tidegate_rules::route::{Action, FixedResponse, Redirect};
 use tidegate_rules::template::{Escape, Variable};
@@ -22,8 +21,7 @@ pub(super) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mu
     if raw.authorize.is_present() {
         return Ok(Action::Forward(None));
     }
-    let keys = [("upstream", raw.upstream.key), ("redirect", raw.redirect.key), ("respond", raw.respond.key)];
-    let present: Vec<_> = keys.iter().filter_map(|(name, key)| Some((*name, (*key)?))).collect();
+    let present: Vec<_> = present_keys!(raw, upstream redirect respond).collect();
     if let [_, (_, second), ..] = present[..] {
         let names = quote_all(present.iter().map(|(name, _)| *name));
         let message = format!("a route has one action, not {}: {names}", present.len());
@@ -54,11 +52,7 @@ fn upstream(raw: &Located<String>, file: &File, problems: &mut Problems) -> Chec
     if declared.clone().any(|declared| declared == name) {
         return Ok(Arc::from(name.as_str()));
     }
-    let help = match (nearest(name, declared.clone()), declared.clone().next()) {
-        (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, Some(_)) => format!("the upstreams are {}", quote_all(declared.take(10))),
-        (None, None) => "add it to `upstreams`".to_owned(),
-    };
+    let help = help_for_unknown(name, declared, "upstreams", || "add it to `upstreams`".to_owned());
     Err(raw.report(format!("unknown upstream {}", quote(name)), help, problems))
 }
 

@@ -1,6 +1,6 @@
 //! Routes that evaluate requests for proxies.
 
-use super::Checked;
+use super::{Checked, present_keys};
 use crate::file::{self, File};
 use crate::problem::{Problems, quote};
 use tidegate_rules::route::{Authorize, Matcher, PathPattern};
@@ -11,19 +11,11 @@ pub(super) fn authorize(
     problems: &mut Problems,
 ) -> Checked<Option<Authorize>> {
     let Some(raw) = route.authorize.optional(problems)? else { return Ok(None) };
-    let keys = [
-        ("upstream", route.upstream.key),
-        ("redirect", route.redirect.key),
-        ("respond", route.respond.key),
-        ("limits", route.limits.key),
-        ("quota", route.quota.key),
-        ("concurrency", route.concurrency.key),
-    ];
-    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+    for (key, location) in present_keys!(route, upstream redirect respond limits quota concurrency) {
         let message = format!("{} has no effect with `authorize`", quote(key));
         problems.add(location, message, "leave it out: the limits of the original request's route apply");
     }
-    let nginx = raw.nginx.optional(problems)?.copied().unwrap_or_default();
+    let nginx = raw.nginx.or_default(problems)?;
     let paths = matcher.map(|matcher| matcher.paths.as_slice()).unwrap_or_default();
     let prefix = paths.iter().find_map(PathPattern::segments_before_rest);
     if prefix.is_some() && paths.len() > 1 {

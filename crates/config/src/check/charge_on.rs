@@ -26,5 +26,5 @@ pub(super) fn charge_on(raw: &file::Limit, problems: &mut Problems) -> Checked<O
             "`charge_on` does not work with `max_wait`: a request cannot wait for permits that it may not take";
         return Err(raw.charge_on.report(message, "leave out `max_wait`", problems));
     }
-    Ok(Some(Box::new(ChargeOn { statuses: statuses?, reserve: reserve?.copied().unwrap_or_default() })))
+    Ok(Some(Box::new(ChargeOn { statuses: statuses?, reserve: raw.reserve.or_default(problems)? })))
 }

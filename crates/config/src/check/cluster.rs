@@ -1,7 +1,7 @@
 //! The configured nodes of a Redis Cluster. Messages contain no addresses, since these may contain a password.
 
-use super::Checked;
 use super::sentinel::reject_master_keys;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::Problems;
@@ -13,8 +13,7 @@ const URL_HELP: &str =
 /// Converts the configured nodes. Returns an empty list if the store is no cluster.
 pub(super) fn seeds(store: &file::Store, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
     let Some(raw) = store.cluster.optional(problems)? else { return Ok(Vec::new()) };
-    let urls: Vec<_> = raw.iter().map(|url| seed(url, problems)).collect();
-    let urls = urls.into_iter().collect::<Checked<Vec<_>>>()?;
+    let urls: Vec<_> = all(raw.iter().map(|url| seed(url, problems)))?;
     let keys = reject_master_keys(store, "cluster", problems);
     if urls.iter().any(RedisUrl::is_tls) && !urls.iter().all(RedisUrl::is_tls) {
         let message = "only some nodes of the cluster use TLS";

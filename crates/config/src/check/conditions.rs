@@ -3,7 +3,7 @@
 use http::HeaderValue;
 
 use super::names::header_name;
-use super::{Checked, parsed, spelling};
+use super::{Checked, all, parsed, spelling};
 use crate::file::located::{Located, OneOrList, ValueOrMap};
 use crate::file::{self, TextOrPattern};
 use crate::problem::{Location, Problems, quote};
@@ -69,8 +69,7 @@ fn condition(
                 }
                 pattern(raw, item.location, &source, case, problems)
             };
-            let values: Vec<_> = list.iter().map(&mut item).collect();
-            ValueTest::OneOf(values.into_iter().collect::<Checked<_>>()?)
+            ValueTest::OneOf(all(list.iter().map(&mut item))?)
         }
     };
     Ok(ValueCondition { source: source?, test })

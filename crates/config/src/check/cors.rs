@@ -2,9 +2,9 @@
 
 use http::HeaderValue;
 
-use super::Checked;
 use super::matcher::method;
 use super::names::header_name;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
@@ -15,10 +15,10 @@ const ANY: &str = "*";
 
 pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Option<Box<Cors>>> {
     let Some(raw) = route.cors.optional(problems)? else { return Ok(None) };
-    let origins = each(&raw.origins, origin, problems);
-    let methods = each(&raw.methods, allowed_method, problems);
-    let headers = each(&raw.headers, field, problems);
-    let exposed = each(&raw.expose, field, problems);
+    let origins: Checked<Vec<_>> = all(raw.origins.items().iter().map(|raw| origin(raw, problems)));
+    let methods = all(raw.methods.items().iter().map(|raw| allowed_method(raw, problems)));
+    let headers = all(raw.headers.items().iter().map(|raw| field(raw, problems)));
+    let exposed: Checked<Vec<_>> = all(raw.expose.items().iter().map(|raw| field(raw, problems)));
     let credentials = raw.credentials.optional(problems);
     if let Ok(Some(true)) = credentials {
         [&raw.methods, &raw.headers, &raw.expose].iter().for_each(|list| reject_any(list, problems));
@@ -40,17 +40,6 @@ pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Opti
         credentials,
         max_age: max_age?.map(|max_age| max_age.0 / 1_000),
     })))
-}
-
-/// Converts each item of a list.
-fn each<T>(
-    list: &Located<Vec<Located<String>>>,
-    convert: impl Fn(&Located<String>, &mut Problems) -> Checked<T>,
-    problems: &mut Problems,
-) -> Checked<Vec<T>> {
-    let raw = list.optional(problems)?.map(Vec::as_slice).unwrap_or_default();
-    let converted: Vec<_> = raw.iter().map(|item| convert(item, problems)).collect();
-    converted.into_iter().collect()
 }
 
 fn origin(raw: &Located<String>, problems: &mut Problems) -> Checked<OriginPattern> {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::Checked;
+use super::{Checked, all};
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
@@ -13,8 +13,7 @@ const PORT: u16 = 53;
 /// Returns the DNS servers; empty for the servers of the system.
 pub(super) fn servers(file: &File, problems: &mut Problems) -> Checked<Vec<SocketAddr>> {
     let Some(dns) = file.dns.optional(problems)? else { return Ok(Vec::new()) };
-    let servers: Vec<_> = dns.servers.items().iter().map(|raw| server(raw, problems)).collect();
-    servers.into_iter().collect()
+    all(dns.servers.items().iter().map(|raw| server(raw, problems)))
 }
 
 fn server(raw: &Located<String>, problems: &mut Problems) -> Checked<SocketAddr> {

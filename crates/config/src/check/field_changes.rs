@@ -4,7 +4,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::names::header_name;
 use super::templates::{self, Variables};
-use super::{Checked, parsed};
+use super::{Checked, all, parsed};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Location, Problems, quote};
@@ -26,21 +26,17 @@ pub(super) fn field_changes(
     problems: &mut Problems,
 ) -> Checked<Option<FieldChanges>> {
     let Some(raw) = raw.optional(problems)? else { return Ok(None) };
-    let remove: Vec<_> =
-        (raw.remove.items().iter()).map(|raw| name(raw.required(problems)?, raw.location, message, problems)).collect();
+    let remove = raw.remove.items().iter();
+    let remove = all(remove.map(|raw| name(raw.required(problems)?, raw.location, message, problems)));
     let values = |raw: &Located<Vec<(String, Located<String>)>>, problems: &mut Problems| {
-        let pairs = raw.optional(problems)?.into_iter().flatten();
-        let pairs: Vec<_> = pairs
-            .map(|(key, value)| {
-                let name = name(key, value.key_location(), message, problems);
-                let value = field_value(value, variables, problems);
-                Ok((name?, value?))
-            })
-            .collect();
-        pairs.into_iter().collect::<Checked<Vec<_>>>()
+        all(raw.optional(problems)?.into_iter().flatten().map(|(key, value)| {
+            let name = name(key, value.key_location(), message, problems);
+            let value = field_value(value, variables, problems);
+            Ok((name?, value?))
+        }))
     };
     let (set, add) = (values(&raw.set, problems), values(&raw.add, problems));
-    Ok(Some(FieldChanges { remove: remove.into_iter().collect::<Checked<_>>()?, set: set?, add: add? }))
+    Ok(Some(FieldChanges { remove: remove?, set: set?, add: add? }))
 }
 
 /// Parses the name of a field that rules may change.

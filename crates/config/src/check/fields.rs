@@ -2,9 +2,9 @@
 
 use http::HeaderName;
 
-use super::Checked;
 use super::names::header_name;
-use super::raw_limits::own_limits;
+use super::raw_limits::{own_limits, rate_sources};
+use super::{Checked, all};
 use crate::Purpose;
 use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
@@ -17,9 +17,7 @@ const DEFAULT: &str = "default";
 
 pub(super) fn fields(file: &File, problems: &mut Problems) -> Checked<FieldRules> {
     let Some(raw) = file.requests.optional(problems)? else { return Ok(FieldRules::default()) };
-    let underscores = raw.underscores.optional(problems);
-    let strip = strip(raw, problems);
-    Ok(FieldRules { strip: strip?, underscores: underscores?.copied().unwrap_or_default() })
+    Ok(FieldRules { strip: strip(raw, problems)?, underscores: raw.underscores.or_default(problems)? })
 }
 
 fn strip(raw: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
@@ -28,8 +26,8 @@ fn strip(raw: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
         None => defaults().collect(),
         Some(list) => patterns(list, problems)?,
     };
-    let kept: Vec<_> = keep?.into_iter().flatten().map(|name| kept_field(name, &patterns, problems)).collect();
-    Ok(Strip::new(patterns, kept.into_iter().collect::<Checked<Vec<_>>>()?))
+    let kept: Vec<_> = all(keep?.into_iter().flatten().map(|name| kept_field(name, &patterns, problems)))?;
+    Ok(Strip::new(patterns, kept))
 }
 
 fn patterns(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<Pattern>> {
@@ -87,11 +85,7 @@ impl FieldCheck<'_> {
         if let Some(when) = limit.when.get() {
             self.check_match(&when.matcher, problems);
         }
-        let rate = match limit.rate.get() {
-            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
-            Some(ValueOrMap::Value(_)) | None => None,
-        };
-        for by in limit.tier.get().map(|tier| &tier.by).into_iter().chain(rate) {
+        for by in rate_sources(limit) {
             self.check_trusted(by, problems);
         }
         for client in limit.client.items() {

@@ -2,7 +2,7 @@
 
 use http::uri::PathAndQuery;
 
-use super::Checked;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
@@ -16,7 +16,12 @@ pub(super) fn health(raw: &Located<file::Health>, problems: &mut Problems) -> Ch
     let Some(health) = raw.optional(problems)? else { return Ok(None) };
     let request = match (health.path.optional(problems)?, health.grpc.optional(problems)?) {
         (Some(path), None) => {
-            HealthRequest::Http { path: parse_path(path, &health.path, problems)?, expect: expect(health, problems)? }
+            let path = parse_path(path, &health.path, problems)?;
+            let expect = match health.expect.optional(problems)? {
+                None => vec![DEFAULT_EXPECT],
+                Some(_) => status_ranges(&health.expect, problems)?,
+            };
+            HealthRequest::Http { path, expect }
         }
         (None, Some(_)) if health.expect.is_present() => {
             let help = "leave it out: a gRPC check passes if the service is `SERVING`";
@@ -47,17 +52,9 @@ fn parse_path(text: &str, at: &Located<String>, problems: &mut Problems) -> Chec
     parsed.ok_or_else(|| at.report(format!("{} is not a path", quote(text)), "write it as `/healthz`", problems))
 }
 
-fn expect(health: &file::Health, problems: &mut Problems) -> Checked<Vec<StatusRange>> {
-    if health.expect.optional(problems)?.is_none() {
-        return Ok(vec![DEFAULT_EXPECT]);
-    }
-    status_ranges(&health.expect, problems)
-}
-
 /// Converts a list of statuses and ranges.
 pub(super) fn status_ranges(raw: &Located<Vec<Located<String>>>, problems: &mut Problems) -> Checked<Vec<StatusRange>> {
-    let ranges: Vec<_> = raw.items().iter().map(|raw| status_range(raw, problems)).collect();
-    ranges.into_iter().collect()
+    all(raw.items().iter().map(|raw| status_range(raw, problems)))
 }
 
 fn status_range(raw: &Located<String>, problems: &mut Problems) -> Checked<StatusRange> {

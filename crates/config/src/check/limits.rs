@@ -5,12 +5,12 @@ use std::sync::Arc;
 use super::charge_on::charge_on;
 use super::identities::check_configured;
 use super::quota::quota;
-use super::raw_limits::limits_of;
+use super::raw_limits::{limits_of, rate_sources};
 use super::request_value::request_value;
 use super::route_context::RouteContext;
-use super::{Checked, candidate, cost, matcher, rates, redisson, spelling, spread};
+use super::{Checked, all, candidate, cost, matcher, present_keys, rates, redisson, spelling, spread};
 use crate::file;
-use crate::file::located::{Located, ValueOrMap};
+use crate::file::located::Located;
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
 use tidegate_limit::{AlgorithmName, Limiter, Mode};
@@ -62,10 +62,7 @@ fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> 
     let quota = sharing.and_then(|sharing| quota(raw, rate_keys?, sharing, location, problems));
     let wait_policy = wait_policy(raw, problems);
     let charge_on = charge_on(raw, problems);
-    let on_missing_client = raw.on_missing_client.optional(problems);
-    let duplicates = raw.duplicates.optional(problems);
     let on_store_failure = on_store_failure(raw, problems);
-    let shadow = raw.shadow.optional(problems);
     let name = name?;
     let mode = redisson::mode(raw, sharing?, problems)?;
     let quota = quota?;
@@ -90,12 +87,12 @@ fn limit(limit: RawLimit<'_>, when: &mut Vec<When>, problems: &mut Problems) -> 
         }),
         client: client?,
         permits: permits?,
-        on_missing_client: on_missing_client?.copied().unwrap_or_default(),
-        duplicates: duplicates?.copied().unwrap_or_default(),
+        on_missing_client: raw.on_missing_client.or_default(problems)?,
+        duplicates: raw.duplicates.or_default(problems)?,
         on_store_failure: on_store_failure?,
         wait_policy: wait_policy?,
         charge_on: charge_on?,
-        shadow: shadow?.copied().unwrap_or_default(),
+        shadow: raw.shadow.or_default(problems)?,
         sets_partitions: raw.partitions.get().is_some(),
         is_shared: shared,
         location: problems.limit_location(location),
@@ -143,13 +140,8 @@ fn wait_policy(raw: &file::Limit, problems: &mut Problems) -> Checked<Option<Wai
 pub(super) fn check_identities(route: &file::Route, context: RouteContext<'_>, problems: &mut Problems) -> Checked<()> {
     let mut checked = Ok(());
     let of_slots = route.concurrency.get().into_iter().flat_map(|concurrency| concurrency.client.items());
-    let of_limits = limits_of(context.file, route).flat_map(|limit| {
-        let rate = match limit.rate.get() {
-            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
-            Some(ValueOrMap::Value(_)) | None => None,
-        };
-        limit.client.items().iter().chain(limit.tier.get().map(|tier| &tier.by)).chain(rate)
-    });
+    let of_limits = limits_of(context.file, route);
+    let of_limits = of_limits.flat_map(|limit| limit.client.items().iter().chain(rate_sources(limit)));
     for raw in of_limits.chain(of_slots) {
         if let Some(value) = raw.get().and_then(|text| IdentityValue::parse(text)) {
             checked = check_configured(value.kinds(), context, raw, problems).and(checked);
@@ -198,11 +190,7 @@ pub(super) fn reject_extension<'f>(
         for client in limit.client.items().iter().filter(is_extension) {
             checked = Err(client.report(message, GATEWAY_CLIENT_HELP, problems));
         }
-        let rate = match limit.rate.get() {
-            Some(ValueOrMap::Map(rate)) => Some(&rate.by),
-            Some(ValueOrMap::Value(_)) | None => None,
-        };
-        for by in limit.tier.get().map(|tier| &tier.by).into_iter().chain(rate).filter(is_extension) {
+        for by in rate_sources(limit).filter(is_extension) {
             checked = Err(by.report(message, rates::BY_HELP, problems));
         }
     }
@@ -213,12 +201,7 @@ pub(super) fn reject_extension<'f>(
 fn client(raw: &file::Limit, functions: &[ClientFunction], problems: &mut Problems) -> Checked<ClientSource> {
     let mode = raw.mode.get();
     if mode == Some(&Mode::Overall) {
-        let keys = [
-            ("client", raw.client.key),
-            ("on_missing_client", raw.on_missing_client.key),
-            ("duplicates", raw.duplicates.key),
-        ];
-        for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+        for (key, location) in present_keys!(raw, client on_missing_client duplicates) {
             let message = format!("{} has no effect on an OVERALL limit", quote(key));
             problems.add(location, message, "leave it out, or use `mode: PER_CLIENT`");
         }
@@ -241,8 +224,7 @@ pub(super) fn sources(
     functions: &[ClientFunction],
     problems: &mut Problems,
 ) -> Checked<ClientSource> {
-    let checked: Vec<_> = raw.iter().map(|raw| source(raw, functions, problems)).collect();
-    let mut sources = checked.into_iter().collect::<Checked<Vec<_>>>()?;
+    let mut sources: Vec<_> = all(raw.iter().map(|raw| source(raw, functions, problems)))?;
     Ok(match sources.len() {
         1 => sources.remove(0),
         _ => ClientSource::All(sources),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use super::{Checked, listen_tls};
+use super::{Checked, all, listen_tls};
 use crate::file::located::ValueOrMap;
 use crate::file::{self, File};
 use crate::problem::{Location, Problems, quote};
@@ -20,8 +20,7 @@ pub(super) fn listen(file: &File, source: Source<'_>, problems: &mut Problems) -
         let (message, help) = ("a gateway needs `listen`".to_owned(), "for example `listen: 0.0.0.0:8080`");
         return Err(problems.add_missing(file.listen.location, "listen", message, help));
     }
-    let entries: Vec<_> = raw.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)).collect();
-    entries.into_iter().collect()
+    all(raw.iter().map(|entry| listener(entry.required(problems)?, source.files, problems)))
 }
 
 fn listener(entry: &file::Listen, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<Listen> {

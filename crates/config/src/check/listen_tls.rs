@@ -1,7 +1,7 @@
 //! TLS of a listener. Reads the files once, so that errors are reported before a client connects.
 
-use super::Checked;
 use super::tls::place_of;
+use super::{Checked, all};
 use crate::file;
 use crate::problem::Problems;
 use crate::sources::referenced_files::ReferencedFiles;
@@ -17,16 +17,12 @@ pub(super) fn tls(
 ) -> Checked<Option<ListenTls>> {
     let Some(raw) = entry.tls.optional(problems)? else { return Ok(None) };
     let certificates = certificates(raw, files, problems);
-    let min_version = raw.min_version.optional(problems);
     let client_auth = client_auth(raw, files, problems);
-    let min_version = min_version?.copied().unwrap_or_default();
-    let max_handshake_rate = raw.max_handshake_rate.number(DEFAULT_MAX_HANDSHAKE_RATE, problems)?;
-    let (certificates, client_auth) = (certificates?, client_auth?);
     Ok(Some(ListenTls {
-        certificates,
-        min_version,
-        client_auth,
-        max_handshake_rate,
+        certificates: certificates?,
+        min_version: raw.min_version.or_default(problems)?,
+        client_auth: client_auth?,
+        max_handshake_rate: raw.max_handshake_rate.number(DEFAULT_MAX_HANDSHAKE_RATE, problems)?,
         check_interval: FILE_CHECK_INTERVAL,
     }))
 }
@@ -37,17 +33,14 @@ fn certificates(
     problems: &mut Problems,
 ) -> Checked<Vec<CertificateFiles>> {
     let entries = raw.certificates.required(problems)?.iter().enumerate();
-    let all: Vec<Checked<_>> = entries
-        .map(|(index, entry)| {
-            let entry = entry.required(problems)?;
-            let certificate = certificate_files(entry, files, problems)?;
-            if files.are_checked() {
-                check_certificate(&certificate, index == 0, files, entry, problems)?;
-            }
-            Ok(certificate)
-        })
-        .collect();
-    all.into_iter().collect()
+    all(entries.map(|(index, entry)| {
+        let entry = entry.required(problems)?;
+        let certificate = certificate_files(entry, files, problems)?;
+        if files.are_checked() {
+            check_certificate(&certificate, index == 0, files, entry, problems)?;
+        }
+        Ok(certificate)
+    }))
 }
 
 fn certificate_files(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::Method;
 
 use super::conditions::values;
-use super::{Checked, network, spelling};
+use super::{Checked, all, network, spelling};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, Reported, quote};
@@ -45,18 +45,18 @@ pub(super) fn conditions(
     let own_case = raw.case.optional(problems);
     let case = own_case.ok().flatten().copied().unwrap_or(outer);
     let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
-    let hosts = all(&raw.host, |entry| pattern(entry, HostPattern::parse, problems));
-    let paths = all(&raw.path, |entry| {
+    let hosts: Checked<Vec<_>> = all(raw.host.items().iter().map(|entry| pattern(entry, HostPattern::parse, problems)));
+    let paths: Checked<Vec<_>> = all(raw.path.items().iter().map(|entry| {
         let path = pattern(entry, PathPattern::parse, problems)?.with_case(case);
         if let Some(spelling) = entry.get().and_then(|text| spelling::of_path(text)) {
             spelling.warn(entry.location, problems);
         }
         if kept || !path.has_encoded_slash() { Ok(path) } else { Err(unmatchable_slash(&path, entry, problems)) }
-    });
-    let methods = all(&raw.methods, |entry| method(entry, problems));
+    }));
+    let methods = all(raw.methods.items().iter().map(|entry| method(entry, problems)));
     let values = values(raw, case, problems);
-    let clients = all(&raw.clients, |entry| network(entry, problems));
-    let not = all(&raw.not, |entry| conditions(entry.required(problems)?, context, case, problems));
+    let clients: Checked<Vec<_>> = all(raw.clients.items().iter().map(|entry| network(entry, problems)));
+    let not = all(raw.not.items().iter().map(|entry| conditions(entry.required(problems)?, context, case, problems)));
     own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);
     if hosts.len().saturating_mul(paths.len()) > Matcher::MAX_PAIRS {
@@ -66,12 +66,6 @@ pub(super) fn conditions(
     }
     let clients = (!clients.is_empty()).then(|| ClientNetworks::new(clients, Arc::clone(context.addresses)));
     Ok(Matcher { hosts, paths, case, methods: methods?, values: values?, clients, not: not? })
-}
-
-/// Checks all items of a list, so that each error is reported.
-fn all<W, T>(raw: &Located<Vec<Located<W>>>, mut check: impl FnMut(&Located<W>) -> Checked<T>) -> Checked<Vec<T>> {
-    let checked: Vec<_> = raw.items().iter().map(&mut check).collect();
-    checked.into_iter().collect()
 }
 
 fn unmatchable_slash(path: &PathPattern, raw: &Located<String>, problems: &mut Problems) -> Reported {

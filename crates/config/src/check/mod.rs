@@ -62,7 +62,8 @@ use self::route_context::RouteContext;
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::secrets::Secrets;
-use crate::problem::{Checked, Location, Problems, quote};
+use crate::problem::suggest::nearest;
+use crate::problem::{Checked, Location, Problems, quote, quote_all};
 use crate::yaml::node::Node;
 use crate::{Config, Source};
 use tidegate_rules::client::AddressRules;
@@ -154,10 +155,8 @@ pub(crate) fn config(
 fn addresses(file: &File, problems: &mut Problems) -> Checked<AddressRules> {
     let default = AddressRules::default();
     let Some(raw) = file.clients.optional(problems)? else { return Ok(default) };
-    let networks = raw.trusted_proxies.items().iter();
-    let networks: Vec<_> = networks.map(|raw| network(raw, problems)).collect();
     Ok(AddressRules {
-        trusted_proxies: networks.into_iter().collect::<Checked<_>>()?,
+        trusted_proxies: all(raw.trusted_proxies.items().iter().map(|raw| network(raw, problems)))?,
         ipv6_prefix: raw.ipv6_prefix.number(default.ipv6_prefix, problems)?,
     })
 }
@@ -188,6 +187,34 @@ fn network(raw: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
             Err(raw.report(message, "write it as an IPv4 network", problems))
         }
         network => Ok(network),
+    }
+}
+
+/// Returns the names and locations of those of these keys that are present.
+macro_rules! present_keys {
+    ($map:expr, $($key:ident)+) => {
+        [$((stringify!($key), $map.$key.key)),+].into_iter().filter_map(|(key, location)| Some((key, location?)))
+    };
+}
+
+use present_keys;
+
+/// Collects values, after all have been converted, so that each error is reported.
+fn all<T, C: FromIterator<T>>(values: impl Iterator<Item = Checked<T>>) -> Checked<C> {
+    values.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// Returns the help for an unknown name: a similar name, some known names, or how to define one.
+fn help_for_unknown<'n>(
+    name: &str,
+    known: impl Iterator<Item = &'n str> + Clone,
+    title: &str,
+    definition: impl FnOnce() -> String,
+) -> String {
+    match (nearest(name, known.clone()), known.clone().next()) {
+        (Some(near), _) => format!("did you mean {}?", quote(near)),
+        (None, Some(_)) => format!("the {title} are {}", quote_all(known.take(10))),
+        (None, None) => definition(),
     }
 }
 

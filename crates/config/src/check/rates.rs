@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Checked;
 use super::quota::{RateKeys, quota};
 use super::spread::Spread;
 use super::written_rate::default_of;
+use super::{Checked, all, help_for_unknown, present_keys};
 use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
-use crate::problem::suggest::nearest;
-use crate::problem::{Problems, quote, quote_all};
+use crate::problem::{Problems, quote};
 use tidegate_limit::{Limiter, MAX_RATE, Mode};
 use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::rates::Rates;
@@ -47,9 +46,8 @@ pub(super) fn default_keys<'f>(raw: &'f file::Limit, file: &'f File, problems: &
         let rate = raw.rate.optional(problems)?.and_then(|_| default_of(&raw.rate));
         return Ok(RateKeys { rate, interval: &raw.interval, burst: &raw.burst });
     };
-    let keys = [("rate", raw.rate.key), ("interval", raw.interval.key), ("burst", raw.burst.key)];
     let mut fault = None;
-    for (key, at) in keys.into_iter().filter_map(|(key, at)| Some((key, at?))) {
+    for (key, at) in present_keys!(raw, rate interval burst) {
         let message = format!("{} has no effect with `tier`: the tier has it", quote(key));
         fault = Some(problems.add(at, message, "leave it out"));
     }
@@ -94,21 +92,14 @@ pub(super) fn rates(
 /// Returns the tier with this name, or reports that the name is unknown.
 fn tier_named<'f>(raw: &Located<String>, file: &'f File, problems: &mut Problems) -> Checked<&'f file::Tier> {
     let name = raw.required(problems)?;
-    let tiers = || file.tiers.get().into_iter().flatten();
-    match tiers().find(|(tier, _)| *tier == name) {
-        Some((_, tier)) => tier.required(problems),
-        None => Err(unknown_tier(raw, name, file, problems)),
+    let tiers = file.tiers.get();
+    if let Some(tier) = tiers.and_then(|tiers| tiers.get(name)) {
+        return tier.required(problems);
     }
-}
-
-fn unknown_tier(raw: &Located<String>, name: &str, file: &File, problems: &mut Problems) -> crate::problem::Reported {
-    let names = || file.tiers.get().into_iter().flatten().map(|(name, _)| name.as_str());
-    let help = match (nearest(name, names()), names().next()) {
-        (Some(near), _) => format!("did you mean {}?", quote(near)),
-        (None, Some(_)) => format!("the tiers are {}", quote_all(names().take(10))),
-        (None, None) => format!("define it at the top level: `tiers: {{ {name}: {{ rate: 100, interval: 1m }} }}`"),
-    };
-    raw.report(format!("there is no tier {}", quote(name)), help, problems)
+    let help = help_for_unknown(name, tiers.into_iter().flatten().map(|(name, _)| name.as_str()), "tiers", || {
+        format!("define it at the top level: `tiers: {{ {name}: {{ rate: 100, interval: 1m }} }}`")
+    });
+    Err(raw.report(format!("there is no tier {}", quote(name)), help, problems))
 }
 
 /// Returns the tiers of a condition.
@@ -117,12 +108,8 @@ pub(super) fn tiers_of_condition(
     file: &File,
     problems: &mut Problems,
 ) -> Checked<Vec<Box<str>>> {
-    let mut tiers = Vec::new();
-    for name in raw.optional(problems)?.into_iter().flatten() {
-        let found = tier_named(name, file, problems);
-        tiers.push(found.and_then(|_| Ok(name.required(problems)?.as_str().into())));
-    }
-    tiers.into_iter().collect()
+    let names = raw.optional(problems)?.into_iter().flatten();
+    all(names.map(|name| tier_named(name, file, problems).and_then(|_| Ok(name.required(problems)?.as_str().into()))))
 }
 
 fn tier_keys<'f>(tier: &'f file::Tier, problems: &mut Problems) -> Checked<RateKeys<'f>> {

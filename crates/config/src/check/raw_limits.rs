@@ -1,6 +1,6 @@
 //! The limits as the rule file contains them.
 
-use crate::file::located::ValueOrMap;
+use crate::file::located::{Located, ValueOrMap};
 use crate::file::{self, File};
 
 /// Returns the names of the shared limits that a route uses.
@@ -17,6 +17,15 @@ pub(super) fn own_limits(route: &file::Route) -> impl Iterator<Item = &file::Lim
         ValueOrMap::Value(_) => None,
         ValueOrMap::Map(limit) => Some(&**limit),
     })
+}
+
+/// Returns the values of a request that a limit takes its rate from.
+pub(super) fn rate_sources(limit: &file::Limit) -> impl Iterator<Item = &Located<String>> {
+    let rate = match limit.rate.get() {
+        Some(ValueOrMap::Map(rate)) => Some(&rate.by),
+        Some(ValueOrMap::Value(_)) | None => None,
+    };
+    limit.tier.get().map(|tier| &tier.by).into_iter().chain(rate)
 }
 
 pub(super) fn limits_of<'f>(file: &'f File, route: &'f file::Route) -> impl Iterator<Item = &'f file::Limit> {

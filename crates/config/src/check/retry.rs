@@ -1,7 +1,7 @@
 //! The retries of an upstream.
 
-use super::Checked;
 use super::percent::percent;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
@@ -18,10 +18,8 @@ pub(super) fn retry(
         Some(ValueOrMap::Value(RetryMode::Off)) => return Ok(None),
         Some(ValueOrMap::Map(raw)) => raw,
     };
-    let on = match raw.on.optional(problems)? {
-        Some(list) => list.iter().map(|raw| retry_on(raw, problems)).collect::<Checked<_>>(),
-        None => Ok(default.on),
-    };
+    let on = raw.on.optional(problems)?;
+    let on = on.map_or(Ok(default.on), |list| all(list.iter().map(|raw| retry_on(raw, problems))));
     let budget_percent = percent(&raw.budget, default.budget_percent, problems);
     Ok(Some(RetrySettings {
         attempts: raw.attempts.number(default.attempts, problems)?,

@@ -3,10 +3,9 @@
 use http::HeaderValue;
 use http::uri::Authority;
 
-use super::Checked;
-use super::action;
 use super::route_context::RouteContext;
 use super::templates::{self, Variables};
+use super::{Checked, action, present_keys};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote, quote_all};
@@ -19,14 +18,10 @@ const MAX_SHOWN_PATHS: usize = 3;
 
 /// Reports keys that change a request of a route without `upstream`.
 pub(super) fn check_keys(raw: &file::Route, problems: &mut Problems) -> Checked<()> {
-    let keys =
-        [("rewrite", raw.rewrite.key), ("request_headers", raw.request_headers.key), ("timeout", raw.timeout.key)];
     let mut result = Ok(());
-    for (name, location) in keys.iter().filter_map(|(name, key)| Some((*name, (*key)?))) {
-        if !raw.upstream.is_present() {
-            let message = format!("{} has no effect without `upstream`", quote(name));
-            result = Err(problems.add(location, message, "add `upstream`, or remove the key"));
-        }
+    for (name, location) in present_keys!(raw, rewrite request_headers timeout).filter(|_| !raw.upstream.is_present()) {
+        let message = format!("{} has no effect without `upstream`", quote(name));
+        result = Err(problems.add(location, message, "add `upstream`, or remove the key"));
     }
     result
 }

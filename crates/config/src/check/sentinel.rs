@@ -1,7 +1,7 @@
 //! The key `sentinel` of the store, and the keys of its master. Messages contain no URLs, since these may contain a
 //! password.
 
-use super::{Checked, tls};
+use super::{Checked, all, present_keys, tls};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
@@ -37,7 +37,8 @@ pub(super) fn sentinel(
     problems: &mut Problems,
 ) -> Checked<Option<SentinelSettings>> {
     let Some(raw) = store.sentinel.optional(problems)? else { return Ok(None) };
-    let urls = urls(raw, problems);
+    let urls = raw.urls.required(problems)?.iter();
+    let urls: Checked<Vec<_>> = all(urls.map(|url| sentinel_url(url, problems)));
     let password_file = tls::password_file(&raw.password_file, files, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
     let own = tls::tls(&raw.tls, is_tls, files, problems);
@@ -52,11 +53,6 @@ pub(super) fn sentinel(
     Ok(Some(SentinelSettings { urls: urls?, password_file: password_file?, tls }))
 }
 
-fn urls(raw: &file::Sentinel, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
-    let urls: Vec<_> = raw.urls.required(problems)?.iter().map(|url| sentinel_url(url, problems)).collect();
-    urls.into_iter().collect()
-}
-
 fn sentinel_url(raw: &Located<String>, problems: &mut Problems) -> Checked<RedisUrl> {
     RedisUrl::parse_sentinel(raw.required(problems)?)
         .map_err(|fault| raw.report(format!("the URL of a sentinel {fault}"), URL_HELP, problems))
@@ -64,9 +60,8 @@ fn sentinel_url(raw: &Located<String>, problems: &mut Problems) -> Checked<Redis
 
 /// Reports keys of a master in a store with URLs, where they are part of the URLs.
 pub(super) fn reject_master_keys(store: &file::Store, address_key: &str, problems: &mut Problems) -> Checked<()> {
-    let keys = [("user", store.user.key), ("password", store.password.key), ("database", store.database.key)];
     let mut checked = Ok(());
-    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+    for (key, location) in present_keys!(store, user password database) {
         let message = format!("{} has no effect with {}", quote(key), quote(address_key));
         let help = match key {
             "database" if address_key == "cluster" => "leave it out: a cluster has only one database",

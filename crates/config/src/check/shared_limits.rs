@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::Checked;
 use super::limits::{RawLimit, reject_extension, with_candidate};
 use super::route_context::RouteContext;
+use super::{Checked, help_for_unknown};
 use crate::Purpose;
 use crate::file::File;
 use crate::file::located::Located;
-use crate::problem::suggest::nearest;
-use crate::problem::{Problems, quote, quote_all};
+use crate::problem::{Problems, quote};
 use tidegate_rules::limits::rule::{Limit, SHARED_ROUTE};
 use tidegate_rules::rules::When;
 
@@ -37,8 +36,7 @@ impl<'f> SharedLimits<'f> {
             let group = names.tag(&format!("{SHARED_ROUTE}{name}"));
             let location = located.key_location();
             let raw = RawLimit { keys, location, name: Ok(name), group: &group, shared: true, context };
-            let limits = with_candidate(raw, std::iter::empty(), when, problems);
-            let limits = limits.into_iter().collect::<Checked<Vec<_>>>();
+            let limits = with_candidate(raw, std::iter::empty(), when, problems).into_iter().collect();
             let limits = match purpose {
                 Purpose::Layer => limits,
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),
@@ -64,14 +62,9 @@ impl<'f> SharedLimits<'f> {
             self.used.insert(name);
             return limits.clone();
         }
-        let names = || self.by_name.keys().copied();
-        let help = match (nearest(name, names()), names().next()) {
-            (Some(near), _) => format!("did you mean {}?", quote(near)),
-            (None, Some(_)) => format!("the shared limits are {}", quote_all(names().take(10))),
-            (None, None) => {
-                format!("define it at the top level, as in `limits: {{ {name}: {{ mode: OVERALL, ... }} }}`")
-            }
-        };
+        let help = help_for_unknown(name, self.by_name.keys().copied(), "shared limits", || {
+            format!("define it at the top level, as in `limits: {{ {name}: {{ mode: OVERALL, ... }} }}`")
+        });
         Err(item.report(format!("there is no shared limit {}", quote(name)), help, problems))
     }
 }

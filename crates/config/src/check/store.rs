@@ -1,6 +1,6 @@
 //! The store. Messages contain no addresses and no secrets, since both may contain a password.
 
-use super::{Checked, cluster, sentinel, tls};
+use super::{Checked, cluster, present_keys, sentinel, tls};
 use crate::file::{self, File};
 use crate::problem::suggest::nearest;
 use crate::problem::{Location, Problems, quote};
@@ -59,7 +59,7 @@ pub(super) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
             prefix: raw.prefix.get().cloned().unwrap_or_default(),
             pool_size: raw.pool_size.number(StoreSettings::DEFAULT_POOL_SIZE, problems)?,
             key_secret: key_secret?,
-            fail_readiness: raw.fail_readiness.optional(problems)?.copied().unwrap_or(false),
+            fail_readiness: raw.fail_readiness.or_default(problems)?,
             min_gateways: raw.min_gateways.number(1, problems)?,
         })),
     }
@@ -67,15 +67,14 @@ pub(super) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
 
 /// Reports an error unless exactly one key with an address is present.
 fn check_single_address(raw: &file::Store, problems: &mut Problems) -> Checked<()> {
-    let keys = [("url", raw.url.key), ("sentinel", raw.sentinel.key), ("cluster", raw.cluster.key)];
-    let mut present: Vec<_> = keys.into_iter().filter_map(|(key, location)| Some((location?, key))).collect();
-    present.sort_unstable();
+    let mut present: Vec<_> = present_keys!(raw, url sentinel cluster).collect();
+    present.sort_unstable_by_key(|(_, location)| *location);
     match *present {
         [] => {
             let message = "the store needs `url`, `sentinel` or `cluster`";
             Err(raw.url.report(message, "for example `url: redis://127.0.0.1:6379`", problems))
         }
-        [(_, first), (second_location, second), ..] => {
+        [(first, _), (second, second_location), ..] => {
             let message = format!("the store has both {} and {}", quote(first), quote(second));
             Err(problems.add(second_location, message, "keep one of them"))
         }
@@ -120,20 +119,11 @@ fn key_secret(raw: &file::Store, problems: &mut Problems) -> Checked<Option<KeyS
 
 /// Reports keys that have no effect on the store `memory`.
 fn reject_redis_keys(raw: &file::Store, problems: &mut Problems) -> Checked<()> {
-    let keys = [
-        ("user", raw.user.key),
-        ("password", raw.password.key),
-        ("database", raw.database.key),
-        ("tls", raw.tls.key),
-        ("password_file", raw.password_file.key),
-        ("timeout", raw.timeout.key),
-        ("prefix", raw.prefix.key),
-        ("pool_size", raw.pool_size.key),
-        ("fail_readiness", raw.fail_readiness.key),
-        ("min_gateways", raw.min_gateways.key),
-    ];
+    let keys = present_keys!(
+        raw, user password database tls password_file timeout prefix pool_size fail_readiness min_gateways
+    );
     let mut checked = Ok(());
-    for (key, location) in keys.into_iter().filter_map(|(key, location)| Some((key, location?))) {
+    for (key, location) in keys {
         let message = format!("{} has no effect on the store `memory`", quote(key));
         checked = Err(problems.add(location, message, "leave it out, or use `url: redis://...`"));
     }

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 
-use super::Checked;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::{Located, ValueOrMap};
 use crate::problem::{Problems, quote};
@@ -13,10 +13,12 @@ pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<
     let default = Upgrades::default();
     match route.upgrades.optional(problems)? {
         None => Ok(default),
-        Some(ValueOrMap::Value(list)) => Ok(Upgrades { protocols: protocols(list, problems)?, ..default }),
+        Some(ValueOrMap::Value(list)) => {
+            Ok(Upgrades { protocols: all(list.iter().map(|raw| protocol(raw, problems)))?, ..default })
+        }
         Some(ValueOrMap::Map(raw)) => {
             let protocols = match raw.protocols.optional(problems)? {
-                Some(list) => protocols(list, problems)?,
+                Some(list) => all(list.iter().map(|raw| protocol(raw, problems)))?,
                 None => default.protocols,
             };
             raw.idle_timeout.optional(problems)?;
@@ -28,11 +30,6 @@ pub(super) fn upgrades(route: &file::Route, problems: &mut Problems) -> Checked<
             Ok(Upgrades { protocols, limits })
         }
     }
-}
-
-fn protocols(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<HeaderValue>> {
-    let checked: Vec<_> = list.iter().map(|raw| protocol(raw, problems)).collect();
-    checked.into_iter().collect()
 }
 
 fn protocol(raw: &Located<String>, problems: &mut Problems) -> Checked<HeaderValue> {

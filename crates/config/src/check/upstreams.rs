@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::uri::Authority;
 
 use super::retry::retry;
-use super::{Checked, balance, health, upstream_tls};
+use super::{Checked, all, balance, health, upstream_tls};
 use crate::file::located::Located;
 use crate::file::{self, File};
 use crate::problem::{Problems, quote};
@@ -39,8 +39,8 @@ fn upstream(
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
     let listed = raw.targets.required(problems)?;
-    let targets: Vec<_> = listed.iter().map(|raw| weighted_target(raw.required(problems)?, problems)).collect();
-    let (targets, weights) = targets.into_iter().collect::<Checked<(Vec<_>, Vec<_>)>>()?;
+    let (targets, weights): (Vec<_>, Vec<_>) =
+        all(listed.iter().map(|raw| weighted_target(raw.required(problems)?, problems)))?;
     reject_repeated(listed, &targets, problems)?;
     let tls = upstream_tls::tls(&raw.tls, &targets, files, problems)?;
     let health = health::health(&raw.health, problems)?;

@@ -8,81 +8,40 @@ use tidegate_rules::route::{Action, Route};
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::upstream::UpstreamSettings;
 
-/// Returns the keys of the fields that differ. Fields with the key `""` are compared elsewhere, or have no
-/// effect on requests.
+/// Returns the keys of the fields that differ: the names of the fields, or other keys. Fields with the key `""` are
+/// compared elsewhere, or have no effect on requests.
 macro_rules! changed_keys {
-    ($old:expr, $new:expr, $kind:ident { $($field:ident => $key:literal),* $(,)? }) => {{
+    ($old:expr, $new:expr, $kind:ident: $($field:ident $(= $key:literal)?)+) => {{
         let (old, new) = ($old, $new);
-        let $kind { $($field: _),* } = old;
-        let keys = [$(($key, !$key.is_empty() && old.$field != new.$field)),*];
+        let $kind { $($field: _),+ } = old;
+        let keys = [$({
+            let key = changed_keys!(@key $field $($key)?);
+            (key, !key.is_empty() && old.$field != new.$field)
+        }),+];
         keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect::<Vec<&'static str>>()
     }};
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
 }
 
 pub(super) fn listener(old: &Listen, new: &Listen) -> Vec<&'static str> {
-    changed_keys!(old, new, Listen {
-        address => "address",
-        mode => "mode",
-        tls => "tls",
-        http2 => "http2",
-        proxy_protocol => "proxy_protocol",
-        trust_unknown => "trust_unknown",
-        max_connections => "max_connections",
-        max_connections_per_client => "max_connections_per_client",
-        max_requests => "max_requests",
-        max_streams => "max_streams",
-        header_timeout => "header_timeout",
-        idle_timeout => "idle_timeout",
-        body_timeout => "body_timeout",
-        min_rate => "min_rate",
-        max_fields => "max_fields",
-        max_field_bytes => "max_field_bytes",
-        max_target => "max_target",
-    })
+    changed_keys!(old, new, Listen:
+        address mode tls http2 proxy_protocol trust_unknown max_connections max_connections_per_client
+        max_requests max_streams header_timeout idle_timeout body_timeout min_rate max_fields max_field_bytes
+        max_target)
 }
 
 pub(super) fn upstream(old: &UpstreamSettings, new: &UpstreamSettings) -> Vec<&'static str> {
-    changed_keys!(old, new, UpstreamSettings {
-        name => "name",
-        targets => "targets",
-        weights => "weight",
-        balance => "balance",
-        eject => "eject",
-        slow_start => "slow_start",
-        protocol => "protocol",
-        tls => "tls",
-        timeouts => "timeouts",
-        health => "health",
-        retry => "retry",
-        max_connections => "max_connections",
-        queue => "queue",
-        queue_timeout => "queue_timeout",
-        max_fields => "max_fields",
-        max_field_bytes => "max_field_bytes",
-    })
+    changed_keys!(old, new, UpstreamSettings:
+        name targets weights="weight" balance eject slow_start protocol tls timeouts health retry
+        max_connections queue queue_timeout max_fields max_field_bytes)
 }
 
 /// Compares routes without their limits, which are compared one by one.
 pub(super) fn route(old: &Route, new: &Route) -> Vec<&'static str> {
-    let mut keys = changed_keys!(old, new, Route {
-        name => "name",
-        matcher => "match",
-        limits => "",
-        max_body => "max_body",
-        upgrades => "upgrades",
-        quota => "quota",
-        concurrency => "concurrency",
-        rate_limit_headers => "headers",
-        require => "require",
-        cors => "cors",
-        authorize => "authorize",
-        action => "",
-        rewrite => "rewrite",
-        request_headers => "request_headers",
-        response_headers => "response_headers",
-        timeout => "timeout",
-        reject => "reject",
-    });
+    let mut keys = changed_keys!(old, new, Route:
+        name matcher="match" limits="" max_body upgrades quota concurrency rate_limit_headers="headers" require
+        cors authorize action="" rewrite request_headers response_headers timeout reject);
     if old.action != new.action {
         keys.push(key_of(&old.action));
         keys.extend(Some(key_of(&new.action)).filter(|key| *key != key_of(&old.action)));
@@ -104,24 +63,9 @@ fn key_of(action: &Action) -> &'static str {
 }
 
 pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
-    let mut keys = changed_keys!(old, new, Limit {
-        name => "name",
-        limiter => "",
-        rates => "",
-        when => "",
-        reads_key_tier => "",
-        client => "client",
-        permits => "permits",
-        on_missing_client => "on_missing_client",
-        duplicates => "duplicates",
-        on_store_failure => "on_store_failure",
-        wait_policy => "max_wait",
-        charge_on => "charge_on",
-        shadow => "shadow",
-        sets_partitions => "",
-        is_shared => "",
-        location => "",
-    });
+    let mut keys = changed_keys!(old, new, Limit:
+        name limiter="" rates="" when="" reads_key_tier="" client permits on_missing_client duplicates
+        on_store_failure wait_policy="max_wait" charge_on shadow sets_partitions="" is_shared="" location="");
     let rates_differ = old.rates != new.rates;
     let is_by_tier = [old, new].iter().any(|limit| limit.rates.as_ref().is_some_and(|rates| rates.max().is_none()));
     let (Limiter { name, mode, quota, spread, .. }, new) = (&*old.limiter, &*new.limiter);
@@ -150,25 +94,10 @@ pub(super) fn has_same_parts(old: &Spread, new: &Spread) -> bool {
 
 /// Compares the top-level keys that have no entries.
 pub(super) fn settings(old: &Config, new: &Config) -> Vec<&'static str> {
-    let mut keys = changed_keys!(old, new, Config {
-        listen => "",
-        max_connections => "max_connections",
-        admin => "admin",
-        admin_tokens => "admin.tokens",
-        show_clients => "admin.show_clients",
-        dashboard => "admin.dashboard",
-        access_log => "access_log",
-        buckets => "metrics",
-        store => "store",
-        dns_servers => "dns",
-        upstreams => "",
-        included => "",
-        identities => "",
-        verifier => "",
-        rules => "",
-        secrets => "",
-        warnings => "",
-    });
+    let mut keys = changed_keys!(old, new, Config:
+        listen="" max_connections admin admin_tokens="admin.tokens" show_clients="admin.show_clients"
+        dashboard="admin.dashboard" access_log buckets="metrics" store dns_servers="dns" upstreams=""
+        included="" identities="" verifier="" rules="" secrets="" warnings="");
     let Rules { requests, addresses, fields, credentials, routes: _, when: _ } = &*old.rules;
     if *addresses != new.rules.addresses {
         keys.push("clients");

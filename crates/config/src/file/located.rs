@@ -76,6 +76,13 @@ impl<T> Located<T> {
     }
 }
 
+impl<T: Copy + Default> Located<T> {
+    /// Returns the value, or the default if the key is absent.
+    pub(crate) fn or_default(&self, problems: &mut Problems) -> Checked<T> {
+        Ok(self.optional(problems)?.copied().unwrap_or_default())
+    }
+}
+
 impl<T> Located<Vec<Located<T>>> {
     /// Returns the items, or an empty slice if the list is absent or invalid.
     pub(crate) fn items(&self) -> &[Located<T>] {

@@ -2,6 +2,7 @@
 
 mod settings;
 
+use super::all;
 use super::request_value::request_value;
 use super::route_context::RouteContext;
 use crate::Purpose;
@@ -9,7 +10,7 @@ use crate::file::located::Located;
 use crate::file::{self, File};
 use crate::problem::{Checked, Problems, quote};
 use tidegate_rules::client::ClientSource;
-use tidegate_rules::request::identity::{IdentityKind, IdentityKinds};
+use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::rules::Credentials;
 
 pub(super) use self::settings::{check_tiers, identities};
@@ -67,8 +68,7 @@ pub(super) fn require(
     problems: &mut Problems,
 ) -> Checked<IdentityKinds> {
     let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
-    let kinds: Vec<_> = kinds.iter().map(|kind| kind.required(problems).copied()).collect();
-    let kinds: IdentityKinds = kinds.into_iter().collect::<Checked<Vec<IdentityKind>>>()?.into_iter().collect();
+    let kinds: IdentityKinds = all(kinds.iter().map(|kind| kind.required(problems).copied()))?;
     check_configured(kinds, context, &route.require, problems)?;
     Ok(kinds)
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::check::all;
 use crate::file::located::Located;
 use crate::file::{self, File};
 use crate::problem::suggest::nearest;
@@ -73,17 +74,10 @@ pub(in crate::check) fn check_tiers(
 fn tokens(raw: &file::Jwt, source: Source<'_>, problems: &mut Problems) -> Checked<TokenSettings> {
     let jwks = key_set(raw, source, problems);
     let ca = authorities(raw, source, problems);
-    let audiences = raw.audience.required(problems)?.iter();
-    let audiences = audiences.map(|text| audience(text, problems)).collect::<Vec<_>>();
+    let audiences = all(raw.audience.required(problems)?.iter().map(|text| audience(text, problems)));
     let issuer = issuer(&raw.issuer, problems)?;
     let max_token = raw.max_token.size(TokenSettings::DEFAULT_MAX_TOKEN, problems)?;
-    Ok(TokenSettings {
-        jwks: jwks?,
-        ca: ca?,
-        issuer,
-        audiences: audiences.into_iter().collect::<Checked<_>>()?,
-        max_token,
-    })
+    Ok(TokenSettings { jwks: jwks?, ca: ca?, issuer, audiences: audiences?, max_token })
 }
 
 /// Checks a value of `aud`, which is compared as a whole.
