@@ -1,6 +1,6 @@
 //! TLS of a listener. Reads the files once, so that errors are reported before a client connects.
 
-use super::tls::place_of;
+use super::tls::report_file;
 use super::{Checked, all};
 use crate::file;
 use crate::problem::Problems;
@@ -85,9 +85,6 @@ fn check_certificate(
             );
             Err(raw.cert.report(message, "only the first certificate may have no host name", problems))
         }
-        Err(bad) => {
-            let places = [("cert", &raw.cert), ("key", &raw.key), ("ocsp", &raw.ocsp)];
-            Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help))
-        }
+        Err(bad) => Err(report_file(bad, [("cert", &raw.cert), ("key", &raw.key), ("ocsp", &raw.ocsp)], problems)),
     }
 }

@@ -7,8 +7,9 @@ use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Location, Problems, Reported, quote};
 use crate::sources::referenced_files::ReferencedFiles;
-use tidegate_rules::settings::files::read_bounded;
-use tidegate_rules::settings::store::{RedisTls, TlsIdentity};
+use tidegate_rules::settings::files::{TlsFileError, read_bounded};
+use tidegate_rules::settings::store::RedisTls;
+use tidegate_rules::settings::tls::TlsIdentity;
 
 /// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
 pub(super) fn tls(
@@ -23,12 +24,11 @@ pub(super) fn tls(
     }
     let ca = keys.ca.optional(problems).map(|path| path.map(|path| files.path(path)));
     let identity = identity(&keys.cert, &keys.key, files, problems)?;
-    let tls = RedisTls { ca: ca?, identity: identity.map(|(cert, key)| TlsIdentity { cert, key }) };
+    let tls = RedisTls { ca: ca?, identity };
     if files.are_checked()
         && let Err(bad) = files.checks().redis_tls(&tls)
     {
-        let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
-        return Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help));
+        return Err(report_file(bad, [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)], problems));
     }
     Ok(Some(tls))
 }
@@ -39,9 +39,9 @@ pub(super) fn identity(
     key: &Located<String>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,
-) -> Checked<Option<(PathBuf, PathBuf)>> {
+) -> Checked<Option<TlsIdentity>> {
     match (cert.optional(problems)?, key.optional(problems)?) {
-        (Some(cert), Some(key)) => Ok(Some((files.path(cert), files.path(key)))),
+        (Some(cert), Some(key)) => Ok(Some(TlsIdentity { cert: files.path(cert), key: files.path(key) })),
         (None, None) => Ok(None),
         (Some(_), None) => Err(missing_pair(cert, "`cert` needs `key`", problems)),
         (None, Some(_)) => Err(missing_pair(key, "`key` needs `cert`", problems)),
@@ -52,10 +52,11 @@ fn missing_pair(raw: &Located<String>, message: &'static str, problems: &mut Pro
     raw.report(message, "set both the certificate and its private key", problems)
 }
 
-/// Returns the place in the rule file where this key is set.
-pub(super) fn place_of(key: &str, places: [(&str, &Located<String>); 3]) -> Location {
-    let [(_, first), ..] = places;
-    places.into_iter().find(|(name, _)| *name == key).map_or(first.location, |(_, raw)| raw.location)
+/// Reports an unusable file at the key that names it.
+pub(super) fn report_file(bad: TlsFileError, keys: [(&str, &Located<String>); 3], problems: &mut Problems) -> Reported {
+    let [(_, first), ..] = keys;
+    let raw = keys.into_iter().find(|(key, _)| *key == bad.key).map_or(first, |(_, raw)| raw);
+    raw.report(bad.to_string(), bad.help, problems)
 }
 
 /// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.

@@ -1,14 +1,14 @@
 //! TLS to upstreams. Reads the files once, so that errors are reported before the first request.
 
 use super::Checked;
-use super::tls::{identity, place_of};
+use super::tls::{identity, report_file};
 use crate::UpstreamTlsFault;
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
 use crate::sources::referenced_files::ReferencedFiles;
 use tidegate_rules::route::HostPattern;
-use tidegate_rules::settings::upstream::{Target, TlsIdentity, UpstreamTls};
+use tidegate_rules::settings::upstream::{Target, UpstreamTls};
 
 /// Converts `tls` of an upstream. Returns `None` if no target uses TLS.
 pub(super) fn tls(
@@ -36,7 +36,6 @@ pub(super) fn tls(
 fn settings(raw: &file::UpstreamTls, files: ReferencedFiles<'_>, problems: &mut Problems) -> Checked<UpstreamTls> {
     let ca = raw.ca.optional(problems)?.map(|path| files.path(path));
     let identity = identity(&raw.cert, &raw.key, files, problems)?;
-    let identity = identity.map(|(cert, key)| TlsIdentity { cert, key });
     let server_name = raw.server_name.optional(problems)?.cloned();
     if let Some(name) = server_name.as_deref().filter(|name| !is_name(name)) {
         let (message, help) =
@@ -64,8 +63,7 @@ fn check_files(
     let Err(fault) = files.checks().upstream_tls(tls) else { return Ok(()) };
     let message = match (fault, raw.get()) {
         (UpstreamTlsFault::File(bad), Some(keys)) => {
-            let places = [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)];
-            return Err(problems.add(place_of(bad.key, places), bad.to_string(), bad.help));
+            return Err(report_file(bad, [("ca", &keys.ca), ("cert", &keys.cert), ("key", &keys.key)], problems));
         }
         (UpstreamTlsFault::File(bad), None) => bad.to_string(),
         (UpstreamTlsFault::Other(message), _) => message,

@@ -1,4 +1,4 @@
-//! Settings of TLS between clients and the gateway.
+//! Settings of TLS between clients and the gateway, and the certificates of all TLS connections.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,15 @@ pub struct ListenTls {
     /// How often the files are checked for changes. Not configurable in the rule file.
     #[serde(skip)]
     pub check_interval: Duration,
+}
+
+/// The PEM files of a certificate and its private key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The certificate, followed by its intermediate certificates.
+    pub cert: PathBuf,
+    /// The private key, not encrypted.
+    pub key: PathBuf,
 }
 
 /// Default of [`ListenTls::max_handshake_rate`].

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use crate::{Store, StoreOpenError};
 use tidegate_metrics::Metrics;
-use tidegate_rules::settings::store::{
-    KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings, TlsIdentity,
-};
+use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisTls, RedisUrl, SentinelSettings, StoreSettings};
+use tidegate_rules::settings::tls::TlsIdentity;
 
 /// Builds a store in Redis; see [`Store::redis_builder`].
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use rustls::crypto::{CryptoProvider, ring};
 
 use crate::tls::pem::PemFile;
 use tidegate_rules::settings::files::{ConfiguredFile, TlsFileError};
-use tidegate_rules::settings::store::{RedisTls, TlsIdentity};
+use tidegate_rules::settings::store::RedisTls;
+use tidegate_rules::settings::tls::TlsIdentity;
 
 /// Reads the certificates and keys.
 ///

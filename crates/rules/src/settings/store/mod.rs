@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::tls::TlsIdentity;
 use crate::json;
 use tidegate_limit::random::random;
 use tidegate_limit::text::hex;
@@ -84,15 +85,6 @@ pub struct RedisTls {
     pub ca: Option<PathBuf>,
     /// The client certificate and its private key.
     pub identity: Option<TlsIdentity>,
-}
-
-/// The files of a certificate and its private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsIdentity {
-    /// The certificate, followed by its intermediate certificates.
-    pub cert: PathBuf,
-    /// The private key, not encrypted.
-    pub key: PathBuf,
 }
 
 /// The URL of a Redis. Its `Display` and `Debug` omit the password.

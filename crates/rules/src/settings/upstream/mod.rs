@@ -21,7 +21,7 @@ pub use health::{HealthRequest, HealthSettings};
 pub use retry::{RetryMode, RetryOn, RetrySettings};
 pub use timeouts::Timeouts;
 
-use super::tls::FILE_CHECK_INTERVAL;
+use super::tls::{FILE_CHECK_INTERVAL, TlsIdentity};
 use crate::json;
 use tidegate_limit::text::words::words;
 
@@ -119,15 +119,6 @@ pub struct UpstreamTls {
     /// How often the files are checked for changes. The rule file has no key for it.
     #[serde(skip)]
     pub check_interval: Duration,
-}
-
-/// A certificate with its private key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsIdentity {
-    /// The certificate, followed by its intermediate certificates.
-    pub cert: PathBuf,
-    /// The private key, not encrypted.
-    pub key: PathBuf,
 }
 
 /// Serializes the certificate without its key.
