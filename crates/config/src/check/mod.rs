@@ -190,7 +190,7 @@ fn network(raw: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
     }
 }
 
-/// Returns the names and locations of those of these keys that are present.
+/// Returns the present keys among these keys, each with its location.
 macro_rules! present_keys {
     ($map:expr, $($key:ident)+) => {
         [$((stringify!($key), $map.$key.key)),+].into_iter().filter_map(|(key, location)| Some((key, location?)))
