@@ -21,7 +21,7 @@ pub(super) fn action(raw: &file::Route, context: RouteContext<'_>, problems: &mu
     if raw.authorize.is_present() {
         return Ok(Action::Forward(None));
     }
-    let present: Vec<_> = present_keys!(raw, upstream redirect respond).collect();
+    let present = present_keys!(raw, upstream redirect respond);
     if let [_, (_, second), ..] = present[..] {
         let names = quote_all(present.iter().map(|(name, _)| *name));
         let message = format!("a route has one action, not {}: {names}", present.len());

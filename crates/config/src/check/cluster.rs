@@ -13,7 +13,7 @@ const URL_HELP: &str =
 /// Converts the configured nodes. Returns an empty list if the store is no cluster.
 pub(super) fn seeds(store: &file::Store, problems: &mut Problems) -> Checked<Vec<RedisUrl>> {
     let Some(raw) = store.cluster.optional(problems)? else { return Ok(Vec::new()) };
-    let urls: Vec<_> = all(raw.iter().map(|url| seed(url, problems)))?;
+    let urls = all(raw.iter().map(|url| seed(url, problems)))?;
     let keys = reject_master_keys(store, "cluster", problems);
     if urls.iter().any(RedisUrl::is_tls) && !urls.iter().all(RedisUrl::is_tls) {
         let message = "only some nodes of the cluster use TLS";

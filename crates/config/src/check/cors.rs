@@ -15,10 +15,10 @@ const ANY: &str = "*";
 
 pub(super) fn cors(route: &file::Route, problems: &mut Problems) -> Checked<Option<Box<Cors>>> {
     let Some(raw) = route.cors.optional(problems)? else { return Ok(None) };
-    let origins: Checked<Vec<_>> = all(raw.origins.items().iter().map(|raw| origin(raw, problems)));
+    let origins = all(raw.origins.items().iter().map(|raw| origin(raw, problems)));
     let methods = all(raw.methods.items().iter().map(|raw| allowed_method(raw, problems)));
     let headers = all(raw.headers.items().iter().map(|raw| field(raw, problems)));
-    let exposed: Checked<Vec<_>> = all(raw.expose.items().iter().map(|raw| field(raw, problems)));
+    let exposed = all(raw.expose.items().iter().map(|raw| field(raw, problems)));
     let credentials = raw.credentials.optional(problems);
     if let Ok(Some(true)) = credentials {
         [&raw.methods, &raw.headers, &raw.expose].iter().for_each(|list| reject_any(list, problems));

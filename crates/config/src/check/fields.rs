@@ -26,7 +26,7 @@ fn strip(raw: &file::Requests, problems: &mut Problems) -> Checked<Strip> {
         None => defaults().collect(),
         Some(list) => patterns(list, problems)?,
     };
-    let kept: Vec<_> = all(keep?.into_iter().flatten().map(|name| kept_field(name, &patterns, problems)))?;
+    let kept = all(keep?.into_iter().flatten().map(|name| kept_field(name, &patterns, problems)))?;
     Ok(Strip::new(patterns, kept))
 }
 
@@ -39,7 +39,7 @@ fn patterns(list: &[Located<String>], problems: &mut Problems) -> Checked<Vec<Pa
             Err(reported) => patterns.push(Err(reported)),
         }
     }
-    patterns.into_iter().collect()
+    all(patterns.into_iter())
 }
 
 fn kept_field(raw: &Located<String>, patterns: &[Pattern], problems: &mut Problems) -> Checked<HeaderName> {

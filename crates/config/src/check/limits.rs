@@ -224,7 +224,7 @@ pub(super) fn sources(
     functions: &[ClientFunction],
     problems: &mut Problems,
 ) -> Checked<ClientSource> {
-    let mut sources: Vec<_> = all(raw.iter().map(|raw| source(raw, functions, problems)))?;
+    let mut sources = all(raw.iter().map(|raw| source(raw, functions, problems)))?;
     Ok(match sources.len() {
         1 => sources.remove(0),
         _ => ClientSource::All(sources),

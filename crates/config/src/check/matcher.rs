@@ -45,8 +45,8 @@ pub(super) fn conditions(
     let own_case = raw.case.optional(problems);
     let case = own_case.ok().flatten().copied().unwrap_or(outer);
     let kept = context.requests.is_none_or(|requests| requests.encoded_slash == EncodedSlash::Keep);
-    let hosts: Checked<Vec<_>> = all(raw.host.items().iter().map(|entry| pattern(entry, HostPattern::parse, problems)));
-    let paths: Checked<Vec<_>> = all(raw.path.items().iter().map(|entry| {
+    let hosts = all(raw.host.items().iter().map(|entry| pattern(entry, HostPattern::parse, problems)));
+    let paths = all(raw.path.items().iter().map(|entry| {
         let path = pattern(entry, PathPattern::parse, problems)?.with_case(case);
         if let Some(spelling) = entry.get().and_then(|text| spelling::of_path(text)) {
             spelling.warn(entry.location, problems);
@@ -55,7 +55,7 @@ pub(super) fn conditions(
     }));
     let methods = all(raw.methods.items().iter().map(|entry| method(entry, problems)));
     let values = values(raw, case, problems);
-    let clients: Checked<Vec<_>> = all(raw.clients.items().iter().map(|entry| network(entry, problems)));
+    let clients = all(raw.clients.items().iter().map(|entry| network(entry, problems)));
     let not = all(raw.not.items().iter().map(|entry| conditions(entry.required(problems)?, context, case, problems)));
     own_case?;
     let (hosts, paths, clients) = (hosts?, paths?, clients?);

@@ -193,15 +193,27 @@ fn network(raw: &Located<String>, problems: &mut Problems) -> Checked<IpNet> {
 /// Returns the present keys among these keys, each with its location.
 macro_rules! present_keys {
     ($map:expr, $($key:ident)+) => {
-        [$((stringify!($key), $map.$key.key)),+].into_iter().filter_map(|(key, location)| Some((key, location?)))
+        crate::check::present(&[$((stringify!($key), $map.$key.key)),+])
     };
 }
 
 use present_keys;
 
+fn present(keys: &[(&'static str, Option<Location>)]) -> Vec<(&'static str, Location)> {
+    keys.iter().filter_map(|(key, location)| Some((*key, (*location)?))).collect()
+}
+
 /// Collects values, after all have been converted, so that each error is reported.
-fn all<T, C: FromIterator<T>>(values: impl Iterator<Item = Checked<T>>) -> Checked<C> {
-    values.collect::<Vec<_>>().into_iter().collect()
+fn all<T>(values: impl Iterator<Item = Checked<T>>) -> Checked<Vec<T>> {
+    let mut all = Ok(Vec::new());
+    for value in values {
+        match (&mut all, value) {
+            (Ok(values), Ok(value)) => values.push(value),
+            (Ok(_), Err(reported)) => all = Err(reported),
+            (Err(_), _) => {}
+        }
+    }
+    all
 }
 
 /// Returns the help for an unknown name: a similar name, some known names, or how to define one.

@@ -19,7 +19,10 @@ const MAX_SHOWN_PATHS: usize = 3;
 /// Reports keys that change a request of a route without `upstream`.
 pub(super) fn check_keys(raw: &file::Route, problems: &mut Problems) -> Checked<()> {
     let mut result = Ok(());
-    for (name, location) in present_keys!(raw, rewrite request_headers timeout).filter(|_| !raw.upstream.is_present()) {
+    if raw.upstream.is_present() {
+        return result;
+    }
+    for (name, location) in present_keys!(raw, rewrite request_headers timeout) {
         let message = format!("{} has no effect without `upstream`", quote(name));
         result = Err(problems.add(location, message, "add `upstream`, or remove the key"));
     }

@@ -1,10 +1,10 @@
 //! The limits of a route: its own limits, and the shared limits that it names.
 
-use super::Checked;
 use super::limits::{RawLimit, with_candidate};
 use super::names::duplicates;
 use super::route_context::RouteContext;
 use super::shared_limits::SharedLimits;
+use super::{Checked, all};
 use crate::file;
 use crate::file::located::ValueOrMap;
 use crate::problem::Problems;
@@ -49,7 +49,7 @@ pub(super) fn limits(
         let message = format!("a route has at most {max} limits, candidates included, not {count}");
         return Err(route.limits.report(message, "remove limits, or distribute them over several routes", problems));
     }
-    limits.into_iter().collect()
+    all(limits.into_iter())
 }
 
 fn own_name<'f>(keys: &'f file::Limit, problems: &mut Problems) -> Checked<&'f str> {

@@ -12,7 +12,7 @@ use super::route_context::RouteContext;
 use super::shared_limits::SharedLimits;
 use super::templates::Variables;
 use super::{
-    Checked, action, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
+    Checked, action, all, authorize, concurrency, cors, identities, limits, quota_path, reach, redisson, rewrite,
     route_limits, upgrades,
 };
 use crate::Purpose;
@@ -164,7 +164,7 @@ impl RouteReader<'_> {
             Some((matcher.as_ref().or_else(of_route)?, &**name, *location))
         });
         reach::check(&quotas.chain(named).collect::<Vec<_>>(), problems);
-        Ok(Routes::new(routes.into_iter().collect::<Checked<_>>()?))
+        Ok(Routes::new(all(routes.into_iter())?))
     }
 }
 
@@ -223,7 +223,7 @@ fn carries_upgrades(file: &File, route: &Route) -> bool {
 /// Converts `headers`. An empty list sends no fields.
 fn rate_limit_headers(raw: &file::Route, problems: &mut Problems) -> Checked<RateLimitHeaders> {
     let Some(fields) = raw.headers.optional(problems)? else { return Ok(RateLimitHeaders::default()) };
-    let fields: Vec<_> = fields.iter().map(|field| field.required(problems)).collect::<Checked<_>>()?;
+    let fields = all(fields.iter().map(|field| field.required(problems)))?;
     let has = |field| fields.contains(&&field);
     Ok(RateLimitHeaders { ietf: has(RateLimitFields::Ietf), legacy: has(RateLimitFields::Legacy) })
 }

@@ -38,7 +38,7 @@ pub(super) fn sentinel(
 ) -> Checked<Option<SentinelSettings>> {
     let Some(raw) = store.sentinel.optional(problems)? else { return Ok(None) };
     let urls = raw.urls.required(problems)?.iter();
-    let urls: Checked<Vec<_>> = all(urls.map(|url| sentinel_url(url, problems)));
+    let urls = all(urls.map(|url| sentinel_url(url, problems)));
     let password_file = tls::password_file(&raw.password_file, files, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
     let own = tls::tls(&raw.tls, is_tls, files, problems);

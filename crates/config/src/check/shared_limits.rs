@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::limits::{RawLimit, reject_extension, with_candidate};
 use super::route_context::RouteContext;
-use super::{Checked, help_for_unknown};
+use super::{Checked, all, help_for_unknown};
 use crate::Purpose;
 use crate::file::File;
 use crate::file::located::Located;
@@ -36,7 +36,7 @@ impl<'f> SharedLimits<'f> {
             let group = names.tag(&format!("{SHARED_ROUTE}{name}"));
             let location = located.key_location();
             let raw = RawLimit { keys, location, name: Ok(name), group: &group, shared: true, context };
-            let limits = with_candidate(raw, std::iter::empty(), when, problems).into_iter().collect();
+            let limits = all(with_candidate(raw, std::iter::empty(), when, problems).into_iter());
             let limits = match purpose {
                 Purpose::Layer => limits,
                 Purpose::Gateway => reject_extension(std::iter::once(keys), problems).and(limits),

@@ -67,7 +67,7 @@ pub(super) fn store(file: &File, files: ReferencedFiles<'_>, problems: &mut Prob
 
 /// Reports an error unless exactly one key with an address is present.
 fn check_single_address(raw: &file::Store, problems: &mut Problems) -> Checked<()> {
-    let mut present: Vec<_> = present_keys!(raw, url sentinel cluster).collect();
+    let mut present = present_keys!(raw, url sentinel cluster);
     present.sort_unstable_by_key(|(_, location)| *location);
     match *present {
         [] => {

@@ -39,8 +39,8 @@ fn upstream(
     problems: &mut Problems,
 ) -> Checked<UpstreamSettings> {
     let listed = raw.targets.required(problems)?;
-    let (targets, weights): (Vec<_>, Vec<_>) =
-        all(listed.iter().map(|raw| weighted_target(raw.required(problems)?, problems)))?;
+    let targets = all(listed.iter().map(|raw| weighted_target(raw.required(problems)?, problems)))?;
+    let (targets, weights): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
     reject_repeated(listed, &targets, problems)?;
     let tls = upstream_tls::tls(&raw.tls, &targets, files, problems)?;
     let health = health::health(&raw.health, problems)?;

@@ -18,10 +18,14 @@ macro_rules! changed_keys {
             let key = changed_keys!(@key $field $($key)?);
             (key, !key.is_empty() && old.$field != new.$field)
         }),+];
-        keys.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect::<Vec<&'static str>>()
+        different(&keys)
     }};
     (@key $field:ident) => { stringify!($field) };
     (@key $field:ident $key:literal) => { $key };
+}
+
+fn different(keys: &[(&'static str, bool)]) -> Vec<&'static str> {
+    keys.iter().filter(|(_, differs)| *differs).map(|(key, _)| *key).collect()
 }
 
 pub(super) fn listener(old: &Listen, new: &Listen) -> Vec<&'static str> {
@@ -78,7 +82,7 @@ pub(super) fn limit(old: &Limit, new: &Limit) -> Vec<&'static str> {
         ("algorithm", quota.algorithm() != new.quota.algorithm()),
         ("partitions", !has_same_parts(spread, &new.spread)),
     ];
-    keys.extend(differences.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key));
+    keys.extend(different(&differences));
     keys
 }
 

@@ -1,6 +1,6 @@
 //! The differences between limits, and the effect on the permits in use.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::mem::discriminant;
 
 use serde::Serialize;
@@ -50,7 +50,7 @@ pub enum PermitsInUse {
 /// Compares the limits of all routes.
 pub(super) fn changes(old: &Config, new: &Config) -> Vec<LimitChange> {
     let has_same_store = old.store.keeps_buckets_in(&new.store);
-    let mut unmatched: BTreeMap<(&str, &str), &Limit> =
+    let mut unmatched: HashMap<(&str, &str), &Limit> =
         old.rules.limits().map(|(route, limit)| ((route, &*limit.name), limit)).collect();
     let mut changes = Vec::new();
     for (route, limit) in new.rules.limits() {

@@ -10,7 +10,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use serde::Serialize;
 
@@ -87,7 +87,7 @@ impl ConfigDiff {
 
 /// Returns the listeners, each with its address. Several entries may have port 0; these are numbered.
 pub fn listeners(config: &Config) -> Vec<(String, &Listen)> {
-    let mut counts = BTreeMap::new();
+    let mut counts = HashMap::new();
     let name = |entry: &Listen| {
         let address = entry.address.to_string();
         let count: &mut u32 = counts.entry(address.clone()).or_default();
@@ -117,7 +117,7 @@ fn changes<'c, T: 'c>(
     keys: impl Fn(&T, &T) -> Vec<&'static str>,
 ) -> Vec<Change> {
     let old: Vec<_> = old.into_iter().collect();
-    let mut unmatched: BTreeMap<&str, &T> = old.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
+    let mut unmatched: HashMap<&str, &T> = old.iter().map(|(name, entry)| (name.as_str(), *entry)).collect();
     let mut changes = Vec::new();
     for (name, entry) in new {
         let (change, keys) = match unmatched.remove(name.as_str()) {

@@ -309,7 +309,7 @@ impl Problems {
             let masked = std::mem::take(problems).into_iter().map(|Problem { location, file, message, help }| {
                 Problem { location, file, message: mask(message, location), help: mask(help, location) }
             });
-            *problems = masked.collect();
+            problems.extend(masked);
         }
     }
 

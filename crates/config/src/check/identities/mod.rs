@@ -68,7 +68,7 @@ pub(super) fn require(
     problems: &mut Problems,
 ) -> Checked<IdentityKinds> {
     let Some(kinds) = route.require.optional(problems)? else { return Ok(IdentityKinds::default()) };
-    let kinds: IdentityKinds = all(kinds.iter().map(|kind| kind.required(problems).copied()))?;
+    let kinds: IdentityKinds = all(kinds.iter().map(|kind| kind.required(problems).copied()))?.into_iter().collect();
     check_configured(kinds, context, &route.require, problems)?;
     Ok(kinds)
 }
