@@ -15,7 +15,6 @@ use crate::gateway::GATEWAY_FILES;
 use crate::http::http1::{Framing, Malformed, Piece, RemainingBody};
 use crate::server::proxy_protocol::header;
 use tidegate_config::RuleFile;
-use tidegate_layer::admission::LimitStatus;
 use tidegate_layer::headers::Members;
 use tidegate_layer::layer::{LayerError, RateLimitLayer};
 use tidegate_layer::local_response::LocalResponse;
@@ -89,18 +88,18 @@ pub fn recording_layer(rules: &str) -> Result<RateLimitLayer, LayerError> {
 #[derive(Debug)]
 pub struct RateLimitFieldBuilder {
     members: Members,
-    status: LimitStatus,
+    decisions: Vec<Decision>,
 }
 
 impl RateLimitFieldBuilder {
     /// Creates the input from limits and their decisions.
     pub fn new(limits: &[Limit], decisions: &[Decision]) -> Self {
-        Self { members: Members::new(limits), status: decisions.iter().copied().enumerate().collect() }
+        Self { members: Members::new(limits), decisions: decisions.to_vec() }
     }
 
     /// Returns the value of the field, or `None` if no limit is visible to clients.
     pub fn write(&self) -> Option<HeaderValue> {
-        self.members.rate_limit(&self.status)
+        self.members.rate_limit(self.decisions.iter().enumerate())
     }
 }
 

@@ -112,7 +112,7 @@ fn concurrent_requests_are_decided_like_sequential_ones() {
                 prop_assert_eq!(&alone, answer, "{:?}", charges);
             }
             // An undone request leaves no trace, even if others are undone with it.
-            let made = answers[0].granted_charges(requests[0].clone());
+            let made = answers[0].granted_charges(&requests[0]);
             memory.give_back(&made);
             runtime.block_on(redis.store.give_back(&made)).expect("given back");
         }
@@ -240,7 +240,7 @@ fn invalid_bucket_does_not_affect_others_of_its_call() {
         left.sort_unstable();
         assert_eq!(left, [1, 1, 3], "{tampered:?}");
         for (answer, client) in answers.iter().zip(clients) {
-            let made = answer.granted_charges(request(client));
+            let made = answer.granted_charges(&request(client));
             runtime.block_on(store.store.give_back(&made)).expect("given back");
         }
     }

@@ -294,9 +294,9 @@ async fn local_share_is_charged_by_outcome_during_an_outage() {
     assert_eq!(statuses, [200, 401, 200, 401, 429]);
 }
 
-/// Regression test: the settlement was part of the request, so that it ended when the client left.
+/// Regression test: the charge by the response was part of the request, so that it ended when the client left.
 #[tokio::test]
-async fn client_that_leaves_does_not_interrupt_the_settlement() {
+async fn client_that_leaves_does_not_interrupt_the_charge() {
     let Some(redis) = RedisServer::start() else { return };
     let charged = "{ name: ok, mode: PER_CLIENT, client: ip, rate: 2, interval: 1h, charge_on: 200 }";
     let (service, mut arrivals) = Service::held(redis.store(), &format!("{charged}, {RESERVED}"));
@@ -308,8 +308,8 @@ async fn client_that_leaves_does_not_interrupt_the_settlement() {
     gone.abort();
     assert!(gone.await.is_err_and(|error| error.is_cancelled()));
     redis.signal("CONT");
-    let settled = async { while service.ask("404").await.1 != "1" {} };
-    tokio::time::timeout(Duration::from_secs(60), settled).await.expect("the request was not charged");
+    let charged = async { while service.ask("404").await.1 != "1" {} };
+    tokio::time::timeout(Duration::from_secs(60), charged).await.expect("the request was not charged");
 }
 
 /// After a timeout, Redis may have charged the outcome.

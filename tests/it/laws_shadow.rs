@@ -75,7 +75,7 @@ fn shadow_decisions_are_equal_on_both_stores() {
             let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
             prop_assert_eq!(&one, &other, "{:?}", step);
             if step.undo {
-                let made = one.granted_charges(charges);
+                let made = one.granted_charges(&charges);
                 stores.give_back(memory, &made, now);
                 stores.give_back(redis, &made, now);
             }

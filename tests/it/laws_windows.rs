@@ -132,7 +132,7 @@ fn decide_alike(stores: &Stores, Life { start, quotas, steps }: &Life) -> Result
         let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).map(kind).collect();
         let (one, other) = (stores.take(memory, &charges, now), stores.take(redis, &charges, now));
         prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
-        granted.extend(one.granted().then(|| one.granted_charges(charges)));
+        granted.extend(one.granted().then(|| one.granted_charges(&charges)));
         let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1)).map(|last| granted.remove(last));
         if let Some(granted) = undone {
             stores.give_back(memory, &granted, now);

@@ -118,7 +118,7 @@ async fn lost_reply_to_a_refund_refunds_once() {
     let mut taken = Vec::new();
     for _ in 0..3 {
         let outcome = store.take(std::slice::from_ref(&one)).await.expect("a decision");
-        taken = outcome.granted_charges(vec![one.clone()]);
+        taken = outcome.granted_charges(std::slice::from_ref(&one));
     }
     // The reply arrives after the timeout.
     proxy.delay(5_000, 5_000);

@@ -108,6 +108,6 @@ async fn limits_of_all_algorithms_are_decided_together() {
     let refused = store.take(&all).await.expect("a decision");
     let told: Vec<_> = refused.decisions.iter().map(|one| (one.granted, one.remaining)).collect();
     assert_eq!(told, [(true, 4), (true, 4), (false, 0)]);
-    store.give_back(&granted.granted_charges(all.to_vec())).await.expect("given back");
+    store.give_back(&granted.granted_charges(&all)).await.expect("given back");
     assert!(store.take(&[monthly(1)]).await.expect("a decision").granted());
 }

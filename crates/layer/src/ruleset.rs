@@ -108,8 +108,8 @@ pub struct CompiledRoute {
     pub waits: Option<WaitMetrics>,
     /// The requests in flight, if the route bounds them.
     in_flight: Option<InFlightMetrics>,
-    /// Whether a limit is charged by the outcome of its requests (`charge_on`).
-    pub charges_outcomes: bool,
+    /// Whether a limit is charged by the responses to its requests (`charge_on`).
+    pub charges_by_response: bool,
     /// The `RateLimit-Policy` field.
     pub policy: Option<Policy>,
     /// The members of the `RateLimit` field.
@@ -231,8 +231,8 @@ impl RuleSet {
         self.rules.addresses.client_network(facts, facts.peer_is_trusted)
     }
 
-    /// Records when a request was received, if it may have a deadline.
-    pub fn record_receipt<B>(&self, request: &mut Request<B>) {
+    /// Records when a request arrived, if it may have a deadline.
+    pub fn record_arrival<B>(&self, request: &mut Request<B>) {
         if self.has_total_timeouts || has_grpc_timeout(request.method(), request.headers()) {
             request.extensions_mut().insert(Received(Instant::now()));
         }
@@ -310,7 +310,7 @@ impl CompiledRoute {
             upstreams: Box::default(),
             waits,
             in_flight: route.concurrency.as_ref().map(|_| metrics.in_flight(Arc::clone(&route.name))),
-            charges_outcomes: route.limits.iter().any(|limit| limit.charge_on.is_some()),
+            charges_by_response: route.limits.iter().any(|limit| limit.charge_on.is_some()),
             policy,
             members,
         }
@@ -339,29 +339,29 @@ impl CompiledRoute {
         admitted: &Result<Admitted, Denial>,
         rejected: impl Fn(&LimitCharge<'_>),
     ) {
-        let (status, passed) = match admitted {
-            Ok(Admitted { status, .. }) => (Some(status), true),
-            Err(Denial::Limited { status, .. }) => (Some(status), false),
-            Err(Denial::StoreFailed(_) | Denial::Busy { .. }) => (None, false),
+        let (is_by_limits, passed) = match admitted {
+            Ok(_) => (true, true),
+            Err(Denial::Limited { .. }) => (true, false),
+            Err(Denial::StoreFailed(_) | Denial::Busy { .. }) => (false, false),
         };
-        let is_local = status.is_some_and(|status| status.fallback_cause.is_some());
-        for one in charges.iter() {
-            let Some(counter) = self.limits.get(one.index) else { continue };
-            if let Some(rates) = &one.limit.rates {
+        let is_local = charges.is_local();
+        for entry in charges.iter() {
+            let Some(counter) = self.limits.get(entry.index) else { continue };
+            if let Some(rates) = &entry.limit.rates {
                 counter.had_unknown_tiers(rates.take_unknown());
             }
-            let decision = status.and_then(|status| status.decision(one.index));
+            let decision = entry.decision.filter(|_| is_by_limits);
             if decision.is_some_and(|decision| decision.overflow) {
                 counter.overflowed();
             }
             if let Some(decision) = decision.filter(|_| !is_local)
-                && let Some(capacity) = one.limit.limiter.unused_permits(decision.shard)
+                && let Some(capacity) = entry.limit.limiter.unused_permits(decision.shard)
             {
                 counter.record_remaining(decision.remaining, capacity);
             }
-            match (decision, one.limit.shadow) {
+            match (decision, entry.limit.shadow) {
                 // Not asked: a cached refusal of other limits rejected the request.
-                (None, _) if status.is_some() && !passed && !one.limit.limiter.quota.is_adopted() => {}
+                (None, _) if is_by_limits && !passed && !entry.limit.limiter.quota.is_adopted() => {}
                 (None, _) => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed && is_local => counter.store_failed(),
                 (Some(decision), _) if decision.granted && passed => counter.allowed(),
@@ -369,7 +369,7 @@ impl CompiledRoute {
                 (Some(_), true) => counter.shadow_limited(),
                 (Some(_), false) => {
                     counter.limited();
-                    rejected(&one);
+                    rejected(&entry);
                 }
             }
         }

@@ -157,7 +157,7 @@ pub struct Decision {
     pub shard: Option<u16>,
     /// By how many milliseconds the clock of this decision is ahead of [`Outcome::now`], if several nodes decided.
     pub ahead: u64,
-    /// Whether the store did not decide about this shadow, and did not charge it, because its node was unreachable.
+    /// Whether this is no decision: nothing decided about the charge, and it was not made. See [`Decision::UNKNOWN`].
     pub is_unknown: bool,
 }
 
@@ -172,9 +172,12 @@ pub enum Wait {
     Never,
 }
 
-/// A store's decision about a list of charges. All live charges are made or none. If they are made, each granted shadow
+/// The decisions about a list of charges. All live charges are made or none. If they are made, each granted shadow
 /// charge is made as well.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// It has no charges, since these are only lent to a store: a request that waits needs them again, as does a gateway that
+/// decides by its share of the limits. [`pairs`](Self::pairs) joins both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// The store's clock when it decided.
     pub now: Timestamp,
@@ -201,11 +204,6 @@ pub enum QuotaError {
     /// There are no segments, or too many for one decision.
     #[error("segments must be between 1 and {max}, not {0}", max = algorithm::sliding_window::MAX_SEGMENTS)]
     Segments(u32),
-}
-
-/// Returns `true` if all live charges are granted. Shadows do not count. `decisions` has the order of `charges`.
-pub fn all_live_granted(charges: &[Charge], decisions: &[Decision]) -> bool {
-    charges.iter().zip(decisions).all(|(charge, decision)| charge.shadow || decision.granted)
 }
 
 // === impl Limiter ===
@@ -278,11 +276,26 @@ impl Charge {
 }
 
 impl Decision {
+    /// The place of a decision that is missing: the node of a shadow is unreachable, or the negative cache knows only the
+    /// refusals of other charges.
+    pub const UNKNOWN: Self = Self { is_unknown: true, ..Self::new(0, Wait::Now, 0) };
+
     /// Creates the decision of a single bucket. It is granted if there is no wait.
     #[inline]
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
         let granted = matches!(wait, Wait::Now);
         Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0, is_unknown: false }
+    }
+
+    /// Returns what this decision about a charge has taken; `None` if it has taken nothing. `now` is the time of its
+    /// outcome.
+    pub fn grant(&self, charge: &Charge, now: Timestamp) -> Option<Granted> {
+        let is_charged = self.granted && !self.is_unknown && charge.taken() > 0;
+        is_charged.then(|| Granted {
+            charge: charge.on_shard(self.shard),
+            at: now.plus_millis(self.ahead + self.delay),
+            overflow: self.overflow,
+        })
     }
 
     /// See [`Outcome::align_waits`].
@@ -362,8 +375,9 @@ impl Quota {
 impl Outcome {
     /// Creates the outcome of `charges` from their decisions.
     pub fn new(now: Timestamp, decisions: Vec<Decision>, charges: &[Charge]) -> Self {
-        let granted = all_live_granted(charges, &decisions);
-        Self { now, decisions, granted }
+        let outcome = Self { now, decisions, granted: false };
+        let granted = outcome.pairs(charges).all(|(charge, decision)| charge.shadow || decision.granted);
+        Self { granted, ..outcome }
     }
 
     /// Creates an outcome and states whether the live charges were made.
@@ -376,26 +390,30 @@ impl Outcome {
         self.granted
     }
 
+    /// Returns each of the charges of this outcome with its decision.
+    pub fn pairs<'o>(&'o self, charges: &'o [Charge]) -> impl Iterator<Item = (&'o Charge, &'o Decision)> {
+        charges.iter().zip(&self.decisions)
+    }
+
+    /// Changes the decision about each of the charges of this outcome.
+    pub fn change_each(&mut self, charges: &[Charge], mut change: impl FnMut(&Charge, &mut Decision)) {
+        charges.iter().zip(&mut self.decisions).for_each(|(charge, decision)| change(charge, decision));
+    }
+
     /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around
     /// now, and estimates the others by their mean length.
     pub fn align_waits(&mut self, charges: &[Charge]) {
-        for (charge, decision) in charges.iter().zip(&mut self.decisions) {
+        let now = self.now;
+        self.change_each(charges, |charge, decision| {
             if decision.remaining == 0 {
-                decision.align_waits(&charge.limiter.quota, self.now);
+                decision.align_waits(&charge.limiter.quota, now);
             }
-        }
+        });
     }
 
     /// Returns the charges that were made. `charges` are the charges of this outcome.
-    pub fn granted_charges(&self, charges: Vec<Charge>) -> Vec<Granted> {
-        let decided = charges.into_iter().zip(&self.decisions).filter(|_| self.granted);
-        let charged =
-            decided.filter(|(charge, decision)| decision.granted && !decision.is_unknown && charge.taken() > 0);
-        let granted = |(charge, decision): (Charge, &Decision)| Granted {
-            charge: charge.on_shard(decision.shard),
-            at: self.now.plus_millis(decision.ahead + decision.delay),
-            overflow: decision.overflow,
-        };
-        charged.map(granted).collect()
+    pub fn granted_charges(&self, charges: &[Charge]) -> Vec<Granted> {
+        let pairs = self.pairs(charges).filter(|_| self.granted);
+        pairs.filter_map(|(charge, decision)| decision.grant(charge, self.now)).collect()
     }
 }

@@ -43,8 +43,8 @@ pub use self::operations::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverri
 pub use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
-use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
-use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, all_live_granted};
+use tidegate_limit::clock::{Clock, SystemClock};
+use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};
 use tidegate_metrics::Metrics;
 use tidegate_rules::settings::store::{RedisUrl, StoreSettings};
 
@@ -143,15 +143,6 @@ pub struct Redirection {
 const UNAVAILABLE_REPLIES: [&str; 8] =
     ["READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS", "NOAUTH", "WRONGPASS"];
 
-/// A cached refusal of a request.
-#[derive(Debug)]
-pub struct KnownRefusal {
-    /// The store's time.
-    pub now: Timestamp,
-    /// The cached refusal of each charge; `None` for charges without one.
-    pub decisions: Vec<Option<Decision>>,
-}
-
 /// The error of a store whose settings are not valid: its URL, its prefix, or the URL of a sentinel or node. An
 /// unreachable Redis is not an error. The message contains no password.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -239,10 +230,10 @@ impl Store {
         backend!(self, |memory| memory.run_maintenance(), |_| {});
     }
 
-    /// Returns a cached refusal of these charges, if there is one. An embedded store has no cache, since a decision is
-    /// as fast.
+    /// Returns the cached refusals of these charges, if there is one; the other decisions are unknown. An embedded store has
+    /// no cache, since a decision is as fast.
     #[doc(hidden)]
-    pub fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
+    pub fn known_refusal(&self, charges: &[Charge]) -> Option<Outcome> {
         backend!(self, |_| None, |redis| redis.known_refusal(charges))
     }
 
@@ -250,11 +241,9 @@ impl Store {
     /// permits.
     #[doc(hidden)]
     pub fn may_refuse(&self, charges: &[Charge]) -> bool {
-        backend!(
-            self,
-            |memory| memory.take(charges).is_ok_and(|outcome| !all_live_granted(charges, &outcome.decisions)),
-            |redis| charges.iter().any(|charge| redis.refuses(charge))
-        )
+        backend!(self, |memory| memory.take(charges).is_ok_and(|outcome| !outcome.granted()), |redis| charges
+            .iter()
+            .any(|charge| redis.refuses(charge)))
     }
 
     /// Returns the hash of a client in Redis keys; `None` if the key contains the client itself.

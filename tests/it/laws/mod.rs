@@ -256,7 +256,7 @@ impl Stores {
                 let charges: Vec<Charge> = (0..).zip(&step.permits).map(charge).map(kind).collect();
                 let (one, other) = (self.take(memory, &charges, now), self.take(redis, &charges, now));
                 prop_assert_eq!(&one, &other, "step {}: {:?}, {:?}", index, quota, step);
-                granted.extend(one.granted().then(|| one.granted_charges(charges)));
+                granted.extend(one.granted().then(|| one.granted_charges(&charges)));
                 let undone = step.undo.and_then(|back| granted.len().checked_sub(back + 1));
                 if let Some(granted) = undone.map(|last| granted.remove(last)) {
                     self.give_back(memory, &granted, now);

@@ -60,7 +60,7 @@ fn permits_are_given_back_to_their_shard() {
         for _ in 0..50 {
             let taken = stores.take(store, &charges, START);
             assert!(taken.granted());
-            stores.give_back(store, &taken.granted_charges(charges.to_vec()), START);
+            stores.give_back(store, &taken.granted_charges(&charges), START);
         }
         let granted = (0..9).filter(|_| stores.take(store, &charges, START).granted()).count();
         assert_eq!(granted, 6);

@@ -38,7 +38,7 @@ fn request_undone_under_an_old_rate_frees_its_permits() {
         let name = fresh_name();
         let older = [overall(&name, 1, 10_000, 1)];
         let newer = [overall(&name, 2, 10_000, 1)];
-        let undone = stores.take(store, &older, START).granted_charges(older.to_vec());
+        let undone = stores.take(store, &older, START).granted_charges(&older);
         assert!(stores.take(store, &newer, START).granted());
         stores.give_back(store, &undone, START);
         assert!(stores.take(store, &newer, START).granted());

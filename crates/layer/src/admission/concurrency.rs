@@ -13,11 +13,11 @@ use tokio::time::{Instant, sleep_until};
 
 use super::queue::{Claim, JoinError, Place};
 use super::waiting::{Charged, RouteWaits, bucket_of};
-use super::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit, admit_with_slot};
+use super::{Admitted, Denial, WaitQueues, admit, admit_with_slot};
 use tidegate_limit::{Algorithm, BucketId, ClientId, Mode};
 use tidegate_metrics::{GaugeGuard, InFlightMetrics};
 use tidegate_rules::limits::concurrency::Concurrency;
-use tidegate_rules::rules::{Charges, LimitCharge, LimitPositions};
+use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Full, InFlightSlot, RouteSlots, SlotRequest, Store};
 
 /// The time between two attempts to take a slot that other gateways may have released.
@@ -36,11 +36,11 @@ pub struct RequestInFlight {
 }
 
 /// A request to a route with `concurrency`.
-#[derive(Clone, Copy, Debug)]
-pub struct NewRequest<'r> {
+#[derive(Debug)]
+pub struct NewRequest<'r, 'l> {
     pub store: &'r Store,
     pub queues: &'r Arc<WaitQueues>,
-    pub charges: &'r Charges<'r>,
+    pub charges: &'r mut Charges<'l>,
     pub waits: Option<RouteWaits<'r>>,
     pub concurrency: &'r Concurrency,
     /// The client, if each client has a bound.
@@ -68,8 +68,8 @@ enum SlotQueue {
 }
 
 /// The wait of a request for a slot.
-struct SlotWait<'r> {
-    new: NewRequest<'r>,
+struct SlotWait<'r, 'l> {
+    new: NewRequest<'r, 'l>,
     slots: &'r Arc<RouteSlots>,
     place: Place<'r>,
     /// When the wait began, and its end.
@@ -102,43 +102,44 @@ impl Drop for RequestInFlight {
     }
 }
 
-impl NewRequest<'_> {
+impl<'r, 'l> NewRequest<'r, 'l> {
     /// Admits the request with a slot, or waits as long as the rules allow.
     ///
     /// # Errors
     /// See [`Denial`]. The request holds nothing.
     pub async fn admit(self) -> Result<(Admitted, RequestInFlight), Denial> {
         let slots = self.store.slots(&self.concurrency.name);
-        let has_time_slot = self
-            .charges
-            .iter()
-            .any(|one| !one.limit.shadow && matches!(one.limit.limiter.quota.algorithm(), Algorithm::LeakyBucket(_)));
+        let has_time_slot = self.charges.iter().any(|entry| {
+            !entry.limit.shadow && matches!(entry.limit.limiter.quota.algorithm(), Algorithm::LeakyBucket(_))
+        });
+        let (metrics, name) = (self.metrics, Arc::clone(&self.concurrency.name));
+        let queues = Arc::clone(self.queues);
         let admitted = match has_time_slot {
             // A request that waits for its time slot holds no slot.
             true => self.admit_in_turn(&slots).await,
             false => self.admit_at_once(&slots).await,
         };
-        if let Err(Denial::Busy { full, .. }) = &admitted {
-            self.metrics.rejected(full.client);
+        if let Err(Denial::Busy { full }) = &admitted {
+            metrics.rejected(full.client);
         }
         let (admitted, slot) = admitted?;
-        let (name, queues) = (Arc::clone(&self.concurrency.name), Arc::clone(self.queues));
-        Ok((admitted, RequestInFlight { slot: Some(slot), name, queues, _counted: self.metrics.begin() }))
+        Ok((admitted, RequestInFlight { slot: Some(slot), name, queues, _counted: metrics.begin() }))
     }
 
     /// Takes the permits and the slot in one decision.
     async fn admit_at_once(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, InFlightSlot), Denial> {
+        let (store, queues, waits) = (self.store, self.queues, self.waits);
         let mut wait = SlotWait::new(self, slots);
         loop {
             let ask = wait.ask();
-            match admit_with_slot(self.store, self.queues, self.charges, self.waits, &ask).await {
-                Err(Denial::Busy { full, status }) => wait.wait(full, *status).await?,
+            match admit_with_slot(store, queues, wait.new.charges, waits, &ask).await {
+                Err(Denial::Busy { full }) => wait.wait(full).await?,
                 // The permits were taken by others. The request waits for them like new requests, in no queue for slots.
-                Err(Denial::Limited { .. }) if ask.is_queued && self.waits.is_some() => wait.leave(),
+                Err(Denial::Limited { .. }) if ask.is_queued && waits.is_some() => wait.leave(),
                 Err(denial) => return Err(denial),
-                Ok(Admitted { slot: None, status, .. }) => return Err(busy(Full::default(), status)),
-                Ok(Admitted { slot: Some(slot), permit, status, unchecked }) => {
-                    return Ok((Admitted { slot: None, permit, status, unchecked }, slot));
+                Ok(Admitted { slot: None, .. }) => return Err(Denial::Busy { full: Full::default() }),
+                Ok(Admitted { slot: Some(slot), permit, unchecked }) => {
+                    return Ok((Admitted { slot: None, permit, unchecked }, slot));
                 }
             }
         }
@@ -147,9 +148,8 @@ impl NewRequest<'_> {
     /// Takes the permits, waits for the time slot, then takes the slot. Without a slot, the permits are given back.
     async fn admit_in_turn(self, slots: &Arc<RouteSlots>) -> Result<(Admitted, InFlightSlot), Denial> {
         let admitted = admit(self.store, self.queues, self.charges, self.waits.map(Box::new)).await?;
-        let permits = Charged::new(self.store, Receipt::new(self.charges.clone(), admitted.status.clone()));
-        let none = Charges::from_parts(&[], LimitPositions::default(), Vec::new());
-        let only_slot = NewRequest { charges: &none, waits: None, ..self };
+        let permits = Charged::new(self.store, self.charges);
+        let only_slot = NewRequest { charges: &mut Charges::default(), waits: None, ..self };
         match only_slot.admit_at_once(slots).await {
             Ok((_, slot)) => {
                 permits.keep();
@@ -163,8 +163,8 @@ impl NewRequest<'_> {
     }
 }
 
-impl<'r> SlotWait<'r> {
-    fn new(new: NewRequest<'r>, slots: &'r Arc<RouteSlots>) -> Self {
+impl<'r, 'l> SlotWait<'r, 'l> {
+    fn new(new: NewRequest<'r, 'l>, slots: &'r Arc<RouteSlots>) -> Self {
         let place = new.queues.place();
         Self { new, slots, place, since: None, counted: None, joined: None, releases: 0 }
     }
@@ -193,11 +193,11 @@ impl<'r> SlotWait<'r> {
         self.new.concurrency.queue > 0 && self.new.queues.is_waited_for(&self.bucket(client))
     }
 
-    /// Waits until the next attempt. `status` has the decisions of the limits.
+    /// Waits until the next attempt.
     ///
     /// # Errors
     /// The request may not wait, or has waited as long as it may.
-    async fn wait(&mut self, full: Full, status: LimitStatus) -> Result<(), Denial> {
+    async fn wait(&mut self, full: Full) -> Result<(), Denial> {
         let now = Instant::now();
         let Concurrency { queue, max_wait, .. } = *self.new.concurrency;
         let (_, until) = *self.since.get_or_insert_with(|| {
@@ -205,16 +205,16 @@ impl<'r> SlotWait<'r> {
             (now, self.new.deadline.map_or(until, |deadline| until.min(deadline)))
         });
         if queue == 0 || now >= until {
-            return Err(busy(full, status));
+            return Err(Denial::Busy { full });
         }
-        self.join(full, status.clone())?;
+        self.join(full)?;
         let metrics = self.new.metrics;
         self.counted.get_or_insert_with(|| metrics.begin_wait());
         tokio::select! {
             biased;
             () = self.wait_for_turn() => Ok(()),
-            () = sleep_until(until) => Err(busy(full, status)),
-            () = self.new.queues.closed() => Err(busy(full, status)),
+            () = sleep_until(until) => Err(Denial::Busy { full }),
+            () = self.new.queues.closed() => Err(Denial::Busy { full }),
         }
     }
 
@@ -245,43 +245,44 @@ impl<'r> SlotWait<'r> {
 
     /// Joins the queue of the client if the client is at its bound, otherwise the queue of the route. As many requests
     /// of a client may wait as may be in flight.
-    fn join(&mut self, full: Full, status: LimitStatus) -> Result<(), Denial> {
-        let NewRequest { concurrency: Concurrency { queue, per_client, .. }, client, charges, .. } = self.new;
+    fn join(&mut self, full: Full) -> Result<(), Denial> {
+        let NewRequest { concurrency: Concurrency { queue, per_client, .. }, client, .. } = self.new;
         let joined = match full.client {
             true => Err(None),
-            false => self.place.join(self.bucket(None), *queue, self.claims(&status)).map_err(Some),
+            false => self.place.join(self.bucket(None), *queue, self.claims()).map_err(Some),
         };
         self.joined = Some(if joined.is_ok() { SlotQueue::Route } else { SlotQueue::Client });
-        let of_client = per_client.and_then(|most| usize::try_from(most).ok()).map_or(*queue, |most| most.min(*queue));
+        let of_client = per_client.and_then(|bound| usize::try_from(bound).ok());
+        let of_client = of_client.map_or(*queue, |bound| bound.min(*queue));
         match joined {
             Ok(()) => Ok(()),
-            Err(Some(JoinError::Full)) => Err(busy(full, status)),
+            Err(Some(JoinError::Full)) => Err(Denial::Busy { full }),
             // Other requests of the client wait for the route with all its permits.
-            Err(Some(JoinError::Claimed(claim))) if claim.index < charges.len() => {
-                Err(limited(&charges.at(claim.index), status))
+            Err(Some(JoinError::Claimed(claim))) if claim.index < self.new.charges.len() => {
+                Err(limited(self.new.charges, claim.index))
             }
             // They wait with all slots that the client could take.
             Err(_) => {
                 let joined = self.place.join(self.bucket(client), of_client, Vec::new());
-                joined.map_err(|_| busy(Full { client: true, ..full }, status))
+                joined.map_err(|_| Denial::Busy { full: Full { client: true, ..full } })
             }
         }
     }
 
     /// Returns the claims of a request in the queue of the route: of its permits of limits of its client, and of a slot
     /// of its client. Each has the position of its charge.
-    fn claims(&self, status: &LimitStatus) -> Vec<Claim> {
-        let NewRequest { concurrency, client, charges, .. } = self.new;
-        let of_client = |one: &LimitCharge<'_>| !one.limit.shadow && one.limit.mode() == Mode::PerClient;
-        let permits = charges.iter().enumerate().filter(|(_, one)| of_client(one)).filter_map(|(index, one)| {
-            let (bucket, permits) = (bucket_of(&one, status), one.charge.permits);
-            Some(Claim { index, bucket, permits, free: status.decision(one.index)?.remaining })
+    fn claims(&self) -> Vec<Claim> {
+        let NewRequest { concurrency, client, ref charges, .. } = self.new;
+        let of_client = |entry: &LimitCharge<'_>| !entry.limit.shadow && entry.limit.mode() == Mode::PerClient;
+        let permits = charges.iter().enumerate().filter(|(_, entry)| of_client(entry)).filter_map(|(index, entry)| {
+            let (bucket, permits) = (bucket_of(&entry), entry.charge.permits);
+            Some(Claim { index, bucket, permits, free: entry.decision?.remaining })
         });
-        let slot = client.zip(concurrency.per_client).map(|(client, most)| Claim {
+        let slot = client.zip(concurrency.per_client).map(|(client, bound)| Claim {
             index: charges.len(),
             bucket: self.bucket(Some(client)),
             permits: 1,
-            free: most.saturating_sub(self.slots.of_client(client)),
+            free: bound.saturating_sub(self.slots.of_client(client)),
         });
         permits.chain(slot).collect()
     }
@@ -291,13 +292,9 @@ impl<'r> SlotWait<'r> {
     }
 }
 
-/// Returns the rejection of a request whose client has claimed all permits of a limit.
-fn limited(one: &LimitCharge<'_>, mut status: LimitStatus) -> Denial {
-    let reset = status.decision(one.index).map_or(0, |decision| decision.reset);
-    status.refuse(one.index, 0, reset);
-    Denial::Limited { wait: status.wait, status }
-}
-
-fn busy(full: Full, status: LimitStatus) -> Denial {
-    Denial::Busy { full, status: Box::new(status) }
+/// Rejects a request whose client has claimed all permits of the limit at this position.
+fn limited(charges: &mut Charges<'_>, position: usize) -> Denial {
+    let reset = charges.at(position).decision.map_or(0, |decision| decision.reset);
+    charges.refuse(position, 0, reset);
+    Denial::Limited { wait: charges.wait(), unchecked: None }
 }

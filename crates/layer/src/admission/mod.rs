@@ -6,20 +6,18 @@
 //! queue (`queue`) of the narrowest (`order`) of these limits, and retries when its permits have returned. It is
 //! charged when it is admitted; a request whose client disconnects before is not charged.
 
+mod charge_on;
 mod concurrency;
 mod order;
 mod queue;
-mod receipt;
-mod status;
 mod waiting;
 
+pub use self::charge_on::{charge_by_response, give_back};
 use self::concurrency::SlotAsk;
 pub use self::concurrency::{NewRequest, RequestInFlight};
 pub use self::order::narrowest_first;
 pub use self::queue::MAX_LATENESS;
 pub use self::queue::WaitQueues;
-pub use self::receipt::Receipt;
-pub use self::status::LimitStatus;
 pub use self::waiting::RouteWaits;
 use self::waiting::Waiting;
 use tidegate_limit::boxed::boxed;
@@ -37,7 +35,6 @@ pub struct Permit(());
 #[derive(Debug)]
 pub struct Admitted {
     pub permit: Permit,
-    pub status: LimitStatus,
     /// The error of the store, if it did not decide and `on_store_failure` admitted the request.
     pub unchecked: Option<StoreError>,
     /// The slot, if the route bounds its requests in flight.
@@ -49,10 +46,10 @@ pub struct Admitted {
 pub enum Denial {
     /// Limits refused it.
     Limited {
-        /// The decisions of all limits.
-        status: LimitStatus,
         /// The longest wait of the limits that refused.
         wait: Wait,
+        /// The error of the store, if this gateway's shares of the limits refused instead.
+        unchecked: Option<StoreError>,
     },
     /// The store did not decide, and a limit has `on_store_failure: deny`.
     StoreFailed(StoreError),
@@ -60,29 +57,28 @@ pub enum Denial {
     Busy {
         /// The bounds that are reached.
         full: Full,
-        /// The decisions of all limits.
-        status: Box<LimitStatus>,
     },
 }
 
-/// The decisions about a request, and its slot if it needs one.
-struct Decided {
-    limits: Result<LimitStatus, StoreError>,
+/// The result of one attempt to admit a request.
+struct Attempt {
+    /// Whether the charges have their decisions.
+    limits: Result<(), StoreError>,
+    /// The slot, if the request needs one.
     slot: Option<Result<InFlightSlot, Full>>,
 }
 
 /// Returns why the store did not decide; `None` if it did.
 pub fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&StoreError> {
     match admitted {
-        Ok(Admitted { unchecked, .. }) => unchecked.as_ref(),
+        Ok(Admitted { unchecked, .. }) | Err(Denial::Limited { unchecked, .. }) => unchecked.as_ref(),
         Err(Denial::StoreFailed(error)) => Some(error),
-        Err(Denial::Limited { status, .. }) => status.fallback_cause.as_ref(),
         Err(Denial::Busy { .. }) => None,
     }
 }
 
-/// Makes all charges of a request, or none. Waits for permits if one of its limits [allows it](may_wait), and counts
-/// the wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its
+/// Makes all charges of a request or none, and adds their decisions. Waits for permits if one of its limits
+/// [allows it](may_wait), and counts the wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its
 /// memory.
 ///
 /// # Errors
@@ -91,7 +87,7 @@ pub fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&StoreError>
 pub fn admit(
     store: &Store,
     queues: &WaitQueues,
-    charges: &Charges<'_>,
+    charges: &mut Charges<'_>,
     waits: Option<Box<RouteWaits<'_>>>,
 ) -> impl Future<Output = Result<Admitted, Denial>> {
     async move {
@@ -103,7 +99,7 @@ pub fn admit(
             return boxed(|| admit_with_waiting(store, queues, charges, *waits, None)).await;
         }
         if let Some(limits) = decide_immediately(store, charges) {
-            return to_admission(store, Decided { limits, slot: None }, charges);
+            return to_admission(store, Attempt { limits, slot: None }, charges);
         }
         boxed(|| admit_without_waiting(store, charges)).await
     }
@@ -116,55 +112,58 @@ pub fn admit(
 async fn admit_with_slot(
     store: &Store,
     queues: &WaitQueues,
-    charges: &Charges<'_>,
+    charges: &mut Charges<'_>,
     waits: Option<RouteWaits<'_>>,
     ask: &SlotAsk<'_>,
 ) -> Result<Admitted, Denial> {
     if let Some(waits) = waits {
         return admit_with_waiting(store, queues, charges, waits, Some(ask)).await;
     }
-    let decided = match known_refusal(store, charges, |one, _| one.limit.wait_policy.is_none()) {
-        Some(refused) => Decided { limits: Ok(refused), slot: None },
-        None => decide(store, charges, Some(ask)).await,
+    let attempt = match is_known_refusal(store, charges, |entry| entry.limit.wait_policy.is_none()) {
+        true => Attempt { limits: Ok(()), slot: None },
+        false => decide(store, charges, None, Some(ask)).await,
     };
-    to_admission(store, decided, charges)
+    to_admission(store, attempt, charges)
 }
 
 /// Admits a request without limits.
 pub fn admit_unlimited() -> Admitted {
-    Admitted { permit: Permit(()), status: LimitStatus::default(), unchecked: None, slot: None }
+    Admitted { permit: Permit(()), unchecked: None, slot: None }
 }
 
 /// Decides without I/O, if possible: the store is in memory, or a cached refusal applies.
-fn decide_immediately(store: &Store, charges: &Charges<'_>) -> Option<Result<LimitStatus, StoreError>> {
+fn decide_immediately(store: &Store, charges: &mut Charges<'_>) -> Option<Result<(), StoreError>> {
     match store.take_immediately(charges.as_slice()) {
-        Some(taken) => Some(taken.map(|outcome| LimitStatus::new(charges, outcome))),
-        None => known_refusal(store, charges, |one, _| one.limit.wait_policy.is_none()).map(Ok),
+        Some(taken) => Some(taken.map(|outcome| charges.decide(outcome))),
+        None => is_known_refusal(store, charges, |entry| entry.limit.wait_policy.is_none()).then_some(Ok(())),
     }
 }
 
 /// Decides a request that cannot wait, if the store needs I/O.
-async fn admit_without_waiting(store: &Store, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let limits = store.take(charges.as_slice()).await.map(|outcome| LimitStatus::new(charges, outcome));
-    to_admission(store, Decided { limits, slot: None }, charges)
+async fn admit_without_waiting(store: &Store, charges: &mut Charges<'_>) -> Result<Admitted, Denial> {
+    let limits = store.take(charges.as_slice()).await.map(|outcome| charges.decide(outcome));
+    to_admission(store, Attempt { limits, slot: None }, charges)
 }
 
 /// Decides a request that may wait. Retries without the adopted limits if Java has not configured one of them.
 async fn admit_with_waiting(
     store: &Store,
     queues: &WaitQueues,
-    charges: &Charges<'_>,
+    charges: &mut Charges<'_>,
     waits: RouteWaits<'_>,
     ask: Option<&SlotAsk<'_>>,
 ) -> Result<Admitted, Denial> {
     match admit_from_queue(store, queues, charges, waits, ask).await {
         Ok(Admitted { unchecked: Some(error), slot, .. }) if error.is_about_adopted() => {
-            let others = charges.only(|one| !is_adopted(one));
+            let mut others = charges.only(|entry| !is_adopted(entry));
+            charges.decide_only(&others);
             if others.is_empty() {
                 return Ok(Admitted { unchecked: Some(error), slot, ..admit_unlimited() });
             }
             drop(slot);
-            let admitted = admit_from_queue(store, queues, &others, waits, ask).await?;
+            let admitted = admit_from_queue(store, queues, &mut others, waits, ask).await;
+            charges.decide_only(&others);
+            let admitted = admitted?;
             Ok(Admitted { unchecked: admitted.unchecked.or(Some(error)), ..admitted })
         }
         admitted => admitted,
@@ -175,69 +174,73 @@ async fn admit_with_waiting(
 async fn admit_from_queue(
     store: &Store,
     queues: &WaitQueues,
-    charges: &Charges<'_>,
+    charges: &mut Charges<'_>,
     waits: RouteWaits<'_>,
     ask: Option<&SlotAsk<'_>>,
 ) -> Result<Admitted, Denial> {
     let mut waiting = Waiting::new(store, queues, charges, waits);
-    let admitted = admit_in_order(&mut waiting, store, charges, ask).await;
+    let admitted = admit_in_order(&mut waiting, ask).await;
     waiting.end(admitted.is_ok());
     admitted
 }
 
-async fn admit_in_order(
-    waiting: &mut Waiting<'_>,
-    store: &Store,
-    charges: &Charges<'_>,
-    ask: Option<&SlotAsk<'_>>,
-) -> Result<Admitted, Denial> {
+async fn admit_in_order(waiting: &mut Waiting<'_, '_>, ask: Option<&SlotAsk<'_>>) -> Result<Admitted, Denial> {
     loop {
         waiting.wait_until_first().await?;
-        let timely = waiting.timely_charges();
-        let charges = timely.as_deref().unwrap_or(charges);
-        let decided = match waiting.refusal_without_decision(charges).await? {
-            Some(refused) => Decided { limits: Ok(refused), slot: None },
-            None => waiting.take(charges, ask).await,
+        waiting.limit_delays();
+        let attempt = match waiting.is_refused_without_decision().await? {
+            true => Attempt { limits: Ok(()), slot: None },
+            false => waiting.take(ask).await,
         };
-        match to_admission(store, decided, charges) {
+        match to_admission(waiting.store, attempt, waiting.charges) {
             Ok(admitted) => return waiting.wait_for_time_slot(admitted).await,
-            Err(Denial::Limited { status, wait }) if !ask.is_some_and(|ask| ask.is_queued) => {
-                waiting.wait_for_permits(status, wait).await?;
+            Err(Denial::Limited { wait, unchecked }) if !ask.is_some_and(|ask| ask.is_queued) => {
+                waiting.wait_for_permits(wait, unchecked).await?;
             }
             Err(denial) => return Err(denial),
         }
     }
 }
 
-/// Asks the store. A request behind others that wait for a slot only reads its limits, if the store replies.
-async fn decide(store: &Store, charges: &Charges<'_>, ask: Option<&SlotAsk<'_>>) -> Decided {
-    decide_as(store, charges, charges.as_slice(), ask).await
-}
-
-/// The same, with these charges for the store.
-async fn decide_as(store: &Store, charges: &Charges<'_>, asked: &[Charge], ask: Option<&SlotAsk<'_>>) -> Decided {
-    let status = |outcome| LimitStatus::new(charges, outcome);
-    let Some(ask) = ask else { return Decided { limits: store.take(asked).await.map(status), slot: None } };
-    if ask.waited_for != Full::default()
+/// Asks the store, with `ticketed` instead of the charges if there are any. A request behind others that wait for a slot
+/// only reads its limits, if the store replies.
+async fn decide(
+    store: &Store,
+    charges: &mut Charges<'_>,
+    ticketed: Option<Vec<Charge>>,
+    ask: Option<&SlotAsk<'_>>,
+) -> Attempt {
+    if let Some(ask) = ask.filter(|ask| ask.waited_for != Full::default())
         && let Ok(outcome) = store.take(&charges.reads()).await
     {
-        return Decided { limits: Ok(status(outcome)), slot: Some(Err(ask.waited_for)) };
+        charges.decide(outcome);
+        return Attempt { limits: Ok(()), slot: Some(Err(ask.waited_for)) };
     }
-    let TakenWithSlot { limits, in_flight_slot } = store.take_with_slot(asked, ask.request).await;
-    Decided { limits: limits.map(status), slot: Some(in_flight_slot) }
+    let requested = ticketed.as_deref().unwrap_or(charges.as_slice());
+    let (limits, slot) = match ask {
+        None => (store.take(requested).await, None),
+        Some(ask) => {
+            let TakenWithSlot { limits, in_flight_slot } = store.take_with_slot(requested, ask.request).await;
+            (limits, Some(in_flight_slot))
+        }
+    };
+    Attempt { limits: limits.map(|outcome| charges.decide(outcome)), slot }
 }
 
 /// Converts the decisions about a request to an admission or a denial.
-fn to_admission(store: &Store, decided: Decided, charges: &Charges<'_>) -> Result<Admitted, Denial> {
-    let (status, unchecked) = match (decided.limits, &decided.slot) {
-        (Ok(status), _) => (status, None),
-        (Err(_), Some(Err(_))) => (LimitStatus::default(), None), // without a slot, nothing is charged
-        (Err(error), _) => (decide_without_store(store, charges, &error)?, Some(error)),
-    };
-    match (status.wait, decided.slot.transpose()) {
-        (Wait::Now, Ok(slot)) => Ok(Admitted { status, unchecked, slot, ..admit_unlimited() }),
-        (Wait::Now, Err(full)) => Err(Denial::Busy { full, status: Box::new(status) }),
-        (wait, _) => Err(Denial::Limited { status, wait }),
+fn to_admission(store: &Store, attempt: Attempt, charges: &mut Charges<'_>) -> Result<Admitted, Denial> {
+    let unchecked = attempt.limits.err();
+    if let Some(error) = &unchecked {
+        charges.forget_decisions();
+        if let Some(Err(full)) = attempt.slot {
+            return Err(Denial::Busy { full }); // without a slot, nothing is charged
+        }
+        decide_without_store(store, charges, error)?;
+    }
+    match (charges.wait(), attempt.slot.transpose()) {
+        (Wait::Now, Ok(slot)) => Ok(Admitted { unchecked, slot, ..admit_unlimited() }),
+        (Wait::Now, Err(full)) => Err(Denial::Busy { full }),
+        (wait, _) => Err(Denial::Limited { wait, unchecked }),
     }
 }
 
@@ -245,45 +248,43 @@ fn to_admission(store: &Store, decided: Decided, charges: &Charges<'_>) -> Resul
 ///
 /// # Errors
 /// A limit has `on_store_failure: deny`.
-fn decide_without_store(store: &Store, charges: &Charges<'_>, error: &StoreError) -> Result<LimitStatus, Denial> {
+fn decide_without_store(store: &Store, charges: &mut Charges<'_>, error: &StoreError) -> Result<(), Denial> {
     if denying(charges, error).is_some() {
         return Err(Denial::StoreFailed(error.clone()));
     }
-    let local = charges.only(|one| is_decided_locally(one, error));
-    if local.is_empty() {
-        return Ok(LimitStatus::default());
+    let mut local = charges.only(|entry| is_decided_locally(entry, error));
+    if !local.is_empty()
+        && let Ok(outcome) = store.take_locally(local.as_slice())
+    {
+        local.decide_locally(outcome);
+        charges.decide_only(&local);
     }
-    let decided = store.take_locally(local.as_slice());
-    Ok(decided
-        .map_or_else(|_| LimitStatus::default(), |outcome| LimitStatus::new_local(&local, outcome, error.clone())))
+    Ok(())
 }
 
 /// Returns the first limit that denies a request when the store fails so.
 pub fn denying<'c>(charges: &'c Charges<'_>, error: &StoreError) -> Option<LimitCharge<'c>> {
-    let denies = |one: &LimitCharge<'_>| one.limit.on_store_failure == OnStoreFailure::Deny && applies_to(one, error);
-    charges.iter().find(|one| !one.limit.shadow && denies(one))
+    let denies =
+        |entry: &LimitCharge<'_>| entry.limit.on_store_failure == OnStoreFailure::Deny && applies_to(entry, error);
+    charges.iter().find(|entry| !entry.limit.shadow && denies(entry))
 }
 
-/// Returns the cached refusals if the request may not wait for one of them: then it is rejected without asking the
+/// Returns `true` if the request may not wait for a limit with a cached refusal: then it is rejected without asking the
 /// store. `is_final` returns `true` if the request may not wait for a limit that refused it.
-fn known_refusal(
-    store: &Store,
-    charges: &Charges<'_>,
-    is_final: impl Fn(&LimitCharge<'_>, &LimitStatus) -> bool,
-) -> Option<LimitStatus> {
-    let status = LimitStatus::from_known(charges, store.known_refusal(charges.as_slice())?);
-    let is_rejected = status.refusing(charges).any(|one| is_final(&one, &status));
-    is_rejected.then_some(status)
+fn is_known_refusal(store: &Store, charges: &mut Charges<'_>, is_final: impl Fn(&LimitCharge<'_>) -> bool) -> bool {
+    let Some(outcome) = store.known_refusal(charges.as_slice()) else { return false };
+    charges.decide(outcome);
+    charges.refusing().any(|entry| is_final(&entry))
 }
 
 /// Returns `true` if this gateway's share of the limit decides after this error.
-fn is_decided_locally(one: &LimitCharge<'_>, error: &StoreError) -> bool {
-    one.limit.on_store_failure == OnStoreFailure::Local && applies_to(one, error)
+fn is_decided_locally(entry: &LimitCharge<'_>, error: &StoreError) -> bool {
+    entry.limit.on_store_failure == OnStoreFailure::Local && applies_to(entry, error)
 }
 
 /// Returns `true` if the error concerns this limit. An error about adopted limits concerns only them.
-fn applies_to(one: &LimitCharge<'_>, error: &StoreError) -> bool {
-    is_adopted(one) || !error.is_about_adopted()
+fn applies_to(entry: &LimitCharge<'_>, error: &StoreError) -> bool {
+    is_adopted(entry) || !error.is_about_adopted()
 }
 
 /// Returns `true` if this limit may need more than one decision: it lets requests wait, assigns time slots, or is
@@ -293,22 +294,21 @@ pub fn may_wait(limit: &Limit) -> bool {
     limit.wait_policy.is_some() || matches!(quota.algorithm(), Algorithm::LeakyBucket(_)) || quota.is_adopted()
 }
 
-fn is_adopted(one: &LimitCharge<'_>) -> bool {
-    one.limit.limiter.quota.is_adopted()
+fn is_adopted(entry: &LimitCharge<'_>) -> bool {
+    entry.limit.limiter.quota.is_adopted()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_rules::rules::LimitPositions;
 
     /// The largest allocation that the allocator serves from its size classes.
     const SMALL_ALLOCATION: usize = 1024;
 
     #[test]
     fn future_of_a_decision_fits_into_a_small_allocation() {
-        let (store, charges) = (Store::memory(), Charges::from_parts(&[], LimitPositions::default(), Vec::new()));
-        let size = size_of_val(&admit_without_waiting(&store, &charges));
+        let (store, mut charges) = (Store::memory(), Charges::default());
+        let size = size_of_val(&admit_without_waiting(&store, &mut charges));
         assert!(size <= SMALL_ALLOCATION, "{size}");
     }
 }

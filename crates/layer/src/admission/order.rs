@@ -12,17 +12,17 @@ use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 /// Returns the positions of the live charges, the narrowest limit first: limits with a bucket for each client before those
 /// with one bucket, and among them the limits of the route before those that routes share.
 pub fn narrowest_first(charges: &Charges<'_>) -> Positions {
-    let live = charges.iter().enumerate().filter(|(_, one)| !one.limit.shadow);
+    let live = (0..).zip(charges.iter()).filter(|(_, entry)| !entry.limit.shadow);
     let mut positions: Positions = live.map(|(position, _)| position).collect();
-    positions.sort_by(|one, other| compare(&charges.at(*one), &charges.at(*other)));
+    positions.sort_by(|first, second| compare(&charges.at((*first).into()), &charges.at((*second).into())));
     positions
 }
 
-fn compare(one: &LimitCharge<'_>, other: &LimitCharge<'_>) -> Ordering {
-    let width = |of: &LimitCharge<'_>| (of.limit.mode() == Mode::Overall, of.limit.is_shared);
-    let within = match one.limit.is_shared {
-        true => one.limit.name.cmp(&other.limit.name),
-        false => one.index.cmp(&other.index),
+fn compare(first: &LimitCharge<'_>, second: &LimitCharge<'_>) -> Ordering {
+    let width = |entry: &LimitCharge<'_>| (entry.limit.mode() == Mode::Overall, entry.limit.is_shared);
+    let of_same_width = match first.limit.is_shared {
+        true => first.limit.name.cmp(&second.limit.name),
+        false => first.index.cmp(&second.index),
     };
-    width(one).cmp(&width(other)).then(within)
+    width(first).cmp(&width(second)).then(of_same_width)
 }

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use self::rename::PolicyNames;
-use crate::admission::LimitStatus;
 use tidegate_limit::{Decision, Wait};
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
@@ -35,23 +34,22 @@ impl Members {
 
     /// Returns the value of `RateLimit`: `r` permits remain, and in `t` seconds the oldest used permit becomes
     /// available.
-    pub fn rate_limit(&self, status: &LimitStatus) -> Option<HeaderValue> {
+    ///
+    /// `decisions` has the position of the limit of each.
+    pub fn rate_limit<'d>(&self, decisions: impl Iterator<Item = (usize, &'d Decision)>) -> Option<HeaderValue> {
         let mut list = String::new();
-        for (member, decision) in self.visible(status) {
-            let (mut left, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
-            let (left, seconds) = (left.format(decision.remaining), seconds.format(decision.reset.div_ceil(1_000)));
+        for (index, decision) in decisions {
+            let Some(member) = self.0.get(index).and_then(Option::as_deref) else { continue };
+            let (mut remaining, mut seconds) = (itoa::Buffer::new(), itoa::Buffer::new());
+            let (remaining, seconds) =
+                (remaining.format(decision.remaining), seconds.format(decision.reset.div_ceil(1_000)));
             // Without spare capacity, so that `Bytes` can take over the allocation.
             list = match list.is_empty() {
-                true => [member, left, ";t=", seconds].concat(),
-                false => [&list, ", ", member, left, ";t=", seconds].concat(),
+                true => [member, remaining, ";t=", seconds].concat(),
+                false => [&list, ", ", member, remaining, ";t=", seconds].concat(),
             };
         }
         (!list.is_empty()).then(|| HeaderValue::from_maybe_shared(Bytes::from(list)).ok()).flatten()
-    }
-
-    /// Returns the members of the evaluated limits with their decisions.
-    fn visible<'s>(&'s self, status: &'s LimitStatus) -> impl Iterator<Item = (&'s str, &'s Decision)> {
-        status.iter().filter_map(|(index, decision)| Some((self.0.get(index)?.as_deref()?, decision)))
     }
 }
 
@@ -66,8 +64,10 @@ pub struct LegacyFields {
 }
 
 /// Returns the values of `X-RateLimit-*`, or `None` if no visible limit was evaluated.
-pub fn legacy(limits: &[Limit], status: &LimitStatus) -> Option<LegacyFields> {
-    let decisions = status.iter().filter_map(|(index, decision)| Some((limits.get(index)?, decision)));
+///
+/// `decisions` has the position of the limit of each.
+pub fn legacy<'d>(limits: &[Limit], decisions: impl Iterator<Item = (usize, &'d Decision)>) -> Option<LegacyFields> {
+    let decisions = decisions.filter_map(|(index, decision)| Some((limits.get(index)?, decision)));
     let visible = decisions.filter(|(limit, _)| limit.is_visible_to_clients());
     let (limit, decision) =
         visible.min_by_key(|(_, decision)| (decision.remaining, std::cmp::Reverse(decision.reset)))?;
@@ -171,8 +171,7 @@ mod tests {
         assert_eq!(parsed(policy).len(), 2);
 
         let decision = Decision::new(4, Wait::Now, 59_001);
-        let status = (0..3).map(|index| (index, decision)).collect();
-        let rate_limit = Members::new(&limits).rate_limit(&status);
+        let rate_limit = Members::new(&limits).rate_limit([decision; 3].iter().enumerate());
         assert_eq!(
             rate_limit.as_ref().map(HeaderValue::as_bytes),
             Some(&b"\"per-ip\";r=4;t=60, \"burst\";r=4;t=60"[..])
@@ -232,11 +231,10 @@ mod tests {
             limit("slow", Mode::PerClient, 9, 60_000),
         ];
         let decision = |remaining, reset| Decision::new(remaining, Wait::Now, reset);
-        let status = [(0, decision(0, 1)), (1, decision(40, 1)), (2, decision(3, 900)), (3, decision(3, 59_001))]
-            .into_iter()
-            .collect();
-        assert_eq!(legacy(&limits, &status), Some(LegacyFields { rate: 9, remaining: 3, reset: 60 }));
-        assert_eq!(legacy(&limits, &[(0, decision(0, 1))].into_iter().collect()), None);
+        let decisions = [decision(0, 1), decision(40, 1), decision(3, 900), decision(3, 59_001)];
+        let fields = LegacyFields { rate: 9, remaining: 3, reset: 60 };
+        assert_eq!(legacy(&limits, decisions.iter().enumerate()), Some(fields));
+        assert_eq!(legacy(&limits, decisions.iter().enumerate().take(1)), None);
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::time::Duration;
 use http::{Extensions, HeaderMap, Method, Uri};
 
 use super::RateLimitLayer;
-use crate::admission::{Admitted, Denial, LimitStatus, RouteWaits, admit, store_failure};
+use crate::admission::{Admitted, Denial, RouteWaits, admit, store_failure};
 use crate::local_response::LocalResponse;
 use tidegate_limit::Wait;
 use tidegate_rules::request::facts::HostRequirement;
 use tidegate_rules::request::identity::ClientKey;
-use tidegate_rules::rules::Charges;
+use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::StoreError;
 
 /// The permits were taken from all limits.
@@ -109,20 +109,18 @@ impl RateLimitLayer {
         let mut charges = active.charges(store, route, &facts).map_err(|rejection| rejected(&rejection))?;
         charges.set_permits(permits);
         let waits = compiled.waits.as_ref().map(|metrics| Box::new(RouteWaits { metrics, deadline: None }));
-        let admitted = admit(store, &self.state.queues, &charges, waits).await;
+        let admitted = admit(store, &self.state.queues, &mut charges, waits).await;
         compiled.count(&charges, &admitted, |_| {});
         if let Some(error) = store_failure(&admitted) {
             self.state.metrics.store_failed(error.cause());
         }
         match admitted {
-            Ok(Admitted { status, unchecked, .. }) => {
-                let is_decided = unchecked.is_none() && status.fallback_cause.is_none();
-                let remaining = remaining(&charges, &status, |_| true).filter(|_| is_decided);
-                Ok(Admission { remaining })
+            Ok(Admitted { unchecked, .. }) => {
+                Ok(Admission { remaining: remaining(charges.iter()).filter(|_| unchecked.is_none()) })
             }
-            Err(Denial::Limited { status, wait }) => Err(CheckError::Limited(limited(&charges, &status, wait))),
+            Err(Denial::Limited { wait, .. }) => Err(CheckError::Limited(limited(&charges, wait))),
             Err(Denial::StoreFailed(error)) => Err(CheckError::Store(error)),
-            Err(Denial::Busy { status, .. }) => Err(CheckError::Limited(limited(&charges, &status, Wait::Now))),
+            Err(Denial::Busy { .. }) => Err(CheckError::Limited(limited(&charges, Wait::Now))),
         }
     }
 }
@@ -131,23 +129,22 @@ fn rejected(rejection: &LocalResponse) -> CheckError {
     CheckError::NoClient(rejection.status_and_detail().1.into_owned())
 }
 
-fn limited(charges: &Charges<'_>, status: &LimitStatus, wait: Wait) -> Limited {
-    let refusing = |position: usize| status.decision(position).is_some_and(|decision| !decision.granted);
+fn limited(charges: &Charges<'_>, wait: Wait) -> Limited {
     Limited {
-        limits: status.refusing(charges).map(|one| one.limit.name.clone()).collect(),
+        limits: charges.refusing().map(|entry| entry.limit.name.clone()).collect(),
         wait: match wait {
             Wait::Now => Some(Duration::ZERO),
             Wait::Millis(millis) => Some(Duration::from_millis(millis)),
             Wait::Never => None,
         },
-        remaining: remaining(charges, status, refusing).unwrap_or(0),
+        remaining: remaining(charges.refusing()).unwrap_or(0),
     }
 }
 
-/// Returns the fewest permits that remain for a live limit at one of these positions.
-fn remaining(charges: &Charges<'_>, status: &LimitStatus, includes: impl Fn(usize) -> bool) -> Option<u32> {
-    let live = charges.iter().filter(|one| !one.limit.shadow && includes(one.index));
-    live.filter_map(|one| Some(status.decision(one.index)?.remaining)).min()
+/// Returns the fewest permits that remain for one of these limits. Shadows do not count.
+fn remaining<'c>(entries: impl Iterator<Item = LimitCharge<'c>>) -> Option<u32> {
+    let live = entries.filter(|entry| !entry.limit.shadow);
+    live.filter_map(|entry| Some(entry.decision?.remaining)).min()
 }
 
 fn wait_suffix(wait: Option<Duration>) -> String {

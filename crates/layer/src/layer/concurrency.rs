@@ -19,7 +19,7 @@ impl LayerState {
         Place { active, store }: Place<'_>,
         facts: &Facts<'_>,
         concurrency: &Concurrency,
-        (charges, waits): (&Charges<'_>, Option<Box<RouteWaits<'_>>>),
+        (charges, waits): (&mut Charges<'_>, Option<Box<RouteWaits<'_>>>),
         record: &mut RequestRecord<'_>,
     ) -> Result<Admitted, Denial> {
         let Some(found @ (_, compiled)) = record.route else { return admit(store, &self.queues, charges, waits).await };
@@ -33,7 +33,7 @@ impl LayerState {
         let quota = concurrency.per_client.zip(client).and_then(|(per_client, client)| {
             let remaining = match &admitted {
                 Ok((_, slot)) => slot.remaining(),
-                Err(Denial::Busy { full, .. }) => full.client.then_some(0)?,
+                Err(Denial::Busy { full }) => full.client.then_some(0)?,
                 // Not decided by the slots, which only this gateway has counted then.
                 Err(_) => per_client.saturating_sub(store.slots(&concurrency.name).of_client(client)),
             };

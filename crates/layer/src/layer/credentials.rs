@@ -29,15 +29,15 @@ impl LayerState {
             return Ok(());
         };
         let charges = place.active.charges_without_identity(store, route, facts);
-        let charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
+        let mut charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
         if charges.is_empty() || !store.may_refuse(charges.as_slice()) {
             return Ok(());
         }
         // Boxed, as it is rare and large.
-        let admitted = Box::pin(admit(store, &self.queues, &charges, None)).await;
+        let admitted = Box::pin(admit(store, &self.queues, &mut charges, None)).await;
         let Err(Denial::Limited { .. }) = &admitted else { return Ok(()) };
         record.start_decision(&charges, store);
-        let decided = Decided::new(charges, admitted);
+        let decided = Decided { charges, admitted };
         self.record_decided(&decided, store, record);
         Err(self.respond(&place.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
     }

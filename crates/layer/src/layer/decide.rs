@@ -8,7 +8,6 @@ use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
 use super::{LayerState, peer, request_id, respond};
-use crate::admission::Receipt;
 use crate::local_response::LocalResponse;
 use crate::ruleset::{ForwardContext, RequestOrigin, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Subject};
@@ -16,11 +15,12 @@ use tidegate_rules::request::facts::{BadRequest, Facts};
 use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
 use tidegate_rules::route::Rewrite;
 use tidegate_rules::route::upgrade::{Offer, is_tunnel};
+use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 
 impl LayerState {
     /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
-    /// requests, it also sets the normalized path.
+    /// requests, it also sets the normalized path. Returns the charges that were made.
     #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
     pub(super) fn decide<'r, B>(
         &self,
@@ -28,10 +28,10 @@ impl LayerState {
         store: &'r Store,
         request: &mut Request<B>,
         record: &mut RequestRecord<'r>,
-    ) -> impl Future<Output = Result<Receipt, LocalResponse>> {
+    ) -> impl Future<Output = Result<Charges<'r>, LocalResponse>> {
         async move {
             let rules = &*active.rules;
-            rules.record_receipt(request);
+            rules.record_arrival(request);
             let peer = peer::address(request.extensions());
             let is_proxy = peer.is_some_and(|peer| rules.trusts(peer));
             let peer_is_client = is_proxy && peer::is_client(request.extensions());
@@ -59,7 +59,7 @@ impl LayerState {
             if let Some(offer) = request.extensions().get::<Offer>() {
                 evaluation = evaluation.with_offer(offer, is_tunnel(request));
             }
-            let Passed { permit, receipt } = self.evaluate(Place { active, store }, &mut evaluation, record).await?; // all other statuses
+            let Passed { permit, charges } = self.evaluate(Place { active, store }, &mut evaluation, record).await?; // all other statuses
             let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
             let origin = RequestOrigin { facts, context, worker: self.worker };
             let route = record.route.map(|(route, _)| route);
@@ -71,7 +71,7 @@ impl LayerState {
             let rewrite = route.and_then(|route| route.rewrite.as_deref());
             let target = self.target(request.uri(), facts, rewrite)?;
             prepare_for_service(request, forward_context, target, record);
-            Ok(receipt)
+            Ok(charges)
         }
     }
 

@@ -7,12 +7,13 @@ use super::active::Place;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
 use super::record::RequestRecord;
-use crate::admission::{Receipt, admit, admit_unlimited};
+use crate::admission::{admit, admit_unlimited};
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
 use tidegate_rules::evaluation::{Evaluation, Event, Step};
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Authorize;
+use tidegate_rules::rules::Charges;
 
 impl LayerState {
     /// Evaluates a request.
@@ -25,45 +26,32 @@ impl LayerState {
         place: Place<'r>,
         evaluation: &mut Evaluation<'r, '_>,
         record: &mut RequestRecord<'r>,
-    ) -> impl Future<Output = Result<Passed, LocalResponse>> {
+    ) -> impl Future<Output = Result<Passed<'r>, LocalResponse>> {
         async move {
             let Some(takes_slot) = self.prepare(place, evaluation, record).await? else {
-                return Ok(Passed { permit: admit_unlimited().permit, receipt: Receipt::default() });
+                return Ok(Passed { permit: admit_unlimited().permit, charges: Charges::default() });
             };
             let Some(found @ (route, compiled)) = record.route else { return Err(LocalResponse::Internal) };
-            let charges = self.charges(place, route, &evaluation.facts, record)?; // 400, 403
+            let mut charges = self.charges(place, route, &evaluation.facts, record)?; // 400, 403
             record.start_decision(&charges, place.store);
             let waits = record.waits(found, &evaluation.facts);
             let admitted = match route.concurrency.as_ref().filter(|_| takes_slot) {
                 Some(concurrency) => {
-                    Box::pin(self.admit_with_slot(place, &evaluation.facts, concurrency, (&charges, waits), record))
-                        .await
+                    let permits = (&mut charges, waits);
+                    Box::pin(self.admit_with_slot(place, &evaluation.facts, concurrency, permits, record)).await
                 }
-                None => admit(place.store, &self.queues, &charges, waits).await,
+                None => admit(place.store, &self.queues, &mut charges, waits).await,
             };
-            let decided = Decided::new(charges, admitted);
-            match compiled.charges_outcomes {
-                true => Box::pin(self.conclude_and_settle(place, evaluation, decided, record)).await,
-                false => self.conclude(place, evaluation, decided, record),
+            let decided = Decided { charges, admitted };
+            match self.conclude(place, evaluation, &decided, record) {
+                Ok(()) => decided.into_passed(),
+                Err(response) if compiled.charges_by_response && decided.admitted.is_ok() => {
+                    Box::pin(record.charge_by_response(decided.charges, place.store, response.status(), true)).await;
+                    Err(response)
+                }
+                Err(response) => Err(response),
             }
         }
-    }
-
-    /// As [`conclude`](Self::conclude), on a route whose limits are charged by the outcome. Settles the charges of an
-    /// admitted request that the gateway answers itself.
-    async fn conclude_and_settle<'r>(
-        &self,
-        place: Place<'r>,
-        evaluation: &mut Evaluation<'r, '_>,
-        decided: Decided<'r>,
-        record: &mut RequestRecord<'r>,
-    ) -> Result<Passed, LocalResponse> {
-        let receipt = decided.receipt();
-        let concluded = self.conclude(place, evaluation, decided, record);
-        if let (Some(receipt), Err(response)) = (receipt, &concluded) {
-            record.settle(receipt, place.store, response.status(), true).await;
-        }
-        concluded
     }
 
     /// Carries out the steps before the limits are asked. Returns whether the request also needs a slot, or `None` if it
@@ -135,13 +123,13 @@ impl LayerState {
         &self,
         place: Place<'r>,
         evaluation: &mut Evaluation<'r, '_>,
-        decided: Decided<'r>,
+        decided: &Decided<'r>,
         record: &mut RequestRecord<'r>,
-    ) -> Result<Passed, LocalResponse> {
-        self.record_decided(&decided, place.store, record);
+    ) -> Result<(), LocalResponse> {
+        self.record_decided(decided, place.store, record);
         match evaluation.next(Event::Decided(decided.verdict())) {
-            Step::Forward => decided.into_passed(),
-            Step::Respond(answer) => Err(self.respond(&place.active.rules, answer, evaluation, Some(&decided), record)),
+            Step::Forward => Ok(()),
+            Step::Respond(answer) => Err(self.respond(&place.active.rules, answer, evaluation, Some(decided), record)),
             _ => Err(LocalResponse::Internal), // the limits are asked once, before these steps
         }
     }

@@ -3,7 +3,7 @@
 use super::LayerState;
 use super::active::Place;
 use super::record::RequestRecord;
-use crate::admission::{Admitted, Denial, Permit, Receipt, store_failure};
+use crate::admission::{Admitted, Denial, Permit, store_failure};
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
 use tidegate_rules::evaluation::Verdict;
@@ -12,17 +12,17 @@ use tidegate_rules::route::Route;
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 
-/// The charges of a request, and the decision about them.
+/// The charges of a request with the decisions about them, and the result.
 #[derive(Debug)]
 pub(super) struct Decided<'r> {
-    charges: Charges<'r>,
-    admitted: Result<Admitted, Denial>,
+    pub(super) charges: Charges<'r>,
+    pub(super) admitted: Result<Admitted, Denial>,
 }
 
 /// The result for a request that is forwarded.
-pub(super) struct Passed {
+pub(super) struct Passed<'r> {
     pub(super) permit: Permit,
-    pub(super) receipt: Receipt,
+    pub(super) charges: Charges<'r>,
 }
 
 impl LayerState {
@@ -60,10 +60,6 @@ impl LayerState {
 }
 
 impl<'r> Decided<'r> {
-    pub(super) fn new(charges: Charges<'r>, admitted: Result<Admitted, Denial>) -> Self {
-        Self { charges, admitted }
-    }
-
     pub(super) fn verdict(&self) -> Verdict {
         match self.admitted {
             Ok(_) => Verdict::Granted,
@@ -81,19 +77,13 @@ impl<'r> Decided<'r> {
         }
     }
 
-    /// Returns a receipt of an admitted request.
-    pub(super) fn receipt(&self) -> Option<Receipt> {
-        let status = &self.admitted.as_ref().ok()?.status;
-        Some(Receipt::new(self.charges.clone(), status.clone()))
-    }
-
     /// Returns the permit and the charges of an admitted request.
     ///
     /// # Errors
     /// The request is not admitted.
-    pub(super) fn into_passed(self) -> Result<Passed, LocalResponse> {
+    pub(super) fn into_passed(self) -> Result<Passed<'r>, LocalResponse> {
         match self.admitted {
-            Ok(Admitted { permit, status, .. }) => Ok(Passed { permit, receipt: Receipt::new(self.charges, status) }),
+            Ok(Admitted { permit, .. }) => Ok(Passed { permit, charges: self.charges }),
             Err(denial) => Err(local_response(&self.charges, &denial)),
         }
     }
@@ -103,10 +93,10 @@ impl<'r> Decided<'r> {
 fn local_response(charges: &Charges<'_>, denial: &Denial) -> LocalResponse {
     match denial {
         Denial::StoreFailed(_) => LocalResponse::StoreFailed,
-        Denial::Busy { full, .. } => LocalResponse::Busy { by_client: full.client },
-        Denial::Limited { status, wait } => {
-            let remaining = status.refusing(charges).filter_map(|limit| Some(status.decision(limit.index)?.remaining));
-            let violated = status.refusing(charges).map(|limit| limit.limit.name.as_str());
+        Denial::Busy { full } => LocalResponse::Busy { by_client: full.client },
+        Denial::Limited { wait, .. } => {
+            let remaining = charges.refusing().filter_map(|entry| Some(entry.decision?.remaining));
+            let violated = charges.refusing().map(|entry| entry.limit.name.as_str());
             let violated = violated.collect::<ViolatedLimits>().with_remaining(remaining.min().unwrap_or(0));
             LocalResponse::Limited { violated, retry_after: retry_after(*wait) }
         }

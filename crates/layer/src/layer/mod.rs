@@ -355,8 +355,8 @@ where
             let active = state.active.load_full(); // one snapshot for the whole request
             let report = request.extensions_mut().remove::<ReportHandle>();
             let mut guard = RequestGuard::new(&state.metrics, &active.rules, state.store(&active), report);
-            let receipt = match state.decide(&active, guard.store, &mut request, &mut guard.record).await {
-                Ok(receipt) => receipt,
+            let charges = match state.decide(&active, guard.store, &mut request, &mut guard.record).await {
+                Ok(charges) => charges,
                 Err(local_response) => {
                     if guard.record.is_authorization() {
                         // The proxy reads only the status, and a gRPC error would have the status 200.
@@ -371,8 +371,8 @@ where
             let response = inner.call(request);
             let serve = async {
                 let mut response = response.await;
-                if guard.needs_settlement(&response) {
-                    response = Box::pin(guard.settle(receipt, response)).await; // boxed, as it is rare and large
+                if guard.is_charged_by_response(&response) {
+                    response = Box::pin(guard.charge_by_response(charges, response)).await; // boxed, as it is rare and large
                 }
                 // The body holds the slot of the request until it has ended.
                 response.map(|response| response.map(|body| Either::Left(ServedBody::new(body, guard.take_slot()))))

@@ -10,7 +10,7 @@ use super::NotSent;
 use super::body::ClientInFlight;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
-use crate::admission::{Admitted, Denial, LimitStatus, Receipt, RequestInFlight, denying};
+use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
 use crate::headers;
 use crate::local_response::LocalResponse;
 use crate::recording::PendingLine;
@@ -98,18 +98,18 @@ impl<'r> RequestGuard<'r> {
     }
 
     /// Returns `true` if the charges of an admitted request depend on its response.
-    pub(super) fn needs_settlement<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
-        self.record.is_charged_by_outcome() || !was_sent(response)
+    pub(super) fn is_charged_by_response<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
+        self.record.route.is_some_and(|(_, compiled)| compiled.charges_by_response) || !was_sent(response)
     }
 
-    /// Settles the charges of an admitted request. An error of the inner service counts as a response with 500.
-    pub(super) async fn settle<B, E>(
+    /// Charges an admitted request by its response. An error of the inner service counts as a response with 500.
+    pub(super) async fn charge_by_response<B, E>(
         &mut self,
-        receipt: Receipt,
+        charges: Charges<'r>,
         response: Result<Response<B>, E>,
     ) -> Result<Response<B>, E> {
         let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
-        self.record.settle(receipt, self.store, status, was_sent(&response)).await;
+        self.record.charge_by_response(charges, self.store, status, was_sent(&response)).await;
         response
     }
 
@@ -267,17 +267,17 @@ impl<'r> RequestRecord<'r> {
     }
 
     pub(super) fn record_decision(&mut self, charges: &Charges<'_>, admitted: &Result<Admitted, Denial>) {
-        let (outcome, status) = match admitted {
-            Ok(Admitted { unchecked: Some(_), status, .. }) => {
-                // The response has the fields of the limits that were evaluated.
-                (RequestOutcome::StoreFailed, Some(status).filter(|status| !status.is_empty()))
+        let (outcome, is_by_limits) = match admitted {
+            // The response has the fields of the limits that were evaluated.
+            Ok(Admitted { unchecked: Some(_), .. }) => {
+                (RequestOutcome::StoreFailed, charges.decisions().next().is_some())
             }
-            Ok(_) if charges.is_empty() => (RequestOutcome::Unlimited, None),
-            Ok(Admitted { status, .. }) if status.shadow_limited => (RequestOutcome::ShadowLimited, Some(status)),
-            Ok(Admitted { status, .. }) => (RequestOutcome::Allowed, Some(status)),
-            Err(Denial::Limited { status, .. }) => (RequestOutcome::Limited, Some(status)),
-            Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, None),
-            Err(Denial::Busy { .. }) => (RequestOutcome::Limited, None),
+            Ok(_) if charges.is_empty() => (RequestOutcome::Unlimited, false),
+            Ok(_) if charges.is_refused_by_shadow() => (RequestOutcome::ShadowLimited, true),
+            Ok(_) => (RequestOutcome::Allowed, true),
+            Err(Denial::Limited { .. }) => (RequestOutcome::Limited, true),
+            Err(Denial::StoreFailed(_)) => (RequestOutcome::StoreFailed, false),
+            Err(Denial::Busy { .. }) => (RequestOutcome::Limited, false),
         };
         self.outcome = outcome;
         self.is_decided = true;
@@ -289,36 +289,44 @@ impl<'r> RequestRecord<'r> {
         {
             self.record_limit(charges, denial);
         }
-        let status = status.filter(|status| status.fallback_cause.is_none());
-        self.at = status.map(|status| status.now);
-        if let Some(status) = status {
-            self.record_fields(charges, status);
+        let is_by_store = is_by_limits && !charges.is_local();
+        self.at = is_by_store.then(|| charges.decided_at());
+        if is_by_store {
+            self.record_fields(charges);
         }
     }
 
-    /// Returns `true` if a limit of the route is charged by the outcome of its requests.
-    fn is_charged_by_outcome(&self) -> bool {
-        self.route.is_some_and(|(_, compiled)| compiled.charges_outcomes)
-    }
-
-    /// Settles the charges of an admitted request with the status of its response.
-    pub(super) async fn settle(&mut self, receipt: Receipt, store: &Store, status: StatusCode, was_sent: bool) {
-        let Some((route, _)) = self.route else { return receipt.give_back(store).await };
-        let (charges, status) = receipt.settle(store, &route.limits, status, was_sent).await;
+    /// Charges an admitted request by the status of its response.
+    pub(super) async fn charge_by_response(
+        &mut self,
+        mut charges: Charges<'r>,
+        store: &Store,
+        status: StatusCode,
+        was_sent: bool,
+    ) {
+        if self.route.is_none() {
+            return give_back(&charges, store).await;
+        }
+        charge_by_response(&mut charges, store, status, was_sent).await;
         if self.at.is_some() {
-            self.record_fields(&charges, &status);
+            self.record_fields(&charges);
         }
     }
 
     /// Records the rate limit fields of the response.
-    fn record_fields(&mut self, charges: &Charges<'_>, status: &LimitStatus) {
+    fn record_fields(&mut self, charges: &Charges<'_>) {
         let Some((route, compiled)) = self.route else { return };
-        self.rate_limit = compiled.members.rate_limit(status);
+        self.rate_limit = compiled.members.rate_limit(charges.decisions());
         let changed = charges.changed_limits();
         let limits = changed.as_deref().unwrap_or(&route.limits);
-        self.legacy = route.rate_limit_headers.legacy.then(|| headers::legacy(limits, status)).flatten().map(Box::new);
+        self.legacy = route
+            .rate_limit_headers
+            .legacy
+            .then(|| headers::legacy(limits, charges.decisions()))
+            .flatten()
+            .map(Box::new);
         let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
-        self.changed_policy = policy.map(|policy| Box::new(policy.at(status.now)));
+        self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at())));
     }
 
     /// Records and counts the ban, if it is why the request is rejected.
@@ -348,14 +356,14 @@ impl<'r> RequestRecord<'r> {
     /// Records the limit that rejected the request.
     fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
-            Denial::Limited { status, .. } => status.longest_refusal(charges),
+            Denial::Limited { .. } => charges.longest_refusal(),
             Denial::Busy { .. } => return, // recorded with its slot
             Denial::StoreFailed(error) => {
                 self.reason = Some("store_failed");
                 denying(charges, error)
             }
         };
-        self.limit = limit.map(|one| one.limit.name.as_str().into());
+        self.limit = limit.map(|entry| entry.limit.name.as_str().into());
     }
 
     /// Returns the value of `RateLimit-Policy`. Returns `None` if the response has no such field.

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 
 use crate::report::decided::Decided;
-use tidegate_layer::admission::{Admitted, Denial, LimitStatus, Receipt, WaitQueues, admit};
+use tidegate_layer::admission::{Denial, WaitQueues, admit, charge_by_response};
 use tidegate_limit::clock::{Clock, ManualClock, Timestamp};
-use tidegate_limit::{Charge, ChargeKind};
 use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 
@@ -21,12 +20,6 @@ pub(crate) struct Decider {
     clock: Arc<ManualClock>,
     /// Without requests: [`Waiting`](crate::engine::waiting::Waiting) has its own queues.
     queues: WaitQueues,
-}
-
-/// The decisions of a request that limits refused.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) status: LimitStatus,
 }
 
 impl Decider {
@@ -50,30 +43,22 @@ impl Decider {
         millis >= now
     }
 
-    /// Makes all charges of a request or none, now.
-    pub(crate) fn admit(&self, charges: &Charges<'_>) -> Result<LimitStatus, Refused> {
-        match admit(&self.store, &self.queues, charges, None).now_or_never() {
-            Some(Ok(Admitted { status, .. })) => Ok(status),
-            Some(Err(Denial::Limited { status, .. })) => Err(Refused { status }),
-            // The embedded store decides at once, except about adopted limits, which are not replayed.
-            Some(Err(Denial::StoreFailed(_) | Denial::Busy { .. })) | None => Ok(LimitStatus::default()),
-        }
+    /// Makes all charges of a request or none, now. Returns `true` if it is admitted.
+    pub(crate) fn admit(&self, charges: &mut Charges<'_>) -> bool {
+        // The embedded store decides at once, except about adopted limits, which are not replayed.
+        let admitted = admit(&self.store, &self.queues, charges, None).now_or_never();
+        !matches!(admitted, Some(Err(Denial::Limited { .. })))
     }
 
-    /// Returns the decisions of the limits about a request that is not charged.
-    pub(crate) fn read(&self, charges: &Charges<'_>) -> LimitStatus {
-        let asked: Vec<_> =
-            charges.as_slice().iter().map(|charge| Charge { kind: ChargeKind::Check, ..charge.clone() }).collect();
-        let decided = self.store.take_immediately(&asked).and_then(Result::ok);
-        decided.map_or_else(LimitStatus::default, |outcome| LimitStatus::new(charges, outcome))
+    /// Adds the decisions of the limits about a request that is not charged.
+    pub(crate) fn read(&self, charges: &mut Charges<'_>) {
+        let decided = self.store.take_immediately(&charges.reads()).and_then(Result::ok);
+        charges.decide(decided.unwrap_or_default());
     }
 
-    /// Settles the charges of an admitted request with the status of its response.
-    pub(crate) fn settle<'r>(&self, decided: Decided<'r>) -> Decided<'r> {
-        let Decided { origin, charges, status, .. } = &decided;
-        let receipt = Receipt::new(charges.clone(), status.clone());
-        let settled = receipt.settle(&self.store, origin.limits, origin.response, true).now_or_never();
-        let Some((charges, status)) = settled else { return decided };
-        Decided { charges, status, ..decided }
+    /// Charges an admitted request by its response.
+    pub(crate) fn charge_by_response(&self, decided: &mut Decided<'_>) {
+        let response = decided.origin.response;
+        _ = charge_by_response(&mut decided.charges, &self.store, response, true).now_or_never();
     }
 }

@@ -9,7 +9,7 @@ use http::StatusCode;
 use http::header::{HOST, HeaderMap, HeaderName};
 
 use super::report::Report;
-use crate::engine::decider::{Decider, Refused};
+use crate::engine::decider::Decider;
 use crate::engine::inputs::{Inputs, Needs};
 use crate::engine::waiting::Waiting;
 use crate::log::batch::ParsedRequest;
@@ -51,7 +51,7 @@ struct ReplayedRoute<'r> {
     /// Whether each limit needs only input that all logs contain.
     needs_nothing: bool,
     may_wait: bool,
-    settles: bool,
+    charges_by_response: bool,
 }
 
 /// The decision about a request.
@@ -204,18 +204,14 @@ impl<'r> Engine<'r> {
             address: facts.peer.map(|address| ClientId::Address(rules.addresses.network(address))),
             response: request.status.unwrap_or(StatusCode::OK),
             arrived_at: self.decider.now(),
-            limits: &route.limits,
         };
         if charges.is_empty() {
             self.record(Decided::unlimited(origin, charges));
         } else if self.routes[position].may_wait {
             self.waiting.arrive(origin, charges, &self.decider, &mut self.decided);
         } else {
-            let (status, admitted) = match self.decider.admit(&charges) {
-                Ok(status) => (status, true),
-                Err(Refused { status, .. }) => (status, false),
-            };
-            self.record(Decided { at: origin.arrived_at, origin, charges, status, admitted });
+            let admitted = self.decider.admit(&mut charges);
+            self.record(Decided { at: origin.arrived_at, origin, charges, admitted });
         }
         Ok(())
     }
@@ -264,18 +260,18 @@ impl<'r> Engine<'r> {
 
     fn record(&mut self, mut decided: Decided<'r>) {
         let replayed = &self.routes[decided.origin.route];
-        if decided.admitted && replayed.settles {
-            decided = self.decider.settle(decided);
+        if decided.admitted && replayed.charges_by_response {
+            self.decider.charge_by_response(&mut decided);
         }
-        let Decided { ref origin, ref charges, ref status, admitted, at } = decided;
+        let Decided { ref origin, ref charges, admitted, at } = decided;
         *(if admitted { &mut self.totals.allowed } else { &mut self.totals.rejected }) += 1;
         self.totals.waited += u64::from(admitted && at > origin.arrived_at);
         let mut verdict =
             Verdict { number: origin.number, route: Some(origin.route), admitted, rejected_by: 0, limit: None };
         if !admitted {
-            let bits = status.refusing(charges).filter_map(|one| 1_u64.checked_shl(u32::try_from(one.index).ok()?));
+            let bits = charges.refusing().filter_map(|entry| 1_u64.checked_shl(u32::try_from(entry.index).ok()?));
             verdict.rejected_by = bits.fold(0, |bits, bit| bits | bit);
-            verdict.limit = status.longest_refusal(charges).map(|one| one.index);
+            verdict.limit = charges.longest_refusal().map(|entry| entry.index);
         }
         self.verdicts.push(verdict);
         self.tallies.record(&decided, &replayed.tallies);
@@ -340,7 +336,7 @@ impl<'r> ReplayedRoute<'r> {
             needs_nothing: needs.iter().all(|needs| matches!(needs, Needs::Nothing)),
             needs,
             may_wait: route.limits.iter().any(|limit| limit.wait_policy.is_some()),
-            settles: route.limits.iter().any(|limit| limit.charge_on.is_some()),
+            charges_by_response: route.limits.iter().any(|limit| limit.charge_on.is_some()),
         }
     }
 }

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use crate::engine::decider::{Decider, Refused};
+use crate::engine::decider::Decider;
 use crate::report::decided::{Decided, Origin};
-use tidegate_layer::admission::{LimitStatus, MAX_LATENESS, narrowest_first};
+use tidegate_layer::admission::{MAX_LATENESS, narrowest_first};
 use tidegate_limit::{BucketId, Wait};
 use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 
@@ -33,7 +33,7 @@ struct Queue {
 #[derive(Debug)]
 struct WaitingRequest<'r> {
     ticket: u64,
-    origin: Origin<'r>,
+    origin: Origin,
     charges: Charges<'r>,
     arrived_at: u64,
     /// The positions of the live charges, the narrowest limit first.
@@ -66,7 +66,7 @@ impl<'r> Waiting<'r> {
     /// Decides a new request, or lets it wait. [`advance`](Self::advance) must have handled all earlier events.
     pub(crate) fn arrive(
         &mut self,
-        origin: Origin<'r>,
+        origin: Origin,
         charges: Charges<'r>,
         decider: &Decider,
         decided: &mut Vec<Decided<'r>>,
@@ -92,7 +92,7 @@ impl<'r> Waiting<'r> {
             && *at <= to
         {
             let Some(Reverse((at, _, ticket))) = self.events.pop() else { return };
-            let Some(request) = self.requests.remove(&ticket) else { continue };
+            let Some(mut request) = self.requests.remove(&ticket) else { continue };
             decider.set_time(at);
             let now = decider.now();
             if request.waits_for_claims && now < request.deadline() {
@@ -102,8 +102,9 @@ impl<'r> Waiting<'r> {
             } else if self.is_first(&request) && !request.waits_for_claims {
                 self.decide(request, decider, decided);
             } else if now >= request.deadline() {
-                let status = self.refusal(&request, request.joined, decider);
-                self.finish(request, status, now, decided, false);
+                let joined = request.joined;
+                self.refuse(&mut request, joined, decider);
+                self.finish(request, now, decided, false);
             } else {
                 self.schedule(request.deadline(), ticket);
                 self.requests.insert(ticket, request);
@@ -116,19 +117,17 @@ impl<'r> Waiting<'r> {
         loop {
             let at = decider.now();
             let behind = self.queue_ahead(&request);
-            let mut status = match behind {
+            match behind {
                 Some(behind) if self.is_full(&request, behind) => {
-                    let status = self.refusal(&request, Some(behind), decider);
-                    return self.finish(request, status, at, decided, false);
+                    self.refuse(&mut request, Some(behind), decider);
+                    return self.finish(request, at, decided, false);
                 }
-                Some(behind) => self.read(&request, behind, decider),
-                None => match decider.admit(&request.charges) {
-                    Ok(status) => return self.finish(request, status, at, decided, true),
-                    Err(Refused { status }) => status,
-                },
-            };
-            let Some(asleep_until) = self.wait(&mut request, behind, &mut status, at) else {
-                return self.finish(request, status, at, decided, false);
+                Some(behind) => self.read(&mut request, behind, decider),
+                None if decider.admit(&mut request.charges) => return self.finish(request, at, decided, true),
+                None => {}
+            }
+            let Some(asleep_until) = self.wait(&mut request, behind, at) else {
+                return self.finish(request, at, decided, false);
             };
             request.asleep_until = asleep_until;
             let is_asleep = asleep_until > at || !self.is_first(&request);
@@ -143,32 +142,26 @@ impl<'r> Waiting<'r> {
 
     /// Joins the queue of the narrowest limit that refused the request. Returns when the request wakes; `None` if it may not
     /// wait.
-    fn wait(
-        &mut self,
-        request: &mut WaitingRequest<'r>,
-        behind: Option<usize>,
-        status: &mut LimitStatus,
-        at: u64,
-    ) -> Option<u64> {
+    fn wait(&mut self, request: &mut WaitingRequest<'r>, behind: Option<usize>, at: u64) -> Option<u64> {
         let limits = 0..request.order.len();
-        let refused: Vec<usize> = limits.filter(|index| status.refused(&request.limit(*index))).collect();
+        let refused: Vec<usize> = limits.filter(|index| request.limit(*index).is_refused()).collect();
         let mut index = *refused.first()?;
-        if !refused.iter().all(|index| request.may_wait(&request.limit(*index), status, at)) {
+        if !refused.iter().all(|index| request.may_wait(&request.limit(*index), at)) {
             return None;
         }
         let mut claimed = None;
-        while let Err(error) = self.join(request, index, status, at) {
+        while let Err(error) = self.join(request, index, at) {
             let JoinError::Claimed(claim) = error else { return None };
             index = claim.index;
-            let one = request.limit(index);
-            status.refuse(one.index, 0, status.decision(one.index)?.reset);
-            if !request.may_wait(&one, status, at) {
+            let reset = request.limit(index).decision?.reset;
+            request.charges.refuse(request.position(index), 0, reset);
+            if !request.may_wait(&request.limit(index), at) {
                 return None;
             }
             claimed = Some(claim);
         }
         request.joined = Some(index);
-        let decision = status.decision(request.limit(index).index)?;
+        let decision = *request.limit(index).decision?;
         let waits_for_claims = |claim: &Claim| self.is_first(request) && !self.has_free(claim, request);
         let waits_for_claims = claimed.as_ref().is_some_and(waits_for_claims);
         request.waits_for_claims = waits_for_claims;
@@ -184,17 +177,11 @@ impl<'r> Waiting<'r> {
     }
 
     /// Joins the queue of a limit, unless the request is there.
-    fn join(
-        &mut self,
-        request: &mut WaitingRequest<'r>,
-        index: usize,
-        status: &LimitStatus,
-        at: u64,
-    ) -> Result<(), JoinError> {
+    fn join(&mut self, request: &mut WaitingRequest<'r>, index: usize, at: u64) -> Result<(), JoinError> {
         if request.joined == Some(index) {
             return Ok(());
         }
-        let claims: Vec<Claim> = (0..index).filter_map(|index| request.claim(index, status)).collect();
+        let claims: Vec<Claim> = (0..index).filter_map(|index| request.claim(index)).collect();
         if let Some(claimed) = claims.iter().find(|claim| !self.has_free(claim, request)) {
             return Err(JoinError::Claimed(claimed.clone()));
         }
@@ -266,46 +253,43 @@ impl<'r> Waiting<'r> {
     }
 
     /// Reads the limits of a request that waits behind others.
-    fn read(&self, request: &WaitingRequest<'r>, behind: usize, decider: &Decider) -> LimitStatus {
-        let mut status = if request.order.len() > 1 { decider.read(&request.charges) } else { LimitStatus::default() };
-        let one = request.limit(behind);
-        let known = self.last_decision(&one, decider.now()).filter(|(remaining, _)| *remaining < one.charge.permits);
-        let (remaining, wait) = known.unwrap_or((0, 0));
-        status.refuse(one.index, remaining, wait);
-        status
-    }
-
-    /// Returns the refusal of a request that may not wait for a limit.
-    fn refusal(&mut self, request: &WaitingRequest<'r>, index: Option<usize>, decider: &Decider) -> LimitStatus {
-        let Some(one) = index.map(|index| request.limit(index)) else { return LimitStatus::default() };
-        if let Some((remaining, wait)) = self.last_decision(&one, decider.now()) {
-            let mut status = LimitStatus::default();
-            status.refuse(one.index, remaining, wait);
-            return status;
+    fn read(&self, request: &mut WaitingRequest<'r>, behind: usize, decider: &Decider) {
+        match request.order.len() {
+            ..=1 => request.charges.forget_decisions(),
+            _ => decider.read(&mut request.charges),
         }
-        let mut status = decider.read(&request.charges);
-        let (remaining, reset) = status.decision(one.index).map_or((0, 0), |said| (said.remaining, said.reset));
-        self.record(&one.charge.bucket_id(), remaining, decider.now() + reset);
-        status.refuse(one.index, remaining, reset);
-        status
+        let entry = request.limit(behind);
+        let known = self.last_decision(&entry, decider.now());
+        let (remaining, wait) = known.filter(|(remaining, _)| *remaining < entry.charge.permits).unwrap_or((0, 0));
+        request.charges.refuse(request.position(behind), remaining, wait);
     }
 
-    fn finish(
-        &mut self,
-        mut request: WaitingRequest<'r>,
-        status: LimitStatus,
-        at: u64,
-        decided: &mut Vec<Decided<'r>>,
-        admitted: bool,
-    ) {
-        if let Some(one) = request.joined.filter(|_| admitted).map(|joined| request.limit(joined))
-            && let Some(decision) = status.decision(one.index)
+    /// Adds the refusal of a request that may not wait for a limit.
+    fn refuse(&mut self, request: &mut WaitingRequest<'r>, index: Option<usize>, decider: &Decider) {
+        request.charges.forget_decisions();
+        let Some(index) = index else { return };
+        let (remaining, wait) = match self.last_decision(&request.limit(index), decider.now()) {
+            Some(last) => last,
+            None => {
+                decider.read(&mut request.charges);
+                let entry = request.limit(index);
+                let (remaining, reset) = entry.decision.map_or((0, 0), |decision| (decision.remaining, decision.reset));
+                self.record(&entry.charge.bucket_id(), remaining, decider.now() + reset);
+                (remaining, reset)
+            }
+        };
+        request.charges.refuse(request.position(index), remaining, wait);
+    }
+
+    fn finish(&mut self, mut request: WaitingRequest<'r>, at: u64, decided: &mut Vec<Decided<'r>>, admitted: bool) {
+        if let Some(entry) = request.joined.filter(|_| admitted).map(|joined| request.limit(joined))
+            && let Some(decision) = entry.decision
         {
-            self.record(&one.charge.bucket_id(), decision.remaining, at + decision.reset);
+            self.record(&entry.charge.bucket_id(), decision.remaining, at + decision.reset);
         }
         self.leave(&mut request, at);
         let WaitingRequest { origin, charges, .. } = request;
-        decided.push(Decided { origin, charges, status, admitted, at });
+        decided.push(Decided { origin, charges, admitted, at });
     }
 
     fn schedule(&mut self, at: u64, ticket: u64) {
@@ -321,16 +305,21 @@ impl<'r> Waiting<'r> {
 }
 
 impl WaitingRequest<'_> {
-    /// Returns the limit with this index in the order.
-    fn limit(&self, index: usize) -> LimitCharge<'_> {
-        self.charges.at(self.order[index])
+    /// Returns the position of the charge with this index in the order.
+    fn position(&self, index: usize) -> usize {
+        self.order[index].into()
     }
 
-    fn claim(&self, index: usize, status: &LimitStatus) -> Option<Claim> {
-        let one = self.limit(index);
-        let decision = status.decision(one.index).filter(|_| one.charge.limiter.shards().is_empty())?;
-        let (permits, free) = (one.charge.permits.into(), decision.remaining.into());
-        Some(Claim { index, bucket: one.charge.bucket_id(), permits, free })
+    /// Returns the limit with this index in the order.
+    fn limit(&self, index: usize) -> LimitCharge<'_> {
+        self.charges.at(self.position(index))
+    }
+
+    fn claim(&self, index: usize) -> Option<Claim> {
+        let entry = self.limit(index);
+        let decision = entry.decision.filter(|_| entry.charge.limiter.shards().is_empty())?;
+        let (permits, free) = (entry.charge.permits.into(), decision.remaining.into());
+        Some(Claim { index, bucket: entry.charge.bucket_id(), permits, free })
     }
 
     /// Returns the time until which the request may wait in its queue.
@@ -339,9 +328,9 @@ impl WaitingRequest<'_> {
         self.arrived_at.saturating_add(millis(wait_policy.map_or(Duration::ZERO, |wait_policy| wait_policy.max_wait)))
     }
 
-    fn may_wait(&self, one: &LimitCharge<'_>, status: &LimitStatus, now: u64) -> bool {
-        let wait = status.decision(one.index).map(|decision| decision.wait);
-        let (Some(wait_policy), Some(Wait::Millis(wait))) = (&one.limit.wait_policy, wait) else { return false };
+    fn may_wait(&self, entry: &LimitCharge<'_>, now: u64) -> bool {
+        let wait = entry.decision.map(|decision| decision.wait);
+        let (Some(wait_policy), Some(Wait::Millis(wait))) = (&entry.limit.wait_policy, wait) else { return false };
         now.saturating_sub(self.arrived_at).saturating_add(wait) <= millis(wait_policy.max_wait)
     }
 }

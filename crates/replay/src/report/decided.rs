@@ -2,14 +2,12 @@
 
 use http::StatusCode;
 
-use tidegate_layer::admission::LimitStatus;
 use tidegate_limit::ClientId;
-use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::rules::Charges;
 
 /// The request that a decision is about.
 #[derive(Debug)]
-pub(crate) struct Origin<'r> {
+pub(crate) struct Origin {
     /// The position of the request among all requests of the logs.
     pub(crate) number: u64,
     pub(crate) route: usize,
@@ -17,15 +15,13 @@ pub(crate) struct Origin<'r> {
     /// The status in the log. Without one, 200.
     pub(crate) response: StatusCode,
     pub(crate) arrived_at: u64,
-    pub(crate) limits: &'r [Limit],
 }
 
-/// A decided request.
+/// A decided request. Its charges have the decisions.
 #[derive(Debug)]
 pub(crate) struct Decided<'r> {
-    pub(crate) origin: Origin<'r>,
+    pub(crate) origin: Origin,
     pub(crate) charges: Charges<'r>,
-    pub(crate) status: LimitStatus,
     pub(crate) admitted: bool,
     /// The time of the decision, in milliseconds.
     pub(crate) at: u64,
@@ -33,7 +29,7 @@ pub(crate) struct Decided<'r> {
 
 impl<'r> Decided<'r> {
     /// Admits a request that no limit counts.
-    pub(crate) fn unlimited(origin: Origin<'r>, charges: Charges<'r>) -> Self {
-        Self { at: origin.arrived_at, origin, charges, status: LimitStatus::default(), admitted: true }
+    pub(crate) fn unlimited(origin: Origin, charges: Charges<'r>) -> Self {
+        Self { at: origin.arrived_at, origin, charges, admitted: true }
     }
 }

@@ -58,14 +58,14 @@ impl<'r> Tallies<'r> {
 
     /// Records the decisions about a request. `positions` has the positions of the limits of its route.
     pub(crate) fn record(&mut self, decided: &Decided<'_>, positions: &[usize]) {
-        let Decided { origin, charges, status, at, .. } = decided;
+        let Decided { origin, charges, at, .. } = decided;
         // Successive limits usually count the same client.
         let mut last: Option<(usize, ClientRow<'_>)> = None;
-        for one in charges.iter() {
-            let Some(decision) = status.decision(one.index) else { continue };
-            let tally = &mut self.limits[positions[one.index]].1;
+        for entry in charges.iter() {
+            let Some(decision) = entry.decision else { continue };
+            let tally = &mut self.limits[positions[entry.index]].1;
             let clients = &mut self.groups[tally.group];
-            let client = one.charge.client.as_ref().or(origin.address.as_ref());
+            let client = entry.charge.client.as_ref().or(origin.address.as_ref());
             let client = client.map(|client| match last {
                 Some((group, (other, row))) if group == tally.group && other == client => (client, row),
                 _ => (client, clients.row(self.hasher.hash_one(client))),
@@ -74,9 +74,9 @@ impl<'r> Tallies<'r> {
             if let Some((ClientId::Address(_), _)) = client {
                 self.latest = tally.group;
             }
-            let counts = one.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
-            let permits = if counts { one.charge.permits } else { 0 };
-            tally.record(client, clients, one.charge, decision, permits, *at);
+            let counts = entry.limit.charge_on.as_ref().is_none_or(|on| on.includes(origin.response));
+            let permits = if counts { entry.charge.permits } else { 0 };
+            tally.record(client, clients, entry.charge, decision, permits, *at);
         }
     }
 

@@ -1,27 +1,29 @@
-//! The charges of one request.
+//! The charges of one request. [`decisions`](super::decisions) adds the decisions about them.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::limits::rule::Limit;
-use tidegate_limit::Limiter;
-use tidegate_limit::{Charge, ChargeKind, Turn};
+use tidegate_limit::{Charge, ChargeKind, Decision, Limiter, Outcome, Turn, Wait};
 
-/// Positions of the charges of a request. Up to four need no allocation.
-pub type Positions = SmallVec<[usize; 4]>;
+/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS), or of
+/// their charges in the request. Up to eight need no allocation.
+pub type Positions = SmallVec<[u16; 8]>;
 
-/// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS). Up to
-/// eight need no allocation.
-pub type LimitPositions = SmallVec<[u16; 8]>;
-
-/// The charges of one request: one for each limit that counts it.
-#[derive(Clone, Debug)]
+/// The charges of one request, one for each limit that counts it, and the decisions about them.
+#[derive(Debug)]
 pub struct Charges<'r> {
     limits: &'r [Limit],
     /// For each charge, the position of its limit.
-    positions: LimitPositions,
+    positions: Positions,
     charges: Vec<Charge>,
+    /// The decisions about the charges; empty before.
+    pub(super) outcome: Outcome,
+    /// How long the request must wait for all its live limits.
+    pub(super) wait: Wait,
+    /// Whether this gateway's shares of the limits have decided, since the store did not.
+    pub(super) is_local: bool,
 }
 
 /// A limit that counts the request, with its charge.
@@ -33,21 +35,40 @@ pub struct LimitCharge<'c> {
     pub limit: &'c Limit,
     /// The charge for the store.
     pub charge: &'c Charge,
+    /// The decision about the charge; `None` if it is unknown.
+    pub decision: Option<&'c Decision>,
+}
+
+impl LimitCharge<'_> {
+    /// Returns `true` if the limit has refused the request.
+    pub fn is_refused(&self) -> bool {
+        self.decision.is_some_and(|decision| !decision.granted)
+    }
+}
+
+/// Without limits.
+impl Default for Charges<'_> {
+    fn default() -> Self {
+        Self::new(&[])
+    }
 }
 
 impl<'r> Charges<'r> {
     /// Creates an empty list for a route with these limits.
-    pub(super) fn new(limits: &'r [Limit]) -> Self {
+    pub fn new(limits: &'r [Limit]) -> Self {
         Self {
             limits,
-            positions: LimitPositions::with_capacity(limits.len()),
+            positions: Positions::with_capacity(limits.len()),
             charges: Vec::with_capacity(limits.len()),
+            outcome: Outcome::default(),
+            wait: Wait::Now,
+            is_local: false,
         }
     }
 
     /// Adds the charge of the limit at this position.
     #[inline]
-    pub(super) fn push(&mut self, index: usize, charge: Charge) {
+    pub fn push(&mut self, index: usize, charge: Charge) {
         self.positions.push(u16::try_from(index).unwrap_or(u16::MAX));
         self.charges.push(charge);
     }
@@ -74,26 +95,26 @@ impl<'r> Charges<'r> {
 
     /// Returns the charges in order, each with its limit.
     pub fn iter(&self) -> impl Iterator<Item = LimitCharge<'_>> {
-        let limit = |(index, charge)| LimitCharge { index, limit: &self.limits[index], charge };
-        self.limit_positions().zip(&self.charges).map(limit)
+        (0..self.charges.len()).map(|position| self.at(position))
     }
 
     #[inline]
     pub(super) fn last(&self) -> Option<LimitCharge<'_>> {
-        let (index, charge) = (usize::from(*self.positions.last()?), self.charges.last()?);
-        Some(LimitCharge { index, limit: &self.limits[index], charge })
+        Some(self.at(self.charges.len().checked_sub(1)?))
     }
 
     /// Returns the charge at this position of the request, from 0.
     ///
     /// # Panics
     /// The request has fewer charges.
+    #[inline]
     pub fn at(&self, position: usize) -> LimitCharge<'_> {
         let index = usize::from(self.positions[position]);
-        LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position] }
+        let decision = self.outcome.decisions.get(position).filter(|decision| !decision.is_unknown);
+        LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position], decision }
     }
 
-    /// Returns the charges that match a predicate.
+    /// Returns the charges that match a predicate, without their decisions.
     pub fn only(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Self {
         let mut some = Self::new(self.limits);
         for entry in self.iter().filter(|entry| which(entry)) {
@@ -125,11 +146,10 @@ impl<'r> Charges<'r> {
         self.charges.iter_mut().for_each(|charge| charge.permits = permits);
     }
 
-    /// Sets the turn of each charge among waiting requests to the result of `turn`.
-    pub fn set_turns(&mut self, turn: impl Fn(&LimitCharge<'_>) -> Turn) {
-        for (index, charge) in self.positions.iter().zip(&mut self.charges) {
-            let index = usize::from(*index);
-            charge.turn = turn(&LimitCharge { index, limit: &self.limits[index], charge });
+    /// Refuses time slots of live limits that begin later than this, in milliseconds.
+    pub fn limit_delays(&mut self, millis: u64) {
+        for charge in self.charges.iter_mut().filter(|charge| !charge.shadow && charge.patience() > millis) {
+            charge.turn = Turn::Within { millis };
         }
     }
 
@@ -159,15 +179,5 @@ impl<'r> Charges<'r> {
     /// Returns `true` if the limit at this position counts the request.
     pub fn has(&self, index: usize) -> bool {
         self.limit_positions().any(|position| position == index)
-    }
-
-    /// Joins what [`into_parts`](Self::into_parts) has split.
-    pub fn from_parts(limits: &'r [Limit], positions: LimitPositions, charges: Vec<Charge>) -> Self {
-        Self { limits, positions, charges }
-    }
-
-    /// Splits the list into the positions of the limits and the charges.
-    pub fn into_parts(self) -> (LimitPositions, Vec<Charge>) {
-        (self.positions, self.charges)
     }
 }

@@ -1,6 +1,7 @@
 //! The rules of a file. They derive from a request its facts, its route and its charges.
 
 mod charges;
+mod decisions;
 mod named_client;
 mod names;
 mod verify;
@@ -12,8 +13,7 @@ use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName, Method, Uri};
 
-pub use self::charges::{Charges, LimitCharge};
-pub use self::charges::{LimitPositions, Positions};
+pub use self::charges::{Charges, LimitCharge, Positions};
 pub use self::named_client::NamedClientError;
 pub use self::verify::{Verifier, Verify};
 pub use self::when::{Unmet, When};

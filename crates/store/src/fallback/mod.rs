@@ -149,15 +149,15 @@ impl Fallback {
     pub fn take(&self, charges: &[Charge]) -> Result<Outcome, StoreError> {
         let Some(shares) = self.shares_of(charges) else { return Ok(self.refuse(charges)) };
         let mut outcome = self.buckets.take(&shares)?;
-        for (decision, charge) in outcome.decisions.iter_mut().zip(charges) {
+        outcome.change_each(charges, |charge, decision| {
             // More than the share may still be less than the limit: the store may grant it after the outage.
             if decision.wait == Wait::Never && charge.permits <= charge.limiter.quota.capacity() {
                 decision.wait = Wait::Millis(charge.limiter.quota.interval());
             }
-        }
+        });
         let counter = if outcome.granted() { &self.granted } else { &self.refused };
         counter.fetch_add(1, Ordering::Relaxed);
-        self.record_local_grants(&outcome.granted_charges(charges.to_vec()), outcome.now);
+        self.record_local_grants(&outcome.granted_charges(charges), outcome.now);
         Ok(outcome)
     }
 
@@ -382,7 +382,7 @@ mod tests {
         let (fallback, _) = fallback_with_clock();
         let charge = charge(1, 1);
         let outcome = fallback.take(std::slice::from_ref(&charge)).expect("a decision");
-        fallback.give_back(&outcome.granted_charges(vec![charge.clone()]));
+        fallback.give_back(&outcome.granted_charges(std::slice::from_ref(&charge)));
         assert!(fallback.local_grants.lock().is_empty());
         assert_eq!(granted(&fallback, &charge, 5), 1);
     }

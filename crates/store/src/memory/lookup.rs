@@ -6,10 +6,10 @@ use hashbrown::DefaultHashBuilder;
 
 use super::LOCK_SHARDS;
 use super::owner::Owner;
-use tidegate_limit::Charge;
+use tidegate_limit::{Charge, ChargeKind, Decision};
 use tidegate_rules::settings::store::KeySecret;
 
-/// A charge, the hashes that identify its bucket, and the location of the bucket.
+/// A charge, the hashes that identify its bucket, the location of the bucket, and its decision.
 #[derive(Debug)]
 pub(super) struct Lookup<'c> {
     pub(super) charge: &'c Charge,
@@ -22,6 +22,7 @@ pub(super) struct Lookup<'c> {
     pub(super) location: Location,
     /// The position of the lock shard among the locked ones.
     pub(super) lock: usize,
+    pub(super) decision: Decision,
 }
 
 /// The location of the bucket that decides a charge.
@@ -59,12 +60,17 @@ impl<'c> Lookup<'c> {
         let mut of_name = hasher.build_hasher();
         of_name.write(charge.limiter.name.as_bytes());
         let name_hash = of_name.finish();
-        Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0 }
+        Self { charge, owner, name_hash, hash, location: Location::Unknown, lock: 0, decision: Decision::UNKNOWN }
     }
 
     /// Creates the lookup of a PER_CLIENT limit's table, without a bucket, for any lock shard.
     pub(super) fn of_limit(charge: &'c Charge, hasher: &DefaultHashBuilder) -> Self {
         Self::with_owner(charge, Owner::ANY, hasher)
+    }
+
+    /// Returns `true` if the bucket is charged once all live charges are granted.
+    pub(super) fn is_charged(&self) -> bool {
+        self.decision.granted && self.charge.kind != ChargeKind::Check
     }
 
     /// Returns the number of the lock shard, from bits of the hash that the tables do not use. All buckets of a client

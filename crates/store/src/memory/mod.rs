@@ -37,7 +37,7 @@ use super::StoreError;
 use super::in_flight::InFlight;
 use crate::operations::overrides::LocalOverrides;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_limit::{Charge, Granted, Limiter, Mode, Outcome, all_live_granted};
+use tidegate_limit::{Charge, Granted, Limiter, Mode, Outcome};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The number of lock shards: one for each bit of a word, since a decision stores the set of its shards in a word.
@@ -144,10 +144,10 @@ impl Memory {
         // Read under the locks: with an earlier time, concurrent charges of other requests would be dated in the future
         // and return too early.
         let now = self.clock.now();
-        let mut decisions = transaction.check(now);
-        let granted = all_live_granted(charges, &decisions);
-        transaction.charge_found(granted, &mut decisions, now);
-        transaction.charge_new(granted, &mut decisions, now);
+        let granted = transaction.check(now);
+        transaction.charge_found(granted, now);
+        transaction.charge_new(granted, now);
+        let decisions = lookups.iter().map(|lookup| lookup.decision).collect();
         Ok(Outcome::with_granted(now, decisions, granted))
     }
 

@@ -12,7 +12,6 @@ use super::lock_shard::LockShard;
 use super::lookup::{Location, Lookup};
 use super::overflow::Overflow;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{ChargeKind, Decision};
 
 /// Decisions about more limits than this allocate memory.
 const INLINE_CHARGES: usize = 8;
@@ -23,7 +22,7 @@ pub(super) type Lookups<'c> = SmallVec<[Lookup<'c>; INLINE_CHARGES]>;
 /// The shards that a decision has locked.
 pub(super) type Locked<'m> = SmallVec<[MutexGuard<'m, LockShard>; INLINE_CHARGES]>;
 
-/// A decision in progress: its charges, and the locks of their buckets.
+/// A decision in progress: its charges, each with its decision, and the locks of their buckets.
 pub(super) struct Transaction<'d, 'm, 'c> {
     memory: &'m Memory,
     lookups: &'d mut [Lookup<'c>],
@@ -42,34 +41,33 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
         transaction
     }
 
-    /// Checks all charges, without any change.
-    pub(super) fn check(&mut self, now: Timestamp) -> Vec<Decision> {
-        let mut decisions = Vec::with_capacity(self.lookups.len());
-        for lookup in &*self.lookups {
+    /// Checks all charges, without any change. Returns `true` if all live charges are granted.
+    pub(super) fn check(&mut self, now: Timestamp) -> bool {
+        for lookup in &mut *self.lookups {
             let lock_shard = lock_shard(self.locked, lookup);
             let overflow = overflow_of(lookup, lock_shard, &mut self.overflow);
             let decision = match overflow {
                 Some((overflow, limit_capacity)) => overflow.check(limit_capacity, lookup, now),
                 None => lock_shard.check(lookup, now),
             };
-            decisions.push(lookup.charge.turn.limit_delay(decision));
+            lookup.decision = lookup.charge.turn.limit_delay(decision);
         }
-        decisions
+        self.lookups.iter().all(|lookup| lookup.charge.shadow || lookup.decision.granted)
     }
 
     /// Charges the existing buckets, or updates them after a refusal. Runs before `charge_new`, since adding buckets
     /// moves existing ones.
-    pub(super) fn charge_found(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
-        for (lookup, decision) in self.lookups.iter().zip(decisions) {
-            let is_charged = granted && decision.granted && lookup.charge.kind != ChargeKind::Check;
+    pub(super) fn charge_found(&mut self, granted: bool, now: Timestamp) {
+        for lookup in &mut *self.lookups {
+            let is_charged = granted && lookup.is_charged();
             let lock_shard = lock_shard(self.locked, lookup);
             match (overflow_of(lookup, lock_shard, &mut self.overflow), lookup.location) {
                 (Some((overflow, limit_capacity)), _) if is_charged => {
-                    *decision = overflow.charge(limit_capacity, lookup, now);
+                    lookup.decision = overflow.charge(limit_capacity, lookup, now);
                 }
                 (Some((overflow, limit_capacity)), _) => overflow.on_refusal(limit_capacity, lookup, now),
                 (None, Location::Own { .. }) if is_charged => {
-                    *decision = lock_shard.charge(lookup, now).unwrap_or(*decision);
+                    lookup.decision = lock_shard.charge(lookup, now).unwrap_or(lookup.decision);
                 }
                 (None, Location::Own { .. }) => lock_shard.on_refusal(lookup, now),
                 _ => {}
@@ -78,13 +76,13 @@ impl<'d, 'm, 'c> Transaction<'d, 'm, 'c> {
     }
 
     /// Adds and charges the missing buckets.
-    pub(super) fn charge_new(&mut self, granted: bool, decisions: &mut [Decision], now: Timestamp) {
+    pub(super) fn charge_new(&mut self, granted: bool, now: Timestamp) {
         let Memory { capacity, hasher, .. } = self.memory;
-        for (lookup, decision) in self.lookups.iter_mut().zip(decisions) {
+        for lookup in &mut *self.lookups {
             let Location::New { table } = lookup.location else { continue };
             let lock_shard = lock_shard(self.locked, lookup);
-            if granted && decision.granted && lookup.charge.kind != ChargeKind::Check {
-                *decision = lock_shard.charge_new(lookup, capacity, hasher, now).unwrap_or(*decision);
+            if granted && lookup.is_charged() {
+                lookup.decision = lock_shard.charge_new(lookup, capacity, hasher, now).unwrap_or(lookup.decision);
             } else {
                 lock_shard.release(table, capacity);
             }

@@ -22,9 +22,8 @@ pub(super) trait ChargeTarget: Sync {
 
 /// The decisions so far.
 struct SequenceState {
-    decisions: Vec<Option<Decision>>,
-    /// For each decision, the time on the clock that decided.
-    clock_times: Vec<Timestamp>,
+    /// For each charge, its decision and the time on the clock that decided.
+    decided: Vec<Option<(Decision, Timestamp)>>,
     granted_charges: Vec<Granted>,
 }
 
@@ -41,7 +40,7 @@ pub(super) async fn charge_in_sequence(
     for (done, group) in groups.iter().enumerate() {
         let group_charges: Vec<Charge> = group.iter().map(|position| charges[*position].clone()).collect();
         match target.take(&group_charges).await {
-            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, group_charges),
+            Ok(outcome) if outcome.granted() => state.granted(group, &outcome, &group_charges),
             Ok(outcome) => {
                 state.record(group, &outcome);
                 state.undo(charges, target).await;
@@ -66,21 +65,16 @@ pub(super) async fn give_back_until(deadline: Instant, giving_back: impl Future<
 
 impl SequenceState {
     fn new(charges: usize) -> Self {
-        Self {
-            decisions: vec![None; charges],
-            clock_times: vec![Timestamp::default(); charges],
-            granted_charges: Vec::new(),
-        }
+        Self { decided: vec![None; charges], granted_charges: Vec::new() }
     }
 
     fn record(&mut self, group: &[usize], outcome: &Outcome) {
         for (position, decision) in group.iter().zip(&outcome.decisions) {
-            self.decisions[*position] = Some(*decision);
-            self.clock_times[*position] = outcome.now;
+            self.decided[*position] = Some((*decision, outcome.now));
         }
     }
 
-    fn granted(&mut self, group: &[usize], outcome: &Outcome, group_charges: Vec<Charge>) {
+    fn granted(&mut self, group: &[usize], outcome: &Outcome, group_charges: &[Charge]) {
         self.record(group, outcome);
         self.granted_charges.extend(outcome.granted_charges(group_charges));
     }
@@ -90,8 +84,8 @@ impl SequenceState {
         if !self.granted_charges.is_empty() {
             target.give_back(std::mem::take(&mut self.granted_charges)).await;
         }
-        for (decision, charge) in self.decisions.iter_mut().zip(charges) {
-            if let Some(decision) = decision.as_mut().filter(|decision| decision.granted) {
+        for (decided, charge) in self.decided.iter_mut().zip(charges) {
+            if let Some((decision, _)) = decided.as_mut().filter(|(decision, _)| decision.granted) {
                 decision.remaining = decision.remaining.saturating_add(charge.taken());
                 decision.delay = 0;
             }
@@ -113,13 +107,10 @@ impl SequenceState {
 
     /// Returns the outcome of all charges. A charge without a decision counts as granted, with no remaining permits.
     fn outcome(self, granted: bool) -> Outcome {
-        let unknown = Decision { is_unknown: true, ..Decision::new(0, Wait::Now, 0) };
-        let with_decision = self.decisions.iter().zip(&self.clock_times).filter(|(decision, _)| decision.is_some());
-        let now = with_decision.map(|(_, clock_time)| *clock_time).min().unwrap_or_default();
-        let decided = self.decisions.into_iter().zip(self.clock_times);
-        let decisions = decided.map(|(decision, clock_time)| match decision {
-            Some(decision) => Decision { ahead: clock_time.millis_since(now), ..decision },
-            None => unknown,
+        let now = self.decided.iter().flatten().map(|(_, clock_time)| *clock_time).min().unwrap_or_default();
+        let decisions = self.decided.into_iter().map(|decided| match decided {
+            Some((decision, clock_time)) => Decision { ahead: clock_time.millis_since(now), ..decision },
+            None => Decision::UNKNOWN,
         });
         Outcome::with_granted(now, decisions.collect(), granted)
     }

@@ -108,7 +108,7 @@ async fn unreachable_shadow_was_not_charged() {
     *nodes.unreachable.lock() = Some("s");
     let hash_slot = |charge: &Charge| charge.limiter.name.bytes().next().map(u16::from);
     let outcome = charge_in_sequence(&charges, &groups(&charges, hash_slot), &nodes).await.expect("a decision");
-    let names = outcome.granted_charges(charges.to_vec()).into_iter().map(|grant| grant.charge.limiter.name.clone());
+    let names = outcome.granted_charges(&charges).into_iter().map(|grant| grant.charge.limiter.name.clone());
     assert_eq!(names.collect::<Vec<_>>(), ["a"]);
 }
 
@@ -197,7 +197,7 @@ async fn all_groups_are_given_back_within_one_deadline() {
     let (cache, begin) = (migrating(true), Instant::now());
     let charges = ["a", "b", "c"].map(|name| charge(name, 5, 1, false));
     let outcome = take(&cache, &charges).await.expect("a decision");
-    let given_back = give_back(&cache, &outcome.granted_charges(charges.to_vec())).await;
+    let given_back = give_back(&cache, &outcome.granted_charges(&charges)).await;
     assert_eq!((given_back, begin.elapsed()), (Err(StoreError::Timeout), Duration::from_secs(1)));
 }
 

@@ -8,7 +8,6 @@ use hashbrown::hash_table::Entry as TableEntry;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::super::KnownRefusal;
 use super::key::{Key, Keys};
 use super::refunds::Refunds;
 use tidegate_limit::clock::Timestamp;
@@ -104,18 +103,18 @@ impl Entries {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the cached refusal of these charges and the store's time; `None` if the store has to be asked.
-    pub(super) fn find(&self, charges: &[Charge], now: Instant) -> Option<KnownRefusal> {
+    /// Returns the cached refusals of these charges, at the store's time; `None` if the store has to be asked.
+    pub(super) fn find(&self, charges: &[Charge], now: Instant) -> Option<Outcome> {
         let mut time = None;
         let mut decisions = Vec::with_capacity(charges.len());
         for charge in charges {
             let refusal = if charge.shadow { Ok(None) } else { self.find_charge(charge, now) };
-            decisions.push(refusal.ok()?.map(|(present, decision)| {
+            decisions.push(refusal.ok()?.map_or(Decision::UNKNOWN, |(present, decision)| {
                 time = Some(present);
                 decision
             }));
         }
-        time.map(|now| KnownRefusal { now, decisions })
+        time.map(|now| Outcome::with_granted(now, decisions, false))
     }
 
     /// Returns `true` if this charge has a cached refusal.
@@ -205,14 +204,12 @@ impl Entries {
         lock_shard.len() < MAX_PER_LOCK_SHARD
     }
 
-    /// Removes the entries of charges that the store has granted, or may have granted if there is no outcome. Keeps
-    /// entries of requests that were sent later.
-    pub(super) fn remove_granted(&self, charges: &[Charge], sent_at: Instant, outcome: Option<&Outcome>) {
+    /// Removes the entries of charges that the store has granted. Keeps entries of requests that were sent later.
+    pub(super) fn remove_granted<'c>(&self, charges: impl Iterator<Item = &'c Charge>, sent_at: Instant) {
         if self.is_empty() {
             return;
         }
-        let refused = |index: usize| outcome.is_some_and(|outcome| !outcome.decisions[index].granted);
-        for (_, charge) in charges.iter().enumerate().filter(|(index, _)| !refused(*index)) {
+        for charge in charges {
             let key = self.keys.key_of(charge);
             let hash = self.keys.hash_of(&key);
             let mut lock_shard = self.lock_shard(hash).lock();

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
-use super::{KnownRefusal, StoreError};
+use super::StoreError;
 use tidegate_limit::clock::{Timestamp, read_poll_time};
 use tidegate_limit::{Charge, ChargeKind, Granted, Outcome};
 use tidegate_metrics::Metrics;
@@ -109,16 +109,16 @@ impl<S: Remote> NegativeCache<S> {
         self.store.deadline()
     }
 
-    /// Returns the cached refusal of these charges; `None` if the store has to be asked.
-    pub fn known_refusal(&self, charges: &[Charge]) -> Option<KnownRefusal> {
+    /// Returns the cached refusals of these charges; `None` if the store has to be asked.
+    pub fn known_refusal(&self, charges: &[Charge]) -> Option<Outcome> {
         if self.refusals.entries.is_empty() {
             return None;
         }
         let now = read_poll_time();
         let cached = self.refusals.entries.find(charges, now)?;
         self.metrics.known_refusal();
-        let mut refused = charges.iter().zip(&cached.decisions).filter(|(_, decision)| decision.is_some());
-        if let Some((charge, _)) = refused.next()
+        let refused = cached.pairs(charges).find(|(_, decision)| !decision.is_unknown);
+        if let Some((charge, _)) = refused
             && self.refusals.is_reading_due(self.store.clock(charge), now)
         {
             self.read_clock(charge.clone());
@@ -153,7 +153,13 @@ impl<S: Remote> NegativeCache<S> {
         }
         let (generation, sent_at) = (self.refusals.entries.generation(), read_poll_time());
         let outcome = ask.await;
-        self.refusals.entries.remove_granted(charges, sent_at, outcome.as_ref().ok());
+        match &outcome {
+            Ok(outcome) => {
+                let granted = outcome.pairs(charges).filter(|(_, decision)| decision.granted);
+                self.refusals.entries.remove_granted(granted.map(|(charge, _)| charge), sent_at);
+            }
+            Err(_) => self.refusals.entries.remove_granted(charges.iter(), sent_at), // may have been granted
+        }
         // Debt makes waits longer, so earlier refusals are obsolete.
         let mut unconditional = charges.iter().filter(|charge| charge.kind == ChargeKind::Unconditional).peekable();
         if unconditional.peek().is_some() {
@@ -162,8 +168,8 @@ impl<S: Remote> NegativeCache<S> {
         if let (Ok(outcome), Some(first)) = (&outcome, charges.first()) {
             let received_at = read_poll_time();
             self.refusals.record_clock(self.store.clock(first), outcome.now, sent_at, received_at);
-            let decisions = charges.iter().zip(&outcome.decisions);
-            for (charge, decision) in decisions.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
+            let pairs = outcome.pairs(charges);
+            for (charge, decision) in pairs.filter(|(charge, decision)| !charge.shadow && !decision.granted) {
                 let (decided_at, permits, patience) = (outcome.now, charge.permits, charge.patience());
                 let refused = Refused { decided_at, sent_at, received_at, permits, patience, decision };
                 self.refusals.entries.insert(charge, &refused, generation);

@@ -41,7 +41,7 @@ fn refuse(entries: &Entries, limiter: &Arc<Limiter>, permits: u32, wait: Wait) {
 
 fn cached(entries: &Entries, limiter: &Arc<Limiter>, permits: u32) -> Option<(u64, Decision)> {
     let refusal = entries.find(&[charge(limiter, permits)], Instant::now())?;
-    Some((refusal.now.as_millis(), refusal.decisions[0]?))
+    Some((refusal.now.as_millis(), refusal.decisions[0]))
 }
 
 async fn pass(millis: u64) {
@@ -82,7 +82,7 @@ async fn refused_time_slot_is_too_late_for_earlier_deadlines() {
     let charge_within = |millis| Charge { turn: Turn::Within { millis }, ..charge(&limiter, 1) };
     let wait = |charge: Charge| {
         let refusal = entries.find(&[charge], Instant::now())?;
-        Some(refusal.decisions[0]?.wait)
+        Some(refusal.decisions[0].wait)
     };
     insert(&entries, &charge_within(500), Wait::Millis(700), entries.generation());
     assert_eq!(wait(charge_within(500)), Some(Wait::Millis(700)));
@@ -121,17 +121,25 @@ async fn one_request_a_second_asks_the_store() {
         assert!(cached(&entries, &limiter, 1).is_some(), "asked twice");
     }
     let charges = [charge(&limiter, 1)];
-    let granted = Decision { granted: true, wait: Wait::Now, ..refusal(Wait::Now) };
-    let granted = Outcome::with_granted(Timestamp::default(), vec![granted], true);
-    entries.remove_granted(&charges, Instant::now(), Some(&granted));
+    entries.remove_granted(charges.iter(), Instant::now());
     assert!(cached(&entries, &limiter, 1).is_none());
     let before = Instant::now();
     pass(1).await;
     refuse(&entries, &limiter, 1, Wait::Never);
-    entries.remove_granted(&charges, before, Some(&granted));
+    entries.remove_granted(charges.iter(), before);
     assert!(cached(&entries, &limiter, 1).is_some(), "an older grant removes a newer refusal");
-    entries.remove_granted(&charges, Instant::now(), None);
-    assert!(cached(&entries, &limiter, 1).is_none(), "the refusal stays although the store failed");
+}
+
+/// The store may have granted the permits.
+#[tokio::test(start_paused = true)]
+async fn failure_of_the_store_removes_the_refusal() {
+    let ((cache, _), quota) = (remote_memory(), Quota::adopted(Sharing::Adopt(None)));
+    let limiter = Arc::new(Limiter::new("lim".into(), Mode::Overall, quota));
+    refuse(&cache.refusals.entries, &limiter, 1, Wait::Millis(60_000));
+    let charges = [charge(&limiter, 1)];
+    assert!(cache.known_refusal(&charges).is_some());
+    cache.take(&charges, cache.store().deadline()).await.expect_err("a limiter without a rate");
+    assert!(cache.known_refusal(&charges).is_none());
 }
 
 #[tokio::test(start_paused = true)]

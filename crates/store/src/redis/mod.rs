@@ -399,7 +399,7 @@ mod tests {
             assert_eq!(decisions, [(true, remaining); 2]);
             assert!(redis.context.clock_offset.redis_now().millis_since(outcome.now) < 60_000, "not corrected");
             redis.context.clock_offset.record(Timestamp::from_millis(guess));
-            redis.give_back(&outcome.granted_charges(charges[..1].to_vec())).await.expect("given back");
+            redis.give_back(&outcome.granted_charges(&charges[..1])).await.expect("given back");
             redis.take(&charges[..1], redis.deadline()).await.expect("a decision");
         }
     }

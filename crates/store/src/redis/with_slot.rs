@@ -7,7 +7,7 @@ use super::in_flight::NewSlot;
 use crate::in_flight::{Full, SlotRequest, TakenWithSlot};
 use crate::negative_cache::{NegativeCache, Remote as _};
 use crate::{StoreError, multi_slot};
-use tidegate_limit::{Charge, Outcome, all_live_granted};
+use tidegate_limit::{Charge, Outcome};
 
 impl NegativeCache<Redis> {
     /// Makes all charges and takes a slot, or does nothing.
@@ -48,7 +48,7 @@ async fn take_in_turn(redis: &NegativeCache<Redis>, charges: &[Charge], new_slot
     let taken = redis.store().take_with_lease(&[], &new_slot, redis.store().deadline()).await;
     let taken = finish(redis, &[], taken, new_slot).in_flight_slot;
     if let (Ok(outcome), Err(_)) = (&limits, &taken) {
-        let (granted, cache) = (outcome.granted_charges(charges.to_vec()), redis.clone());
+        let (granted, cache) = (outcome.granted_charges(charges), redis.clone());
         // A client that leaves does not interrupt the refund. If it fails, the permits return with time.
         _ = tokio::spawn(async move { multi_slot::give_back(&cache, &granted).await }).await;
     }
@@ -69,12 +69,9 @@ fn finish(
             return TakenWithSlot { limits: Err(error), in_flight_slot: new_slot.finish_locally(redis.store()) };
         }
     };
-    let are_granted = all_live_granted(charges, &outcome.decisions);
     let in_flight_slot = new_slot.finish(&outcome, charges.len());
     outcome.decisions.truncate(charges.len());
-    let limits = Ok(Outcome::with_granted(outcome.now, outcome.decisions, are_granted));
-    TakenWithSlot {
-        limits,
-        in_flight_slot: in_flight_slot.map_err(|full| if are_granted { full } else { Full::default() }),
-    }
+    let limits = Outcome::new(outcome.now, outcome.decisions, charges);
+    let in_flight_slot = in_flight_slot.map_err(|full| if limits.granted() { full } else { Full::default() });
+    TakenWithSlot { limits: Ok(limits), in_flight_slot }
 }

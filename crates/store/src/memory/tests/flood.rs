@@ -137,14 +137,14 @@ fn given_back_permits_return_to_the_charged_bucket() {
     store.flood(&store.flooded, 0..480, false);
     let charge = charge_for(&store.flooded, 1_000, false);
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let granted_charges = outcome.granted_charges(vec![charge.clone()]);
+    let granted_charges = outcome.granted_charges(std::slice::from_ref(&charge));
     assert!(granted_charges[0].overflow);
     store.memory.give_back(&granted_charges);
     assert_eq!(store.ask(&[Charge { permits: 0, ..charge.clone() }])[0].remaining, 3);
 
     // Again, but before the charge is given back the client gets its own bucket, at the same time.
     let outcome = store.memory.take(std::slice::from_ref(&charge)).expect("a decision");
-    let granted_charges = outcome.granted_charges(vec![charge.clone()]);
+    let granted_charges = outcome.granted_charges(std::slice::from_ref(&charge));
     store.clock.set(Timestamp::from_millis(START + 2 * INTERVAL));
     store.memory.take(&[charge_for(&store.flooded, 5_000, false)]).expect("a decision");
     store.clock.set(Timestamp::from_millis(START));

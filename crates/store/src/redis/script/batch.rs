@@ -374,7 +374,7 @@ impl WaitingRequests {
         let mut unsent = Unsent::default();
         for (mut request, outcome) in self.0.into_iter().zip(outcomes.iter(&batch.limits)) {
             if request.decided.is_none() {
-                let granted = outcome.granted_charges(request.charges).into_iter();
+                let granted = outcome.granted_charges(&request.charges).into_iter();
                 // Unconditional charges are for something that has happened.
                 unsent.late.extend(granted.filter(|grant| grant.charge.kind == ChargeKind::Take));
             } else if must_retry(&outcome) {

@@ -1,0 +1,96 @@
+//! The decisions about the charges of a request: from the store, its negative cache, the wait queues, or this gateway's
+//! shares of the limits.
+
+use super::charges::{Charges, LimitCharge};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{Decision, Granted, Outcome, Wait};
+
+impl<'r> Charges<'r> {
+    /// Records the decisions about all charges, in place of earlier ones.
+    pub fn decide(&mut self, outcome: Outcome) {
+        (self.outcome, self.is_local, self.wait) = (outcome, false, Wait::Now);
+        self.wait = self.refusing().filter_map(|refused| Some(refused.decision?.wait)).max().unwrap_or(Wait::Now);
+    }
+
+    /// Records the decisions of this gateway's shares of the limits, which decide instead of the store.
+    pub fn decide_locally(&mut self, outcome: Outcome) {
+        self.decide(outcome);
+        self.is_local = true;
+    }
+
+    /// Records the decisions about some of these charges, of which `some` was made. The others are unknown.
+    pub fn decide_only(&mut self, some: &Charges<'_>) {
+        let known = |index| some.iter().find(|one| one.index == index).and_then(|one| one.decision.copied());
+        let decisions = self.limit_positions().map(|index| known(index).unwrap_or(Decision::UNKNOWN)).collect();
+        self.outcome = Outcome::with_granted(some.outcome.now, decisions, some.outcome.granted());
+        (self.wait, self.is_local) = (some.wait, some.is_local);
+    }
+
+    /// Forgets all decisions.
+    pub fn forget_decisions(&mut self) {
+        self.decide(Outcome::default());
+    }
+
+    /// Records that the limit of the charge at this position of the request refuses it, and that the request has to wait
+    /// this many milliseconds.
+    pub fn refuse(&mut self, position: usize, remaining: u32, wait: u64) {
+        let wait_for = Wait::Millis(wait.max(1));
+        self.set_decision(position, Decision::new(remaining, wait_for, wait));
+        self.wait = self.wait.max(wait_for);
+    }
+
+    /// Replaces the decision about the charge at this position of the request.
+    pub fn set_decision(&mut self, position: usize, decision: Decision) {
+        let decisions = &mut self.outcome.decisions;
+        decisions.resize(decisions.len().max(position + 1), Decision::UNKNOWN);
+        decisions[position] = decision;
+    }
+
+    /// Returns the known decisions, each with the position of its limit in the route.
+    pub fn decisions(&self) -> impl Iterator<Item = (usize, &Decision)> {
+        self.iter().filter_map(|entry| Some((entry.index, entry.decision?)))
+    }
+
+    /// Returns the time of the decisions on the store's clock.
+    pub fn decided_at(&self) -> Timestamp {
+        self.outcome.now
+    }
+
+    /// Returns `true` if this gateway's shares of the limits have decided, since the store did not. Then the remaining
+    /// permits of the limits are unknown.
+    pub fn is_local(&self) -> bool {
+        self.is_local
+    }
+
+    /// Returns how long the request must wait for all its live limits.
+    pub fn wait(&self) -> Wait {
+        self.wait
+    }
+
+    /// Returns the time until the last time slot that live limits have assigned, in milliseconds.
+    pub fn delay(&self) -> u64 {
+        let live = self.iter().filter(|entry| !entry.limit.shadow);
+        live.filter_map(|entry| Some(entry.decision?.delay)).max().unwrap_or(0)
+    }
+
+    /// Returns the live limits that have refused the request.
+    pub fn refusing(&self) -> impl Iterator<Item = LimitCharge<'_>> {
+        self.iter().filter(|entry| !entry.limit.shadow && entry.is_refused())
+    }
+
+    /// Returns the live limit that has refused the request for the longest time.
+    pub fn longest_refusal(&self) -> Option<LimitCharge<'_>> {
+        self.refusing().max_by_key(|entry| entry.decision.map(|decision| decision.wait))
+    }
+
+    /// Returns `true` if a shadow has refused the request.
+    pub fn is_refused_by_shadow(&self) -> bool {
+        self.iter().any(|entry| entry.limit.shadow && entry.is_refused())
+    }
+
+    /// Returns the charges of an admitted request that were made and match a predicate.
+    pub fn granted(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Vec<Granted> {
+        let matching = self.iter().filter(which);
+        matching.filter_map(|entry| entry.decision?.grant(entry.charge, self.outcome.now)).collect()
+    }
+}
