@@ -18,7 +18,8 @@ use criterion::{Criterion, Throughput};
 use tidegate::redisson::Mode;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::clock::{Stopwatch, SystemClock};
-use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, MAX_RATE, Quota};
+use tidegate_limit::{Algorithm, MAX_RATE, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_store::Memory;
 
 const THREADS: [u32; 3] = [1, 2, 4];

@@ -15,11 +15,11 @@ use http_body_util::Full;
 use tidegate::internals::{RateLimitFieldBuilder, ban_many, limited_response, recording_layer, write_redis_keys};
 use tidegate::redisson::Mode;
 use tidegate::{Peer, RateLimitLayer};
-use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Limiter, Quota, Wait};
+use tidegate_limit::{Algorithm, Quota, Wait};
+use tidegate_rules::charge::{Charge, ClientId, Decision, Limiter};
 use tidegate_rules::client::{AddressRules, ClientSource};
 use tidegate_rules::limits::rule::Limit;
-use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::facts::Requests;
+use tidegate_rules::request::facts::{Facts, Requests};
 use tidegate_rules::settings::store::KeySecret;
 use tower::{Layer, Service, ServiceExt, service_fn};
 

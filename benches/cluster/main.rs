@@ -24,7 +24,8 @@ use std::time::Duration;
 use tidegate::Store;
 use tidegate::redisson::Mode;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 
 use self::cluster::RedisCluster;
 use self::redis::{RedisServer, fresh_name, wait_a_little};

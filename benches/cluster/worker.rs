@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tidegate::Store;
-use tidegate_limit::Charge;
+use tidegate_rules::charge::Charge;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

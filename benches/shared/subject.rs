@@ -8,8 +8,9 @@ use deadpool_redis::redis::{Client, Script, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::Mode;
+use tidegate_limit::Quota;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Charge, Limiter, Quota};
+use tidegate_rules::charge::{Charge, Limiter};
 use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 use super::Result;

@@ -9,9 +9,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tidegate::redisson::Mode;
 use tidegate::{Metrics, Store, StoreError};
-use tidegate_limit::Outcome;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_limit::{Charge, ClientId, Limiter};
+use tidegate_rules::charge::{Charge, ClientId, Limiter, Outcome};
 use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 use tokio::task::JoinSet;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tidegate::redisson::Mode;
-use tidegate_limit::{Algorithm, Limiter, MAX_RATE, Quota, examples};
+use tidegate_limit::{Algorithm, MAX_RATE, Quota, examples};
+use tidegate_rules::charge::Limiter;
 
 use super::Result;
 

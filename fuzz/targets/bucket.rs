@@ -14,7 +14,8 @@ use tidegate::internals::for_each_redis_key;
 use tidegate::redisson::Mode;
 use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, Charge, Decision, Limiter, Quota, Wait, examples};
+use tidegate_limit::{Algorithm, Quota, Wait, examples};
+use tidegate_rules::charge::{Charge, Decision, Limiter};
 use tidegate_rules::settings::store::KeySecret;
 
 use crate::support::redis::RedisServer;

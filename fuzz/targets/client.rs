@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, Version};
 use tidegate::internals::for_each_redis_key;
 use tidegate::redisson::Mode;
-use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_rules::client::{AddressRules, ClientSource};
-use tidegate_rules::request::facts::Facts;
-use tidegate_rules::request::facts::Requests;
+use tidegate_rules::request::facts::{Facts, Requests};
 use tidegate_rules::settings::store::KeySecret;
 
 const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 7));

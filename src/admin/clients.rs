@@ -14,9 +14,11 @@ use super::problem::Problem;
 use super::query::Parameters;
 use super::{Active, Admin, overrides};
 use tidegate_layer::overrides::parse_hash;
+use tidegate_limit::Mode;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, ClientId, Inspection, Mode};
+use tidegate_rules::charge::{Charge, ClientId};
 use tidegate_rules::limits::rule::Limit;
+use tidegate_store::Inspection;
 
 /// The limit that a request is about.
 #[derive(Debug, Deserialize, IntoParams)]

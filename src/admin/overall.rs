@@ -9,7 +9,8 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use tidegate_config::Config;
-use tidegate_limit::{Charge, Mode};
+use tidegate_limit::Mode;
+use tidegate_rules::charge::Charge;
 use tidegate_store::Store;
 
 /// How long the permits are reused.

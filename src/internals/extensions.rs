@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tidegate_config::Config;
 use tidegate_limit::clock::{ManualClock, Timestamp};
-use tidegate_limit::{Charge, Granted, Outcome};
 use tidegate_metrics::Metrics;
+use tidegate_rules::charge::{Charge, Granted, Outcome};
 use tidegate_rules::limits::rule::LimitLocation;
 use tidegate_rules::rules::Rules;
 use tidegate_rules::settings::store::StoreSettings;

@@ -3,7 +3,7 @@
 use deadpool_redis::redis::{Connection, cmd};
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate_limit::Charge;
+use tidegate_rules::charge::Charge;
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

@@ -9,7 +9,9 @@ use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::Mode;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Inspection, Limiter, Quota, Wait, examples};
+use tidegate_limit::{Algorithm, Quota, Wait, examples};
+use tidegate_rules::charge::{Charge, ClientId, Decision, Limiter};
+use tidegate_store::Inspection;
 
 use crate::laws::{START, Stores};
 use crate::support::redis::{RedisServer, fresh_name};

@@ -4,7 +4,8 @@
 use deadpool_redis::redis::{Commands, Connection, cmd};
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
-use tidegate_limit::{Charge, Decision, Wait};
+use tidegate_limit::Wait;
+use tidegate_rules::charge::{Charge, Decision};
 
 use crate::laws::{START, Stores, config};
 use crate::support::overall;

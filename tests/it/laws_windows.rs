@@ -8,7 +8,8 @@ use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::Mode;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Quota, Wait};
+use tidegate_limit::{Algorithm, Quota, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter};
 
 use crate::laws::{START, Stores, kind};
 use crate::support::redis::fresh_name;
@@ -157,7 +158,7 @@ impl<'s> Ledger<'s> {
         Self { stores, store, name: fresh_name(), quota, now, granted: Vec::new() }
     }
 
-    fn ask(&self, permits: u32, at: u64) -> tidegate_limit::Decision {
+    fn ask(&self, permits: u32, at: u64) -> tidegate_rules::charge::Decision {
         self.stores.take(self.store, &[charge(&self.name, self.quota, None, permits)], at).decisions[0]
     }
 

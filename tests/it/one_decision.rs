@@ -2,7 +2,8 @@
 
 use deadpool_redis::redis::{Connection, cmd};
 use tidegate_limit::algorithm::leaky_bucket::Queue;
-use tidegate_limit::{Algorithm, Charge, Quota, examples};
+use tidegate_limit::{Algorithm, Quota, examples};
+use tidegate_rules::charge::Charge;
 
 use crate::laws::{START, Stores};
 use crate::support::charge_of;
@@ -34,7 +35,7 @@ fn sixteen_limits_are_charged_together_or_not_at_all() {
             let refused = take(&charges, START + 1);
             let said: Vec<bool> = refused.decisions.iter().map(|decision| decision.granted).collect();
             assert_eq!(said, (0..16).map(|number| number != scarce).collect::<Vec<_>>());
-            let left = |outcome: &tidegate_limit::Outcome| -> Vec<u32> {
+            let left = |outcome: &tidegate_rules::charge::Outcome| -> Vec<u32> {
                 outcome.decisions.iter().map(|decision| decision.remaining).collect()
             };
             assert_eq!(left(&granted), left(&refused), "a rejected request was charged");

@@ -10,7 +10,11 @@ use crate::support::{overall, per_client};
 
 const NOW: u64 = 1_700_000_000_000;
 
-async fn take(store: &ReplayStore, charge: tidegate_limit::Charge, now: u64) -> tidegate_limit::Decision {
+async fn take(
+    store: &ReplayStore,
+    charge: tidegate_rules::charge::Charge,
+    now: u64,
+) -> tidegate_rules::charge::Decision {
     store.take_at(&[charge], Timestamp::from_millis(now)).await.expect("a decision").decisions[0]
 }
 

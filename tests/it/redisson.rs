@@ -4,8 +4,9 @@ use deadpool_redis::redis::{Commands, cmd};
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::Mode;
 use tidegate::{Clock, StoreError, Timestamp};
+use tidegate_limit::Wait;
 use tidegate_limit::clock::SystemClock;
-use tidegate_limit::{Charge, Decision, Granted, Wait};
+use tidegate_rules::charge::{Charge, Decision, Granted};
 
 use crate::support::gateway::TestGateway;
 use crate::support::redis::{RedisServer, fresh_name};

@@ -6,7 +6,8 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::Mode;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Charge, Decision, Quota, Wait};
+use tidegate_limit::{Quota, Wait};
+use tidegate_rules::charge::{Charge, Decision};
 
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};

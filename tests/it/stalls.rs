@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tidegate::StoreError;
 use tidegate_limit::clock::Stopwatch;
-use tidegate_limit::{Charge, ChargeKind};
+use tidegate_rules::charge::{Charge, ChargeKind};
 use tokio::time::sleep;
 
 use crate::support::gateway::{TestGateway, get};

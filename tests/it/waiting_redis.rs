@@ -7,7 +7,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tidegate::internals::ReplayStore;
 use tidegate::{Clock, ManualClock, Timestamp};
-use tidegate_limit::{Algorithm, Charge, ChargeKind, QueueStart, Quota, Turn, Wait};
+use tidegate_limit::{Algorithm, Quota, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, QueueStart, Turn};
 use tidegate_store::Memory;
 use tokio::time::sleep;
 

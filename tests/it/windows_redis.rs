@@ -7,7 +7,8 @@ use deadpool_redis::redis::Commands;
 use tidegate::Timestamp;
 use tidegate::redisson::Mode;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, Charge, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, Limiter};
 
 use crate::support::overall;
 use crate::support::redis::RedisServer;

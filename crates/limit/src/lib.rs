@@ -1,4 +1,4 @@
-//! Limits, charges and decisions. There is one file for each algorithm, which is a pure function of state, charge and
+//! The algorithms of limits. There is one file for each algorithm, which is a pure function of state, quota, permits and
 //! time. `lua/` contains translations for Redis; property tests check that both decide equally.
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
@@ -7,31 +7,19 @@ pub mod algorithm;
 pub mod boxed;
 pub mod calendar;
 pub mod clock;
-pub mod crc16;
-mod inspection;
 pub mod random;
 mod rate_config;
 pub mod redisson;
-mod spread;
 #[cfg(test)]
 mod testing;
 pub mod text;
-mod turn;
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use ipnet::IpNet;
 
 pub use self::algorithm::state::BucketState;
 pub use self::algorithm::{Algorithm, AlgorithmName, examples};
-pub use self::inspection::Inspection;
 pub use self::rate_config::{RateConfig, RateConfigError};
 use self::redisson::Sharing;
-pub use self::spread::Spread;
-pub use self::turn::{QueueStart, Turn};
-use crate::clock::Timestamp;
 use crate::text::words::words;
 
 /// The largest rate: 2^31 permits, so that sums of permits stay exact in every store.
@@ -65,83 +53,10 @@ pub struct Quota {
     algorithm: Algorithm,
 }
 
-/// A named limit as the stores see it. A bucket is identified by this name and a client.
-pub struct Limiter {
-    /// The name in Redis, for example `{tidegate:rest}:per-ip`.
-    pub name: String,
-    /// One bucket, or one for each client.
-    pub mode: Mode,
-    /// The quota of each bucket; for a limiter in shards, the quota of all shards together.
-    pub quota: Quota,
-    /// How the buckets are distributed over hash tags.
-    pub spread: Spread,
-    /// The number of the limiter in this process. Limiters that differ only in their rate have the same number.
-    number: u64,
-}
-
-/// The client of a PER_CLIENT bucket. Apart from addresses, no client input is written to a store unhashed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum ClientId {
-    /// An address, or a network that represents it (an IPv6 prefix).
-    Address(IpNet),
-    /// An unambiguous encoding of client input, of any length. It is hashed before it leaves the process.
-    Value(Box<[u8]>),
-    /// The keyed hash of a [`Value`](Self::Value), as it is in keys: another name of the same client, for operators who
-    /// know only the key.
-    Hash(u128),
-    /// The name that an application chooses for itself, as Redisson clients do; written unhashed.
-    Instance(Arc<str>),
-}
-
-/// The identity of a bucket: the name of its limiter, and its client. It does not change with the rule.
-pub type BucketId = (String, Option<ClientId>);
-
-/// A request for permits of one bucket.
-#[derive(Clone, Debug)]
-pub struct Charge {
-    /// The limit.
-    pub limiter: Arc<Limiter>,
-    /// The client; `Some` exactly if the mode is [`Mode::PerClient`].
-    pub client: Option<ClientId>,
-    /// The requested permits; 0 only reads the bucket.
-    pub permits: u32,
-    /// Whether the limit is a shadow, which rejects no request. Its charge is made if its bucket grants it and all live
-    /// charges are made.
-    pub shadow: bool,
-    /// The effect on the permits.
-    pub kind: ChargeKind,
-    /// The turn among waiting requests.
-    pub turn: Turn,
-}
-
-/// The effect of a charge on the permits of its bucket.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ChargeKind {
-    /// Takes them, if all limits of the request grant it.
-    #[default]
-    Take,
-    /// Takes none: the bucket only has to have them. The decision reports all that remain.
-    Check,
-    /// Takes them in any case, for something that has happened. Permits that the bucket lacks are debt, which later
-    /// requests wait for.
-    Unconditional,
-}
-
-/// A charge that was made, with the time of the decision or of the assigned time slot.
-#[derive(Clone, Debug)]
-pub struct Granted {
-    /// The charge.
-    pub charge: Charge,
-    /// The time from which it counts.
-    pub at: Timestamp,
-    /// Whether the overflow bucket was charged, as in its [`Decision`].
-    pub overflow: bool,
-}
-
-/// The decision of one limit about a charge.
+/// The decision of an algorithm about a request for permits of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// Whether this limit grants the charge, regardless of other limits.
+pub struct BucketDecision {
+    /// Whether the bucket grants the permits.
     pub granted: bool,
     /// The remaining permits, after the charge if it was made.
     pub remaining: u32,
@@ -151,14 +66,6 @@ pub struct Decision {
     pub reset: u64,
     /// Milliseconds until the assigned time slot, when the request is forwarded. 0 for algorithms without time slots.
     pub delay: u64,
-    /// Whether the overflow bucket of the embedded store decided it.
-    pub overflow: bool,
-    /// The shard that decided, if the limiter has shards.
-    pub shard: Option<u16>,
-    /// By how many milliseconds the clock of this decision is ahead of [`Outcome::now`], if several nodes decided.
-    pub ahead: u64,
-    /// Whether this is no decision: nothing decided about the charge, and it was not made. See [`Decision::UNKNOWN`].
-    pub is_unknown: bool,
 }
 
 /// How long a refused request must wait, without other requests.
@@ -170,20 +77,6 @@ pub enum Wait {
     Millis(u64),
     /// Waiting cannot help: the request needs more permits than the capacity.
     Never,
-}
-
-/// The decisions about a list of charges. All live charges are made or none. If they are made, each granted shadow
-/// charge is made as well.
-///
-/// It has no charges, since these are only lent to a store: a request that waits needs them again, as does a gateway that
-/// decides by its share of the limits. [`pairs`](Self::pairs) joins both.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The store's clock when it decided.
-    pub now: Timestamp,
-    /// One decision for each charge, in their order.
-    pub decisions: Vec<Decision>,
-    granted: bool,
 }
 
 /// The error of an invalid [`Quota`].
@@ -206,107 +99,14 @@ pub enum QuotaError {
     Segments(u32),
 }
 
-// === impl Limiter ===
+// === impl BucketDecision ===
 
-/// Shows the settings, not the number.
-impl fmt::Debug for Limiter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, mode, quota, spread, .. } = self;
-        let mut limiter = f.debug_struct("Limiter");
-        limiter.field("name", name).field("mode", mode).field("quota", quota).field("spread", spread).finish()
-    }
-}
-
-/// Compares the settings, not the numbers.
-impl PartialEq for Limiter {
-    fn eq(&self, other: &Self) -> bool {
-        let settings = |limiter: &'_ Self| (limiter.mode, limiter.quota);
-        settings(self) == settings(other) && self.name == other.name && self.spread == other.spread
-    }
-}
-
-impl Eq for Limiter {}
-
-impl Limiter {
-    /// Creates a limiter without shards and partitions.
-    pub fn new(name: String, mode: Mode, quota: Quota) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self { name, mode, quota, spread: Spread::Undivided, number: NEXT.fetch_add(1, Ordering::Relaxed) }
-    }
-
-    /// Identifies the limiter and its rate in this process.
-    pub fn rate_id(&self) -> (u64, u32, u32) {
-        (self.number, self.quota.rate(), self.quota.capacity())
-    }
-
-    /// Returns the same limiter without shards and partitions.
-    pub fn clone_whole(&self) -> Self {
-        Self::new(self.name.clone(), self.mode, self.quota)
-    }
-
-    /// Returns the remaining permits of an unused OVERALL limit, or of its shard. Returns `None` for PER_CLIENT limits,
-    /// and if another program sets the rate.
-    pub fn unused_permits(&self, shard: Option<u16>) -> Option<u32> {
-        if self.mode != Mode::Overall || self.quota.is_adopted() {
-            return None;
-        }
-        let shard = shard.and_then(|shard| self.shards().get(usize::from(shard)));
-        Some(shard.map_or(&self.quota, |shard| &shard.quota).full())
-    }
-}
-
-// === impl Decision ===
-
-impl Charge {
-    /// Creates the charge of a live limit, which takes the permits if all limits grant the request.
-    pub fn new(limiter: Arc<Limiter>, client: Option<ClientId>, permits: u32) -> Self {
-        Self { limiter, client, permits, shadow: false, kind: ChargeKind::Take, turn: Turn::Any }
-    }
-
-    /// Returns the permits that the charge takes if it is granted.
-    #[inline]
-    pub fn taken(&self) -> u32 {
-        if self.kind == ChargeKind::Check { 0 } else { self.permits }
-    }
-
-    /// Returns the identity of the bucket among all buckets of a store: the limiter's name and the client.
-    pub fn bucket_id(&self) -> BucketId {
-        (self.limiter.name.clone(), self.client.clone())
-    }
-}
-
-impl Decision {
-    /// The place of a decision that is missing: the node of a shadow is unreachable, or the negative cache knows only the
-    /// refusals of other charges.
-    pub const UNKNOWN: Self = Self { is_unknown: true, ..Self::new(0, Wait::Now, 0) };
-
+impl BucketDecision {
     /// Creates the decision of a single bucket. It is granted if there is no wait.
     #[inline]
     pub const fn new(remaining: u32, wait: Wait, reset: u64) -> Self {
         let granted = matches!(wait, Wait::Now);
-        Self { granted, remaining, wait, reset, delay: 0, overflow: false, shard: None, ahead: 0, is_unknown: false }
-    }
-
-    /// Returns what this decision about a charge has taken; `None` if it has taken nothing. `now` is the time of its
-    /// outcome.
-    pub fn grant(&self, charge: &Charge, now: Timestamp) -> Option<Granted> {
-        let is_charged = self.granted && !self.is_unknown && charge.taken() > 0;
-        is_charged.then(|| Granted {
-            charge: charge.on_shard(self.shard),
-            at: now.plus_millis(self.ahead + self.delay),
-            overflow: self.overflow,
-        })
-    }
-
-    /// See [`Outcome::align_waits`].
-    pub fn align_waits(&mut self, quota: &Quota, now: Timestamp) {
-        let align = |millis: u64| quota.boundary_near(now.plus_millis(millis)).millis_since(now);
-        if let (Wait::Millis(wait), true) = (&mut self.wait, quota.algorithm().calendar().is_some()) {
-            *wait = align(*wait);
-        }
-        if self.reset > 0 {
-            self.reset = align(self.reset);
-        }
+        Self { granted, remaining, wait, reset, delay: 0 }
     }
 }
 
@@ -354,6 +154,17 @@ impl Quota {
         self.scaled(part, part)
     }
 
+    /// Returns the quota with another rate, 1 to [`MAX_RATE`]. The burst, or the length of the queue, changes in proportion.
+    #[must_use]
+    pub fn at_rate(&self, rate: u32) -> Self {
+        let rate = rate.clamp(1, MAX_RATE);
+        let scaled = |permits: u32| {
+            let scaled = u64::from(permits) * u64::from(rate) / u64::from(self.rate);
+            u32::try_from(scaled).unwrap_or(MAX_RATE).min(MAX_RATE)
+        };
+        Self { rate, ..self.scaled(scaled, scaled) }
+    }
+
     /// Returns the permits in each interval.
     pub const fn rate(&self) -> u32 {
         self.rate
@@ -367,53 +178,5 @@ impl Quota {
     /// Returns the algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm
-    }
-}
-
-// === impl Outcome ===
-
-impl Outcome {
-    /// Creates the outcome of `charges` from their decisions.
-    pub fn new(now: Timestamp, decisions: Vec<Decision>, charges: &[Charge]) -> Self {
-        let outcome = Self { now, decisions, granted: false };
-        let granted = outcome.pairs(charges).all(|(charge, decision)| charge.shadow || decision.granted);
-        Self { granted, ..outcome }
-    }
-
-    /// Creates an outcome and states whether the live charges were made.
-    pub fn with_granted(now: Timestamp, decisions: Vec<Decision>, granted: bool) -> Self {
-        Self { now, decisions, granted }
-    }
-
-    /// Returns `true` if the live charges were made.
-    pub fn granted(&self) -> bool {
-        self.granted
-    }
-
-    /// Returns each of the charges of this outcome with its decision.
-    pub fn pairs<'o>(&'o self, charges: &'o [Charge]) -> impl Iterator<Item = (&'o Charge, &'o Decision)> {
-        charges.iter().zip(&self.decisions)
-    }
-
-    /// Changes the decision about each of the charges of this outcome.
-    pub fn change_each(&mut self, charges: &[Charge], mut change: impl FnMut(&Charge, &mut Decision)) {
-        charges.iter().zip(&mut self.decisions).for_each(|(charge, decision)| change(charge, decision));
-    }
-
-    /// Moves the waits for debt of calendar limits to the nearest boundary. The script knows only the windows around
-    /// now, and estimates the others by their mean length.
-    pub fn align_waits(&mut self, charges: &[Charge]) {
-        let now = self.now;
-        self.change_each(charges, |charge, decision| {
-            if decision.remaining == 0 {
-                decision.align_waits(&charge.limiter.quota, now);
-            }
-        });
-    }
-
-    /// Returns the charges that were made. `charges` are the charges of this outcome.
-    pub fn granted_charges(&self, charges: &[Charge]) -> Vec<Granted> {
-        let pairs = self.pairs(charges).filter(|_| self.granted);
-        pairs.filter_map(|(charge, decision)| decision.grant(charge, self.now)).collect()
     }
 }

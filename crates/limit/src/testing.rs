@@ -3,7 +3,7 @@
 /// Defines `take(state, quota, permits, now)`, which decides like a store and returns the decision.
 macro_rules! define_take {
     () => {
-        fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
+        fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> BucketDecision {
             let now = Timestamp::from_millis(now);
             let decision = state.check(quota, permits, now);
             if decision.granted {

@@ -3,6 +3,7 @@
 //!
 //! A part of Tidegate, whose items change with each release: programs use the crates `tidegate-layer` and `tidegate`.
 
+pub mod charge;
 pub mod client;
 pub mod condition;
 pub mod evaluation;

@@ -37,6 +37,7 @@ pub use self::in_flight::{Full, InFlightSlot, RouteSlots, SlotRequest, TakenWith
 pub use self::memory::{Memory, Usage};
 #[cfg(feature = "redis")]
 pub use self::negative_cache::NegativeCache;
+pub use self::operations::inspection::Inspection;
 pub use self::operations::limiters::{LimiterRef, SetRate};
 pub use self::operations::overrides::{MAX_OVERRIDES, OverridesVersion, PutOverride, StoredOverrides};
 #[cfg(feature = "redis")]
@@ -44,8 +45,8 @@ pub use self::redis::{MAX_AUDIT_ENTRIES, RejectedMinute, redis_keys};
 #[cfg(feature = "redis")]
 pub use self::redis::{Redis, RedisStoreBuilder};
 use tidegate_limit::clock::{Clock, SystemClock};
-use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};
 use tidegate_metrics::Metrics;
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};
 use tidegate_rules::settings::store::{RedisUrl, StoreSettings};
 
 pub use tidegate_rules::settings::store::BadRedisUrl;

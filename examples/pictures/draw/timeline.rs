@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tidegate::redisson::Mode;
 use tidegate::{Clock, ManualClock, Timestamp};
-use tidegate_limit::{Charge, Decision, Limiter, Quota};
+use tidegate_limit::Quota;
+use tidegate_rules::charge::{Charge, Decision, Limiter};
 use tidegate_store::Memory;
 
 /// The length of the timeline in milliseconds.

@@ -18,9 +18,9 @@ use super::problem::Problem;
 use super::{Active, Admin};
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_limit::clock::wall_time;
-use tidegate_limit::{Charge, Inspection};
 use tidegate_replay::explain::ExplainedRequest;
-use tidegate_store::StoreError;
+use tidegate_rules::charge::Charge;
+use tidegate_store::{Inspection, StoreError};
 
 /// The charge of each limit of the route; `None` for limits that do not count the request.
 type Charges = Vec<Option<Charge>>;

@@ -10,12 +10,13 @@ use super::super::{Active, overrides};
 use super::Charges;
 use tidegate_layer::layer::RateLimitLayer;
 use tidegate_layer::overrides::{Action, Override};
-use tidegate_limit::{Charge, Inspection, Wait};
+use tidegate_limit::Wait;
 use tidegate_replay::explain::{EarlyAnswer, Explanation, forwarded_path};
+use tidegate_rules::charge::Charge;
 use tidegate_rules::client::{AddressTrace, TraceEnd};
 use tidegate_rules::limits::rule::{Limit, LimitLocation};
 use tidegate_rules::rules::LimitCheck;
-use tidegate_store::StoreError;
+use tidegate_store::{Inspection, StoreError};
 
 /// How the rules apply to a request.
 #[derive(Debug, Default, Serialize, ToSchema)]

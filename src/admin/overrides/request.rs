@@ -15,8 +15,9 @@ use tidegate_config::Millis;
 use tidegate_layer::overrides::{
     Action, Adjustment, Factor, MAX_DURATION, Override, Scope, Target, parse_hash, parse_network,
 };
+use tidegate_limit::MAX_RATE;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{ClientId, MAX_RATE};
+use tidegate_rules::charge::ClientId;
 
 /// The longest texts, in bytes, that name a scope or a client. Names and addresses in use are shorter.
 const MAX_TEXT: usize = 4 * 1024;

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use tidegate::redisson::Mode;
 use tidegate::{Store, StoreError};
-use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tokio::task::JoinSet;
 
 use crate::support::cluster::{RedisCluster, errors};

@@ -1,7 +1,7 @@
 //! Limiters shared with Java in a cluster: each has several keys in one slot, which may migrate.
 
 use deadpool_redis::redis::cmd;
-use tidegate_limit::Charge;
+use tidegate_rules::charge::Charge;
 use tokio::task::{JoinSet, yield_now};
 
 use super::granted;

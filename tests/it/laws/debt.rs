@@ -10,7 +10,8 @@ use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
 use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::calendar::{Calendar, Unit};
-use tidegate_limit::{Algorithm, Charge, ChargeKind, Quota, Wait};
+use tidegate_limit::{Algorithm, Quota, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind};
 
 use super::{START, Stores, config};
 use crate::support::charge_of;
@@ -57,7 +58,7 @@ struct Bucket<'s> {
 }
 
 impl Bucket<'_> {
-    fn ask(&self, kind: ChargeKind, permits: u32, now: u64) -> tidegate_limit::Decision {
+    fn ask(&self, kind: ChargeKind, permits: u32, now: u64) -> tidegate_rules::charge::Decision {
         let charge = Charge { kind, ..charge_of(&self.name, None, self.quota, permits) };
         self.stores.take(self.store, &[charge], now).decisions[0]
     }

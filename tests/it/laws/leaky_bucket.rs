@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use tidegate_limit::algorithm::leaky_bucket::Queue;
-use tidegate_limit::{Algorithm, Charge, Quota, Turn, Wait};
+use tidegate_limit::{Algorithm, Quota, Wait};
+use tidegate_rules::charge::{Charge, Turn};
 
 use super::{START, Stores, Subject};
 use crate::support::charge_of;

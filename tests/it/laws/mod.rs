@@ -11,7 +11,8 @@ use futures_util::future::join_all;
 use proptest::prelude::*;
 use tidegate::Timestamp;
 use tidegate::internals::ReplayStore;
-use tidegate_limit::{Algorithm, AlgorithmName, Charge, ChargeKind, Decision, Granted, Outcome, Quota, Wait};
+use tidegate_limit::{Algorithm, AlgorithmName, Quota, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision, Granted, Outcome};
 
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client, replay_memory};

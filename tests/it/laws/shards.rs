@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use tidegate::redisson::Mode;
-use tidegate_limit::{Algorithm, Charge, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, Limiter};
 
 use super::{START, Stores, config};
 use crate::support::per_client;

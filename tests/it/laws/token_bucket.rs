@@ -3,7 +3,8 @@
 use deadpool_redis::redis::Commands;
 use proptest::prelude::*;
 use tidegate::Timestamp;
-use tidegate_limit::{Algorithm, Granted, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::Granted;
 
 use super::{Life, START, Stores, Subject};
 use crate::support::overall;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use tidegate_limit::{Algorithm, Charge, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::Charge;
 
 use crate::laws::{START, Stores, config};
 use crate::support::charge_of;

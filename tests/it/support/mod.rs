@@ -22,7 +22,8 @@ use std::sync::Arc;
 use tidegate::internals::ReplayStore;
 use tidegate::redisson::{Mode, RateLimiter, RateLimiterError};
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, Charge, ClientId, Limiter, Quota};
+use tidegate_limit::{Algorithm, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_rules::settings::store::StoreSettings;
 
 /// Returns `true` if the limiter grants the permits immediately.

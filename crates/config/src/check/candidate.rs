@@ -7,7 +7,8 @@ use super::{Checked, spread, written_rate};
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
-use tidegate_limit::{Algorithm, Limiter};
+use tidegate_limit::Algorithm;
+use tidegate_rules::charge::Limiter;
 use tidegate_rules::limits::cost::Cost;
 use tidegate_rules::limits::rule::Limit;
 

@@ -4,7 +4,8 @@ use super::Checked;
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Problems, quote};
-use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
+use tidegate_limit::{Algorithm, Mode, Quota};
+use tidegate_rules::charge::Limiter;
 
 /// The number of partitions of a PER_CLIENT limit, or of shards of an OVERALL limit.
 pub(super) struct Spread {

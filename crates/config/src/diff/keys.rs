@@ -2,7 +2,7 @@
 //! reports a new field.
 
 use crate::{Config, Listen};
-use tidegate_limit::{Limiter, Spread};
+use tidegate_rules::charge::{Limiter, Spread};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::route::{Action, Route};
 use tidegate_rules::rules::Rules;

@@ -4,7 +4,7 @@
 use futures_util::future::{join, join_all};
 use http::StatusCode;
 
-use tidegate_limit::{Charge, ChargeKind, Decision, Granted};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision, Granted};
 use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::Store;
 
@@ -109,7 +109,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use tidegate_limit::{Algorithm, Limiter, Mode, Outcome, Quota, Wait};
+    use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+    use tidegate_rules::charge::{Limiter, Outcome};
     use tidegate_rules::limits::rule::{ChargeOn, Limit};
     use tidegate_rules::limits::status_range::StatusRange;
 

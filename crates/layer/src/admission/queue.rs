@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use tidegate_limit::random::random;
-use tidegate_limit::{BucketId, Decision};
+use tidegate_rules::charge::{BucketId, Decision};
 
 /// How long after the return of a permit the last decision about a bucket is repeated to requests that a full queue
 /// rejects, until the first request has a new one.

@@ -13,8 +13,9 @@ use super::charge_on::Refund;
 use super::order::narrowest_first;
 use super::queue::{Claim, JoinError, Place, WaitQueues};
 use super::{Admitted, Attempt, Denial, SlotAsk, decide, denying, is_decided_locally, is_known_refusal};
-use tidegate_limit::{BucketId, Charge, Decision, QueueStart, Turn, Wait};
+use tidegate_limit::Wait;
 use tidegate_metrics::{WaitMetrics, WaitRecord};
+use tidegate_rules::charge::{BucketId, Charge, Decision, QueueStart, Turn};
 use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 use tidegate_store::{Store, StoreError};
 

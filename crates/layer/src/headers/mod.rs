@@ -10,7 +10,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use self::rename::PolicyNames;
-use tidegate_limit::{Decision, Wait};
+use tidegate_limit::Wait;
+use tidegate_rules::charge::Decision;
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::limits::rule::Limit;
 
@@ -138,7 +139,8 @@ mod tests {
     use super::*;
     use tidegate_limit::calendar::{Calendar, Unit};
     use tidegate_limit::clock::Timestamp;
-    use tidegate_limit::{Algorithm, BucketState, Limiter, Mode, Quota};
+    use tidegate_limit::{Algorithm, BucketState, Mode, Quota};
+    use tidegate_rules::charge::Limiter;
     use tidegate_rules::limits::policy::Policy;
 
     fn limit(name: &str, mode: Mode, rate: u64, interval: u64) -> Limit {

@@ -6,7 +6,7 @@ use super::overrides::{KnownOverrides, PreparedOverrides};
 use crate::admission::may_wait;
 use crate::local_response::LocalResponse;
 use crate::ruleset::RuleSet;
-use tidegate_limit::Charge;
+use tidegate_rules::charge::Charge;
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;

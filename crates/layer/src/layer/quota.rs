@@ -12,11 +12,12 @@ use super::active::Place;
 use super::record::RequestRecord;
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
-use tidegate_limit::{Algorithm, Charge, ClientId, Inspection, Limiter, Mode, Quota, Wait};
+use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_rules::limits::rule::Limit;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
-use tidegate_store::{Store, StoreError};
+use tidegate_store::{Inspection, Store, StoreError};
 
 /// The requests for quotas that a client may send in a second.
 const RATE: u64 = 10;

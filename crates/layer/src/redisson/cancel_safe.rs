@@ -4,7 +4,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Decision, Granted, Outcome};
+use tidegate_rules::charge::{Decision, Granted, Outcome};
 use tidegate_store::{LimiterRef, Store, StoreError};
 
 /// Granted permits that no caller has received. Gives them back when dropped, since the caller has left.

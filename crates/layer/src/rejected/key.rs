@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
-use tidegate_limit::ClientId;
+use tidegate_rules::charge::ClientId;
 use tidegate_store::Store;
 
 /// Identifies a limit by its name and the name of its route, in all gateways and after each reload.

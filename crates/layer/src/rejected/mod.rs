@@ -20,8 +20,8 @@ use self::history::{Entry, History};
 pub use self::history::{MAX_MINUTES, minute_of};
 pub use self::key::{Client, LimitId};
 use self::recorder::{Context, Recorder};
-use tidegate_limit::ClientId;
 use tidegate_limit::clock::Timestamp;
+use tidegate_rules::charge::ClientId;
 use tidegate_store::Store;
 
 /// The rejections of a gateway.

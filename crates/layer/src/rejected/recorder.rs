@@ -8,7 +8,7 @@ use hashbrown::DefaultHashBuilder;
 use parking_lot::Mutex;
 
 use super::key::{Client, Key, LimitId};
-use tidegate_limit::ClientId;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::shown_value;
 use tidegate_store::Store;
 

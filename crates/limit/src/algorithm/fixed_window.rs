@@ -26,7 +26,7 @@ use crate::algorithm::numbers::{CALENDAR, Numbers};
 use crate::algorithm::packed::Packed;
 use crate::calendar::Window;
 use crate::clock::Timestamp;
-use crate::{Algorithm, Decision, MAX_WAIT, Quota, Wait};
+use crate::{Algorithm, BucketDecision, MAX_WAIT, Quota, Wait};
 
 /// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct State(Counters);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let window = window(quota, now);
         if self.0.debt > 0 {
             return self.paid(&window, quota).check_in(&window, quota, permits, now);
@@ -42,7 +42,7 @@ impl State {
         self.check_in(&window, quota, permits, now)
     }
 
-    fn check_in(&self, window: &Window, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    fn check_in(&self, window: &Window, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let used = self.0.used_after(window.start);
         let available = u64::from(quota.rate()).saturating_sub(used);
         let rest = |permits: u32| self.end_before(window, quota, permits).millis_since(now).min(MAX_WAIT);
@@ -52,7 +52,7 @@ impl State {
             permits if permits > quota.rate() => Wait::Never,
             _ => Wait::Millis(rest(permits)),
         };
-        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest(1) } else { 0 })
+        BucketDecision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, if used > 0 { rest(1) } else { 0 })
     }
 
     /// Returns the end of the window before the first that grants `permits`, which are at most the rate.
@@ -65,7 +65,7 @@ impl State {
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let window = window(quota, now);
         if permits > 0 {
             self.pay(&window, quota);
@@ -76,7 +76,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let window = window(quota, now);
         if permits > 0 {
             self.pay(&window, quota);

@@ -28,7 +28,7 @@ use crate::algorithm::gcra::{self, parts, returned};
 use crate::algorithm::numbers::Numbers;
 use crate::algorithm::packed::Packed;
 use crate::clock::Timestamp;
-use crate::{Algorithm, Decision, Quota, Wait};
+use crate::{Algorithm, BucketDecision, Quota, Wait};
 
 /// The bounds of waiting: how many permits may wait, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub struct State(gcra::State);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let queue = queue(quota);
         let level = self.0.used_at(quota, now);
         let delay = gcra::millis_for(level, quota);
@@ -61,9 +61,9 @@ impl State {
             let too_many = level.saturating_sub(parts(room, quota));
             Wait::Millis(gcra::millis_for(too_many, quota).max(delay.saturating_sub(queue.max_wait)))
         };
-        Decision {
+        BucketDecision {
             delay: if wait == Wait::Now && permits > 0 { delay } else { 0 },
-            ..Decision::new(
+            ..BucketDecision::new(
                 remaining(level, waiting, quota, queue),
                 wait,
                 gcra::millis_for(next_leak(level, quota), quota),
@@ -72,14 +72,14 @@ impl State {
     }
 
     /// Takes the time slot that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let delay = self.check(quota, permits, now).delay;
         self.0.charge(quota, permits, now);
-        Decision { delay, ..self.check(quota, 0, now) }
+        BucketDecision { delay, ..self.check(quota, 0, now) }
     }
 
     /// Takes time slots at `now` in any case, even beyond the queue. Nothing is forwarded at these slots.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         self.0.charge_unconditionally(quota, permits, now);
         self.check(quota, 0, now)
     }
@@ -166,7 +166,7 @@ mod tests {
         Quota::new(rate, 1_000, Algorithm::LeakyBucket(Queue { length, max_wait })).expect("a quota")
     }
 
-    fn take(state: &mut State, quota: &Quota, now: u64) -> Decision {
+    fn take(state: &mut State, quota: &Quota, now: u64) -> BucketDecision {
         let decision = state.check(quota, 1, at(now));
         if decision.granted {
             return state.charge(quota, 1, at(now));

@@ -1,6 +1,5 @@
 //! The algorithms: their names, parameters and bounds. A new algorithm is a row in each list of this file.
 
-pub(crate) mod adjusted;
 pub(crate) mod counters;
 pub(crate) mod debt;
 pub(crate) mod entries;

@@ -27,7 +27,7 @@ use crate::algorithm::debt::Cycle;
 use crate::algorithm::numbers::Numbers;
 use crate::algorithm::packed::Packed;
 use crate::clock::Timestamp;
-use crate::{Algorithm, Decision, Quota, Wait};
+use crate::{Algorithm, BucketDecision, Quota, Wait};
 
 /// The number of segments of an interval if the rule file sets none.
 pub const DEFAULT_SEGMENTS: u32 = 10;
@@ -41,14 +41,14 @@ pub struct State(Counters);
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if self.0.debt > 0 {
             return self.paid(quota, now).check_paid(quota, permits, now);
         }
         self.check_paid(quota, permits, now)
     }
 
-    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let horizon = horizon(quota, now);
         let used = self.0.used_after(horizon);
         let available = u64::from(quota.rate()).saturating_sub(used);
@@ -66,11 +66,11 @@ impl State {
             0 => self.0.ending_after(horizon).next().map_or(0, |oldest| returns_in(oldest, quota, now)),
             _ => self.millis_until_paid(1, quota, now),
         };
-        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, reset)
+        BucketDecision::new(u32::try_from(available).unwrap_or(u32::MAX), wait, reset)
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.pay(quota, now);
             self.0.forget(horizon(quota, now));
@@ -80,7 +80,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.pay(quota, now);
             let granted = self.unused(quota, now).min(permits.into());

@@ -9,7 +9,7 @@ use crate::algorithm::packed::Packed;
 use crate::algorithm::sliding_window;
 use crate::algorithm::token_bucket;
 use crate::clock::Timestamp;
-use crate::{Algorithm, Charge, ChargeKind, Decision, Quota, Wait};
+use crate::{Algorithm, BucketDecision, Quota};
 
 /// The state of a bucket. All quotas that it is used with must have the same algorithm. Most buckets were used only
 /// once; their state is packed and needs no heap memory.
@@ -63,19 +63,19 @@ macro_rules! states {
                 }
             }
 
-            fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+            fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
                 match self {
                     $(Self::$variant(state) => state.check(quota, permits, now),)+
                 }
             }
 
-            fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+            fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
                 match self {
                     $(Self::$variant(state) => state.charge(quota, permits, now),)+
                 }
             }
 
-            fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+            fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
                 match self {
                     $(Self::$variant(state) => state.charge_unconditionally(quota, permits, now),)+
                 }
@@ -102,13 +102,13 @@ macro_rules! states {
 
         /// The frequent operations, without an intermediate [`Unpacked`].
         impl Packed {
-            fn check(self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+            fn check(self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
                 match quota.algorithm() {
                     $($algorithm => $module::State::unpack(self).check(quota, permits, now),)+
                 }
             }
 
-            fn charge(self, quota: &Quota, permits: u32, now: Timestamp) -> (Decision, Repr) {
+            fn charge(self, quota: &Quota, permits: u32, now: Timestamp) -> (BucketDecision, Repr) {
                 match quota.algorithm() {
                     $($algorithm => {
                         let mut state = $module::State::unpack(self);
@@ -150,7 +150,7 @@ impl BucketState {
 
     /// Evaluates a request for `permits` at `now`, without any change.
     #[inline]
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         match &self.0 {
             Repr::Unpacked(unpacked) => unpacked.check(quota, permits, now),
             Repr::Packed(packed) => packed.check(quota, permits, now),
@@ -159,7 +159,7 @@ impl BucketState {
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
     #[inline]
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         match &mut self.0 {
             Repr::Unpacked(unpacked) => unpacked.charge(quota, permits, now),
             Repr::Packed(packed) => {
@@ -172,27 +172,8 @@ impl BucketState {
 
     /// Charges `permits` at `now` in any case, and returns the new state of the bucket. Permits that the bucket lacks
     /// are debt: later requests wait until it is paid with the permits that return.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         self.change(quota, |unpacked| unpacked.charge_unconditionally(quota, permits, now))
-    }
-
-    /// Evaluates a charge at `now`, without any change. A settled charge is always granted.
-    #[inline]
-    pub fn evaluate(&self, charge: &Charge, now: Timestamp) -> Decision {
-        let decision = self.check(&charge.limiter.quota, charge.permits, now);
-        match charge.kind {
-            ChargeKind::Unconditional => Decision { granted: true, wait: Wait::Now, delay: 0, ..decision },
-            ChargeKind::Take | ChargeKind::Check => decision,
-        }
-    }
-
-    /// Makes a granted charge at `now`, and returns the new state of the bucket.
-    #[inline]
-    pub fn make(&mut self, charge: &Charge, now: Timestamp) -> Decision {
-        match charge.kind {
-            ChargeKind::Unconditional => self.charge_unconditionally(&charge.limiter.quota, charge.permits, now),
-            ChargeKind::Take | ChargeKind::Check => self.charge(&charge.limiter.quota, charge.permits, now),
-        }
     }
 
     /// Updates the bucket after a refusal at `now`, if the clock went back or the rule has changed.

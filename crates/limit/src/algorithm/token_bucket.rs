@@ -20,7 +20,7 @@ use crate::algorithm::entries::Entries;
 use crate::algorithm::numbers::{self, Numbers};
 use crate::algorithm::packed::Packed;
 use crate::clock::Timestamp;
-use crate::{Decision, MAX_DEBT, Quota, Wait};
+use crate::{BucketDecision, MAX_DEBT, Quota, Wait};
 
 /// Above this rate, grants share log entries.
 pub const MAX_ENTRIES: u32 = 512;
@@ -45,7 +45,7 @@ pub struct State {
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
     #[inline]
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if self.debt > 0 {
             return self.paid(quota, now).check_paid(quota, permits, now);
         }
@@ -53,16 +53,16 @@ impl State {
     }
 
     #[inline]
-    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    fn check_paid(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let present = self.at_present(quota, now);
         if permits <= present.remaining {
             return present;
         }
-        Decision { granted: false, wait: self.wait_for(permits, quota, now), ..present }
+        BucketDecision { granted: false, wait: self.wait_for(permits, quota, now), ..present }
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.pay(quota, now);
             self.add(quota, u64::from(permits), now);
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are debt.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.pay(quota, now);
             let granted = self.unused(quota, now).min(permits.into());
@@ -244,14 +244,14 @@ impl State {
 
     /// Returns the decision about a request for no permits.
     #[inline]
-    fn at_present(&self, quota: &Quota, now: Timestamp) -> Decision {
+    fn at_present(&self, quota: &Quota, now: Timestamp) -> BucketDecision {
         let live = self.live_from(quota, now);
         let available = u64::from(quota.rate()).saturating_sub(self.used_from(live));
         let reset = match self.debt {
             0 => self.log.get(live).map_or(0, |oldest| returns_in(oldest, quota, now)),
             _ => self.millis_until_paid(1, quota, now),
         };
-        Decision::new(u32::try_from(available).unwrap_or(u32::MAX), Wait::Now, reset)
+        BucketDecision::new(u32::try_from(available).unwrap_or(u32::MAX), Wait::Now, reset)
     }
 
     /// Returns the position of the oldest grant that has not returned.

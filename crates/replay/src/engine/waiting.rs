@@ -7,7 +7,8 @@ use std::time::Duration;
 use crate::engine::decider::Decider;
 use crate::report::decided::{Decided, Origin};
 use tidegate_layer::admission::{MAX_LATENESS, narrowest_first};
-use tidegate_limit::{BucketId, Wait};
+use tidegate_limit::Wait;
+use tidegate_rules::charge::BucketId;
 use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 
 /// The waiting requests, and their queues: one for each bucket, in the order of joining.

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use tidegate_limit::ClientId;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::rules::Charges;
 
 /// The request that a decision is about.

@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use hashbrown::HashMap;
 
 use crate::report::RejectedClient;
-use tidegate_limit::ClientId;
 use tidegate_limit::clock::Timestamp;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::shown_value;
 
 /// The longest client in a report, in bytes.

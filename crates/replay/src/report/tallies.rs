@@ -10,7 +10,8 @@ use crate::report::LimitReport;
 use crate::report::clients::Clients;
 use crate::report::decided::Decided;
 use crate::report::tally::{ClientRow, Tally};
-use tidegate_limit::{ClientId, Mode};
+use tidegate_limit::Mode;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::client::ClientSource;
 use tidegate_rules::limits::rule::Limit;
 

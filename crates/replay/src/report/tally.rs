@@ -7,7 +7,8 @@ use crate::report::rejected::RejectedClients;
 use crate::report::series::Series;
 use crate::report::{LimitReport, RejectedClient};
 use tidegate_config::Millis;
-use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Mode};
+use tidegate_limit::{Algorithm, Mode};
+use tidegate_rules::charge::{Charge, ClientId, Decision};
 use tidegate_rules::limits::rule::Limit;
 
 /// The number of rejected clients in a report.

@@ -28,9 +28,9 @@ pub use self::address::{AddressRules, AddressTrace, TraceEnd};
 pub use self::duplicates::Duplicates;
 use self::duplicates::Values;
 pub use self::function::{ClientFunction, RequestParts};
+use crate::charge::ClientId;
 use crate::request::facts::Facts;
 use crate::request::identity::{Claims, ClientKey, IdentityKinds, IdentityValue};
-use tidegate_limit::ClientId;
 
 /// The property of a request that identifies its client.
 #[derive(Clone, Debug, PartialEq, Eq)]

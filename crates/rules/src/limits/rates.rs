@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
+use crate::charge::Limiter;
 use crate::request::facts::Facts;
 use crate::request::identity::IdentityValue;
-use tidegate_limit::Limiter;
 
 /// The number of distinct rates of a limit whose limiters are kept. The limiters of further rates are built for each
 /// request, which costs an allocation. Cached refusals do not depend on it.

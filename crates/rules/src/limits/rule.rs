@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Serialize;
 
+use crate::charge::Limiter;
 use crate::client::{ClientSource, Duplicates};
 use crate::json;
 use crate::limits::cost::Cost;
@@ -13,8 +14,8 @@ use crate::limits::rates::Rates;
 use crate::limits::status_range::StatusRange;
 use crate::request::facts::Facts;
 use crate::request::identity::IdentityKinds;
+use tidegate_limit::Mode;
 use tidegate_limit::text::words::words;
-use tidegate_limit::{Limiter, Mode};
 
 /// One entry of `limits:`, of a route or of the rule file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::charge::{Charge, ChargeKind, Decision, Limiter, Outcome, Turn};
 use crate::limits::rule::Limit;
-use tidegate_limit::{Charge, ChargeKind, Decision, Limiter, Outcome, Turn, Wait};
+use tidegate_limit::Wait;
 
 /// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS), or of
 /// their charges in the request. Up to eight need no allocation.

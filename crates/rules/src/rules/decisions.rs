@@ -2,8 +2,9 @@
 //! shares of the limits.
 
 use super::charges::{Charges, LimitCharge};
+use crate::charge::{Decision, Granted, Outcome};
+use tidegate_limit::Wait;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Decision, Granted, Outcome, Wait};
 
 impl<'r> Charges<'r> {
     /// Records the decisions about all charges, in place of earlier ones.

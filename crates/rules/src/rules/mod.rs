@@ -17,6 +17,7 @@ pub use self::charges::{Charges, LimitCharge, Positions};
 pub use self::named_client::NamedClientError;
 pub use self::verify::{Verifier, Verify};
 pub use self::when::{Unmet, When};
+use crate::charge::{Charge, ChargeKind, ClientId, Turn};
 use crate::client::{AddressRules, ClientError, ClientSource};
 use crate::limits::concurrency::Concurrency;
 use crate::limits::cost::{Cost, CostError};
@@ -28,7 +29,7 @@ pub use crate::request::path::{EncodedSlash, Slashes};
 use crate::request::sanitize::FieldFilter;
 pub use crate::request::sanitize::{BadPattern, Pattern, Strip, Underscores};
 use crate::route::{Route, Routes};
-use tidegate_limit::{Charge, ChargeKind, ClientId, Mode, Turn};
+use tidegate_limit::Mode;
 
 /// Everything that a rule file configures about requests, without any IO.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,11 +7,12 @@ use http::{Extensions, Method, Uri};
 use serde_json::{Map, Value};
 
 use super::Rules;
+use crate::charge::ClientId;
 use crate::client::{ClientError, ClientSource, TlsName};
 use crate::limits::rule::Limit;
 use crate::request::facts::{BadRequest, Facts, HostRequirement, TlsPeer};
 use crate::request::identity::{ApiKey, Claims, ClientKey, Identity, IdentityValue};
-use tidegate_limit::{ClientId, Mode};
+use tidegate_limit::Mode;
 
 /// Why values identify no client of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -186,7 +187,8 @@ fn sendable(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tidegate_limit::{Algorithm, Limiter, Quota};
+    use crate::charge::Limiter;
+    use tidegate_limit::{Algorithm, Quota};
 
     fn limit(client: ClientSource) -> Limit {
         let quota = Quota::new(1, 1_000, Algorithm::TokenBucket).expect("a quota");

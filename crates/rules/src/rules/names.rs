@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::Rules;
+use crate::charge::{Limiter, Spread};
 use crate::limits::rule::Limit;
 use crate::settings::store::BucketNames;
-use tidegate_limit::{Algorithm, Limiter, Mode, Spread};
+use tidegate_limit::{Algorithm, Mode};
 
 /// The default number of partitions with a Redis Cluster.
 const DEFAULT_PARTITIONS: u32 = 64;

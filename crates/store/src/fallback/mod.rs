@@ -19,9 +19,10 @@ pub(crate) use self::reset::ResetGrants;
 use self::share::Shares;
 pub(crate) use self::transfer::LocalState;
 use super::{Memory, StoreError};
+use tidegate_limit::Wait;
 use tidegate_limit::clock::{Clock, SystemClock, Timestamp};
 use tidegate_limit::random::random;
-use tidegate_limit::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Decision, Granted, Limiter, Outcome, Turn};
 
 /// The maximum number of buckets; they take about 25 MB.
 const MAX_BUCKETS: usize = 1 << 18;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::{Fallback, LateCharger};
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, ClientId, Limiter};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_rules::settings::store::KeySecret;
 
 /// How long a reset waits for late charges in flight.

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use tidegate_limit::{Charge, Limiter, Quota};
+use tidegate_limit::Quota;
+use tidegate_rules::charge::{Charge, Limiter};
 
 /// The number of shares up to which none are removed.
 const MIN_SHARES: usize = 64;

@@ -7,8 +7,9 @@ use tokio::sync::watch;
 use super::Fallback;
 use super::local_grants::LateCharge;
 use crate::Memory;
+use tidegate_limit::Quota;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, Limiter, Quota};
+use tidegate_rules::charge::{Charge, Limiter};
 
 /// The state of a gateway for its successor, in addition to buckets and local grants.
 #[derive(Clone, Debug)]

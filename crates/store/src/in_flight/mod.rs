@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::StoreError;
 use tidegate_limit::random::random;
-use tidegate_limit::{Charge, ChargeKind, ClientId, Outcome};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Outcome};
 use tidegate_rules::limits::concurrency::Concurrency;
 
 /// The slots of all routes that requests of this process hold.

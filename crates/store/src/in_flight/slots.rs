@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::in_flight::{RouteSlots, SlotRequest, TakenWithSlot};
 use crate::{Backend, Store, backend};
-use tidegate_limit::Charge;
+use tidegate_rules::charge::Charge;
 
 impl Store {
     /// Returns the in-flight slots of the route with this name. All callers with equal names share them.

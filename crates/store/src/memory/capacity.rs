@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
-use tidegate_limit::{Algorithm, Limiter, Mode};
+use tidegate_limit::{Algorithm, Mode};
+use tidegate_rules::charge::Limiter;
 
 /// The capacity, and what each limit uses of it.
 #[derive(Debug)]

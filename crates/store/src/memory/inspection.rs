@@ -6,8 +6,10 @@ use super::Memory;
 use super::capacity::LimitCapacity;
 use super::lock_shard::LockShard;
 use super::lookup::Lookup;
+use crate::Inspection;
 use crate::StoreError;
-use tidegate_limit::{BucketState, Charge, Decision, Inspection};
+use tidegate_limit::BucketState;
+use tidegate_rules::charge::{Charge, Decision};
 
 impl Memory {
     /// Returns the state of the bucket that decides a charge now.
@@ -26,7 +28,7 @@ impl Memory {
         let overflow = overflow.and_then(|limit_capacity| self.overflow.lock().state(&limit_capacity));
         let (now, is_overflow) = (self.clock.now(), overflow.is_some());
         let state = overflow.unwrap_or_else(|| lock_shard.state(&lookup).cloned().unwrap_or(BucketState::EMPTY));
-        let decision = Decision { overflow: is_overflow, ..state.check(quota, charge.permits, now) };
+        let decision = Decision { overflow: is_overflow, ..state.check(quota, charge.permits, now).into() };
         let expires_at = Some(state.full_at(quota)).filter(|full_at| *full_at > now);
         Ok(Inspection::new(now, &decision, state.used(quota, now), expires_at))
     }

@@ -8,9 +8,10 @@ use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{Location, Lookup};
 use super::owner::Owner;
 use super::table::Table;
+use tidegate_limit::BucketState;
+use tidegate_limit::Quota;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{BucketState, Decision};
-use tidegate_limit::{Limiter, Quota};
+use tidegate_rules::charge::{Decision, Limiter};
 
 /// The pause of a full store between sweeps, in milliseconds, so that a flood of new clients does not cause permanent
 /// sweeps.
@@ -135,15 +136,15 @@ impl LockShard {
     #[inline]
     pub(super) fn check(&self, lookup: &Lookup<'_>, now: Timestamp) -> Decision {
         match self.state(lookup) {
-            Some(state) => state.evaluate(lookup.charge, now),
-            None => BucketState::EMPTY.evaluate(lookup.charge, now),
+            Some(state) => lookup.evaluate(state, now),
+            None => lookup.evaluate(&BucketState::EMPTY, now),
         }
     }
 
     /// Makes a granted charge on an existing bucket.
     #[inline]
     pub(super) fn charge(&mut self, lookup: &Lookup<'_>, now: Timestamp) -> Option<Decision> {
-        Some(self.state_mut(lookup)?.make(lookup.charge, now))
+        Some(lookup.make(self.state_mut(lookup)?, now))
     }
 
     /// Makes a granted charge on a new bucket. Adds no bucket if an earlier charge of the decision has added it, or if
@@ -164,7 +165,7 @@ impl LockShard {
             return self.charge(lookup, now);
         }
         let mut state = BucketState::EMPTY;
-        let decision = state.make(lookup.charge, now);
+        let decision = lookup.make(&mut state, now);
         own.update_limiter(&lookup.charge.limiter);
         let index = own.add(lookup, state, hasher);
         lookup.location = Location::Own { table, index };

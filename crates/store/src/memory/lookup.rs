@@ -6,7 +6,9 @@ use hashbrown::DefaultHashBuilder;
 
 use super::LOCK_SHARDS;
 use super::owner::Owner;
-use tidegate_limit::{Charge, ChargeKind, Decision};
+use tidegate_limit::clock::Timestamp;
+use tidegate_limit::{BucketDecision, BucketState, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision};
 use tidegate_rules::settings::store::KeySecret;
 
 /// A charge, the hashes that identify its bucket, the location of the bucket, and its decision.
@@ -71,6 +73,28 @@ impl<'c> Lookup<'c> {
     /// Returns `true` if the bucket is charged once all live charges are granted.
     pub(super) fn is_charged(&self) -> bool {
         self.decision.granted && self.charge.kind != ChargeKind::Check
+    }
+
+    /// Evaluates the charge on a bucket, without any change. An unconditional charge is always granted.
+    #[inline]
+    pub(super) fn evaluate(&self, state: &BucketState, now: Timestamp) -> Decision {
+        let decision = state.check(&self.charge.limiter.quota, self.charge.permits, now);
+        let decision = match self.charge.kind {
+            ChargeKind::Unconditional => BucketDecision { granted: true, wait: Wait::Now, delay: 0, ..decision },
+            ChargeKind::Take | ChargeKind::Check => decision,
+        };
+        decision.into()
+    }
+
+    /// Makes the granted charge on a bucket, and returns the new state of the bucket.
+    #[inline]
+    pub(super) fn make(&self, state: &mut BucketState, now: Timestamp) -> Decision {
+        let (quota, permits) = (&self.charge.limiter.quota, self.charge.permits);
+        let decision = match self.charge.kind {
+            ChargeKind::Unconditional => state.charge_unconditionally(quota, permits, now),
+            ChargeKind::Take | ChargeKind::Check => state.charge(quota, permits, now),
+        };
+        decision.into()
     }
 
     /// Returns the number of the lock shard, from bits of the hash that the tables do not use. All buckets of a client

@@ -36,8 +36,9 @@ use self::transaction::{Locked, Lookups, Transaction, lock};
 use super::StoreError;
 use super::in_flight::InFlight;
 use crate::operations::overrides::LocalOverrides;
+use tidegate_limit::Mode;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_limit::{Charge, Granted, Limiter, Mode, Outcome};
+use tidegate_rules::charge::{Charge, Granted, Limiter, Outcome};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The number of lock shards: one for each bit of a word, since a decision stores the set of its shards in a word.

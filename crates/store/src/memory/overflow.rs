@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 
 use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::Lookup;
+use tidegate_limit::BucketState;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{BucketState, Decision, Limiter};
+use tidegate_rules::charge::{Decision, Limiter};
 
 /// The overflow buckets, by the address of the limit's [`LimitCapacity`].
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Overflow {
         lookup: &Lookup<'_>,
         now: Timestamp,
     ) -> Decision {
-        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.evaluate(lookup.charge, now) }
+        Decision { overflow: true, ..lookup.evaluate(&self.bucket(limit_capacity, lookup).state, now) }
     }
 
     pub(super) fn charge(
@@ -59,7 +60,7 @@ impl Overflow {
         lookup: &Lookup<'_>,
         now: Timestamp,
     ) -> Decision {
-        Decision { overflow: true, ..self.bucket(limit_capacity, lookup).state.make(lookup.charge, now) }
+        Decision { overflow: true, ..lookup.make(&mut self.bucket(limit_capacity, lookup).state, now) }
     }
 
     pub(super) fn on_refusal(&mut self, limit_capacity: &Arc<LimitCapacity>, lookup: &Lookup<'_>, now: Timestamp) {

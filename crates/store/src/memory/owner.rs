@@ -2,7 +2,7 @@
 
 use ipnet::IpNet;
 
-use tidegate_limit::ClientId;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::settings::store::KeySecret;
 
 /// An owner. The first byte is the kind, the others identify the client. All bytes are zero for an OVERALL limit.

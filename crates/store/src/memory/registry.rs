@@ -6,7 +6,8 @@ use crate::StoreError;
 use crate::operations::limiters::{LimiterRef, SetRate};
 use tidegate_limit::algorithm::token_bucket;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Decision, Mode, RateConfig, Wait};
+use tidegate_limit::{Mode, RateConfig, Wait};
+use tidegate_rules::charge::Decision;
 
 /// The maximal number of limiters. The program chooses their names, not its clients.
 const MAX_LIMITERS: usize = 1 << 16;
@@ -42,13 +43,13 @@ impl Registry {
         if !decision.granted {
             bucket.on_refusal(config.quota(), now);
             entry.extend_past_wait(decision.wait, now);
-            return Ok(decision);
+            return Ok(decision.into());
         }
         let decision = bucket.charge(config.quota(), permits, now);
         if permits > 0 {
             entry.keep_alive(now);
         }
-        Ok(decision)
+        Ok(decision.into())
     }
 
     pub(crate) fn set_rate(

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Memory;
 use super::lookup::Lookup;
-use tidegate_limit::{Charge, Limiter, Mode};
+use tidegate_limit::Mode;
+use tidegate_rules::charge::{Charge, Limiter};
 
 impl Memory {
     /// Removes the bucket of a charge. Returns `false` if the bucket does not exist. The overflow bucket stays: other

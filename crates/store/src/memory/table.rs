@@ -11,7 +11,8 @@ use super::capacity::{BucketCapacity, LimitCapacity};
 use super::lookup::{self, Lookup};
 use super::owner::Owner;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{BucketState, Limiter, Quota};
+use tidegate_limit::{BucketState, Quota};
+use tidegate_rules::charge::Limiter;
 
 /// The buckets of one limit, by owner.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use super::Memory;
 use super::lookup::Lookup;
 use super::owner::Owner;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{BucketState, Charge, Limiter, Mode, Quota};
+use tidegate_limit::{BucketState, Mode, Quota};
+use tidegate_rules::charge::{Charge, Limiter};
 use tidegate_rules::settings::store::KeySecret;
 
 /// Buckets are sorted by the sixteenths of their capacity that are in use.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
 use crate::StoreError;
 use crate::negative_cache::{NegativeCache, Remote};
-use tidegate_limit::{Charge, Granted, Outcome};
+use tidegate_rules::charge::{Charge, Granted, Outcome};
 
 /// Makes all charges or none; in a single call unless their hash slot is migrating.
 ///

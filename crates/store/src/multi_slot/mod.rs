@@ -17,7 +17,7 @@ use self::sequence::{ChargeTarget, Group, charge_in_sequence, give_back_until};
 pub(super) use self::unconditional::{FailedCharge, charge_unconditionally};
 use super::StoreError;
 use super::negative_cache::{NegativeCache, Remote};
-use tidegate_limit::{Charge, Granted, Outcome};
+use tidegate_rules::charge::{Charge, Granted, Outcome};
 
 /// Makes all charges or none.
 ///

@@ -5,8 +5,9 @@ use std::future::Future;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::StoreError;
+use tidegate_limit::Wait;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, Decision, Granted, Outcome, Wait};
+use tidegate_rules::charge::{Charge, Decision, Granted, Outcome};
 
 /// The positions of charges that one call can decide.
 pub(super) type Group = Vec<usize>;

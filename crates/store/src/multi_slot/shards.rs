@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::migration;
 use crate::StoreError;
 use crate::negative_cache::{NegativeCache, Remote};
-use tidegate_limit::{Charge, Decision, Outcome};
+use tidegate_rules::charge::{Charge, Decision, Outcome};
 
 /// The number of calls after which requests start at another shard. While requests start at the same shard, they share
 /// calls to its node; starting at several shards would make the calls smaller. A large call counts as several, so that

@@ -10,8 +10,9 @@ use tokio::time::sleep_until;
 use super::*;
 use crate::Memory;
 use tidegate_limit::clock::{ManualClock, Timestamp};
-use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
+use tidegate_limit::{Algorithm, Mode, Quota};
 use tidegate_metrics::Metrics;
+use tidegate_rules::charge::Limiter;
 
 /// A store with a bucket that can be unreachable.
 struct Nodes {

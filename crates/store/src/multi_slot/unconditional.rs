@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{migration, shards};
 use crate::StoreError;
 use crate::negative_cache::{NegativeCache, Remote};
-use tidegate_limit::{Charge, ChargeKind, Decision, Turn};
+use tidegate_rules::charge::{Charge, ChargeKind, Decision, Turn};
 
 /// A charge that the store did not confirm.
 pub(crate) struct FailedCharge {

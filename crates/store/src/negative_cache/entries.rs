@@ -12,7 +12,8 @@ use super::key::{Key, Keys};
 use super::refunds::Refunds;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, Charge, Decision, Limiter, Outcome, Wait};
+use tidegate_limit::{Algorithm, Wait};
+use tidegate_rules::charge::{Charge, Decision, Limiter, Outcome};
 
 const LOCK_SHARDS: usize = 64;
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use hashbrown::DefaultHashBuilder;
 use ipnet::IpNet;
 
-use tidegate_limit::{Charge, ClientId};
+use tidegate_rules::charge::{Charge, ClientId};
 
 /// A bucket: its limiter with the rate of the request, and its client. Contains no text of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,8 +28,8 @@ use self::clock_watch::ClockWatch;
 use self::entries::{Entries, Refused};
 use super::StoreError;
 use tidegate_limit::clock::{Timestamp, read_poll_time};
-use tidegate_limit::{Charge, ChargeKind, Granted, Outcome};
 use tidegate_metrics::Metrics;
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome};
 
 /// A store outside of this process.
 pub trait Remote: Send + Sync + 'static {

@@ -12,7 +12,8 @@ use crate::Memory;
 use tidegate_limit::algorithm::leaky_bucket::Queue;
 use tidegate_limit::clock::ManualClock;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, ClientId, Decision, Limiter, Mode, Quota, Turn, Wait};
+use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+use tidegate_rules::charge::{ClientId, Decision, Limiter, Turn};
 
 fn limiter(algorithm: Algorithm) -> Arc<Limiter> {
     let quota = Quota::new(10, 60_000, algorithm).expect("a quota");

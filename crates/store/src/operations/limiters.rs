@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::{Backend, Store, StoreError, backend};
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Charge, ClientId, Limiter, Mode, Outcome, Quota, RateConfig};
+use tidegate_limit::{Mode, Quota, RateConfig};
+use tidegate_rules::charge::{Charge, ClientId, Limiter, Outcome};
 
 /// The name of a limiter, and the instance whose bucket counts if the limiter is PER_CLIENT.
 #[derive(Clone, Debug)]

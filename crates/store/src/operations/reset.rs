@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::{Backend, Store, StoreError, backend};
-use tidegate_limit::{Charge, Limiter};
+use tidegate_rules::charge::{Charge, Limiter};
 
 impl Store {
     /// Resets the bucket of a charge. Returns `false` if the bucket does not exist.

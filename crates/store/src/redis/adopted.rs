@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::StoreError;
+use tidegate_limit::Algorithm;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, Charge};
+use tidegate_rules::charge::Charge;
 
 /// The adopted limiters that cannot be evaluated at present.
 #[derive(Debug, Default)]
@@ -62,7 +63,8 @@ mod tests {
 
     use super::*;
     use crate::testing::logged_by;
-    use tidegate_limit::{Limiter, Mode, Quota};
+    use tidegate_limit::{Mode, Quota};
+    use tidegate_rules::charge::Limiter;
 
     #[test]
     fn failure_is_logged_at_its_start_change_and_end() {

@@ -7,7 +7,7 @@ use futures_util::future::try_join_all;
 use super::Redis;
 use crate::StoreError;
 use crate::negative_cache::NegativeCache;
-use tidegate_limit::{Charge, Limiter};
+use tidegate_rules::charge::{Charge, Limiter};
 
 impl NegativeCache<Redis> {
     /// Resets the bucket of a charge. Returns `false` if the bucket does not exist.

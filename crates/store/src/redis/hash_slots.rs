@@ -1,8 +1,8 @@
 //! The hash slots of a cluster. All keys of a hash slot are on one node; a call concerns the keys of one hash slot.
 
-pub(super) use tidegate_limit::crc16::HASH_SLOTS;
-use tidegate_limit::crc16::crc16;
-use tidegate_limit::{ClientId, Limiter};
+pub(super) use tidegate_rules::charge::crc16::HASH_SLOTS;
+use tidegate_rules::charge::crc16::crc16;
+use tidegate_rules::charge::{ClientId, Limiter};
 
 /// Returns the hash slot of a bucket.
 pub(super) fn hash_slot_of(limiter: &Limiter, client: Option<&ClientId>) -> u16 {

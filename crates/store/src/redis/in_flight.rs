@@ -23,7 +23,7 @@ use crate::StoreError;
 use crate::in_flight::{Full, InFlight, InFlightSlot, SlotRequest};
 use crate::negative_cache::Remote as _;
 use tidegate_limit::clock::poll_time;
-use tidegate_limit::{Charge, Outcome};
+use tidegate_rules::charge::{Charge, Outcome};
 use tidegate_rules::limits::concurrency::Concurrency;
 
 /// The time between renewals.

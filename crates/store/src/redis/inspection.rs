@@ -9,10 +9,12 @@ use super::hash_slots::hash_slot_of;
 use super::node::NodeConnection;
 use super::routing::Call;
 use super::script::buckets::Buckets;
+use crate::Inspection;
 use crate::StoreError;
 use crate::negative_cache::Remote as _;
+use tidegate_limit::Wait;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, Decision, Inspection, Wait};
+use tidegate_rules::charge::{Charge, Decision};
 
 /// A call that inspects the bucket of a charge.
 struct Inspect<'c> {

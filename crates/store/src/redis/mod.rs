@@ -68,10 +68,9 @@ use super::in_flight::InFlight;
 use super::negative_cache::Remote;
 use tidegate_limit::clock::{Clock, Timestamp, poll_time};
 use tidegate_limit::random::random;
-use tidegate_limit::{Charge, Granted, Outcome};
 use tidegate_metrics::Metrics;
-use tidegate_rules::settings::store::BucketNames;
-use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisUrl};
+use tidegate_rules::charge::{Charge, Granted, Outcome};
+use tidegate_rules::settings::store::{BucketNames, KeySecret, RedisSettings, RedisUrl};
 
 /// A store with its buckets in Redis.
 #[derive(Debug)]
@@ -347,7 +346,8 @@ mod tests {
 
     use super::*;
     use tidegate_limit::calendar::{Calendar, Unit};
-    use tidegate_limit::{Algorithm, Limiter, Mode, Quota};
+    use tidegate_limit::{Algorithm, Mode, Quota};
+    use tidegate_rules::charge::Limiter;
     use tidegate_rules::settings::store::RedisUrl;
 
     /// A Redis server that exits when dropped.

@@ -15,7 +15,8 @@ use super::script::keys::{self, BucketKeys};
 use super::script::store_error;
 use crate::StoreError;
 use crate::negative_cache::Remote as _;
-use tidegate_limit::{Algorithm, Charge, Limiter, Mode};
+use tidegate_limit::{Algorithm, Mode};
+use tidegate_rules::charge::{Charge, Limiter};
 
 /// The number of keys that Redis visits in one step: less than a millisecond of its time.
 const SCANNED_KEYS: u32 = 1_000;

@@ -16,7 +16,7 @@ use crate::StoreError;
 use crate::fallback::ResetGrants;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::random::random;
-use tidegate_limit::{Charge, ClientId, Limiter};
+use tidegate_rules::charge::{Charge, ClientId, Limiter};
 
 const SCRIPT: &str = include_str!("../../lua/resets.lua");
 

@@ -16,7 +16,7 @@ use super::hash_slots::{hash_slot_of, hash_slot_of_key};
 use super::node::{Node, NodeConnection};
 use super::script::slots::LeaseRequest;
 use crate::{Redirection, StoreError};
-use tidegate_limit::{Charge, Outcome};
+use tidegate_rules::charge::{Charge, Outcome};
 
 /// The longest pause before a call for a migrating hash slot is repeated.
 const MAX_PAUSE: Duration = Duration::from_millis(4);

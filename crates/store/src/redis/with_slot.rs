@@ -7,7 +7,7 @@ use super::in_flight::NewSlot;
 use crate::in_flight::{Full, SlotRequest, TakenWithSlot};
 use crate::negative_cache::{NegativeCache, Remote as _};
 use crate::{StoreError, multi_slot};
-use tidegate_limit::{Charge, Outcome};
+use tidegate_rules::charge::{Charge, Outcome};
 
 impl NegativeCache<Redis> {
     /// Makes all charges and takes a slot, or does nothing.

@@ -9,7 +9,8 @@ use crate::fallback::local_grants::{BucketGrants, LateCharge, LocalGrant};
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::redisson::Sharing;
 use tidegate_limit::text::hex;
-use tidegate_limit::{Algorithm, ChargeKind, ClientId, Limiter, Mode, Quota};
+use tidegate_limit::{Algorithm, Mode, Quota};
+use tidegate_rules::charge::{ChargeKind, ClientId, Limiter};
 
 /// The upper bounds of a limiter's name, a limiter's partitions, a late charge's buckets and a bucket's grants. No
 /// gateway has more.

@@ -18,8 +18,9 @@ use tokio::sync::watch;
 use self::limiter::{WrittenLateCharge, WrittenMode};
 use super::fallback::LocalState;
 use super::{Backend, Memory, Store, backend};
+use tidegate_limit::Quota;
 use tidegate_limit::text::hex;
-use tidegate_limit::{Limiter, Quota};
+use tidegate_rules::charge::Limiter;
 use tidegate_rules::settings::store::KeySecret;
 
 /// The maximum size of a state in bytes. If it would be larger, buckets and late charges are left out, the least used

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use super::*;
 use tidegate_limit::calendar::{Calendar, Unit};
 use tidegate_limit::clock::{Clock, ManualClock, SystemClock, Timestamp};
-use tidegate_limit::{Algorithm, Charge, ClientId, Mode, Quota, examples};
+use tidegate_limit::{Algorithm, Mode, Quota, examples};
+use tidegate_rules::charge::{Charge, ClientId};
 use tidegate_rules::settings::store::{RedisSettings, RedisUrl, StoreSettings};
 
 /// A store whose Redis is unreachable.

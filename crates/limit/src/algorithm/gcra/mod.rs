@@ -26,7 +26,7 @@ pub mod warm_up;
 use crate::algorithm::numbers::{self, Numbers};
 use crate::algorithm::packed::Packed;
 use crate::clock::Timestamp;
-use crate::{Decision, MAX_DEBT, MAX_WAIT, Quota, Wait};
+use crate::{BucketDecision, MAX_DEBT, MAX_WAIT, Quota, Wait};
 
 /// A bucket: its permits in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct State {
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         let used = self.used_at(quota, now);
         let available = divide(parts(quota.capacity(), quota).saturating_sub(used), quota.interval());
         let remaining = u32::try_from(available).unwrap_or(u32::MAX);
@@ -52,11 +52,11 @@ impl State {
             Wait::Millis(wait_for(permits, used, quota))
         };
         let reset = if remaining < quota.capacity() { wait_for(remaining + 1, used, quota) } else { 0 };
-        Decision::new(remaining, wait, reset)
+        BucketDecision::new(remaining, wait, reset)
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.advance(quota, now);
             self.used += parts(permits, quota);
@@ -65,7 +65,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.advance(quota, now);
         }

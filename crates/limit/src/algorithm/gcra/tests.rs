@@ -13,7 +13,7 @@ fn at(now: u64) -> Timestamp {
     Timestamp::from_millis(now)
 }
 
-fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> Decision {
+fn take(state: &mut State, quota: &Quota, permits: u32, now: u64) -> BucketDecision {
     let decision = state.check(quota, permits, at(now));
     if decision.granted {
         return state.charge(quota, permits, at(now));

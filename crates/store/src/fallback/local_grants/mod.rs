@@ -10,9 +10,10 @@ mod transfer;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use tidegate_limit::Quota;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::random::random;
-use tidegate_limit::{BucketId, Charge, ChargeKind, ClientId, Granted, Limiter, Quota};
+use tidegate_rules::charge::{BucketId, Charge, ChargeKind, ClientId, Granted, Limiter};
 
 /// The maximum number of buckets with local grants. Beyond it, grants to new buckets count as `uncharged` and are never
 /// charged. Only an outage with very many different clients reaches this bound.
@@ -257,16 +258,14 @@ impl BucketGrants {
     /// from `first` on, and shard `number` gets each permit whose number has this remainder: single permits would
     /// otherwise all be charged to one shard.
     fn divide_by_shards(buckets: Vec<Self>, first: u64) -> Vec<Vec<Self>> {
-        let Some(shards) = buckets.first().map(|bucket| bucket.limiter.shards()).filter(|shards| !shards.is_empty())
-        else {
+        let shards = buckets.first().map_or(&[][..], |bucket| bucket.limiter.shards());
+        if shards.is_empty() {
             return vec![buckets];
+        }
+        let of_shard = |(number, shard): (u64, &Arc<Limiter>)| {
+            buckets.iter().filter_map(|bucket| bucket.part_of_shard(shard, number, first)).collect()
         };
-        (0..)
-            .zip(shards)
-            .map(|(number, shard)| {
-                buckets.iter().filter_map(|bucket| bucket.part_of_shard(shard, number, first)).collect()
-            })
-            .collect()
+        (0..).zip(shards).map(of_shard).collect()
     }
 
     /// Returns the part of the grants for one of the shards.

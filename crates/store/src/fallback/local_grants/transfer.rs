@@ -36,7 +36,8 @@ mod tests {
 
     use super::super::{BucketGrants, LocalGrant};
     use super::*;
-    use tidegate_limit::{Algorithm, ChargeKind, Limiter, Mode, Quota};
+    use tidegate_limit::{Algorithm, Mode, Quota};
+    use tidegate_rules::charge::{ChargeKind, Limiter};
 
     #[test]
     fn adopted_late_charges_are_bounded() {

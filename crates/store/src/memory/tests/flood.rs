@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use crate::memory::Memory;
 use tidegate_limit::clock::{Clock, ManualClock, Timestamp};
-use tidegate_limit::{Algorithm, Charge, ClientId, Decision, Limiter, MAX_RATE, Mode, Quota};
+use tidegate_limit::{Algorithm, MAX_RATE, Mode, Quota};
+use tidegate_rules::charge::{Charge, ClientId, Decision, Limiter};
 
 const START: u64 = 1_700_000_000_000;
 const INTERVAL: u64 = 10_000;

@@ -8,7 +8,8 @@ use std::sync::{OnceLock, Weak};
 
 use super::*;
 use tidegate_limit::clock::ManualClock;
-use tidegate_limit::{Algorithm, ClientId, Limiter, Mode, Quota};
+use tidegate_limit::{Algorithm, Mode, Quota};
+use tidegate_rules::charge::{ClientId, Limiter};
 
 fn charge(client: u32) -> Charge {
     let quota = Quota::new(1, 10_000, Algorithm::TokenBucket).expect("a quota");

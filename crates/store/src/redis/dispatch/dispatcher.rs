@@ -33,8 +33,8 @@ use super::queue::{Queue, call_count};
 use crate::StoreError;
 use tidegate_limit::clock::timer::Timer;
 use tidegate_limit::clock::{Clock, Timestamp};
-use tidegate_limit::{Charge, Granted, Outcome};
 use tidegate_metrics::Metrics;
+use tidegate_rules::charge::{Charge, Granted, Outcome};
 
 /// The minimum number of calls in flight. One call is on its way while Redis decides the other, so that neither Redis
 /// nor the worker is idle. More calls would be smaller, which costs a busy Redis more.

@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::super::hash_slots::{hash_slot_of, hash_slot_of_key};
 use super::super::script::batch::{Batch, InFlightToken, MAX_WORK, PendingDecision};
 use super::super::script::keys::hash_tag;
-use tidegate_limit::{Algorithm, Charge};
+use tidegate_limit::Algorithm;
+use tidegate_rules::charge::Charge;
 
 /// The maximum number of requests that a queue adds to a call while other queues wait.
 const MAX_PER_ROUND: usize = 64;
@@ -301,7 +302,8 @@ mod tests {
     use super::*;
     use crate::StoreError;
     use tidegate_limit::redisson::Sharing;
-    use tidegate_limit::{Limiter, Mode, Outcome, Quota};
+    use tidegate_limit::{Mode, Quota};
+    use tidegate_rules::charge::{Limiter, Outcome};
 
     type Decision = oneshot::Receiver<Result<Outcome, StoreError>>;
 

@@ -12,8 +12,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::in_flight::Lease;
-use tidegate_limit::ClientId;
 use tidegate_limit::random::random;
+use tidegate_rules::charge::ClientId;
 
 /// The most leases that one call renews or releases.
 const MAX_PER_CALL: usize = 500;

@@ -16,8 +16,8 @@ use crate::StoreError;
 use crate::fallback::Fallback;
 use crate::fallback::local_grants::{BucketGrants, LateCharge, LocalGrant};
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_metrics::{Metrics, NodeSeries};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter};
 use tidegate_rules::settings::store::{KeySecret, RedisUrl};
 
 /// The time between announcements.

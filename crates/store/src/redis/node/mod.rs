@@ -33,8 +33,8 @@ use super::locator::{Address, Locator};
 use super::script::keys::SharedSecret;
 use super::script::{Invoker, store_error};
 use crate::StoreError;
-use tidegate_limit::{ClientId, Limiter};
 use tidegate_metrics::NodeMetrics;
+use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::settings::store::{KeySecret, RedisSettings, RedisUrl};
 
 /// The timeout for an attempt to connect, including all checks.

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::super::hash_slots::{HASH_SLOTS, hash_slot_of, hash_slot_of_key};
-use tidegate_limit::{ClientId, Limiter};
+use tidegate_rules::charge::{ClientId, Limiter};
 
 /// The hash slots of a node.
 #[derive(Debug)]

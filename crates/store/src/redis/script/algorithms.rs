@@ -5,7 +5,8 @@ use itoa::Integer;
 use tidegate_limit::algorithm::gcra::warm_up::WarmUp;
 use tidegate_limit::clock::Timestamp;
 use tidegate_limit::redisson::Sharing;
-use tidegate_limit::{Algorithm, AlgorithmName, Limiter, Mode};
+use tidegate_limit::{Algorithm, AlgorithmName, Mode};
+use tidegate_rules::charge::Limiter;
 
 /// The Lua file of the limiters that are shared with Redisson.
 const REDISSON: &str = include_str!("../../../lua/redisson.lua");

@@ -15,7 +15,8 @@ use super::reply::{Outcomes, Reply};
 use super::slots::{LeaseRequest, SlotBuckets};
 use crate::StoreError;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Algorithm, Charge, ChargeKind, Granted, Outcome, Turn, Wait};
+use tidegate_limit::{Algorithm, Wait};
+use tidegate_rules::charge::{Charge, ChargeKind, Granted, Outcome, Turn};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The maximum work of a call, in buckets. Redis needs less than a millisecond for 64 buckets, so other calls do not

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::algorithms::ScriptArgs;
 use super::keys;
+use tidegate_limit::Algorithm;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Algorithm, Charge, ChargeKind, ClientId, Limiter, Turn};
+use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter, Turn};
 use tidegate_rules::settings::store::KeySecret;
 
 /// The buckets of a call, without duplicates.

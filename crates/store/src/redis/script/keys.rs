@@ -12,7 +12,8 @@ use deadpool_redis::redis::aio::MultiplexedConnection;
 use deadpool_redis::redis::{AsyncTypedCommands, ExistenceCheck, RedisResult, SetOptions};
 
 use super::algorithms::key_suffix;
-use tidegate_limit::{Algorithm, ClientId, Limiter};
+use tidegate_limit::Algorithm;
+use tidegate_rules::charge::{ClientId, Limiter};
 use tidegate_rules::settings::store::{KeySecret, RedisSettings};
 
 /// The secret of the client hashes: configured in the rule file, or stored in Redis.

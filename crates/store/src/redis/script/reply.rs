@@ -1,8 +1,9 @@
 //! Parses the reply of the script to a batch (`lua/admit.lua`).
 
 use super::buckets::RequestedCharge;
+use tidegate_limit::Wait;
 use tidegate_limit::clock::Timestamp;
-use tidegate_limit::{Decision, Outcome, Wait};
+use tidegate_rules::charge::{Decision, Outcome};
 
 /// The reply to a call.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use super::algorithms::ScriptArgs;
 use super::buckets::BucketIndex;
 use super::keys::{in_flight_key, waiting_key};
 use crate::redis::leases::{KeptLeases, RedisLease};
-use tidegate_limit::ClientId;
+use tidegate_rules::charge::ClientId;
 use tidegate_rules::settings::store::KeySecret;
 
 /// How long a lease lasts. The slots of a gateway that has died are free after this time.

@@ -24,7 +24,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Decision, MAX_WAIT, Packed, Quota, Timestamp, millis_for, parts, returned};
+use super::{BucketDecision, MAX_WAIT, Packed, Quota, Timestamp, millis_for, parts, returned};
 use crate::Algorithm;
 use crate::algorithm::numbers::{self, Numbers};
 
@@ -65,12 +65,12 @@ struct Prices {
 
 impl State {
     /// Evaluates a request for `permits` at `now`, without any change.
-    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn check(&self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         self.bucket.check(quota, permits, now)
     }
 
     /// Charges `permits` that [`check`](Self::check) has granted at `now`, and returns the new state of the bucket.
-    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.advance(quota, now);
             let (prices, own) = (Prices::new(quota), parts(permits, quota));
@@ -83,7 +83,7 @@ impl State {
     }
 
     /// Charges `permits` at `now` in any case. Those that the bucket lacks are in use beyond its burst.
-    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> Decision {
+    pub fn charge_unconditionally(&mut self, quota: &Quota, permits: u32, now: Timestamp) -> BucketDecision {
         if permits > 0 {
             self.advance(quota, now);
         }

@@ -20,8 +20,8 @@ fn take_all(state: &mut State, quota: &Quota, from: u64, until: u64) -> Vec<u64>
     let (mut now, mut granted) = (from, Vec::new());
     while now < until {
         match take(state, quota, 1, now) {
-            Decision { granted: true, .. } => granted.push(now),
-            Decision { wait: Wait::Millis(wait), .. } => now += wait,
+            BucketDecision { granted: true, .. } => granted.push(now),
+            BucketDecision { wait: Wait::Millis(wait), .. } => now += wait,
             refused => panic!("{refused:?}"),
         }
     }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use ipnet::IpNet;
 
 use super::crc16::{HASH_SLOTS, crc16, crc16_continue};
-use super::{Charge, ClientId, Limiter, Mode, Quota};
+use super::{Charge, ClientId, Limiter};
+use tidegate_limit::{Mode, Quota};
 
 /// The upper bound of the search for part numbers.
 const NUMBERS: u32 = 1 << 20;
@@ -41,7 +42,7 @@ impl Limiter {
         if shards < 2 {
             return self;
         }
-        let quotas = (0..shards).map(|index| self.quota.part(index, shards));
+        let quotas = (0..shards).map(|index| part_of(&self.quota, index, shards));
         let shard = |(number, quota)| Arc::new(Self::new(self.part_name(number), self.mode, quota));
         Self { spread: Spread::Shards(self.part_numbers(shards).zip(quotas).map(shard).collect()), ..self }
     }
@@ -150,12 +151,10 @@ impl Charge {
     }
 }
 
-impl Quota {
-    /// Returns the quota of one part; the quotas of all parts add up to this quota.
-    fn part(&self, number: u32, parts: u32) -> Self {
-        let part = |permits: u32| permits / parts + u32::from(number < permits % parts);
-        self.scaled(part, part)
-    }
+/// Returns the quota of one part; the quotas of all parts add up to the whole.
+fn part_of(whole: &Quota, number: u32, parts: u32) -> Quota {
+    let part = |permits: u32| permits / parts + u32::from(number < permits % parts);
+    whole.scaled(part, part)
 }
 
 #[cfg(test)]
@@ -165,9 +164,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Algorithm;
-    use crate::algorithm::leaky_bucket;
-    use crate::calendar::{Calendar, Unit};
+    use tidegate_limit::Algorithm;
+    use tidegate_limit::algorithm::leaky_bucket;
+    use tidegate_limit::calendar::{Calendar, Unit};
 
     fn limiter(rate: u32, algorithm: Algorithm) -> Limiter {
         let quota = Quota::new(rate.into(), 1_000, algorithm).expect("a quota");

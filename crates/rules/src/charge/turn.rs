@@ -1,7 +1,8 @@
 //! The turn of a charge: whether it comes before or after requests that wait for its bucket, in any gateway, and how late
 //! its time slot may be.
 
-use super::{Algorithm, Charge, Decision, Limiter, Wait};
+use super::{Charge, Decision, Limiter};
+use tidegate_limit::{Algorithm, Wait};
 
 /// The turn of a charge among the requests of all gateways that wait for its bucket in Redis. In a store in this process,
 /// the caller keeps the order.

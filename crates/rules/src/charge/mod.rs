@@ -1,0 +1,83 @@
+//! Charges: the permits that the limits of a request take, the buckets that they take them from, and the decisions of the
+//! store about them.
+
+pub mod crc16;
+mod decision;
+mod limiter;
+mod spread;
+mod turn;
+
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+pub use self::decision::{Decision, Granted, Outcome};
+pub use self::limiter::Limiter;
+pub use self::spread::Spread;
+pub use self::turn::{QueueStart, Turn};
+
+/// The client of a PER_CLIENT bucket. Apart from addresses, no client input is written to a store unhashed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ClientId {
+    /// An address, or a network that represents it (an IPv6 prefix).
+    Address(IpNet),
+    /// An unambiguous encoding of client input, of any length. It is hashed before it leaves the process.
+    Value(Box<[u8]>),
+    /// The keyed hash of a [`Value`](Self::Value), as it is in keys: another name of the same client, for operators who
+    /// know only the key.
+    Hash(u128),
+    /// The name that an application chooses for itself, as Redisson clients do; written unhashed.
+    Instance(Arc<str>),
+}
+
+/// The identity of a bucket: the name of its limiter, and its client. It does not change with the rule.
+pub type BucketId = (String, Option<ClientId>);
+
+/// A request for permits of one bucket.
+#[derive(Clone, Debug)]
+pub struct Charge {
+    /// The limit.
+    pub limiter: Arc<Limiter>,
+    /// The client; `Some` exactly if the mode is [`Mode::PerClient`](tidegate_limit::Mode::PerClient).
+    pub client: Option<ClientId>,
+    /// The requested permits; 0 only reads the bucket.
+    pub permits: u32,
+    /// Whether the limit is a shadow, which rejects no request. Its charge is made if its bucket grants it and all live
+    /// charges are made.
+    pub shadow: bool,
+    /// The effect on the permits.
+    pub kind: ChargeKind,
+    /// The turn among waiting requests.
+    pub turn: Turn,
+}
+
+/// The effect of a charge on the permits of its bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ChargeKind {
+    /// Takes them, if all limits of the request grant it.
+    #[default]
+    Take,
+    /// Takes none: the bucket only has to have them. The decision reports all that remain.
+    Check,
+    /// Takes them in any case, for something that has happened. Permits that the bucket lacks are debt, which later
+    /// requests wait for.
+    Unconditional,
+}
+
+impl Charge {
+    /// Creates the charge of a live limit, which takes the permits if all limits grant the request.
+    pub fn new(limiter: Arc<Limiter>, client: Option<ClientId>, permits: u32) -> Self {
+        Self { limiter, client, permits, shadow: false, kind: ChargeKind::Take, turn: Turn::Any }
+    }
+
+    /// Returns the permits that the charge takes if it is granted.
+    #[inline]
+    pub fn taken(&self) -> u32 {
+        if self.kind == ChargeKind::Check { 0 } else { self.permits }
+    }
+
+    /// Returns the identity of the bucket among all buckets of a store: the limiter's name and the client.
+    pub fn bucket_id(&self) -> BucketId {
+        (self.limiter.name.clone(), self.client.clone())
+    }
+}
