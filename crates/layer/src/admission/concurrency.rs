@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::queue::{Claim, JoinError, Place};
-use super::waiting::{Charged, RouteWaits, bucket_of};
+use super::queue::Place;
+use super::waiting::{Charged, RouteWaits};
 use super::{Admitted, Denial, WaitQueues, admit, admit_with_slot};
 use tidegate_limit::{Algorithm, Mode};
 use tidegate_metrics::{GaugeGuard, InFlightMetrics};
 use tidegate_rules::charge::{BucketId, ClientId};
+use tidegate_rules::evaluation::wait::{Claim, JoinError, bucket_of};
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::rules::{Charges, LimitCharge};
 use tidegate_store::{Full, InFlightSlot, RouteSlots, SlotRequest, Store};

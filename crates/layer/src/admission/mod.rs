@@ -2,21 +2,18 @@
 //!
 //! Only this module creates permits, and no request is forwarded without one.
 //!
-//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the
-//! queue (`queue`) of the narrowest (`order`) of these limits, and retries when its permits have returned. It is
-//! charged when it is admitted; a request whose client disconnects before is not charged.
+//! A refused request may wait if every limit that refused it allows this (`max_wait`). It waits in the queue (`queue`) of
+//! the narrowest of these limits, and retries when its permits have returned; [`wait`](tidegate_rules::evaluation::wait)
+//! has the steps. It is charged when it is admitted; a request whose client disconnects before is not charged.
 
 mod charge_on;
 mod concurrency;
-mod order;
 mod queue;
 mod waiting;
 
 pub use self::charge_on::{charge_by_response, give_back};
 use self::concurrency::SlotAsk;
 pub use self::concurrency::{NewRequest, RequestInFlight};
-pub use self::order::narrowest_first;
-pub use self::queue::MAX_LATENESS;
 pub use self::queue::WaitQueues;
 pub use self::waiting::RouteWaits;
 use self::waiting::Waiting;

@@ -1,10 +1,5 @@
-//! Wait queues: the order in which waiting requests retry. There is one queue for each bucket.
-//!
-//! A waiting request has a [`Place`] in one queue, in the order in which requests joined it, and retries while it is
-//! first there. It claims its permits in narrower buckets, which have granted them: so no more requests of a client wait
-//! in a queue of all clients than the client's own bucket can grant. A dropped place leaves its queue.
+//! The wait queues of one gateway: [the queues as data](tidegate_rules::evaluation::wait), and the tasks that wait in them.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,11 +9,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use tidegate_limit::random::random;
-use tidegate_rules::charge::{BucketId, Decision};
-
-/// How long after the return of a permit the last decision about a bucket is repeated to requests that a full queue
-/// rejects, until the first request has a new one.
-pub const MAX_LATENESS: Duration = Duration::from_secs(1);
+use tidegate_rules::charge::BucketId;
+use tidegate_rules::evaluation::wait::{self, Claim, JoinError};
 
 /// The most requests of a queue for which a ticket keeps permits.
 const MAX_IN_TICKET: usize = 32;
@@ -28,61 +20,22 @@ const MAX_IN_TICKET: usize = 32;
 pub struct WaitQueues {
     /// A random number, by which the store distinguishes the queues of gateways.
     id: u64,
+    /// The moment from which the times of the queues are counted.
+    start: Instant,
     state: Mutex<Queues>,
     /// The number of queues, so that requests need no lock while none waits.
     len: AtomicUsize,
     closed: watch::Sender<bool>,
 }
 
+/// The queues as data, with the tasks to wake.
+pub(super) type Queues = wait::WaitQueues<Arc<Notify>>;
+
 /// The place of a request in a queue, and its claims. Leaves the queue on drop.
 #[derive(Debug)]
 pub struct Place<'q> {
     queues: &'q WaitQueues,
-    notify: Arc<Notify>,
-    joined: Option<(BucketId, u64)>,
-    joined_at: Instant,
-    claims: Vec<Claim>,
-}
-
-/// The permits that a waiting request needs of a narrower bucket than the one that it waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// The index of the bucket's limit, for the caller.
-    pub index: usize,
-    pub bucket: BucketId,
-    pub permits: u32,
-    /// The permits that the bucket can grant now.
-    pub free: u32,
-}
-
-/// Why a request cannot join a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinError {
-    /// The queue is full, or the gateway shuts down.
-    Full,
-    /// Waiting requests have claimed the free permits of the bucket of this claim.
-    Claimed(Claim),
-}
-
-#[derive(Debug, Default)]
-struct Queues {
-    next_number: u64,
-    queues: HashMap<BucketId, Queue>,
-}
-
-#[derive(Debug)]
-struct WaitingRequest {
-    notify: Arc<Notify>,
-    joined_at: Instant,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: BTreeMap<u64, WaitingRequest>,
-    /// The permits claimed by requests that wait for wider buckets.
-    claimed: u64,
-    /// The remaining permits of the bucket at its last decision, and when the next one returns.
-    last: Option<(u32, Instant)>,
+    place: wait::Place<Arc<Notify>>,
 }
 
 // === impl WaitQueues ===
@@ -98,6 +51,7 @@ impl WaitQueues {
     pub fn new() -> Self {
         Self {
             id: u64::from_le_bytes(random()),
+            start: Instant::now(),
             state: Mutex::default(),
             len: AtomicUsize::new(0),
             closed: watch::Sender::new(false),
@@ -114,15 +68,30 @@ impl WaitQueues {
         self.closed.send_replace(true);
     }
 
+    /// Returns `true` if the queues accept no further requests.
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
     /// Waits until the queues are closed.
     pub async fn closed(&self) {
         // `self` owns the sender, so the wait cannot fail.
         _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
+    /// Returns the time of the queues at this moment.
+    pub fn time_of(&self, moment: Instant) -> Duration {
+        moment.saturating_duration_since(self.start)
+    }
+
+    /// Returns the time of the queues.
+    pub fn now(&self) -> Duration {
+        self.time_of(Instant::now())
+    }
+
     /// Returns `true` if no request waits.
     pub fn is_empty(&self) -> bool {
-        self.len.load(Ordering::Relaxed) == 0
+        self.len() == 0
     }
 
     /// Returns the number of queues.
@@ -132,49 +101,31 @@ impl WaitQueues {
 
     /// Wakes the first request of this queue: something was released.
     pub fn wake(&self, bucket: &BucketId) {
-        let state = self.state.lock();
-        let first = state.queues.get(bucket).and_then(|queue| queue.waiting.first_key_value());
-        first.iter().for_each(|(_, first)| first.notify.notify_one());
+        self.state.lock().first(bucket).into_iter().for_each(wake);
     }
 
     /// Returns `true` if a request waits in this queue.
     pub fn is_waited_for(&self, bucket: &BucketId) -> bool {
-        self.count(bucket) > 0
-    }
-
-    /// Returns the number of requests that wait in this queue.
-    pub fn count(&self, bucket: &BucketId) -> usize {
-        if self.is_empty() {
-            return 0;
-        }
-        self.state.lock().queues.get(bucket).map_or(0, |queue| queue.waiting.len())
-    }
-
-    /// Returns `true` if the bucket has unclaimed permits for a claim.
-    pub fn has_free(&self, claim: &Claim) -> bool {
-        self.state.lock().has_free(claim, &[])
+        !self.is_empty() && self.state.lock().count(bucket) > 0
     }
 
     /// Creates a place in no queue.
     pub fn place(&self) -> Place<'_> {
-        Place { queues: self, notify: Arc::default(), joined: None, joined_at: Instant::now(), claims: Vec::new() }
+        Place { queues: self, place: wait::Place::new(Arc::default()) }
     }
 
-    /// Records a decision about a bucket, for requests that its full queue rejects.
-    pub fn record(&self, bucket: &BucketId, decision: &Decision) {
-        if let Some(queue) = self.state.lock().queues.get_mut(bucket) {
-            let returns_at = Instant::now().checked_add(Duration::from_millis(decision.reset));
-            queue.last = returns_at.map(|returns_at| (decision.remaining, returns_at));
-        }
+    /// Reads or changes the queues.
+    pub(super) fn with<T>(&self, change: impl FnOnce(&mut Queues) -> T) -> T {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        self.len.store(state.len(), Ordering::Relaxed);
+        result
     }
+}
 
-    /// Returns the remaining permits of a bucket, and the milliseconds until the next one returns, as last recorded.
-    pub fn last_decision(&self, bucket: &BucketId) -> Option<(u32, u64)> {
-        let (remaining, returns_at) = self.state.lock().queues.get(bucket)?.last?;
-        let now = Instant::now();
-        let millis = returns_at.saturating_duration_since(now).as_millis();
-        (now < returns_at + MAX_LATENESS).then_some((remaining, u64::try_from(millis).unwrap_or(u64::MAX).max(1)))
-    }
+/// Wakes the task of a waiting request.
+pub(super) fn wake(task: &Arc<Notify>) {
+    task.notify_one();
 }
 
 // === impl Place ===
@@ -183,108 +134,58 @@ impl Place<'_> {
     /// Joins the queue of a bucket, of at most `limit` requests, with these claims. Keeps the place in this queue if the
     /// request is there. Otherwise leaves its former queue, unless it cannot join this one.
     pub fn join(&mut self, bucket: BucketId, limit: usize, claims: Vec<Claim>) -> Result<(), JoinError> {
-        if self.joined.as_ref().is_some_and(|(joined, _)| *joined == bucket) {
-            return Ok(());
-        }
-        if *self.queues.closed.borrow() {
-            return Err(JoinError::Full);
-        }
-        let mut state = self.queues.state.lock();
-        if let Some(claimed) = claims.iter().find(|claim| !state.has_free(claim, &self.claims)) {
-            return Err(JoinError::Claimed(claimed.clone()));
-        }
-        if state.queues.get(&bucket).is_some_and(|queue| queue.waiting.len() >= limit.max(1)) {
-            return Err(JoinError::Full);
-        }
-        self.leave_queues(&mut state);
-        state.next_number += 1;
-        let (number, joined_at) = (state.next_number, Instant::now());
-        let waiting = WaitingRequest { notify: Arc::clone(&self.notify), joined_at };
-        state.queues.entry(bucket.clone()).or_default().waiting.insert(number, waiting);
-        for claim in &claims {
-            state.queues.entry(claim.bucket.clone()).or_default().claimed += u64::from(claim.permits);
-        }
-        self.queues.len.store(state.queues.len(), Ordering::Relaxed);
-        (self.joined, self.joined_at, self.claims) = (Some((bucket, number)), joined_at, claims);
-        Ok(())
+        let now = self.queues.now();
+        self.change(|queues, place| queues.join(place, bucket, limit, claims, now, wake))
+            .unwrap_or(Err(JoinError::Full))
+    }
+
+    /// Changes the queues and this place. Returns `None` if the queues are closed.
+    pub(super) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut Queues, &mut wait::Place<Arc<Notify>>) -> T,
+    ) -> Option<T> {
+        let Self { queues, place } = self;
+        (!queues.is_closed()).then(|| queues.with(|queues| change(queues, place)))
     }
 
     /// Returns how long the request has been in its queue.
     pub fn age(&self) -> Duration {
-        self.joined_at.elapsed()
+        self.queues.now().saturating_sub(self.place.joined_at())
     }
 
     /// Returns for this request and the next ones of the queue how much later than this one they joined it, in milliseconds.
     pub fn ages(&self) -> Vec<u32> {
-        let Some((bucket, number)) = &self.joined else { return Vec::new() };
-        let state = self.queues.state.lock();
-        let later = |one: &WaitingRequest| one.joined_at.saturating_duration_since(self.joined_at).as_millis();
-        let waiting = state.queues.get(bucket).into_iter().flat_map(|queue| queue.waiting.range(number..));
-        waiting.take(MAX_IN_TICKET).map(|(_, one)| u32::try_from(later(one)).unwrap_or(u32::MAX)).collect()
+        self.queues.state.lock().ages(&self.place, MAX_IN_TICKET)
     }
 
     /// Leaves the queue, and gives up the claims.
     pub fn leave(&mut self) {
-        if self.joined.is_some() {
-            self.leave_queues(&mut self.queues.state.lock());
+        if self.place.is_joined() {
+            self.queues.with(|queues| queues.leave(&mut self.place, wake));
         }
-    }
-
-    fn leave_queues(&mut self, state: &mut Queues) {
-        let Some((bucket, number)) = self.joined.take() else { return };
-        state.change(&bucket, |queue| _ = queue.waiting.remove(&number));
-        for claim in self.claims.drain(..) {
-            state.change(&claim.bucket, |queue| queue.claimed -= u64::from(claim.permits));
-        }
-        self.queues.len.store(state.queues.len(), Ordering::Relaxed);
     }
 
     /// Waits until this is the first place in its queue.
     pub async fn wait_until_first(&self) {
         while !self.is_first() {
-            self.notify.notified().await;
+            self.changed().await;
         }
     }
 
     /// Waits until this has become the first place, or claims on its bucket were given up.
     pub async fn changed(&self) {
-        self.notify.notified().await;
+        self.place.waker().notified().await;
     }
 
     /// Returns `true` if no other request is before this one.
     pub fn is_first(&self) -> bool {
-        let Some((bucket, number)) = &self.joined else { return true };
-        let state = self.queues.state.lock();
-        let first = state.queues.get(bucket).and_then(|queue| queue.waiting.first_key_value());
-        first.is_none_or(|(first, _)| first == number)
+        !self.place.is_joined() || self.queues.state.lock().is_first(&self.place)
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-// === impl Queues ===
-
-impl Queues {
-    /// Returns `true` if the bucket has unclaimed permits for a claim of a request with these claims.
-    fn has_free(&self, claim: &Claim, own: &[Claim]) -> bool {
-        let claimed = self.queues.get(&claim.bucket).map_or(0, |queue| queue.claimed);
-        let own = own.iter().find(|own| own.bucket == claim.bucket).map_or(0, |own| u64::from(own.permits));
-        claimed - own + u64::from(claim.permits) <= u64::from(claim.free)
-    }
-
-    /// Changes a queue, wakes its first request, and removes the queue if nothing is left.
-    fn change(&mut self, bucket: &BucketId, change: impl FnOnce(&mut Queue)) {
-        let Some(queue) = self.queues.get_mut(bucket) else { return };
-        change(queue);
-        match queue.waiting.first_key_value() {
-            Some((_, first)) => first.notify.notify_one(),
-            None if queue.claimed == 0 => _ = self.queues.remove(bucket),
-            None => {}
-        }
     }
 }
 

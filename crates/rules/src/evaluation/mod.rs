@@ -16,6 +16,7 @@ mod hop;
 mod readings;
 mod stage;
 mod step;
+pub mod wait;
 
 use http::Method;
 

@@ -6,12 +6,12 @@
 
 use std::cmp::Ordering;
 
+use crate::rules::{Charges, LimitCharge, Positions};
 use tidegate_limit::Mode;
-use tidegate_rules::rules::{Charges, LimitCharge, Positions};
 
 /// Returns the positions of the live charges, the narrowest limit first: limits with a bucket for each client before those
 /// with one bucket, and among them the limits of the route before those that routes share.
-pub fn narrowest_first(charges: &Charges<'_>) -> Positions {
+pub(super) fn narrowest_first(charges: &Charges<'_>) -> Positions {
     let live = (0..).zip(charges.iter()).filter(|(_, entry)| !entry.limit.shadow);
     let mut positions: Positions = live.map(|(position, _)| position).collect();
     positions.sort_by(|first, second| compare(&charges.at((*first).into()), &charges.at((*second).into())));
