@@ -37,8 +37,8 @@ pub(super) fn sentinel(
     problems: &mut Problems,
 ) -> Checked<Option<SentinelSettings>> {
     let Some(raw) = store.sentinel.optional(problems)? else { return Ok(None) };
-    let urls = raw.urls.required(problems)?.iter();
-    let urls = all(urls.map(|url| sentinel_url(url, problems)));
+    let urls = raw.urls.required(problems);
+    let urls = urls.and_then(|urls| all(urls.iter().map(|url| sentinel_url(url, problems))));
     let password_file = tls::password_file(&raw.password_file, files, problems);
     let is_tls = urls.as_ref().map_or(true, |urls| urls.iter().any(RedisUrl::is_tls));
     let own = tls::tls(&raw.tls, is_tls, files, problems);
