@@ -2,63 +2,28 @@
 //!
 //! Each part is checked even if others have errors. A part with an error becomes [`Reported`](crate::problem::Reported).
 
-mod access_log;
-mod action;
-mod admin;
-mod authorize;
-mod balance;
-mod candidate;
-mod charge_on;
-mod cluster;
-mod concurrency;
-mod conditions;
-mod cors;
-mod cost;
-mod dns;
-mod field_changes;
-mod fields;
-mod health;
+mod gateway;
 mod identities;
 mod limits;
-mod listen;
-mod listen_tls;
-mod matcher;
-mod metrics;
+mod matching;
 mod names;
-mod percent;
-mod quota;
-mod quota_path;
-mod rates;
-mod raw_limits;
-mod reach;
-mod redisson;
 mod request_value;
 mod requests;
-mod retry;
-mod rewrite;
-mod route_context;
-mod route_limits;
 mod routes;
-mod sentinel;
-mod shared_limits;
-mod spelling;
-mod spread;
 mod store;
-mod templates;
 mod tls;
-mod upgrades;
-mod upstream_tls;
 mod upstreams;
-mod windows;
-mod written_rate;
 
 use std::fmt::Display;
 use std::sync::Arc;
 
 use ipnet::IpNet;
 
-use self::matcher::MatchContext;
-use self::route_context::RouteContext;
+use self::gateway::{access_log, admin, dns, listen, metrics};
+use self::matching::matcher::MatchContext;
+use self::matching::route_context::RouteContext;
+use self::matching::spelling;
+use self::routes::fields;
 use crate::file::File;
 use crate::file::located::Located;
 use crate::problem::secrets::Secrets;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use http::HeaderName;
 
-use super::Checked;
+use crate::check::Checked;
 use crate::problem::{Location, Problems, quote};
 
 /// Reports names that occur more than once, at their locations.
-pub(super) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
+pub(crate) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, what: &str, problems: &mut Problems) {
     let mut seen: HashMap<&str, Location> = HashMap::new();
     for (name, location) in names {
         match seen.get(name) {
@@ -22,7 +22,7 @@ pub(super) fn duplicates<'f>(names: impl Iterator<Item = (&'f str, Location)>, w
 }
 
 /// Parses the name of a header field.
-pub(super) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
+pub(crate) fn header_name(text: &str, location: Location, problems: &mut Problems) -> Checked<HeaderName> {
     // Field names can contain these characters, but only patterns and lists have them.
     let parsed = HeaderName::from_bytes(text.as_bytes()).ok().filter(|_| !text.contains(['*', '|', '^', '~', '!']));
     parsed.ok_or_else(|| {

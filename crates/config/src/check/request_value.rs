@@ -1,13 +1,13 @@
 //! Values of requests: `header:NAME`, `cookie:NAME` and `query:NAME`.
 
-use super::Checked;
-use super::names::header_name;
+use crate::check::Checked;
+use crate::check::names::header_name;
 use crate::file::located::Located;
 use crate::problem::Problems;
 use tidegate_rules::client::ClientSource;
 
 /// Parses `header:NAME`, `cookie:NAME` or `query:NAME`. Returns `None` for other texts.
-pub(super) fn request_value(
+pub(crate) fn request_value(
     text: &str,
     raw: &Located<String>,
     problems: &mut Problems,

@@ -1,11 +1,11 @@
 //! How requests are read: `requests`.
 
-use super::Checked;
+use crate::check::Checked;
 use crate::file::File;
 use crate::problem::Problems;
 use tidegate_rules::rules::Requests;
 
-pub(super) fn requests(file: &File, problems: &mut Problems) -> Checked<Requests> {
+pub(crate) fn requests(file: &File, problems: &mut Problems) -> Checked<Requests> {
     let Some(raw) = file.requests.optional(problems)? else { return Ok(Requests::default()) };
     Ok(Requests {
         encoded_slash: raw.encoded_slash.or_default(problems)?,

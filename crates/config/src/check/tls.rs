@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::Checked;
+use crate::check::Checked;
 use crate::file;
 use crate::file::located::Located;
 use crate::problem::{Location, Problems, Reported, quote};
@@ -12,7 +12,7 @@ use tidegate_rules::settings::store::RedisTls;
 use tidegate_rules::settings::tls::TlsIdentity;
 
 /// Converts `tls` of the store or of its sentinels. `may_use_tls` is `false` if no URL uses TLS.
-pub(super) fn tls(
+pub(crate) fn tls(
     raw: &Located<file::Tls>,
     may_use_tls: bool,
     files: ReferencedFiles<'_>,
@@ -34,7 +34,7 @@ pub(super) fn tls(
 }
 
 /// Converts a certificate and its private key, which need each other.
-pub(super) fn identity(
+pub(crate) fn identity(
     cert: &Located<String>,
     key: &Located<String>,
     files: ReferencedFiles<'_>,
@@ -53,14 +53,14 @@ fn missing_pair(raw: &Located<String>, message: &'static str, problems: &mut Pro
 }
 
 /// Reports an unusable file at the key that names it.
-pub(super) fn report_file(bad: TlsFileError, keys: [(&str, &Located<String>); 3], problems: &mut Problems) -> Reported {
+pub(crate) fn report_file(bad: TlsFileError, keys: [(&str, &Located<String>); 3], problems: &mut Problems) -> Reported {
     let [(_, first), ..] = keys;
     let raw = keys.into_iter().find(|(key, _)| *key == bad.key).map_or(first, |(_, raw)| raw);
     raw.report(bad.to_string(), bad.help, problems)
 }
 
 /// Reports an error if there are no trust anchors: neither `ca` nor the authorities of the system.
-pub(super) fn check_trust_anchors(
+pub(crate) fn check_trust_anchors(
     tls: &RedisTls,
     files: ReferencedFiles<'_>,
     at: Location,
@@ -73,7 +73,7 @@ pub(super) fn check_trust_anchors(
     Err(problems.add(at, "cannot verify the store's certificate: the system trusts no authority", help))
 }
 
-pub(super) fn password_file(
+pub(crate) fn password_file(
     raw: &Located<String>,
     files: ReferencedFiles<'_>,
     problems: &mut Problems,

@@ -2,10 +2,10 @@
 
 mod settings;
 
-use super::all;
-use super::request_value::request_value;
-use super::route_context::RouteContext;
 use crate::Purpose;
+use crate::check::all;
+use crate::check::matching::route_context::RouteContext;
+use crate::check::request_value::request_value;
 use crate::file::located::Located;
 use crate::file::{self, File};
 use crate::problem::{Checked, Problems, quote};
@@ -13,7 +13,7 @@ use tidegate_rules::client::ClientSource;
 use tidegate_rules::request::identity::IdentityKinds;
 use tidegate_rules::rules::Credentials;
 
-pub(super) use self::settings::{check_tiers, identities};
+pub(crate) use self::settings::{check_tiers, identities};
 
 const FROM_HELP: &str = "write `header:NAME`, `cookie:NAME` or `query:NAME`";
 
@@ -22,7 +22,7 @@ const LAYER_JWT_EXAMPLE: &str = "{ jwks: jwks.json, issuer: https://id.example.c
 const KEYS_EXAMPLE: &str = "{ header: X-Api-Key, file: keys.yaml }";
 
 /// Converts where requests contain credentials.
-pub(super) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
+pub(crate) fn credentials(file: &File, problems: &mut Problems) -> Checked<Credentials> {
     let Some(raw) = file.identities.optional(problems)? else { return Ok(Credentials::default()) };
     let key = key_source(raw, problems);
     let token = token_source(raw, problems);
@@ -62,7 +62,7 @@ fn read_source(text: &str, raw: &Located<String>, problems: &mut Problems) -> Ch
 }
 
 /// Converts `require`.
-pub(super) fn require(
+pub(crate) fn require(
     route: &file::Route,
     context: RouteContext<'_>,
     problems: &mut Problems,
@@ -74,7 +74,7 @@ pub(super) fn require(
 }
 
 /// Reports an error if these kinds of credentials are not configured.
-pub(super) fn check_configured<T>(
+pub(crate) fn check_configured<T>(
     kinds: IdentityKinds,
     context: RouteContext<'_>,
     raw: &Located<T>,

@@ -17,7 +17,7 @@ use tidegate_rules::settings::identities::{IdentitySettings, KeySetSource, KeySe
 const MAX_UNKNOWN_TIERS: usize = 10;
 
 /// Converts `identities`, and creates the verifier of its credentials.
-pub(in crate::check) fn identities(
+pub(crate) fn identities(
     file: &File,
     source: Source<'_>,
     problems: &mut Problems,
@@ -48,7 +48,7 @@ fn report(fault: Option<(String, String)>, place: Option<&Located<String>>, prob
 }
 
 /// Warns about tiers of API keys that are not defined, if a limit has the rate of the key's tier.
-pub(in crate::check) fn check_tiers(
+pub(crate) fn check_tiers(
     file: &File,
     (identities, loaded): (&IdentitySettings, &LoadedVerifier),
     routes: &Routes,
