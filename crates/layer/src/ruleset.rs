@@ -95,6 +95,13 @@ pub struct RequestOrigin<'f> {
     pub worker: Option<usize>,
 }
 
+/// A route, with its compiled data.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundRoute<'r> {
+    pub route: &'r Route,
+    pub compiled: &'r CompiledRoute,
+}
+
 /// The data of a route that every request needs.
 #[derive(Debug)]
 pub struct CompiledRoute {
@@ -212,8 +219,9 @@ impl RuleSet {
     }
 
     /// Returns the route with this name.
-    pub fn find_named(&self, name: &str) -> Option<(&Route, &CompiledRoute)> {
-        self.rules.routes.iter().zip(&self.compiled).find(|(route, _)| *route.name == *name)
+    pub fn find_named(&self, name: &str) -> Option<FoundRoute<'_>> {
+        let mut routes = self.rules.routes.iter().zip(&self.compiled);
+        routes.find(|(route, _)| *route.name == *name).map(|(route, compiled)| FoundRoute { route, compiled })
     }
 
     /// Verifies the credentials of a request. `now` is in seconds since the Unix epoch.
@@ -242,15 +250,16 @@ impl RuleSet {
     pub fn forward_context(
         &self,
         permit: Permit,
-        route: Option<(&Route, &CompiledRoute)>,
+        found: Option<FoundRoute<'_>>,
         origin: RequestOrigin<'_>,
         kinds: FieldKinds,
         upgrade: Option<Box<Upgrade>>,
     ) -> ForwardContext {
         let RequestOrigin { facts, context, .. } = origin;
+        let route = found.map(|found| found.route);
         ForwardContext {
             _permit: permit,
-            upstream: route.and_then(|(_, compiled)| compiled.upstreams.get(origin.worker.unwrap_or(0)).cloned()),
+            upstream: found.and_then(|found| found.compiled.upstreams.get(origin.worker.unwrap_or(0)).cloned()),
             kinds,
             field_filter: kinds.has(FieldKind::MayHaveTrailers).then(|| Arc::clone(&self.field_filter)),
             // Only the gateway reads this, and its requests have a peer.
@@ -258,10 +267,10 @@ impl RuleSet {
             trusted_peer: context.trusted,
             over_tls: facts.tls.is_some(),
             client: self.client_network(facts),
-            max_body: route.map_or(u64::MAX, |(route, _)| route.max_body),
+            max_body: route.map_or(u64::MAX, |route| route.max_body),
             fields: None,
-            rewrite: route.and_then(|(route, _)| route.rewrite.clone()),
-            timeout: route.and_then(|(route, _)| route.timeout),
+            rewrite: route.and_then(|route| route.rewrite.clone()),
+            timeout: route.and_then(|route| route.timeout),
             upgrade,
         }
     }
@@ -272,8 +281,8 @@ impl RuleSet {
     }
 
     /// Returns the counters of a route's responses.
-    pub fn metrics<'r>(&'r self, route: Option<(&Route, &'r CompiledRoute)>) -> &'r RouteMetrics {
-        route.map_or(&self.unrouted, |(_, compiled)| &compiled.metrics)
+    pub fn metrics<'r>(&'r self, found: Option<FoundRoute<'r>>) -> &'r RouteMetrics {
+        found.map_or(&self.unrouted, |found| &found.compiled.metrics)
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Refund {
     is_local: bool,
 }
 
-/// What the response to a request changes about a charge.
+/// The effect of a response on a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     /// The limit is charged now.

@@ -185,7 +185,6 @@ impl<'r, 'l> SlotWait<'r, 'l> {
         SlotAsk { request, waited_for, is_queued: self.joined.is_some() }
     }
 
-    /// Leaves the queue.
     fn leave(&mut self) {
         self.place.leave();
         (self.joined, self.counted) = (None, None);

@@ -86,7 +86,11 @@ impl LegacyFields {
 }
 
 /// The values of `RateLimit-Policy` and `RateLimit`.
-pub type PolicyFields = (HeaderValue, HeaderValue);
+#[derive(Clone, Debug)]
+pub struct PolicyFields {
+    pub policy: HeaderValue,
+    pub rate_limit: HeaderValue,
+}
 
 /// Adds `RateLimit-Policy` and `RateLimit` to a response, before the fields of an upstream: a client must observe both.
 /// Renames policies of the upstream that have a name of these policies.
@@ -98,14 +102,14 @@ pub fn insert(headers: &mut HeaderMap, own: [Option<PolicyFields>; 2]) {
     let mut renamed = None;
     if names.iter().any(|name| headers.contains_key(name)) {
         let mut policies = PolicyNames::default();
-        own.iter().flatten().for_each(|(policy, _)| policies.add_own(policy));
+        own.iter().flatten().for_each(|fields| policies.add_own(&fields.policy));
         renamed = Some(names.clone().map(|name| {
             let values: Vec<_> = headers.get_all(&name).iter().cloned().collect();
             headers.remove(&name);
             values.into_iter().map(|value| policies.rename(value)).collect::<Vec<_>>()
         }));
     }
-    for (policy, rate_limit) in own.into_iter().flatten() {
+    for PolicyFields { policy, rate_limit } in own.into_iter().flatten() {
         headers.append(POLICY, policy);
         headers.append(RATE_LIMIT, rate_limit);
     }
@@ -118,7 +122,10 @@ pub fn insert(headers: &mut HeaderMap, own: [Option<PolicyFields>; 2]) {
 pub fn in_flight(per_client: u32, remaining: u32) -> Option<PolicyFields> {
     let policy = format!("\"{}\";q={per_client};qu=\"concurrent-requests\"", Concurrency::POLICY);
     let rate_limit = format!("\"{}\";r={remaining}", Concurrency::POLICY);
-    Some((HeaderValue::try_from(policy).ok()?, HeaderValue::try_from(rate_limit).ok()?))
+    Some(PolicyFields {
+        policy: HeaderValue::try_from(policy).ok()?,
+        rate_limit: HeaderValue::try_from(rate_limit).ok()?,
+    })
 }
 
 /// Returns the value of `Retry-After`: whole seconds, rounded up, at least 1. Returns `None` if no wait helps.

@@ -20,7 +20,7 @@ pub(super) struct Active {
     pub(super) rules: Arc<RuleSet>,
     pub(super) stores: Stores,
     /// The overrides of the store, or of its predecessor until it replies.
-    pub(super) known: Arc<KnownOverrides>,
+    pub(super) last_read: Arc<KnownOverrides>,
     /// The same, for these rules. `None` if there are no overrides.
     pub(super) overrides: Option<PreparedOverrides>,
 }
@@ -34,7 +34,7 @@ pub struct Stores {
 
 /// The rules, with the overrides, and the store by which a request is evaluated.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'r> {
+pub(super) struct Snapshot<'r> {
     pub(super) active: &'r Active,
     pub(super) store: &'r Store,
 }
@@ -42,11 +42,10 @@ pub(super) struct Place<'r> {
 // === impl Active ===
 
 impl Active {
-    /// Creates the first state.
     pub(super) fn new(rules: RuleSet, stores: Stores) -> Self {
         Self {
             rules: Arc::new(rules),
-            known: Arc::new(KnownOverrides::unknown(stores.main().clone())),
+            last_read: Arc::new(KnownOverrides::unknown(stores.main().clone())),
             overrides: None,
             stores,
         }
@@ -104,18 +103,17 @@ impl Active {
     /// Returns the state with other rules and stores. The overrides stay in force.
     pub(super) fn with_rules(&self, rules: RuleSet, stores: Stores) -> Self {
         Self {
-            known: Arc::clone(&self.known),
-            overrides: self.known.prepare(&rules, self.overrides.as_ref()),
+            last_read: Arc::clone(&self.last_read),
+            overrides: self.last_read.prepare(&rules, self.overrides.as_ref()),
             rules: Arc::new(rules),
             stores,
         }
     }
 
-    /// Returns the state with other overrides.
-    pub(super) fn with_overrides(&self, known: KnownOverrides) -> Self {
+    pub(super) fn with_overrides(&self, last_read: KnownOverrides) -> Self {
         Self {
-            overrides: known.prepare(&self.rules, self.overrides.as_ref()),
-            known: Arc::new(known),
+            overrides: last_read.prepare(&self.rules, self.overrides.as_ref()),
+            last_read: Arc::new(last_read),
             rules: Arc::clone(&self.rules),
             stores: self.stores.clone(),
         }

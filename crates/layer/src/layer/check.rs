@@ -7,6 +7,7 @@ use http::{Extensions, HeaderMap, Method, Uri};
 use super::RateLimitLayer;
 use crate::admission::{Admitted, Denial, RouteWaits, admit, store_failure};
 use crate::local_response::LocalResponse;
+use crate::ruleset::FoundRoute;
 use tidegate_limit::Wait;
 use tidegate_rules::request::facts::HostRequirement;
 use tidegate_rules::request::identity::ClientKey;
@@ -99,7 +100,8 @@ impl RateLimitLayer {
     ) -> Result<Admission, CheckError> {
         let active = self.state.active.load_full();
         let (rules, store) = (&*active.rules, self.state.store(&active));
-        let (route, compiled) = rules.find_named(route).ok_or_else(|| CheckError::NoRoute(route.to_owned()))?;
+        let FoundRoute { route, compiled } =
+            rules.find_named(route).ok_or_else(|| CheckError::NoRoute(route.to_owned()))?;
         let (uri, headers) = (Uri::from_static("/"), HeaderMap::new());
         let facts =
             rules.rules.read(&Method::GET, &uri, HostRequirement::Optional, &headers, super::peer::address(extensions));

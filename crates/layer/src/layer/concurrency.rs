@@ -1,10 +1,10 @@
 //! Admits a request to a route with `concurrency`.
 
 use super::LayerState;
-use super::active::Place;
+use super::active::Snapshot;
 use super::body::ClientInFlight;
 use super::record::RequestRecord;
-use crate::admission::{Admitted, Denial, NewRequest, RouteWaits, admit};
+use crate::admission::{Admitted, Denial, NewRequest, admit};
 use tidegate_rules::limits::concurrency::Concurrency;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::rules::Charges;
@@ -16,14 +16,15 @@ impl LayerState {
     /// See [`Denial`].
     pub(super) async fn admit_with_slot(
         &self,
-        Place { active, store }: Place<'_>,
+        Snapshot { active, store }: Snapshot<'_>,
         facts: &Facts<'_>,
         concurrency: &Concurrency,
-        (charges, waits): (&mut Charges<'_>, Option<Box<RouteWaits<'_>>>),
+        charges: &mut Charges<'_>,
         record: &mut RequestRecord<'_>,
     ) -> Result<Admitted, Denial> {
-        let Some(found @ (_, compiled)) = record.route else { return admit(store, &self.queues, charges, waits).await };
-        let Some(metrics) = compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
+        let Some(found) = record.found else { return admit(store, &self.queues, charges, None).await };
+        let waits = record.waits(found, facts);
+        let Some(metrics) = found.compiled.in_flight() else { return admit(store, &self.queues, charges, waits).await };
         let client = active.rules.client_in_flight(concurrency, facts);
         let client = client.as_ref();
         let deadline = record.deadline(found, facts);

@@ -2,7 +2,7 @@
 //! rejected, since a signature costs more than a decision.
 
 use super::LayerState;
-use super::active::Place;
+use super::active::Snapshot;
 use super::limits::Decided;
 use super::record::RequestRecord;
 use crate::admission::{Denial, admit};
@@ -21,14 +21,14 @@ impl LayerState {
     /// The response to the rejected request.
     pub(super) async fn reject_before_verification<'r>(
         &self,
-        place: Place<'r>,
+        snapshot: Snapshot<'r>,
         evaluation: &Evaluation<'r, '_>,
         record: &mut RequestRecord<'r>,
     ) -> Result<(), LocalResponse> {
-        let (Some((route, _)), facts, store) = (record.route, &evaluation.facts, place.store) else {
+        let (Some(route), facts, store) = (record.route(), &evaluation.facts, snapshot.store) else {
             return Ok(());
         };
-        let charges = place.active.charges_without_identity(store, route, facts);
+        let charges = snapshot.active.charges_without_identity(store, route, facts);
         let mut charges = charges.inspect_err(|cause| record.record_ban(cause, &self.metrics))?;
         if charges.is_empty() || !store.may_refuse(charges.as_slice()) {
             return Ok(());
@@ -39,7 +39,7 @@ impl LayerState {
         record.start_decision(&charges, store);
         let decided = Decided { charges, admitted };
         self.record_decided(&decided, store, record);
-        Err(self.respond(&place.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
+        Err(self.respond(&snapshot.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
     }
 
     /// Verifies the credentials of a request.

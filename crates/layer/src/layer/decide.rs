@@ -3,7 +3,7 @@
 use http::uri::Parts;
 use http::{HeaderMap, Request, Uri};
 
-use super::active::{Active, Place};
+use super::active::{Active, Snapshot};
 use super::limits::Passed;
 use super::record::RequestRecord;
 use super::request_id::X_REQUEST_ID;
@@ -59,11 +59,11 @@ impl LayerState {
             if let Some(offer) = request.extensions().get::<Offer>() {
                 evaluation = evaluation.with_offer(offer, is_tunnel(request));
             }
-            let Passed { permit, charges } = self.evaluate(Place { active, store }, &mut evaluation, record).await?; // all other statuses
+            let Passed { permit, charges } = self.evaluate(Snapshot { active, store }, &mut evaluation, record).await?; // all other statuses
             let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
             let origin = RequestOrigin { facts, context, worker: self.worker };
-            let route = record.route.map(|(route, _)| route);
-            let mut forward_context = active.rules.forward_context(permit, record.route, origin, kinds, upgrade);
+            let route = record.route();
+            let mut forward_context = active.rules.forward_context(permit, record.found, origin, kinds, upgrade);
             if let Some((route, changes)) = route.and_then(|route| Some((route, route.request_headers.as_ref()?))) {
                 let rendered = changes.render(&respond::values(&active.rules, route, facts, record));
                 forward_context.fields = Some(Box::new((changes.clone(), rendered)));

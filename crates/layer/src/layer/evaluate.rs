@@ -3,13 +3,13 @@
 use std::pin::Pin;
 
 use super::LayerState;
-use super::active::Place;
+use super::active::Snapshot;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
 use super::record::RequestRecord;
 use crate::admission::{admit, admit_unlimited};
 use crate::local_response::LocalResponse;
-use crate::ruleset::RuleSet;
+use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Event, Step};
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Authorize;
@@ -23,30 +23,34 @@ impl LayerState {
     #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
     pub(super) fn evaluate<'r>(
         &self,
-        place: Place<'r>,
+        snapshot: Snapshot<'r>,
         evaluation: &mut Evaluation<'r, '_>,
         record: &mut RequestRecord<'r>,
     ) -> impl Future<Output = Result<Passed<'r>, LocalResponse>> {
         async move {
-            let Some(takes_slot) = self.prepare(place, evaluation, record).await? else {
+            let Some(takes_slot) = self.prepare(snapshot, evaluation, record).await? else {
                 return Ok(Passed { permit: admit_unlimited().permit, charges: Charges::default() });
             };
-            let Some(found @ (route, compiled)) = record.route else { return Err(LocalResponse::Internal) };
-            let mut charges = self.charges(place, route, &evaluation.facts, record)?; // 400, 403
-            record.start_decision(&charges, place.store);
-            let waits = record.waits(found, &evaluation.facts);
+            let Some(found @ FoundRoute { route, compiled }) = record.found else {
+                return Err(LocalResponse::Internal);
+            };
+            let mut charges = self.charges(snapshot, route, &evaluation.facts, record)?; // 400, 403
+            record.start_decision(&charges, snapshot.store);
             let admitted = match route.concurrency.as_ref().filter(|_| takes_slot) {
                 Some(concurrency) => {
-                    let permits = (&mut charges, waits);
-                    Box::pin(self.admit_with_slot(place, &evaluation.facts, concurrency, permits, record)).await
+                    let facts = &evaluation.facts;
+                    Box::pin(self.admit_with_slot(snapshot, facts, concurrency, &mut charges, record)).await
                 }
-                None => admit(place.store, &self.queues, &mut charges, waits).await,
+                None => {
+                    let waits = record.waits(found, &evaluation.facts);
+                    admit(snapshot.store, &self.queues, &mut charges, waits).await
+                }
             };
             let decided = Decided { charges, admitted };
-            match self.conclude(place, evaluation, &decided, record) {
+            match self.conclude(snapshot, evaluation, &decided, record) {
                 Ok(()) => decided.into_passed(),
                 Err(response) if compiled.charges_by_response && decided.admitted.is_ok() => {
-                    Box::pin(record.charge_by_response(decided.charges, place.store, response.status(), true)).await;
+                    Box::pin(record.charge_by_response(decided.charges, snapshot.store, response.status(), true)).await;
                     Err(response)
                 }
                 Err(response) => Err(response),
@@ -62,29 +66,29 @@ impl LayerState {
     #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
     fn prepare<'r>(
         &self,
-        place: Place<'r>,
+        snapshot: Snapshot<'r>,
         evaluation: &mut Evaluation<'r, '_>,
         record: &mut RequestRecord<'r>,
     ) -> impl Future<Output = Result<Option<bool>, LocalResponse>> {
         async move {
-            let rules = &*place.active.rules;
+            let rules = &*snapshot.active.rules;
             record.record_facts(rules, &evaluation.facts);
             loop {
                 match evaluation.next(Event::Done) {
                     Step::Found => record.record_found(rules, evaluation),
                     Step::AdmitQuota => self.quotas.admit(rules.client_network(&evaluation.facts))?, // 429
                     Step::Quota(route) => {
-                        return Err(Box::pin(self.quota(place, route, &evaluation.facts, record)).await);
+                        return Err(Box::pin(self.quota(snapshot, route, &evaluation.facts, record)).await);
                     }
                     Step::Authorize(_, authorize) => {
                         record.record_authorize(authorize);
-                        return Err(self.authorize(place, authorize, evaluation, record).await);
+                        return Err(self.authorize(snapshot, authorize, evaluation, record).await);
                     }
                     Step::Unmatched => return self.pass_unmatched(rules, evaluation, record), // 404
                     Step::Check(needs) => {
                         self.record_limits(rules, &evaluation.facts, record);
                         if needs.is_some_and(|needs| needs.reads.token) {
-                            Box::pin(self.reject_before_verification(place, evaluation, record)).await?; // 403, 429
+                            Box::pin(self.reject_before_verification(snapshot, evaluation, record)).await?; // 403, 429
                         }
                     }
                     Step::Verify(needs) => {
@@ -121,15 +125,17 @@ impl LayerState {
     /// The gateway answers the request itself.
     fn conclude<'r>(
         &self,
-        place: Place<'r>,
+        snapshot: Snapshot<'r>,
         evaluation: &mut Evaluation<'r, '_>,
         decided: &Decided<'r>,
         record: &mut RequestRecord<'r>,
     ) -> Result<(), LocalResponse> {
-        self.record_decided(decided, place.store, record);
+        self.record_decided(decided, snapshot.store, record);
         match evaluation.next(Event::Decided(decided.verdict())) {
             Step::Forward => Ok(()),
-            Step::Respond(answer) => Err(self.respond(&place.active.rules, answer, evaluation, Some(decided), record)),
+            Step::Respond(answer) => {
+                Err(self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record))
+            }
             _ => Err(LocalResponse::Internal), // the limits are asked once, before these steps
         }
     }
@@ -137,7 +143,7 @@ impl LayerState {
     /// Records what the limits of a request need.
     fn record_limits(&self, rules: &RuleSet, facts: &Facts<'_>, record: &mut RequestRecord<'_>) {
         record.record_lines(&self.recorder, rules, facts);
-        if let (Some((route, _)), None) = (record.route, facts.peer) {
+        if let (Some(route), None) = (record.route(), facts.peer) {
             self.missing_peer_warning.log_once(&route.limits);
         }
     }
@@ -145,7 +151,7 @@ impl LayerState {
     /// Evaluates the original request of a proxy, and returns the response for the proxy. Nothing is forwarded.
     fn authorize<'f, 'r: 'f>(
         &'f self,
-        place: Place<'r>,
+        snapshot: Snapshot<'r>,
         authorize: Authorize,
         evaluation: &'f Evaluation<'r, 'f>,
         record: &'f mut RequestRecord<'r>,
@@ -153,13 +159,13 @@ impl LayerState {
         Box::pin(async move {
             let original = match evaluation.original(authorize) {
                 Ok(original) => original,
-                Err(answer) => return self.respond(&place.active.rules, answer, evaluation, None, record),
+                Err(answer) => return self.respond(&snapshot.active.rules, answer, evaluation, None, record),
             };
             let mut evaluation = match evaluation.of_original(&original) {
                 Ok(evaluation) => evaluation,
                 Err(error) => return LocalResponse::from(error),
             };
-            match self.evaluate(place, &mut evaluation, record).await {
+            match self.evaluate(snapshot, &mut evaluation, record).await {
                 Ok(_) => LocalResponse::Authorized,
                 Err(response) => response,
             }

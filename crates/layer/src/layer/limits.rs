@@ -1,11 +1,12 @@
 //! The charges of a request, and what the limits of its route decide.
 
 use super::LayerState;
-use super::active::Place;
+use super::active::Snapshot;
 use super::record::RequestRecord;
 use crate::admission::{Admitted, Denial, Permit, store_failure};
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
+use crate::ruleset::FoundRoute;
 use tidegate_rules::evaluation::Verdict;
 use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Route;
@@ -26,10 +27,9 @@ pub(super) struct Passed<'r> {
 }
 
 impl LayerState {
-    /// Returns the charges of a request to this route.
     pub(super) fn charges<'r>(
         &self,
-        Place { active, store }: Place<'r>,
+        Snapshot { active, store }: Snapshot<'r>,
         route: &'r Route,
         facts: &Facts<'_>,
         record: &mut RequestRecord<'_>,
@@ -43,7 +43,8 @@ impl LayerState {
     /// Counts and records the decision about a request. A lack of slots is recorded with its bounds.
     pub(super) fn record_decided(&self, decided: &Decided<'_>, store: &Store, record: &mut RequestRecord<'_>) {
         let Decided { charges, admitted } = decided;
-        let Some((_, compiled)) = record.route.filter(|_| !matches!(admitted, Err(Denial::Busy { .. }))) else {
+        let Some(FoundRoute { compiled, .. }) = record.found.filter(|_| !matches!(admitted, Err(Denial::Busy { .. })))
+        else {
             return;
         };
         compiled.count(charges, admitted, |refusing| {

@@ -16,30 +16,30 @@ impl RequestRecord<'_> {
     #[inline]
     pub(super) fn record_lines(&mut self, recorder: &Recorder, rules: &RuleSet, facts: &Facts<'_>) {
         if recorder.is_active() {
-            let lines = recorder.lines(&rules.recorded, self.route.map(|(route, _)| route), facts);
-            self.extra.get_or_insert_default().lines = lines;
+            let lines = recorder.lines(&rules.recorded, self.route(), facts);
+            self.rare.get_or_insert_default().lines = lines;
         }
     }
 
     /// Omits a request whose credentials are not accepted: only some of its limits count it.
     pub(super) fn omit_lines(&mut self) {
-        if let Some(extra) = &mut self.extra {
-            extra.lines.clear();
+        if let Some(rare) = &mut self.rare {
+            rare.lines.clear();
         }
     }
 
     /// Sends the lines of the request. A request that the limits have not decided, or whose client is banned, has taken
     /// no permits, although the rules do not reject it: it is omitted.
     pub(super) fn send_lines(&mut self, status: Option<StatusCode>) {
-        let Some(extra) = self.extra.as_mut().filter(|extra| !extra.lines.is_empty()) else { return };
-        let lines = std::mem::take(&mut extra.lines);
-        let is_limited = self.route.is_some_and(|(route, _)| !route.limits.is_empty());
+        let Some(rare) = self.rare.as_mut().filter(|rare| !rare.lines.is_empty()) else { return };
+        let lines = std::mem::take(&mut rare.lines);
+        let is_limited = self.route().is_some_and(|route| !route.limits.is_empty());
         let is_undecided = self.outcome == RequestOutcome::Undecided || is_limited && !self.is_decided;
         if is_undecided || self.reason == Some("banned") {
             return;
         }
         // A replay lets the request wait again.
-        let waited = self.wait.filter(|_| self.route.is_some_and(|(_, compiled)| compiled.waits.is_some()));
+        let waited = self.wait.filter(|_| self.found.is_some_and(|found| found.compiled.waits.is_some()));
         let time = match self.at {
             Some(at) => at.as_millis().saturating_sub(millis(waited.unwrap_or_default())),
             None => wall_time().as_millis().saturating_sub(millis(self.stopwatch.elapsed())),

@@ -76,13 +76,13 @@ impl KnownOverrides {
     /// another form.
     pub(super) fn new(store: Store, version: OverridesVersion, texts: &[(String, String)]) -> Self {
         let read =
-            |(id, text): &(String, String)| serde_json::from_str(text).ok().filter(|one: &Override| one.id == *id);
+            |(id, text): &(String, String)| serde_json::from_str(text).ok().filter(|entry: &Override| entry.id == *id);
         let mut overrides: Vec<_> = texts.iter().filter_map(read).map(Arc::new).collect();
         if overrides.len() < texts.len() {
             let unreadable = texts.len() - overrides.len();
             tracing::warn!(unreadable, "overrides in the store are not readable, ignoring them");
         }
-        overrides.sort_by(|one, other| one.id.cmp(&other.id));
+        overrides.sort_by(|first, second| first.id.cmp(&second.id));
         Self { store, version: Some(version), overrides }
     }
 
@@ -93,7 +93,7 @@ impl KnownOverrides {
 
     /// Returns the overrides that are in force at this time, in the order of their ids.
     pub fn in_force(&self, now: Timestamp) -> impl Iterator<Item = &Arc<Override>> {
-        self.overrides.iter().filter(move |one| one.is_in_force(now))
+        self.overrides.iter().filter(move |entry| entry.is_in_force(now))
     }
 
     /// Prepares the overrides for the limits of these rules. Limiters that `before` has already are reused, so that cached
@@ -103,14 +103,14 @@ impl KnownOverrides {
             return None;
         }
         let mut adjusted = AdjustedLimiters::new();
-        for one in self.overrides.iter().filter(|one| one.action == Action::Adjust) {
+        for entry in self.overrides.iter().filter(|entry| entry.action == Action::Adjust) {
             for (route, limit) in rules.limits() {
-                if one.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
+                if entry.scope.contains_limit(route, &limit.name) && limit.limiter.is_adjustable() {
                     let tiers = limit.rates.iter().flat_map(|rates| rates.tiers()).map(|(_, limiter)| limiter);
                     for limiter in std::iter::once(&limit.limiter).chain(tiers) {
-                        let key = key(limiter, one.adjustment);
+                        let key = key(limiter, entry.adjustment);
                         let before = before.and_then(|before| before.adjusted.get(&key));
-                        let new = || AdjustedLimiter::new(limiter, one.adjustment);
+                        let new = || AdjustedLimiter::new(limiter, entry.adjustment);
                         adjusted.entry(key).or_insert_with(|| before.map_or_else(new, AdjustedLimiter::share));
                     }
                 }
@@ -123,18 +123,17 @@ impl KnownOverrides {
 // === impl RateLimitLayer ===
 
 impl RateLimitLayer {
-    /// Returns the overrides in force.
     #[doc(hidden)]
     pub fn overrides(&self) -> Arc<KnownOverrides> {
-        Arc::clone(&self.state.active.load().known)
+        Arc::clone(&self.state.active.load().last_read)
     }
 
     /// Returns the override that concerns this client of a limit, and the limiter with its rate.
     #[doc(hidden)]
     pub fn override_of(&self, route: &str, limit: &str, client: &ClientId) -> Option<(Override, Arc<Limiter>)> {
         let active = self.state.active.load();
-        let place = active.rules.limits().find(|(owner, one)| *owner == route && one.name == limit)?;
-        active.overrides.as_ref()?.of_client(&active.rules, place, client, self.state.store(&active))
+        let (owner, limit) = active.rules.limits().find(|(owner, other)| *owner == route && other.name == limit)?;
+        active.overrides.as_ref()?.of_client(&active.rules, owner, limit, client, self.state.store(&active))
     }
 
     /// Returns the overrides that concern a request on this route. `checks` are the checks of the route's limits.
@@ -142,8 +141,8 @@ impl RateLimitLayer {
     pub fn overrides_for(&self, route: &str, facts: &Facts<'_>, checks: &[(&Limit, LimitCheck)]) -> RequestOverrides {
         let active = self.state.active.load();
         let found = active.overrides.as_ref().zip(active.rules.find_named(route));
-        let found = found.map(|(overrides, (route, _))| {
-            overrides.of_request(&active.rules, route, facts, checks, self.state.store(&active))
+        let found = found.map(|(overrides, found)| {
+            overrides.of_request(&active.rules, found.route, facts, checks, self.state.store(&active))
         });
         found.unwrap_or_default()
     }
@@ -156,16 +155,16 @@ impl RateLimitLayer {
     pub async fn refresh_overrides(&self) -> Result<(), StoreError> {
         // An earlier reading must not replace a later one.
         let _reading = self.state.reading_overrides.lock().await;
-        let (store, known) = (self.store(), self.overrides());
+        let (store, last_read) = (self.store(), self.overrides());
         let version = store.overrides_version().await?;
-        if known.version.as_ref() == Some(&version) && known.store.has_same_buckets(&store) {
-            return if known.overrides.is_empty() { Ok(()) } else { store.refresh_clock().await };
+        if last_read.version.as_ref() == Some(&version) && last_read.store.has_same_buckets(&store) {
+            return if last_read.overrides.is_empty() { Ok(()) } else { store.refresh_clock().await };
         }
         let StoredOverrides { version, texts } = store.read_overrides().await?;
-        let known = KnownOverrides::new(store, version, &texts);
+        let last_read = KnownOverrides::new(store, version, &texts);
         let _replacing = self.state.replacing.lock();
         let active = self.state.active.load();
-        self.state.active.store(Arc::new(active.with_overrides(known)));
+        self.state.active.store(Arc::new(active.with_overrides(last_read)));
         Ok(())
     }
 }
@@ -213,9 +212,15 @@ impl PreparedOverrides {
             rules.charges_if(route, facts, |limit| !is_exempt(&found, route, limit))?
         };
         if self.index.has_hashes() {
-            for one in charges.iter() {
-                let Some(hash) = hash(store, one.charge.client.as_ref()) else { continue };
-                self.index.find_client(hash, one.limit.owner(&route.name), &one.limit.name, || store.now(), &mut found);
+            for entry in charges.iter() {
+                let Some(hash) = hash(store, entry.charge.client.as_ref()) else { continue };
+                self.index.find_client(
+                    hash,
+                    entry.limit.owner(&route.name),
+                    &entry.limit.name,
+                    || store.now(),
+                    &mut found,
+                );
             }
             reject_banned(&found, store)?;
         }
@@ -279,8 +284,8 @@ impl PreparedOverrides {
         }
         charges.retain(|(limit, _)| !is_exempt(&found, route, limit));
         for (limit, charge) in &mut charges {
-            let one = effect_on(&found, route, limit);
-            if let Some(limiter) = one.and_then(|one| self.adjusted(&charge.limiter, one)) {
+            let effect = effect_on(&found, route, limit);
+            if let Some(limiter) = effect.and_then(|effect| self.adjusted(&charge.limiter, effect)) {
                 charge.limiter = limiter;
             }
         }
@@ -312,15 +317,15 @@ impl PreparedOverrides {
         }
         let ban = found.ban();
         let of_limit = |(limit, check): &(&Limit, LimitCheck)| {
-            let one = ban.or_else(|| effect_on(&found, route, limit))?;
+            let effect = ban.or_else(|| effect_on(&found, route, limit))?;
             let own = route.limits.iter().find(|own| own.name == limit.name);
             let limiter = match check {
                 LimitCheck::Charge(charge) if limit.rates.is_some() => Some(&charge.limiter),
                 _ => own.map(|own| &own.limiter),
             };
-            let limiter = limiter.and_then(|limiter| self.adjusted(limiter, one));
-            let is_effective = one.action != Action::Adjust || limiter.is_some();
-            is_effective.then(|| LimitOverride { in_force: one.clone(), limiter })
+            let limiter = limiter.and_then(|limiter| self.adjusted(limiter, effect));
+            let is_effective = effect.action != Action::Adjust || limiter.is_some();
+            is_effective.then(|| LimitOverride { in_force: effect.clone(), limiter })
         };
         RequestOverrides { ban: ban.cloned(), limits: checks.iter().map(of_limit).collect() }
     }
@@ -335,14 +340,15 @@ impl PreparedOverrides {
     fn of_client(
         &self,
         rules: &RuleSet,
-        (owner, limit): (&str, &Limit),
+        owner: &str,
+        limit: &Limit,
         client: &ClientId,
         store: &Store,
     ) -> Option<(Override, Arc<Limiter>)> {
         let mut found = OverrideMatches::default();
         if let ClientId::Address(network) = client {
             let in_scope = |scope: &Scope| match rules.find_named(owner) {
-                Some((route, _)) => concerns(scope, route),
+                Some(found) => concerns(scope, found.route),
                 None => scope.contains_limit(owner, &limit.name),
             };
             self.index.find_address(network.addr(), in_scope, || store.now(), &mut found);
@@ -350,18 +356,19 @@ impl PreparedOverrides {
         if let Some(hash) = hash(store, Some(client)) {
             self.index.find_client(hash, owner, &limit.name, || store.now(), &mut found);
         }
-        let one = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
-        Some((one.clone(), self.adjusted(&limit.limiter, one).unwrap_or_else(|| Arc::clone(&limit.limiter))))
+        let effect = found.ban().or_else(|| found.effect_on(owner, &limit.name))?;
+        Some((effect.clone(), self.adjusted(&limit.limiter, effect).unwrap_or_else(|| Arc::clone(&limit.limiter))))
     }
 
     /// Returns the limiter of a request with the rate of an override, if the override changes the rate.
-    fn adjusted(&self, limiter: &Arc<Limiter>, one: &Override) -> Option<Arc<Limiter>> {
-        if one.action != Action::Adjust || !limiter.is_adjustable() {
+    fn adjusted(&self, limiter: &Arc<Limiter>, effect: &Override) -> Option<Arc<Limiter>> {
+        if effect.action != Action::Adjust || !limiter.is_adjustable() {
             return None;
         }
         // Limiters with a number of the request as their rate are not prepared.
-        let adjusted = self.adjusted.get(&key(limiter, one.adjustment)).map(|adjusted| Arc::clone(&adjusted.limiter));
-        Some(adjusted.unwrap_or_else(|| AdjustedLimiter::new(limiter, one.adjustment).limiter))
+        let adjusted =
+            self.adjusted.get(&key(limiter, effect.adjustment)).map(|adjusted| Arc::clone(&adjusted.limiter));
+        Some(adjusted.unwrap_or_else(|| AdjustedLimiter::new(limiter, effect.adjustment).limiter))
     }
 }
 
@@ -389,11 +396,11 @@ fn effect_on<'i>(found: &OverrideMatches<'i>, route: &Route, limit: &Limit) -> O
 }
 
 fn is_exempt(found: &OverrideMatches<'_>, route: &Route, limit: &Limit) -> bool {
-    effect_on(found, route, limit).is_some_and(|one| one.action == Action::Exempt)
+    effect_on(found, route, limit).is_some_and(|effect| effect.action == Action::Exempt)
 }
 
 fn reject_banned(found: &OverrideMatches<'_>, store: &Store) -> Result<(), LocalResponse> {
     let Some(ban) = found.ban() else { return Ok(()) };
-    let left = Wait::Millis(ban.until.millis_since(store.now()));
-    Err(LocalResponse::Banned { retry_after: headers::retry_after(left).unwrap_or(1) })
+    let wait = Wait::Millis(ban.until.millis_since(store.now()));
+    Err(LocalResponse::Banned { retry_after: headers::retry_after(wait).unwrap_or(1) })
 }

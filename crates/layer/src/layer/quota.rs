@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::LayerState;
-use super::active::Place;
+use super::active::Snapshot;
 use super::record::RequestRecord;
 use crate::headers::retry_after;
 use crate::local_response::{LocalResponse, ViolatedLimits};
@@ -56,12 +56,12 @@ impl LayerState {
     /// Returns the response to an admitted request for the quota of this route.
     pub(super) async fn quota(
         &self,
-        place: Place<'_>,
+        snapshot: Snapshot<'_>,
         route: &Route,
         facts: &Facts<'_>,
         record: &mut RequestRecord<'_>,
     ) -> LocalResponse {
-        let response = QuotaEndpoint::respond(place, route, facts).await;
+        let response = QuotaEndpoint::respond(snapshot, route, facts).await;
         let depends_on_identity = matches!(response, LocalResponse::Quota(_) | LocalResponse::NoClient { .. });
         if let Some(fault) = facts.identity_fault().filter(|_| depends_on_identity) {
             return LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() };
@@ -98,7 +98,7 @@ impl QuotaEndpoint {
     }
 
     /// Returns the response to an admitted request for the quota of this route.
-    async fn respond(Place { active, store }: Place<'_>, route: &Route, facts: &Facts<'_>) -> LocalResponse {
+    async fn respond(Snapshot { active, store }: Snapshot<'_>, route: &Route, facts: &Facts<'_>) -> LocalResponse {
         let charges = match active.visible_charges(store, route, facts) {
             Ok(charges) => charges,
             Err(rejection) => return rejection,

@@ -11,10 +11,10 @@ use super::body::ClientInFlight;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
 use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
-use crate::headers;
+use crate::headers::{self, PolicyFields};
 use crate::local_response::LocalResponse;
 use crate::recording::PendingLine;
-use crate::ruleset::{CompiledRoute, RuleSet};
+use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_limit::clock::{Stopwatch, Timestamp};
 use tidegate_metrics::Metrics;
 use tidegate_rules::evaluation::Evaluation;
@@ -33,7 +33,7 @@ const X_TIDEGATE_STATUS: HeaderName = HeaderName::from_static("x-tidegate-status
 /// The data of a request for metrics, response fields and the report.
 #[derive(Default)]
 pub(super) struct RequestRecord<'r> {
-    pub(super) route: Option<(&'r Route, &'r CompiledRoute)>,
+    pub(super) found: Option<FoundRoute<'r>>,
     pub(super) outcome: RequestOutcome,
     pub(super) at: Option<Timestamp>,
     rate_limit: Option<HeaderValue>,
@@ -55,12 +55,12 @@ pub(super) struct RequestRecord<'r> {
     #[cfg(feature = "otlp")]
     matched: Option<Duration>,
     /// Boxed, since most requests have none of it.
-    pub(super) extra: Option<Box<Extra>>,
+    pub(super) rare: Option<Box<RareData>>,
 }
 
 /// The data that only some requests have.
 #[derive(Default)]
-pub(super) struct Extra {
+pub(super) struct RareData {
     request_id: Option<HeaderValue>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
@@ -99,7 +99,7 @@ impl<'r> RequestGuard<'r> {
 
     /// Returns `true` if the charges of an admitted request depend on its response.
     pub(super) fn is_charged_by_response<B, E>(&self, response: &Result<Response<B>, E>) -> bool {
-        self.record.route.is_some_and(|(_, compiled)| compiled.charges_by_response) || !was_sent(response)
+        self.record.found.is_some_and(|found| found.compiled.charges_by_response) || !was_sent(response)
     }
 
     /// Charges an admitted request by its response. An error of the inner service counts as a response with 500.
@@ -115,7 +115,7 @@ impl<'r> RequestGuard<'r> {
 
     /// Takes the slot of the request, for the body of its response.
     pub(super) fn take_slot(&mut self) -> Option<Box<RequestInFlight>> {
-        self.record.extra.as_mut().and_then(|extra| extra.in_flight.as_mut()?.slot.take())
+        self.record.rare.as_mut().and_then(|rare| rare.in_flight.as_mut()?.slot.take())
     }
 
     /// Ends the request with a response, to which the rate limit fields are added.
@@ -134,7 +134,7 @@ impl<'r> RequestGuard<'r> {
     fn record_end(&mut self, status: Option<StatusCode>) {
         self.is_finished = true;
         self.record.send_lines(status);
-        let (counters, took) = (self.rules.metrics(self.record.route), self.record.stopwatch.elapsed());
+        let (counters, took) = (self.rules.metrics(self.record.found), self.record.stopwatch.elapsed());
         match status {
             Some(status) => counters.responded(status.as_u16(), took),
             None => {
@@ -143,10 +143,10 @@ impl<'r> RequestGuard<'r> {
             }
         }
         if let Some(ReportHandle(slot)) = &self.report {
-            let RequestRecord { route, outcome, at, client, reason, .. } = self.record;
+            let RequestRecord { outcome, at, client, reason, .. } = self.record;
             let client_key = self.record.client_key.map(u128::from_ne_bytes);
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
-            let route = route.map(|(route, _)| Arc::clone(&route.name));
+            let route = self.record.route().map(|route| Arc::clone(&route.name));
             let (limit, request_id) = (self.record.limit.take(), self.record.request_id().cloned());
             let report = RequestReport {
                 route,
@@ -183,6 +183,11 @@ fn was_sent<B, E>(response: &Result<Response<B>, E>) -> bool {
 // === impl RequestRecord ===
 
 impl<'r> RequestRecord<'r> {
+    /// Returns the route of the request, if one matches.
+    pub(super) fn route(&self) -> Option<&'r Route> {
+        self.found.map(|found| found.route)
+    }
+
     /// Records the client address of a valid request.
     pub(super) fn record_facts(&mut self, rules: &RuleSet, facts: &Facts<'_>) {
         self.client = if self.is_reported { rules.client_address(facts) } else { None };
@@ -190,40 +195,42 @@ impl<'r> RequestRecord<'r> {
 
     /// Records the route of the request, and its origin if the route has `cors`.
     pub(super) fn record_found(&mut self, rules: &'r RuleSet, evaluation: &Evaluation<'r, '_>) {
-        self.route = evaluation.route().and_then(|(position, route)| Some((route, rules.compiled(position)?)));
+        self.found = evaluation.route().and_then(|(position, route)| {
+            let compiled = rules.compiled(position)?;
+            Some(FoundRoute { route, compiled })
+        });
         #[cfg(feature = "otlp")]
         if self.is_reported {
             self.matched = Some(self.stopwatch.elapsed());
         }
         let facts = &evaluation.facts;
-        if self.route.is_some_and(|(route, _)| route.cors.is_some()) {
-            self.extra.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
+        if self.route().is_some_and(|route| route.cors.is_some()) {
+            self.rare.get_or_insert_default().cors = Some(CorsRequest::new(facts.method, facts.headers));
         }
     }
 
-    /// Records the id of the request.
     pub(super) fn record_id(&mut self, id: HeaderValue) {
-        self.extra.get_or_insert_default().request_id = Some(id);
+        self.rare.get_or_insert_default().request_id = Some(id);
     }
 
     /// Returns the id of the request, if it has one.
     pub(super) fn request_id(&self) -> Option<&HeaderValue> {
-        self.extra.as_ref()?.request_id.as_ref()
+        self.rare.as_ref()?.request_id.as_ref()
     }
 
     /// Records that a proxy asks for an authorization.
     pub(super) fn record_authorize(&mut self, authorize: Authorize) {
-        self.extra.get_or_insert_default().authorize = Some(authorize);
+        self.rare.get_or_insert_default().authorize = Some(authorize);
     }
 
     /// Returns `true` if a proxy asks for an authorization.
     pub(super) fn is_authorization(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| extra.authorize.is_some())
+        self.rare.as_ref().is_some_and(|rare| rare.authorize.is_some())
     }
 
     /// Changes the status of a response to nginx, which turns statuses other than 2xx, 401 and 403 into 500.
     fn change_status<B>(&self, response: &mut Response<B>) {
-        let Some(Authorize { nginx: true, .. }) = self.extra.as_ref().and_then(|extra| extra.authorize) else { return };
+        let Some(Authorize { nginx: true, .. }) = self.rare.as_ref().and_then(|rare| rare.authorize) else { return };
         let status = response.status();
         if status.is_success() {
             return;
@@ -247,7 +254,7 @@ impl<'r> RequestRecord<'r> {
 
     /// Records the slot of the request, and what its client may have in flight.
     pub(super) fn record_slot(&mut self, in_flight: ClientInFlight) {
-        self.extra.get_or_insert_default().in_flight = Some(in_flight);
+        self.rare.get_or_insert_default().in_flight = Some(in_flight);
     }
 
     /// Records that the limits are going to be evaluated.
@@ -281,7 +288,7 @@ impl<'r> RequestRecord<'r> {
         };
         self.outcome = outcome;
         self.is_decided = true;
-        if (self.is_reported || self.extra.is_some()) && !charges.is_empty() {
+        if (self.is_reported || self.rare.is_some()) && !charges.is_empty() {
             self.wait = Some(self.stopwatch.elapsed());
         }
         if let Err(denial) = admitted
@@ -304,7 +311,7 @@ impl<'r> RequestRecord<'r> {
         status: StatusCode,
         was_sent: bool,
     ) {
-        if self.route.is_none() {
+        if self.found.is_none() {
             return give_back(&charges, store).await;
         }
         charge_by_response(&mut charges, store, status, was_sent).await;
@@ -315,7 +322,7 @@ impl<'r> RequestRecord<'r> {
 
     /// Records the rate limit fields of the response.
     fn record_fields(&mut self, charges: &Charges<'_>) {
-        let Some((route, compiled)) = self.route else { return };
+        let Some(FoundRoute { route, compiled }) = self.found else { return };
         self.rate_limit = compiled.members.rate_limit(charges.decisions());
         let changed = charges.changed_limits();
         let limits = changed.as_deref().unwrap_or(&route.limits);
@@ -353,7 +360,6 @@ impl<'r> RequestRecord<'r> {
         }
     }
 
-    /// Records the limit that rejected the request.
     fn record_limit(&mut self, charges: &Charges<'_>, denial: &Denial) {
         let limit = match denial {
             Denial::Limited { .. } => charges.longest_refusal(),
@@ -371,30 +377,30 @@ impl<'r> RequestRecord<'r> {
         self.rate_limit.as_ref()?;
         match &self.changed_policy {
             Some(policy) => Some((**policy).clone()),
-            None => Some(self.route?.1.policy.as_ref()?.at(self.at.unwrap_or_default())),
+            None => Some(self.found?.compiled.policy.as_ref()?.at(self.at.unwrap_or_default())),
         }
     }
 
     /// Adds the rate limit fields and the id to the response.
     fn add_fields<B>(&mut self, response: &mut Response<B>) {
-        if let Some((route, _)) = self.route
+        if let Some(route) = self.route()
             && let Some(changes) = &route.response_headers
         {
             let request_id = self.request_id().and_then(|id| id.to_str().ok());
             let values = Values { route: &route.name, request_id, ..Values::default() };
             changes.apply(response.headers_mut(), changes.render(&values));
         }
-        let policy = self.policy();
-        let of_limits = policy.zip(self.rate_limit.take());
-        let Extra { request_id, cors, in_flight, .. } = self.extra.take().map(|extra| *extra).unwrap_or_default();
+        let fields = self.policy().zip(self.rate_limit.take());
+        let of_limits = fields.map(|(policy, rate_limit)| PolicyFields { policy, rate_limit });
+        let RareData { request_id, cors, in_flight, .. } = self.rare.take().map(|rare| *rare).unwrap_or_default();
         let quota = in_flight.and_then(|in_flight| in_flight.quota);
-        let quota = quota.filter(|_| self.route.is_some_and(|(route, _)| route.rate_limit_headers.ietf));
+        let quota = quota.filter(|_| self.route().is_some_and(|route| route.rate_limit_headers.ietf));
         let of_slots = quota.and_then(|(per_client, remaining)| headers::in_flight(per_client, remaining));
         headers::insert(response.headers_mut(), [of_limits, of_slots]);
         if let Some(id) = request_id {
             response.headers_mut().insert(X_REQUEST_ID, id);
         }
-        if let (Some((route, _)), Some(request)) = (self.route, cors)
+        if let (Some(route), Some(request)) = (self.route(), cors)
             && let Some(cors) = &route.cors
         {
             cors.add_fields(response.headers_mut(), &request);

@@ -71,7 +71,7 @@ impl RejectHook {
         let mut response = self.0(Rejection {
             status,
             detail: &detail,
-            route: record.route.map(|(route, _)| &*route.name),
+            route: record.route().map(|route| &*route.name),
             limits: &local_response.violated(),
             retry_after: seconds.map(Duration::from_secs),
             remaining: local_response.remaining(),

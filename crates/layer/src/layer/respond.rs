@@ -1,7 +1,5 @@
 //! The responses to requests that the gateway answers itself.
 
-use http::{HeaderMap, Method};
-
 use super::LayerState;
 use super::limits::Decided;
 use super::record::RequestRecord;
@@ -45,10 +43,10 @@ impl LayerState {
                 LocalResponse::NotIdentified { fault, accepted: route.identity_kinds() }
             }
             Answer::Refused(rejection) => {
-                match rejection.zip(record.route).filter(|_| self.options.on_reject.is_none()) {
-                    Some((rejection, (route, _))) => {
+                match rejection.zip(record.route()).filter(|_| self.options.on_reject.is_none()) {
+                    Some((rejection, route)) => {
                         let values = values(rules, route, facts, record);
-                        reject(rejection, (facts.method, facts.headers), denied(), values)
+                        reject(rejection, facts, denied(), values)
                     }
                     None => denied(),
                 }
@@ -59,7 +57,6 @@ impl LayerState {
     }
 }
 
-/// Returns the values of templates for a request.
 pub(super) fn values<'v>(
     rules: &RuleSet,
     route: &'v Route,
@@ -89,13 +86,8 @@ fn configured<'v>(route: &Route, values: impl FnOnce() -> Values<'v>) -> LocalRe
 }
 
 /// Replaces the response to a request that limits refuse by the `reject` of the route. gRPC calls keep theirs.
-fn reject(
-    rejection: &Rejection,
-    (method, headers): (&Method, &HeaderMap),
-    response: LocalResponse,
-    values: Values<'_>,
-) -> LocalResponse {
-    if GrpcCall::detect(method, headers).is_some() {
+fn reject(rejection: &Rejection, facts: &Facts<'_>, response: LocalResponse, values: Values<'_>) -> LocalResponse {
+    if GrpcCall::detect(facts.method, facts.headers).is_some() {
         return response;
     }
     let violated = response.violated();

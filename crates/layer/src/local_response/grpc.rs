@@ -34,9 +34,10 @@ impl GrpcCall {
         }
         let content_type = fields.get(CONTENT_TYPE)?.as_bytes();
         [Self::WebText, Self::Web, Self::Grpc].into_iter().find(|call| {
-            let known = call.content_type().as_bytes();
-            let has_prefix = content_type.get(..known.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(known));
-            has_prefix && matches!(content_type.get(known.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
+            let expected = call.content_type().as_bytes();
+            let has_prefix =
+                content_type.get(..expected.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(expected));
+            has_prefix && matches!(content_type.get(expected.len()), None | Some(b'+' | b';' | b' ' | b'\t'))
         })
     }
 

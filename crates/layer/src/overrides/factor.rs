@@ -23,7 +23,7 @@ const MAX_THOUSANDTHS: f64 = 1e9;
 
 impl Factor {
     /// Returns this multiple of a rate, rounded down; at least 1.
-    pub fn of(self, rate: u32) -> u32 {
+    pub fn apply(self, rate: u32) -> u32 {
         let multiple = u64::from(rate) * u64::from(self.thousandths) / 1_000;
         u32::try_from(multiple).unwrap_or(MAX_RATE).clamp(1, MAX_RATE)
     }

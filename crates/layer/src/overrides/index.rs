@@ -33,12 +33,12 @@ pub struct OverrideMatches<'i>(SmallVec<[&'i Override; 4]>);
 impl OverrideIndex {
     pub fn new(overrides: impl IntoIterator<Item = Arc<Override>>) -> Self {
         let mut index = Self::default();
-        for one in overrides {
-            let with_target = match &one.target {
+        for entry in overrides {
+            let with_target = match &entry.target {
                 Target::Network(network) => index.networks_like(network).by_network.entry(*network).or_default(),
                 Target::Hash(hash) => index.hashes.entry(*hash).or_default(),
             };
-            with_target.push(one);
+            with_target.push(entry);
         }
         index
     }
@@ -50,7 +50,7 @@ impl OverrideIndex {
 
     /// Returns `true` if an override changes limits for a single client, instead of banning it.
     pub fn changes_limits_of_clients(&self) -> bool {
-        self.hashes.values().flatten().any(|one| one.action != Action::Ban)
+        self.hashes.values().flatten().any(|entry| entry.action != Action::Ban)
     }
 
     /// Adds the overrides of an address to the matches of a request, if their scopes match `in_scope`.
@@ -98,9 +98,11 @@ impl<'i> OverrideMatches<'i> {
         in_scope: impl Fn(&Scope) -> bool,
         now: impl Fn() -> Timestamp,
     ) {
-        let Some(known) = with_target else { return };
+        let Some(entries) = with_target else { return };
         let now = now();
-        self.0.extend(known.iter().map(|one| &**one).filter(|one| one.is_in_force(now) && in_scope(&one.scope)));
+        self.0.extend(
+            entries.iter().map(|entry| &**entry).filter(|entry| entry.is_in_force(now) && in_scope(&entry.scope)),
+        );
     }
 
     /// Returns `true` if no override concerns the request.
@@ -110,18 +112,18 @@ impl<'i> OverrideMatches<'i> {
 
     /// Returns the ban that ends last, if the client is banned.
     pub fn ban(&self) -> Option<&'i Override> {
-        let bans = self.0.iter().copied().filter(|one| one.action == Action::Ban);
-        bans.max_by_key(|one| (one.until, Reverse(&one.id)))
+        let bans = self.0.iter().copied().filter(|entry| entry.action == Action::Ban);
+        bans.max_by_key(|entry| (entry.until, Reverse(&entry.id)))
     }
 
     /// Returns the override that changes a limit: an exemption if there is one, otherwise the adjustment with the most
     /// specific scope, and among these with the most specific target.
     pub fn effect_on(&self, route: &str, limit: &str) -> Option<&'i Override> {
-        let changes = self.0.iter().copied().filter(|one| one.action != Action::Ban);
-        let in_scope = changes.filter(|one| one.scope.contains_limit(route, limit));
-        in_scope.max_by_key(|one| {
-            let specificity = (scope_rank(&one.scope), one.target.specificity());
-            (one.action == Action::Exempt, specificity, Reverse(&one.id))
+        let changes = self.0.iter().copied().filter(|entry| entry.action != Action::Ban);
+        let in_scope = changes.filter(|entry| entry.scope.contains_limit(route, limit));
+        in_scope.max_by_key(|entry| {
+            let specificity = (scope_rank(&entry.scope), entry.target.specificity());
+            (entry.action == Action::Exempt, specificity, Reverse(&entry.id))
         })
     }
 }

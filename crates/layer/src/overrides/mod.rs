@@ -89,7 +89,7 @@ impl Override {
 impl Adjustment {
     /// Returns the new rate of a limit with this rate.
     pub fn apply(self, rate: u32) -> u32 {
-        self.rate.unwrap_or_else(|| self.multiply.map_or(rate, |factor| factor.of(rate)))
+        self.rate.unwrap_or_else(|| self.multiply.map_or(rate, |factor| factor.apply(rate)))
     }
 }
 

@@ -49,7 +49,7 @@ fn target() -> impl Strategy<Value = Target> {
     prop_oneof![network, (0..3_u128).prop_map(Target::Hash)]
 }
 
-fn one() -> impl Strategy<Value = Override> {
+fn entry() -> impl Strategy<Value = Override> {
     (action(), scope(), target(), 1..6_u64, 1..9_u32).prop_map(|(action, scope, target, until, rate)| Override {
         id: Override::id_of(action, &scope, &target),
         action,
@@ -64,8 +64,8 @@ fn one() -> impl Strategy<Value = Override> {
 
 /// Generates overrides with different ids.
 fn set() -> impl Strategy<Value = Vec<Override>> {
-    let by_id = |all: Vec<Override>| all.into_iter().map(|one| (one.id.clone(), one)).collect::<BTreeMap<_, _>>();
-    prop::collection::vec(one(), 0..24).prop_map(move |all| by_id(all).into_values().collect())
+    let by_id = |all: Vec<Override>| all.into_iter().map(|entry| (entry.id.clone(), entry)).collect::<BTreeMap<_, _>>();
+    prop::collection::vec(entry(), 0..24).prop_map(move |all| by_id(all).into_values().collect())
 }
 
 fn sent() -> impl Strategy<Value = Sent> {
@@ -77,17 +77,17 @@ fn sent() -> impl Strategy<Value = Sent> {
 }
 
 /// Returns `true` if the override concerns the request.
-fn concerns(one: &Override, sent: &Sent, now: Timestamp) -> bool {
-    let in_scope = |limit: &str| one.scope.contains_limit(sent.route, limit);
-    let has_target = match &one.target {
+fn concerns(entry: &Override, sent: &Sent, now: Timestamp) -> bool {
+    let in_scope = |limit: &str| entry.scope.contains_limit(sent.route, limit);
+    let has_target = match &entry.target {
         Target::Network(network) => network.contains(&sent.address) && LIMITS.into_iter().any(in_scope),
         Target::Hash(hash) => sent.clients.iter().any(|(limit, client)| client == hash && in_scope(limit)),
     };
-    now.as_millis() < one.until.as_millis() && has_target
+    now.as_millis() < entry.until.as_millis() && has_target
 }
 
 /// Returns `true` if the first of two adjustments has precedence.
-fn precedes(one: &Override, other: &Override) -> bool {
+fn precedes(entry: &Override, other: &Override) -> bool {
     let words = |scope: &Scope| match scope {
         Scope::All => 0,
         Scope::Route(_) => 1,
@@ -97,8 +97,8 @@ fn precedes(one: &Override, other: &Override) -> bool {
         Target::Network(network) => i32::from(network.prefix_len()),
         Target::Hash(_) => 1_000,
     };
-    let rank = |one: &Override| (words(&one.scope), length(&one.target));
-    rank(one) > rank(other) || rank(one) == rank(other) && one.id < other.id
+    let rank = |entry: &Override| (words(&entry.scope), length(&entry.target));
+    rank(entry) > rank(other) || rank(entry) == rank(other) && entry.id < other.id
 }
 
 fn found<'i>(index: &'i OverrideIndex, sent: &Sent, now: Timestamp) -> OverrideMatches<'i> {
@@ -120,41 +120,41 @@ proptest! {
     fn index_agrees_with_a_visit_of_all_overrides(set in set(), sent in sent(), now in 0..7_u64) {
         let (index, now) = (OverrideIndex::new(set.iter().cloned().map(Arc::new)), Timestamp::from_millis(now));
         let found = found(&index, &sent, now);
-        let concerned: Vec<&Override> = set.iter().filter(|one| concerns(one, &sent, now)).collect();
+        let concerned: Vec<&Override> = set.iter().filter(|entry| concerns(entry, &sent, now)).collect();
         prop_assert_eq!(found.is_empty(), concerned.is_empty());
 
-        let bans = concerned.iter().filter(|one| one.action == Action::Ban);
-        let banned_until = bans.map(|one| one.until).max();
-        prop_assert_eq!(found.ban().map(|one| one.until), banned_until);
+        let bans = concerned.iter().filter(|entry| entry.action == Action::Ban);
+        let banned_until = bans.map(|entry| entry.until).max();
+        prop_assert_eq!(found.ban().map(|entry| entry.until), banned_until);
 
         for limit in LIMITS {
             let effect = found.effect_on(sent.route, limit);
-            let changes = || concerned.iter().filter(|one| one.scope.contains_limit(sent.route, limit));
-            if changes().any(|one| one.action == Action::Exempt) {
-                prop_assert_eq!(effect.map(|one| one.action), Some(Action::Exempt));
+            let changes = || concerned.iter().filter(|entry| entry.scope.contains_limit(sent.route, limit));
+            if changes().any(|entry| entry.action == Action::Exempt) {
+                prop_assert_eq!(effect.map(|entry| entry.action), Some(Action::Exempt));
                 continue;
             }
-            let adjusts: Vec<_> = changes().filter(|one| one.action == Action::Adjust).collect();
-            let first = adjusts.iter().find(|one| adjusts.iter().all(|other| one == &other || precedes(one, other)));
-            prop_assert_eq!(effect, first.map(|one| **one));
+            let adjusts: Vec<_> = changes().filter(|entry| entry.action == Action::Adjust).collect();
+            let first = adjusts.iter().find(|entry| adjusts.iter().all(|other| entry == &other || precedes(entry, other)));
+            prop_assert_eq!(effect, first.map(|entry| **entry));
         }
     }
 
     #[test]
-    fn override_ends_at_its_millisecond(one in one(), sent in sent()) {
-        let (index, until) = (OverrideIndex::new([Arc::new(one.clone())]), one.until.as_millis());
+    fn override_ends_at_its_millisecond(entry in entry(), sent in sent()) {
+        let (index, until) = (OverrideIndex::new([Arc::new(entry.clone())]), entry.until.as_millis());
         let is_found = |now| !found(&index, &sent, Timestamp::from_millis(now)).is_empty();
-        let is_concerned = concerns(&one, &sent, Timestamp::from_millis(0));
+        let is_concerned = concerns(&entry, &sent, Timestamp::from_millis(0));
         prop_assert_eq!([is_found(0), is_found(until - 1), is_found(until)], [is_concerned, is_concerned, false]);
     }
 
     #[test]
-    fn stored_form_is_read_back(one in one(), multiply in 1..5_000_u32) {
+    fn stored_form_is_read_back(entry in entry(), multiply in 1..5_000_u32) {
         let factor = Factor::try_from(f64::from(multiply) / 1_000.0).expect("a factor");
         let adjustment = Adjustment { rate: None, multiply: Some(factor) };
-        for one in [one.clone(), Override { adjustment, ..one }] {
-            let text = serde_json::to_string(&one).expect("JSON");
-            prop_assert_eq!(serde_json::from_str::<Override>(&text).expect("an override"), one);
+        for entry in [entry.clone(), Override { adjustment, ..entry }] {
+            let text = serde_json::to_string(&entry).expect("JSON");
+            prop_assert_eq!(serde_json::from_str::<Override>(&text).expect("an override"), entry);
         }
     }
 
@@ -162,7 +162,7 @@ proptest! {
     fn factor_multiplies_exactly(thousandths in 1..=1_000_000_000_u32, rate in 1..=tidegate_limit::MAX_RATE) {
         let factor = Factor::try_from(f64::from(thousandths) / 1_000.0).expect("a factor");
         let exact = u64::from(rate) * u64::from(thousandths) / 1_000;
-        prop_assert_eq!(u64::from(factor.of(rate)), exact.clamp(1, tidegate_limit::MAX_RATE.into()));
+        prop_assert_eq!(u64::from(factor.apply(rate)), exact.clamp(1, tidegate_limit::MAX_RATE.into()));
     }
 }
 
@@ -188,7 +188,7 @@ fn networks_are_normalized() {
         ("192.0.2.0/33", None),
         ("a", None),
     ] {
-        let shown = parse_network(text).map(|network| Target::Network(network).to_string());
-        assert_eq!(shown.as_deref(), network, "{text}");
+        let network_text = parse_network(text).map(|network| Target::Network(network).to_string());
+        assert_eq!(network_text.as_deref(), network, "{text}");
     }
 }

@@ -74,39 +74,39 @@ mod tests {
         Networks { networks: texts.iter().map(|text| text.parse().expect("a network")).collect(), ipv6_prefix }
     }
 
-    fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
-        (left_aligned(one) ^ left_aligned(other)).leading_zeros()
+    fn common_bits(first: IpAddr, second: IpAddr) -> u32 {
+        (left_aligned(first) ^ left_aligned(second)).leading_zeros()
     }
 
     proptest! {
         #[test]
-        fn prefixes_and_networks_are_kept(key: [u8; 32], one: u32, other: u32, same in 0..=32_u32) {
+        fn prefixes_and_networks_are_kept(key: [u8; 32], first: u32, second: u32, same in 0..=32_u32) {
             let networks = networks(&["10.0.0.0/8", "10.1.2.0/24", "192.0.2.7/32", "0.0.0.0/0", "2001:db8::/32"], 64);
             let rest = u32::MAX.checked_shr(same).unwrap_or(0);
-            let other = one & !rest | other & rest;
-            let [one, other] = [one, other].map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)));
-            let [masked_one, masked_other] = [one, other].map(|address| networks.mask(address, &Key::from(key)));
-            prop_assert_eq!(common_bits(one, other), common_bits(masked_one, masked_other));
+            let second = first & !rest | second & rest;
+            let [first, second] = [first, second].map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)));
+            let [masked_first, masked_second] = [first, second].map(|address| networks.mask(address, &Key::from(key)));
+            prop_assert_eq!(common_bits(first, second), common_bits(masked_first, masked_second));
             for network in &networks.networks {
-                prop_assert_eq!(network.contains(&one), network.contains(&masked_one));
+                prop_assert_eq!(network.contains(&first), network.contains(&masked_first));
             }
         }
 
         #[test]
-        fn ipv6_clients_are_kept(key: [u8; 32], one: u128, other: u128, same in 0..128_u32, prefix in 32..=128_u8) {
+        fn ipv6_clients_are_kept(key: [u8; 32], first: u128, second: u128, same in 0..128_u32, prefix in 32..=128_u8) {
             let networks = networks(&["2001:db8::/32", "2001:db8::7/128", "fe80::/10", "10.0.0.0/8"], prefix);
             let rest = u128::MAX >> same;
             let network = 0x2001_0db8 << 96;
-            for (one, other) in [(one, one & !rest | other & rest), (network | one >> 100, network | 7)] {
-                let [one, other] = [one, other].map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
-                let [masked_one, masked_other] = [one, other].map(|address| networks.mask(address, &Key::from(key)));
+            for (first, second) in [(first, first & !rest | second & rest), (network | first >> 100, network | 7)] {
+                let [first, second] = [first, second].map(|bits| IpAddr::V6(Ipv6Addr::from_bits(bits)));
+                let [masked_first, masked_second] = [first, second].map(|address| networks.mask(address, &Key::from(key)));
                 let identifying = |bits: u32| bits.min(prefix.into());
                 prop_assert_eq!(
-                    identifying(common_bits(one, other)),
-                    identifying(common_bits(masked_one, masked_other))
+                    identifying(common_bits(first, second)),
+                    identifying(common_bits(masked_first, masked_second))
                 );
                 for network in &networks.networks {
-                    prop_assert_eq!(network.contains(&one), network.contains(&masked_one));
+                    prop_assert_eq!(network.contains(&first), network.contains(&masked_first));
                 }
             }
         }
@@ -117,12 +117,12 @@ mod tests {
         let networks = networks(&[], 64);
         let addresses: Vec<IpAddr> = (1..=32).map(|last| IpAddr::from([192, 0, 2, last])).collect();
         let masked =
-            |key: u8| addresses.iter().map(|one| networks.mask(*one, &Key::from([key; 32]))).collect::<Vec<_>>();
+            |key: u8| addresses.iter().map(|first| networks.mask(*first, &Key::from([key; 32]))).collect::<Vec<_>>();
         assert_ne!(masked(1), masked(2));
         assert_ne!(masked(1), addresses);
         assert_eq!(masked(1), masked(1));
         let client: IpAddr = "2001:db8::1:2:3:4".parse().expect("an address");
-        let other: IpAddr = "2001:db8::".parse().expect("an address");
-        assert_eq!(networks.mask(client, &Key::from([1; 32])), networks.mask(other, &Key::from([1; 32])));
+        let second: IpAddr = "2001:db8::".parse().expect("an address");
+        assert_eq!(networks.mask(client, &Key::from([1; 32])), networks.mask(second, &Key::from([1; 32])));
     }
 }

@@ -150,9 +150,9 @@ impl Inputs {
                 ValueTest::OneOf(constants) => Some(constants),
                 ValueTest::Present | ValueTest::Absent => None,
             });
-            let known = held.constants.get(&input.name).into_iter().flatten();
-            let known: HashSet<_> = known.map(String::as_bytes).collect();
-            if constants.flatten().any(|constant| !known.contains(&*constant.to_bytes())) {
+            let held_constants = held.constants.get(&input.name).into_iter().flatten();
+            let held_constants: HashSet<_> = held_constants.map(String::as_bytes).collect();
+            if constants.flatten().any(|constant| !held_constants.contains(&*constant.to_bytes())) {
                 lacking.add(format!("values of conditions on `{}`", input.name), !held.more_constants);
             }
         }
@@ -165,8 +165,8 @@ impl Inputs {
         };
         let networks = self.networks.networks.iter().filter(|network| !is_kept(network)).count();
         if networks > 0 {
-            let of = if networks == 1 { "a network".to_owned() } else { format!("{networks} networks") };
-            lacking.add(format!("the addresses of {of}"), !held.more_networks);
+            let networks = if networks == 1 { "a network".to_owned() } else { format!("{networks} networks") };
+            lacking.add(format!("the addresses of {networks}"), !held.more_networks);
         }
         if self.networks.ipv6_prefix > held.ipv6_prefix {
             lacking.add(format!("the bits of IPv6 addresses behind the first {}", held.ipv6_prefix), true);

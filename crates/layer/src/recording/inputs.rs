@@ -154,7 +154,7 @@ impl Inputs {
 
     /// Returns the input of this source, which is new if no known source has a similar name.
     fn input(&mut self, source: &ClientSource) -> &mut Input {
-        let position = self.values.iter().position(|known| is_read_with(&known.source, source));
+        let position = self.values.iter().position(|input| is_read_with(&input.source, source));
         let position = position.unwrap_or_else(|| {
             let (conditions, readable, patterns, costs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
             let (source, name) = (source.clone(), source.to_string());
@@ -171,11 +171,11 @@ fn is_credential(source: &ClientSource) -> bool {
 }
 
 /// Returns `true` if some servers read the value of one source for the other.
-pub(super) fn is_read_with(one: &ClientSource, other: &ClientSource) -> bool {
-    match (one, other) {
-        (ClientSource::Cookie(one), ClientSource::Cookie(other))
-        | (ClientSource::Query(one), ClientSource::Query(other)) => spelling::resembles(one.as_bytes(), other),
-        _ => one == other,
+pub(super) fn is_read_with(first: &ClientSource, second: &ClientSource) -> bool {
+    match (first, second) {
+        (ClientSource::Cookie(first), ClientSource::Cookie(second))
+        | (ClientSource::Query(first), ClientSource::Query(second)) => spelling::resembles(first.as_bytes(), second),
+        _ => first == second,
     }
 }
 

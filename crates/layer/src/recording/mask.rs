@@ -44,7 +44,7 @@ impl Input {
             Ok(text) if value.is_empty() || is_cost || self.is_readable(value) => text.to_owned(),
             _ => {
                 let (text, pattern) =
-                    (key.text(&self.name, value), self.patterns.iter().find(|one| one.matches(value)));
+                    (key.text(&self.name, value), self.patterns.iter().find(|pattern| pattern.matches(value)));
                 pattern.and_then(|pattern| pattern.example(&text)).unwrap_or(text)
             }
         }

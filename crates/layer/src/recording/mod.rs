@@ -148,7 +148,7 @@ impl Recorder {
         self.recordings.store(Arc::new(with_new));
         self.is_active.store(true, Ordering::Relaxed);
         let (recorder, recording) = (Arc::clone(self), Arc::downgrade(&recording));
-        Ok(RecordingReader::new(id, recorder, recording, (queue, backlog), self.closed.subscribe()))
+        Ok(RecordingReader { id, recorder, recording, queue, backlog, closed: self.closed.subscribe() })
     }
 
     /// Ends the recording with this id: its reader gets the lines that wait. Returns `false` if the id is unknown.
@@ -177,7 +177,7 @@ impl Recorder {
     fn remove(&self, ended: &Weak<Recording>) {
         let _changing = self.changing.lock();
         let recordings = self.recordings.load();
-        let others = recordings.iter().filter(|one| !std::ptr::eq(Arc::as_ptr(one), ended.as_ptr()));
+        let others = recordings.iter().filter(|recording| !std::ptr::eq(Arc::as_ptr(recording), ended.as_ptr()));
         self.replace(others.cloned().collect());
     }
 
@@ -225,15 +225,14 @@ impl Recording {
         share < self.selection.sample
     }
 
-    /// Returns the members of the line of a request.
     fn members(&self, inputs: &Arc<Inputs>, route: Option<&Route>, facts: &Facts<'_>) -> Option<String> {
         let (client, route) = (inputs.addresses.address(facts), route.map(|route| &*route.name));
         if self.selection.clients.is_empty() {
             return inputs.line(facts, client, route, &self.key);
         }
         // A reload replaces the inputs of the rules.
-        let known = self.inputs.load_full().filter(|known| Arc::ptr_eq(&known.0, inputs));
-        let extended = known.unwrap_or_else(|| {
+        let current = self.inputs.load_full().filter(|current| Arc::ptr_eq(&current.0, inputs));
+        let extended = current.unwrap_or_else(|| {
             let extended = Arc::new((Arc::clone(inputs), inputs.with_clients(&self.selection.clients)));
             self.inputs.store(Some(Arc::clone(&extended)));
             extended

@@ -14,25 +14,15 @@ const CHUNK: usize = 64 << 10;
 /// The reader of a recording. Dropping it ends the recording.
 #[derive(Debug)]
 pub struct RecordingReader {
-    id: String,
-    recorder: Arc<Recorder>,
-    recording: Weak<Recording>,
-    queue: UnboundedReceiver<String>,
-    backlog: Arc<Backlog>,
-    closed: watch::Receiver<bool>,
+    pub(super) id: String,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) recording: Weak<Recording>,
+    pub(super) queue: UnboundedReceiver<String>,
+    pub(super) backlog: Arc<Backlog>,
+    pub(super) closed: watch::Receiver<bool>,
 }
 
 impl RecordingReader {
-    pub(super) fn new(
-        id: String,
-        recorder: Arc<Recorder>,
-        recording: Weak<Recording>,
-        (queue, backlog): (UnboundedReceiver<String>, Arc<Backlog>),
-        closed: watch::Receiver<bool>,
-    ) -> Self {
-        Self { id, recorder, recording, queue, backlog, closed }
-    }
-
     /// Returns the id for [`Recorder::end`].
     pub fn id(&self) -> &str {
         &self.id

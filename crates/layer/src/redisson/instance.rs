@@ -46,7 +46,7 @@ impl InstanceId {
         }
     }
 
-    pub(super) fn shared(&self) -> Arc<str> {
+    pub(super) fn to_arc(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
 }
@@ -63,14 +63,14 @@ mod tests {
 
     #[test]
     fn random_id_is_a_new_uuid() {
-        let (one, other) = (InstanceId::random().to_string(), InstanceId::random().to_string());
-        assert_ne!(one, other);
-        let groups: Vec<_> = one.split('-').collect();
+        let (first, second) = (InstanceId::random().to_string(), InstanceId::random().to_string());
+        assert_ne!(first, second);
+        let groups: Vec<_> = first.split('-').collect();
         assert_eq!(groups.iter().map(|group| group.len()).collect::<Vec<_>>(), [8, 4, 4, 4, 12]);
-        assert!(groups[2].starts_with('4') && groups[3].starts_with(['8', '9', 'a', 'b']), "{one}");
+        assert!(groups[2].starts_with('4') && groups[3].starts_with(['8', '9', 'a', 'b']), "{first}");
         assert!(
-            one.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)),
-            "{one}"
+            first.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte)),
+            "{first}"
         );
     }
 

@@ -80,7 +80,7 @@ impl RateLimiter {
         if name.is_empty() {
             return Err(RateLimiterError::NoName);
         }
-        Ok(Self { store, limiter: LimiterRef::new(name, instance.shared()), waiters: Arc::default() })
+        Ok(Self { store, limiter: LimiterRef::new(name, instance.to_arc()), waiters: Arc::default() })
     }
 
     /// Returns the name of the limiter.

@@ -120,7 +120,6 @@ impl History {
         }
     }
 
-    /// Forgets all values.
     pub(super) fn forget_values(&mut self) {
         self.seen.values_mut().for_each(|seen| seen.value = None);
     }
@@ -163,7 +162,6 @@ impl History {
         Seen { since, last: with.next_back().unwrap_or(since), value: None }
     }
 
-    /// Returns the number of values.
     #[cfg(test)]
     pub(super) fn values(&self) -> usize {
         self.seen.values().filter(|seen| seen.value.is_some()).count()

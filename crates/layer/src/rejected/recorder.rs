@@ -79,7 +79,6 @@ impl Batch {
         Self { counts: new_counts(), values: HashMap::new() }
     }
 
-    /// Keeps the value of a client.
     fn keep(&mut self, key: Key, value: &[u8]) {
         let is_full = self.values.len() >= MAX_VALUES;
         if let Entry::Vacant(entry) = self.values.entry(key)

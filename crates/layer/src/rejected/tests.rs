@@ -27,7 +27,7 @@ fn numbers(rejected: &RejectedClients, now: Timestamp, minutes: u64) -> Vec<(u32
         other => panic!("{other:?}"),
     };
     let top = rejected.top(now, minutes).into_iter();
-    top.map(|one| (number(one.client), one.count, one.error)).collect()
+    top.map(|entry| (number(entry.client), entry.count, entry.error)).collect()
 }
 
 #[test]
@@ -42,11 +42,11 @@ fn few_clients_are_counted_exactly_over_workers_and_minutes() {
     record(1, own, 8, 2);
     rejected.record(0, other, None, &store);
     let top = rejected.top(at(0), 15);
-    let counts: Vec<_> = top.iter().map(|one| (one.limit == own, one.count, one.error)).collect();
+    let counts: Vec<_> = top.iter().map(|entry| (entry.limit == own, entry.count, entry.error)).collect();
     assert_eq!(counts, [(true, 7, 0), (true, 2, 0), (false, 1, 0)]);
     assert_eq!(top[2].client, Client::All);
     record(0, own, 8, 1);
-    let counts = |now, minutes| rejected.top(at(now), minutes).iter().map(|one| one.count).collect::<Vec<_>>();
+    let counts = |now, minutes| rejected.top(at(now), minutes).iter().map(|entry| entry.count).collect::<Vec<_>>();
     assert_eq!(counts(3 * MINUTE, 5), [7, 3, 1]);
     assert_eq!(counts(3 * MINUTE, 1), [1], "only the last collection is in this window");
     assert_eq!(counts(15 * MINUTE, 15), [7, 3, 1]);
@@ -112,7 +112,7 @@ fn times_are_kept_while_a_client_is_rejected() {
     reject(29 * MINUTE, 2);
     let times = |now| {
         let top = rejected.top(at(now), 15).into_iter();
-        top.map(|one| (one.since, one.last)).collect::<Vec<_>>()
+        top.map(|entry| (entry.since, entry.last)).collect::<Vec<_>>()
     };
     assert_eq!(times(29 * MINUTE), [(at(0), at(29 * MINUTE)), (at(29 * MINUTE), at(29 * MINUTE))]);
     reject(50 * MINUTE, 1);
@@ -132,8 +132,8 @@ fn future_minutes_are_forgotten_when_the_clock_is_set_back() {
     }
     assert_eq!(minutes(), [1, 2]);
     let top = rejected.top(at(2 * MINUTE), 15);
-    let shown: Vec<_> = top.iter().map(|one| (one.count, one.since, one.last)).collect();
-    assert_eq!(shown, [(2, at(MINUTE), at(2 * MINUTE))]);
+    let times: Vec<_> = top.iter().map(|entry| (entry.count, entry.since, entry.last)).collect();
+    assert_eq!(times, [(2, at(MINUTE), at(2 * MINUTE))]);
     reject(1, 1);
     assert_eq!((minutes(), numbers(&rejected, at(2 * MINUTE), 15)), (vec![1, 2], vec![(1, 3, 0)]));
 }
@@ -152,8 +152,8 @@ fn times_of_many_clients_are_replaced() {
     (0..9).for_each(|_| rejected.record(0, limit, Some(&address(77_777)), &store));
     (0..5).for_each(|_| rejected.record(0, limit, Some(&address(5)), &store));
     let mut top = rejected.top(at(2_500), 15);
-    let known = top.iter().find(|one| one.client.id() == Some(address(5)));
-    assert_eq!(known.map(|one| one.last), Some(at(2_500)), "after a client without times");
+    let entry = top.iter().find(|entry| entry.client.id() == Some(address(5)));
+    assert_eq!(entry.map(|entry| entry.last), Some(at(2_500)), "after a client without times");
     let first = top.swap_remove(0);
     assert!((first.count - first.error..=first.count).contains(&9), "{first:?}");
     assert_eq!((first.since, first.last), (at(0), at(0)), "only the minute is known");

@@ -48,7 +48,7 @@ impl Redis {
     pub async fn reset_all(&self, limiter: &Arc<Limiter>) -> Result<u64, StoreError> {
         let mut removed = 0;
         // The mode of an adopted limiter may be known only to the store.
-        if limiter.mode == Mode::Overall || is_shared(limiter) {
+        if limiter.mode == Mode::Overall || is_redisson(limiter) {
             let whole = Charge::new(Arc::clone(limiter), None, 0);
             for bucket in whole.on_all_buckets() {
                 removed += self.reset(&bucket).await?.min(1);
@@ -113,13 +113,13 @@ impl Call for RemoveBucket<'_> {
     async fn run(&self, connection: &mut NodeConnection) -> Result<u64, StoreError> {
         let (secret, Charge { limiter, client, .. }) = (connection.secret()?, self.0);
         let mut command = cmd("UNLINK");
-        let mut add = |key: &str| _ = (key != limiter.name || !is_shared(limiter)).then(|| command.arg(key));
+        let mut add = |key: &str| _ = (key != limiter.name || !is_redisson(limiter)).then(|| command.arg(key));
         keys::for_each(limiter, std::slice::from_ref(client), &secret, &mut String::new(), &mut add);
         let reply: Value = connection.script.send(command).await.map_err(|error| store_error(&error))?;
         from_redis_value(reply).map_err(|_| StoreError::UnexpectedReply)
     }
 }
 
-fn is_shared(limiter: &Limiter) -> bool {
+fn is_redisson(limiter: &Limiter) -> bool {
     matches!(limiter.quota.algorithm(), Algorithm::Redisson(_))
 }

@@ -6,15 +6,15 @@ use crate::recording::held::{Lacking, bounded};
 #[test]
 fn values_of_conditions_identify_clients() {
     let line = |cookie: &str, query: &str| {
-        let request = one(&[("cookie", cookie)], query);
+        let request = sent_request(&[("cookie", cookie)], query);
         let line =
             request.with_facts(&PARSED, |facts| INPUTS.line(facts, Some(request.address), None, &Key::from([1; 32])));
         line.flatten().expect("a line")
     };
     let lines = [("tier=a", "/"), ("tier=b", "/"), ("old=a", "/"), ("old=b", "/"), ("tier=a", "/?lab=b")];
     let lines = lines.map(|(cookie, query)| line(cookie, query));
-    for (index, one) in lines.iter().enumerate() {
-        assert!(!lines[..index].contains(one), "{one}");
+    for (index, line) in lines.iter().enumerate() {
+        assert!(!lines[..index].contains(line), "{line}");
     }
     assert_eq!(line("tier=a", "/"), lines[0]);
 }

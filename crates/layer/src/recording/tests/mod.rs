@@ -90,7 +90,7 @@ fn decision(rules: &Rules, facts: &Facts<'_>, clients: &mut Vec<(String, ClientI
     }
     let mut number = |limit: &str, client: ClientId| {
         let client = (limit.to_owned(), client);
-        clients.iter().position(|known| *known == client).unwrap_or_else(|| {
+        clients.iter().position(|other| *other == client).unwrap_or_else(|| {
             clients.push(client);
             clients.len() - 1
         })
@@ -108,7 +108,7 @@ fn decision(rules: &Rules, facts: &Facts<'_>, clients: &mut Vec<(String, ClientI
 
 /// Spellings of values: equal ones, unequal ones, and ambiguous ones.
 fn value() -> impl Strategy<Value = String> {
-    let known = prop::sample::select(vec![
+    let likely = prop::sample::select(vec![
         "k1",
         "k2",
         "%6b1",
@@ -139,7 +139,7 @@ fn value() -> impl Strategy<Value = String> {
         "k1;k2",
         "\"k1",
     ]);
-    prop_oneof![8 => known.prop_map(str::to_owned), 1 => "[!-~]{1,12}"]
+    prop_oneof![8 => likely.prop_map(str::to_owned), 1 => "[!-~]{1,12}"]
 }
 
 fn pairs(names: &'static [&'static str], separators: &'static [&'static str]) -> impl Strategy<Value = String> {
@@ -187,7 +187,7 @@ proptest! {
     }
 }
 
-fn one(fields: &[(&'static str, &str)], target: &str) -> Sent {
+fn sent_request(fields: &[(&'static str, &str)], target: &str) -> Sent {
     let fields = fields.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     Sent { address: IpAddr::from([192, 0, 2, 1]), target: target.to_owned(), fields }
 }
@@ -222,11 +222,11 @@ fn usual_and_hostile_spellings_are_recorded() {
     for pair in pairs {
         for name in ["sid", "SID", "s%69d", "tier", "TIER", "old"] {
             let cookie = pair.replace('N', name).replace('S', ";");
-            assert!(is_recorded(&one(&[("cookie", &cookie)], "/")), "{cookie}");
+            assert!(is_recorded(&sent_request(&[("cookie", &cookie)], "/")), "{cookie}");
         }
         for name in ["key", "KEY", "k%65y", "lab", "LAB"] {
             let query = pair.replace("S ", "&").replace('S', "&").replace('N', name);
-            assert!(is_recorded(&one(&[], &format!("/?{query}"))), "{query}");
+            assert!(is_recorded(&sent_request(&[], &format!("/?{query}"))), "{query}");
         }
     }
     for value in [
@@ -246,10 +246,10 @@ fn usual_and_hostile_spellings_are_recorded() {
         "Gold",
     ] {
         for name in ["x-key", "x-plan", "authorization", "x-cost"] {
-            assert!(is_recorded(&one(&[(name, value)], "/")), "{name}: {value}");
+            assert!(is_recorded(&sent_request(&[(name, value)], "/")), "{name}: {value}");
         }
         for name in ["x-key", "authorization", "x-cost"] {
-            assert!(is_recorded(&one(&[(name, value), (name, "7")], "/")), "{name}: {value}");
+            assert!(is_recorded(&sent_request(&[(name, value), (name, "7")], "/")), "{name}: {value}");
         }
     }
 }
@@ -265,7 +265,7 @@ fn recorded_client_values_are_hashed() {
         ("x-cost", "7"),
         ("x-plan", "secret-7"),
     ];
-    let request = one(&fields, "/a;p=secret/%62?key=secret-8&other=secret-9&lab=secret-10");
+    let request = sent_request(&fields, "/a;p=secret/%62?key=secret-8&other=secret-9&lab=secret-10");
     let members =
         request.with_facts(rules, |facts| INPUTS.line(facts, Some(request.address), Some("rest"), &Key::from([1; 32])));
     let members = members.flatten().expect("a line");
@@ -273,11 +273,11 @@ fn recorded_client_values_are_hashed() {
     let line: Value = serde_json::from_str(&members).expect("JSON");
     assert!(line["path"].as_str().is_some_and(|path| path.starts_with("/a/b?lab=h")), "{members}");
     assert_eq!((&line["headers"]["x-cost"][0], &line["route"]), (&"7".into(), &"rest".into()));
-    let plan =
-        one(&[("x-plan", "gold")], "/").with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
+    let plan = sent_request(&[("x-plan", "gold")], "/")
+        .with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
     assert!(plan.flatten().expect("a line").contains("\"x-plan\":[\"gold\"]"));
-    let secret =
-        one(&[("x-plan", SECRET)], "/").with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
+    let secret = sent_request(&[("x-plan", SECRET)], "/")
+        .with_facts(rules, |facts| INPUTS.line(facts, None, None, &Key::from([1; 32])));
     assert_eq!(secret, Some(None), "the secret constant was recorded");
 }
 
@@ -298,18 +298,18 @@ async fn reader_gets_lines_until_the_end() {
     assert!(!recorder.is_active());
     let [mut first, mut second] = [(), ()].map(|()| recorder.start(all()).expect("a recording"));
     assert!(recorder.is_active());
-    let request = one(&[("x-key", "k")], "/");
+    let request = sent_request(&[("x-key", "k")], "/");
     let pending = lines(&recorder, &request);
     assert_eq!((pending.len(), first.in_flight(), second.in_flight()), (2, 1, 1));
     pending.into_iter().for_each(|line| line.send(7, "allowed", Some(200)));
-    let [one, other] = [first.lines().await, second.lines().await].map(|lines| lines.expect("lines"));
+    let [line, other] = [first.lines().await, second.lines().await].map(|lines| lines.expect("lines"));
     assert_eq!(first.in_flight(), 0);
     assert!(
-        one.starts_with("{\"time\":7,\"limits\":\"allowed\",\"status\":200,\"client\":\"") && one.ends_with("}\n"),
-        "{one}"
+        line.starts_with("{\"time\":7,\"limits\":\"allowed\",\"status\":200,\"client\":\"") && line.ends_with("}\n"),
+        "{line}"
     );
     let key = |line: &str| serde_json::from_str::<Value>(line).expect("JSON")["headers"]["x-key"].clone();
-    assert_ne!(key(&one), key(&other), "the keys are equal");
+    assert_ne!(key(&line), key(&other), "the keys are equal");
     let in_flight = lines(&recorder, &request);
     drop(second);
     for line in in_flight {
@@ -326,12 +326,13 @@ async fn reader_gets_lines_until_the_end() {
 async fn slow_reader_loses_lines_and_memory_is_bounded() {
     let recorder = Arc::new(Recorder::default());
     let mut reader = recorder.start(all()).expect("a recording");
-    let (short, long) = (one(&[("x-key", "k")], "/"), one(&[], &format!("/{}", "a".repeat(MAX_LINE))));
+    let (short, long) =
+        (sent_request(&[("x-key", "k")], "/"), sent_request(&[], &format!("/{}", "a".repeat(MAX_LINE))));
     let send =
         |request: &Sent| lines(&recorder, request).into_iter().for_each(|line| line.send(7, "allowed", Some(200)));
     send(&long);
     assert_eq!((reader.dropped(), reader.waiting_lines()), (1, None));
-    let half = one(&[], &format!("/{}", "a".repeat(MAX_LINE / 2)));
+    let half = sent_request(&[], &format!("/{}", "a".repeat(MAX_LINE / 2)));
     let sent = MAX_QUEUED / (MAX_LINE / 2) + 10;
     (0..sent).for_each(|_| send(&half));
     let dropped = reader.dropped() - 1;
@@ -369,8 +370,10 @@ async fn sample_has_all_requests_of_a_client_or_none() {
     let mut sampled = 0;
     for client in 0..200 {
         // Another spelling and another address are the same client.
-        let mut requests =
-            [one(&[("x-key", &format!("k{client}"))], "/"), one(&[("x-key", &format!(" k{client} "))], "/b?key=1")];
+        let mut requests = [
+            sent_request(&[("x-key", &format!("k{client}"))], "/"),
+            sent_request(&[("x-key", &format!(" k{client} "))], "/b?key=1"),
+        ];
         requests[1].address = IpAddr::from([192, 0, 2, client]);
         let [first, second] = requests.map(|request| lines(&recorder, &request).len());
         assert_eq!(first, second);
@@ -390,7 +393,9 @@ async fn further_client_sources_are_recorded() {
     fields.sort();
     assert_eq!(fields, ["authorization", "cookie", "x-cost", "x-key", "x-org", "x-plan"]);
     let mut reader = recorder.start(Selection { sample: 1.0, clients }).expect("a recording");
-    lines(&recorder, &one(&[("x-org", "acme")], "/")).into_iter().for_each(|line| line.send(7, "allowed", None));
+    lines(&recorder, &sent_request(&[("x-org", "acme")], "/"))
+        .into_iter()
+        .for_each(|line| line.send(7, "allowed", None));
     let line = reader.lines().await.expect("a line");
     assert!(line.contains("\"x-org\":[\"h") && !line.contains("acme"), "{line}");
 }

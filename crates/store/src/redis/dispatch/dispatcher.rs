@@ -287,7 +287,7 @@ impl Drop for DispatcherTask {
 /// Sends a batch and completes its requests.
 async fn call(mut batch: Batch, connection: NodeConnection, core: Arc<DispatcherCore>) -> EndedCall {
     let mut lock = None;
-    if batch.is_shared() {
+    if batch.is_redisson() {
         lock = core.context.lock_shared_calls().await;
         core.queue.lock().fill(&mut batch);
     }

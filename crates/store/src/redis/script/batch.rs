@@ -50,7 +50,7 @@ pub(crate) struct Batch {
     /// The charges of all runs, one run after the other.
     limits: Vec<RequestedCharge>,
     work: usize,
-    is_shared: bool,
+    is_redisson: bool,
     token: Option<InFlightToken>,
 }
 
@@ -160,17 +160,17 @@ impl Batch {
     /// Creates an empty batch.
     pub(crate) fn new(token: InFlightToken) -> Self {
         let (requests, buckets, slots, runs, limits) = Default::default();
-        Self { requests, len: 0, buckets, slots, runs, limits, work: 0, is_shared: false, token: Some(token) }
+        Self { requests, len: 0, buckets, slots, runs, limits, work: 0, is_redisson: false, token: Some(token) }
     }
 
     /// Creates an empty batch for requests with shared limiters.
     pub(crate) fn for_redisson(token: InFlightToken) -> Self {
-        Self { is_shared: true, ..Self::new(token) }
+        Self { is_redisson: true, ..Self::new(token) }
     }
 
     /// Returns `true` if the batch is for shared limiters.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
+    pub(crate) fn is_redisson(&self) -> bool {
+        self.is_redisson
     }
 
     /// Returns the charges of the first request.
@@ -294,8 +294,8 @@ impl Batch {
         let limiters = self.buckets.limiter_args(time.near) + slots.as_ref().map_or("", |slots| &slots.args.0);
         call.arg("admit").arg(limiters).arg(self.encode_requests(slots.map_or(0, |slots| slots.first)));
         // Every argument costs Redis as much as a table lookup, so unused ones are omitted.
-        let is_shared = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
-        if time.now.is_some() || self.buckets.algorithms().any(is_shared) {
+        let is_redisson = |algorithm| matches!(algorithm, Algorithm::Redisson(_));
+        if time.now.is_some() || self.buckets.algorithms().any(is_redisson) {
             call.arg(&time.random.to_be_bytes());
         }
         if let Some(now) = time.now {

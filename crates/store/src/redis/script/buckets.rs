@@ -156,11 +156,11 @@ impl LimiterBuckets {
     /// Returns `true` if the bucket of this charge is present with another rule. The buckets of a shared limiter have a
     /// common rule in Redis.
     fn conflicts_with(&self, charge: &Charge) -> bool {
-        let is_shared = || matches!(self.limiter.quota.algorithm(), Algorithm::Redisson(_));
+        let is_redisson = || matches!(self.limiter.quota.algorithm(), Algorithm::Redisson(_));
         !Arc::ptr_eq(&self.limiter, &charge.limiter)
             && self.limiter.name == charge.limiter.name
             && *self.limiter != *charge.limiter
-            && (is_shared() || self.index.contains_key(&charge.client))
+            && (is_redisson() || self.index.contains_key(&charge.client))
     }
 }
 
@@ -205,17 +205,18 @@ mod tests {
             let quota = Quota::new(rate, 1_000, algorithm).expect("a quota");
             Arc::new(Limiter::new("{a}:b".to_owned(), Mode::PerClient, quota))
         };
-        for (algorithm, is_shared) in [(Algorithm::TokenBucket, false), (Algorithm::Redisson(Sharing::Configure), true)]
+        for (algorithm, is_redisson) in
+            [(Algorithm::TokenBucket, false), (Algorithm::Redisson(Sharing::Configure), true)]
         {
             let [base, adjusted] = [1, 5].map(|rate| limiter(rate, algorithm));
             let mut buckets = Buckets::default();
             buckets.index(&charge(&base, "one"));
             assert!(buckets.conflicts_with(&[charge(&adjusted, "one")]));
-            assert_eq!(buckets.conflicts_with(&[charge(&adjusted, "other")]), is_shared);
+            assert_eq!(buckets.conflicts_with(&[charge(&adjusted, "other")]), is_redisson);
             buckets.index(&charge(&adjusted, "other"));
             assert!(buckets.conflicts_with(&[charge(&base, "other")]));
-            assert!(!buckets.conflicts_with(&[charge(&base, "one")]) || is_shared);
-            assert!(!buckets.conflicts_with(&[charge(&limiter(1, algorithm), "one")]) || is_shared);
+            assert!(!buckets.conflicts_with(&[charge(&base, "one")]) || is_redisson);
+            assert!(!buckets.conflicts_with(&[charge(&limiter(1, algorithm), "one")]) || is_redisson);
         }
     }
 }
