@@ -9,6 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::case_count;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::service::service_fn;
@@ -117,8 +119,11 @@ fn changed(attacks: Vec<Vec<u8>>, most: usize) -> impl Strategy<Value = Vec<u8>>
 
 fn run(bytes: impl Strategy<Value = Vec<u8>>, holds: impl Fn(&Runtime, &[u8]) -> Result<(), String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(768);
-    let mut runner = TestRunner::new(ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: case_count(768),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let outcome = runner.run(&bytes, |bytes| {
         let failure = |why| TestCaseError::fail(format!("{why}, in {:?}", String::from_utf8_lossy(&bytes)));
         holds(&runtime, &bytes).map_err(failure)

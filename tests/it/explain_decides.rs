@@ -6,15 +6,11 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
+use crate::support::case_count;
 use crate::support::gateway::TestGateway;
 use crate::support::process::RuleFile;
 use crate::support::wire::raw::{Message, Raw};
 use crate::support::wire::upstream::Origin;
-
-/// The number of requests: `tests/run --all` sets 10,000.
-fn cases() -> usize {
-    std::env::var("EXPLAINED_REQUESTS").ok().and_then(|count| count.parse().ok()).unwrap_or(2_000)
-}
 
 fn rules(origin: &Origin, keys: &RuleFile) -> String {
     format!(
@@ -224,7 +220,7 @@ async fn explanation_and_gateway_give_the_same_answer() {
     let mut admin = Raw::connect(gateway.admin).await;
     let (mut runner, strategy) = (TestRunner::deterministic(), request());
     let (mut seen, mut differences) = (std::collections::BTreeMap::new(), Vec::new());
-    for number in 0..cases() {
+    for number in 0..case_count(10_000) {
         let peer = format!("127.0.0.{}", number % 250 + 1);
         let sent = strategy.new_tree(&mut runner).expect("a request").current();
         let explained = sent.by_explanation(&mut admin, &peer).await;

@@ -15,7 +15,7 @@ use tidegate_store::Inspection;
 
 use crate::laws::{START, Stores};
 use crate::support::redis::{RedisServer, fresh_name};
-use crate::support::{adopted, charge_of, per_client};
+use crate::support::{adopted, case_count, charge_of, per_client};
 
 /// All algorithms; the embedded store decides the shared limiter as a token bucket.
 fn algorithms() -> impl Iterator<Item = Algorithm> {
@@ -105,7 +105,7 @@ fn inspection_announces_decisions(
 #[test]
 fn inspection_announces_the_next_decision() {
     let stores = Stores::start();
-    let config = ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: case_count(24), failure_persistence: None, ..ProptestConfig::default() };
     for algorithm in algorithms() {
         proptest!(config.clone(), |(rate in 1..=10_u64, steps in steps())| {
             inspection_announces_decisions(&stores, algorithm, rate, &steps)?;

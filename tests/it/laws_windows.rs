@@ -12,6 +12,7 @@ use tidegate_limit::{Algorithm, Quota, Wait};
 use tidegate_rules::charge::{Charge, ChargeKind, ClientId, Limiter};
 
 use crate::laws::{START, Stores, kind};
+use crate::support;
 use crate::support::redis::fresh_name;
 
 /// Times near the end of a second, of an hour with 30 minutes, of days with 23 and 25 hours, and of a leap February.
@@ -325,7 +326,7 @@ fn clock_set_back_frees_nothing_in_a_calendar_window() {
 fn config(cases: u32) -> TestRunner {
     let persistence = FileFailurePersistence::Direct("tests/it/laws_windows.regressions");
     TestRunner::new(ProptestConfig {
-        cases,
+        cases: support::case_count(cases),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(persistence)),
         ..ProptestConfig::default()

@@ -12,7 +12,7 @@ use tidegate_rules::charge::{Charge, Decision};
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::{Peer, member};
-use crate::support::{overall, replay_memory, shared};
+use crate::support::{case_count, overall, replay_memory, shared};
 
 const NOW: u64 = 1_700_000_000_000;
 
@@ -288,7 +288,7 @@ fn check_histories(sharing: Sharing, client: Option<&str>) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let store = server.replay_store();
-    let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: case_count(128), failure_persistence: None, ..ProptestConfig::default() };
     // A fixed seed: in about one of 100,000 histories, a lost and recreated counter or a late resent call looks like a
     // release (docs/redisson.md).
     let seed = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
@@ -338,7 +338,7 @@ fn library_limiter_decides_like_the_memory_store() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let (redis, memory) = (server.replay_store(), replay_memory());
-    let config = ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: case_count(64), failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&history_without_peer(), |(rate, interval, steps)| {
         let name = fresh_name();
         Peer::new(server.connection(), &name, "").configure(0, rate, interval, 0);

@@ -8,7 +8,7 @@ use tidegate_limit::redisson::Sharing;
 use crate::redisson::take;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::redisson::Peer;
-use crate::support::shared;
+use crate::support::{case_count, shared};
 
 const NOW: u64 = 1_700_000_000_000;
 const INTERVAL: u64 = 1_000;
@@ -48,7 +48,7 @@ fn grants_count_in_any_order_of_peer_calls() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let store = server.replay_store();
-    let config = ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases: case_count(128), failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&history(), |(rate, before, steps)| {
         let name = fresh_name();
         let mut peer = Peer::new(server.connection(), &name, "");

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::case_count;
+
 use http::{Request, Response, StatusCode};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -87,7 +89,7 @@ fn layer(rules: &str, store: Store) -> RateLimitLayer {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(case_count(128)))]
 
     #[test]
     fn replay_decides_as_the_layer(limits in (limit("l"), limit("m")), steps in steps()) {

@@ -9,12 +9,12 @@ use tidegate_limit::{Algorithm, Quota};
 
 use crate::admin_api::{Admin, TOKEN};
 use crate::laws::{START, Stores};
-use crate::support::charge_of;
 use crate::support::cluster::RedisCluster;
 use crate::support::gateway::TestGateway;
 use crate::support::process::{RuleFile, output};
 use crate::support::redis::RedisServer;
 use crate::support::wire::raw::Raw;
+use crate::support::{case_count, charge_of};
 
 const PLAN: &str = "tier: { by: 'header:x-plan', default: free }";
 const RATE: &str = "rate: { by: 'header:x-rate', default: 2, max: 4 }, interval: 1h";
@@ -195,7 +195,8 @@ fn no_window_exceeds_the_larger_rate_when_tiers_change() {
     let trace = prop::collection::vec((any::<bool>(), 0..300_u64, 1..4_u32), 1..80);
     let number = Cell::new(0);
     Stores::start().each(|name, take| {
-        let mut runner = TestRunner::new(Config { cases: 24, failure_persistence: None, ..Config::default() });
+        let mut runner =
+            TestRunner::new(Config { cases: case_count(24), failure_persistence: None, ..Config::default() });
         let checked = runner.run(&(tier(), tier(), trace.clone()), |(one, other, trace)| {
             number.set(number.get() + 1);
             let (name, mut now, mut grants) = (format!("{name}:{}", number.get()), START, Vec::new());

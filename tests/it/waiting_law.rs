@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, sleep_until};
 use tower::{Layer, ServiceExt, service_fn};
 
+use crate::support::case_count;
 use crate::support::redis::RedisServer;
 
 /// Permits of the limit of all clients in each interval.
@@ -141,7 +142,7 @@ fn burst() -> impl Strategy<Value = Vec<Arrival>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: case_count(64), ..ProptestConfig::default() })]
 
     #[test]
     fn own_limit_delays_others_by_the_granted_permits((limits, arrivals) in (limits(), arrivals())) {
@@ -168,7 +169,12 @@ fn own_limit_delays_others_in_redis_by_the_granted_permits() {
     let Some(redis) = RedisServer::start() else { return };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let (cases, number) = (
-        ProptestConfig { cases: 16, max_shrink_iters: 8, failure_persistence: None, ..ProptestConfig::default() },
+        ProptestConfig {
+            cases: case_count(16),
+            max_shrink_iters: 8,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        },
         AtomicU64::new(0),
     );
     let result = TestRunner::new(cases).run(&(limits(), burst()), |(limits, arrivals)| {

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 
 use super::run::{Harness, Pieces};
+use crate::support::case_count;
 use crate::support::strict::Message;
 
 const HEAD: &[u8] = b"POST /p HTTP/1.1\r\nHost: a.example\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -77,8 +78,11 @@ fn nothing_is_forwarded_after_a_random_error() {
     let end = HEAD.len() + BODY.len();
     let change = (any::<bool>(), 0..end, prop_oneof![prop::sample::select(BYTES.to_vec()), any::<u8>()]);
     let changes = (prop::collection::vec(change, 1..4), 1..6_usize);
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: case_count(256),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let rejected = Cell::new(0);
     let outcome = runner.run(&changes, |(changes, parts)| {
         let mut bytes = whole.clone();

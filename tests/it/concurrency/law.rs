@@ -11,6 +11,7 @@ use proptest::test_runner::TestRunner;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use crate::support;
 use crate::support::redis::RedisServer;
 use crate::support::wire::soon;
 
@@ -132,8 +133,11 @@ fn client_delays_others_only_by_its_granted_requests() {
     let redis = RedisServer::start();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let mut runner =
-        TestRunner::new(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: support::case_count(48),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
     let result = runner.run(&cases(), |case| {
         let url = redis.as_ref().filter(|_| case.in_redis).map(RedisServer::url);
         runtime.block_on(check(&case, url));

@@ -14,6 +14,7 @@ use tidegate::internals::ReplayStore;
 use tidegate_limit::{Algorithm, AlgorithmName, Quota, Wait};
 use tidegate_rules::charge::{Charge, ChargeKind, Decision, Granted, Outcome};
 
+use crate::support;
 use crate::support::redis::{RedisServer, fresh_name};
 use crate::support::{charge_of, overall, per_client, replay_memory};
 
@@ -307,10 +308,8 @@ impl Stores {
 /// Creates a runner that stores failing cases next to this file.
 pub fn config(cases: u32) -> proptest::test_runner::TestRunner {
     let persistence = proptest::test_runner::FileFailurePersistence::Direct("tests/it/laws.regressions");
-    let told = std::env::var("PROPTEST_CASES").ok().and_then(|told| told.parse().ok());
     proptest::test_runner::TestRunner::new(ProptestConfig {
-        // The environment can only raise the number of cases; proptest ignores it if a number is given.
-        cases: told.unwrap_or(0).max(cases),
+        cases: support::case_count(cases),
         max_shrink_iters: 20_000,
         failure_persistence: Some(Box::new(persistence)),
         ..ProptestConfig::default()

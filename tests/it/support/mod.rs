@@ -26,6 +26,13 @@ use tidegate_limit::{Algorithm, Quota};
 use tidegate_rules::charge::{Charge, ClientId, Limiter};
 use tidegate_rules::settings::store::StoreSettings;
 
+/// Returns the number of cases of a property with a real Redis or gateway: all of them with `ALL_CASES`, which
+/// `tests/run --all` sets, and a quarter otherwise. `PROPTEST_CASES` raises the number.
+pub fn case_count(all: u32) -> u32 {
+    let given = std::env::var("PROPTEST_CASES").ok().and_then(|given| given.parse().ok()).unwrap_or(0);
+    given.max(if std::env::var_os("ALL_CASES").is_some() { all } else { all.div_ceil(4) })
+}
+
 /// Returns `true` if the limiter grants the permits immediately.
 pub async fn granted(limiter: &RateLimiter, permits: u32) -> Result<bool, RateLimiterError> {
     limiter.try_acquire(permits).await.map(|taken| taken.granted)
