@@ -44,9 +44,9 @@ words! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// A permit returns exactly one interval after it was granted: [`token_bucket`](crate::algorithm::token_bucket).
+    /// A permit returns exactly one interval after it was granted: [`token_bucket`].
     TokenBucket,
-    /// Permits return continuously, and `burst` of them can be in use at once: [`gcra`](crate::algorithm::gcra).
+    /// Permits return continuously, and `burst` of them can be in use at once: [`gcra`].
     Gcra {
         /// The capacity: 1 to [`MAX_RATE`].
         burst: u32,
@@ -65,7 +65,7 @@ pub enum Algorithm {
         /// The number of segments of an interval, 1 to [`sliding_window::MAX_SEGMENTS`].
         segments: u32,
     },
-    /// All permits return at the end of each calendar window: [`fixed_window`](crate::algorithm::fixed_window).
+    /// All permits return at the end of each calendar window: [`fixed_window`].
     FixedWindow(Calendar),
 }
 

@@ -37,7 +37,7 @@ pub struct WaitBounds {
     pub deadline: Option<Duration>,
 }
 
-/// What a request does next.
+/// The next step of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitStep {
     /// It asks the store for its permits.
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!((both.hold, both.request.joined()), (permits(200, true), Some(OWN)));
         both.retry(&mut queues, [refused(100), GRANTED], millis(200));
         assert_eq!((both.hold, both.request.joined()), (permits(100, true), Some(ALL)));
-        assert_eq!(queues.len(), 2, "the queue of the limit of all, and the claim in that of the client");
+        assert_eq!(queues.len(), 2, "the queue of the limit of all, and the claim in the queue of the client");
     }
 
     #[test]
