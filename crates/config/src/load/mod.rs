@@ -50,6 +50,17 @@ pub enum RuleFile {
     Stdin,
 }
 
+/// How a rule file is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Once, also from a pipe.
+    First,
+    /// Again. It must be a regular file.
+    Again,
+    /// Without the files that it refers to.
+    RulesOnly,
+}
+
 /// The result of loading a rule file, with the files that were read.
 #[derive(Debug)]
 pub struct Loaded {
@@ -102,12 +113,12 @@ fn parse(
 impl RuleFile {
     /// Loads the file for a Tower layer: `listen` and the routes' `upstream` may be missing.
     pub fn load(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, checks, (true, false)).config
+        self.read(Purpose::Layer, checks, Reading::First).config
     }
 
     /// Loads the file for a Tower layer without opening the files that it refers to.
     pub fn load_rules(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Layer, checks, (false, false)).config
+        self.read(Purpose::Layer, checks, Reading::RulesOnly).config
     }
 
     /// Loads the file for the gateway.
@@ -117,39 +128,36 @@ impl RuleFile {
 
     /// Loads the file for the gateway. Returns the files that were read, too.
     pub fn load_with_sources(&self, checks: &'static dyn FileChecks) -> Loaded {
-        self.read(Purpose::Gateway, checks, (true, false))
+        self.read(Purpose::Gateway, checks, Reading::First)
     }
 
     /// Loads the file again. It must be a regular file: a pipe would block, or has been read to its end. A file system that
     /// does not respond for 10 seconds is an error.
     pub fn reload(&self, checks: &'static dyn FileChecks) -> Loaded {
         let file = self.clone();
-        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, checks, (true, true))).unwrap_or_else(|source| {
-            let path = PathBuf::from(self.to_string());
-            Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
-        })
+        read_detached(MAX_RELOAD, move || file.read(Purpose::Gateway, checks, Reading::Again)).unwrap_or_else(
+            |source| {
+                let path = PathBuf::from(self.to_string());
+                Loaded { config: Err(ConfigLoadError::Unreadable { path, source }), sources: SourceFiles::default() }
+            },
+        )
     }
 
     /// Loads the file for the gateway without opening the certificates, keys and password files that it refers to.
     pub fn load_without_referenced_files(&self, checks: &'static dyn FileChecks) -> Result<Config, ConfigLoadError> {
-        self.read(Purpose::Gateway, checks, (false, false)).config
+        self.read(Purpose::Gateway, checks, Reading::RulesOnly).config
     }
 
-    fn read(
-        &self,
-        purpose: Purpose,
-        checks: &'static dyn FileChecks,
-        (check_files, must_be_regular): (bool, bool),
-    ) -> Loaded {
+    fn read(&self, purpose: Purpose, checks: &'static dyn FileChecks, reading: Reading) -> Loaded {
         let (name, files) = match self {
             Self::Path(path) => (path.as_path(), ReferencedFiles::relative_to(path)),
             Self::Stdin => (Path::new("<stdin>"), ReferencedFiles::in_current_folder()),
         };
         let files = files.with_checks(checks);
-        let files = if check_files { files } else { files.unchecked() };
+        let files = if reading == Reading::RulesOnly { files.unchecked() } else { files };
         let source = Source { purpose, files, name, functions: None };
         match self {
-            Self::Path(_) => read_unchanged(name, source, must_be_regular),
+            Self::Path(_) => read_unchanged(name, source, reading == Reading::Again),
             Self::Stdin => {
                 use std::io::Read;
                 let (mut bytes, mut sources) = (Vec::new(), SourceFiles::default());

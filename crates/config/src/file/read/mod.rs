@@ -1,7 +1,7 @@
 //! Reads the values of a rule file into the structs of [`file`](super), with their locations.
 //!
 //! Each value is checked against the [`Kind`] of its key. Invalid values are reported and left out, so that later steps
-//! neither fail on them nor report them again.
+//! neither fail on them nor report them again. serde is not used, because it ends at the first error.
 
 mod map;
 mod scalars;
