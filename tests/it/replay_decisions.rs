@@ -34,6 +34,11 @@ fn algorithm() -> impl Strategy<Value = &'static str> {
     ])
 }
 
+/// The algorithms whose permits return at times that do not depend on the time of day, which differs.
+fn waiting_algorithm() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["algorithm: token_bucket", "algorithm: gcra, burst: 1", "algorithm: gcra, burst: 3"])
+}
+
 fn limit(name: &'static str) -> impl Strategy<Value = String> {
     let mode = prop::sample::select(vec!["mode: OVERALL", "mode: PER_CLIENT, client: ip"]);
     (mode, 4_u32..7, algorithm())
@@ -111,13 +116,14 @@ proptest! {
     #[test]
     fn replay_waits_as_the_layer(
         rates in (1_u32..4, 1_u32..4),
+        algorithms in (waiting_algorithm(), waiting_algorithm()),
         queue in 1..4_u32,
         waits in (1..4_u64, 1..4_u64),
         seconds in vec((prop::sample::select(vec![0, 0, 0, 1, 2]), 0..3_u8, 0..2_u8), 1..80),
     ) {
         let limits = [
-            format!("{{ name: l, mode: OVERALL, rate: {}, interval: 1s, max_wait: {}s, queue: {queue} }}", rates.0, waits.0),
-            format!("{{ name: m, mode: PER_CLIENT, client: ip, rate: {}, interval: 2s, max_wait: {}s }}", rates.1, waits.1),
+            format!("{{ name: l, mode: OVERALL, rate: {}, interval: 1s, max_wait: {}s, queue: {queue}, {} }}", rates.0, waits.0, algorithms.0),
+            format!("{{ name: m, mode: PER_CLIENT, client: ip, rate: {}, interval: 2s, max_wait: {}s, {} }}", rates.1, waits.1, algorithms.1),
         ];
         let steps: Vec<Step> = seconds.iter().map(|(gap, from, to)| (gap * 1_000 + 1, *from, *to, 200)).collect();
         let (rules, trace) = (rules(&limits), traced(&steps));
