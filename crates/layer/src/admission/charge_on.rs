@@ -109,6 +109,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use tidegate_limit::clock::Timestamp;
     use tidegate_limit::{Algorithm, Mode, Quota, Wait};
     use tidegate_rules::charge::{Limiter, Outcome};
     use tidegate_rules::limits::rule::{ChargeOn, Limit};
@@ -130,7 +131,7 @@ mod tests {
             let mut charges = Charges::new(&limits);
             charges.push(0, Charge { kind, ..charge.clone() });
             let refusal = Decision::new(1, Wait::Millis(1_000), 1_000);
-            charges.decide(Outcome::new(charges.decided_at(), vec![refusal], charges.as_slice()));
+            charges.decide(Outcome::new(Timestamp::default(), vec![refusal], charges.as_slice()));
             let response = if reserve { StatusCode::OK } else { StatusCode::UNAUTHORIZED };
             charge_by_response(&mut charges, &store, response, true).await;
             assert_eq!(charges.decisions().next(), Some((0, &refusal)));

@@ -297,7 +297,7 @@ impl<'r> RequestRecord<'r> {
             self.record_limit(charges, denial);
         }
         let is_by_store = is_by_limits && !charges.is_local();
-        self.at = is_by_store.then(|| charges.decided_at());
+        self.at = charges.decided_at().filter(|_| is_by_store);
         if is_by_store {
             self.record_fields(charges);
         }
@@ -333,7 +333,7 @@ impl<'r> RequestRecord<'r> {
             .flatten()
             .map(Box::new);
         let policy = changed.filter(|_| compiled.policy.is_some()).and_then(|limits| Policy::new(&limits));
-        self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at())));
+        self.changed_policy = policy.map(|policy| Box::new(policy.at(charges.decided_at().unwrap_or_default())));
     }
 
     /// Records and counts the ban, if it is why the request is rejected.

@@ -87,3 +87,37 @@ impl RequestOutcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::ready;
+
+    use futures_util::future::poll_immediate;
+    use http::{Request, Response};
+    use tower::{Layer, ServiceExt, service_fn};
+
+    use super::*;
+    use crate::layer::RateLimitLayer;
+
+    /// Regression test: the time was 1970, in access logs and in recordings.
+    #[tokio::test]
+    async fn rejection_by_a_full_queue_has_no_decision_time() {
+        let limit = "{ name: l, mode: OVERALL, rate: 1, interval: 1m, max_wait: 10m, queue: 1 }";
+        let rules = format!("routes: [{{ name: all, match: {{}}, limits: [{limit}] }}]");
+        let layer = RateLimitLayer::from_yaml(&rules).expect("a layer");
+        let service = layer.layer(service_fn(|_: Request<()>| ready(Ok::<_, Infallible>(Response::new(())))));
+        let reports: [ReportHandle; 3] = Default::default();
+        let mut requests = reports.each_ref().map(|report| {
+            let request = Request::get("/").extension(report.clone()).body(()).expect("a request");
+            Box::pin(service.clone().oneshot(request))
+        });
+        for request in &mut requests {
+            _ = poll_immediate(request).await;
+        }
+        assert!(reports[0].get().is_some_and(|served| served.at.is_some()));
+        assert!(reports[1].get().is_none(), "the second request does not wait");
+        let rejected = reports[2].get().expect("a report");
+        assert_eq!((rejected.outcome, rejected.at), (RequestOutcome::Limited, None));
+    }
+}

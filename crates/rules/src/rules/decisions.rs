@@ -52,9 +52,10 @@ impl<'r> Charges<'r> {
         self.iter().filter_map(|entry| Some((entry.index, entry.decision?)))
     }
 
-    /// Returns the time of the decisions on the store's clock.
-    pub fn decided_at(&self) -> Timestamp {
-        self.outcome.now
+    /// Returns the time of the decisions on the store's clock. Returns `None` without decisions of the store: a full queue
+    /// rejects requests without asking it.
+    pub fn decided_at(&self) -> Option<Timestamp> {
+        Some(self.outcome.now).filter(|now| *now > Timestamp::default())
     }
 
     /// Returns `true` if this gateway's shares of the limits have decided, since the store did not. Then the remaining
