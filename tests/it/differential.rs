@@ -117,10 +117,13 @@ fn changed(attacks: Vec<Vec<u8>>, most: usize) -> impl Strategy<Value = Vec<u8>>
     )
 }
 
+/// The number of random requests or responses of a test.
+const CASES: u32 = 768;
+
 fn run(bytes: impl Strategy<Value = Vec<u8>>, holds: impl Fn(&Runtime, &[u8]) -> Result<(), String>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut runner = TestRunner::new(ProptestConfig {
-        cases: case_count(768),
+        cases: case_count(CASES),
         failure_persistence: None,
         ..ProptestConfig::default()
     });
@@ -168,7 +171,7 @@ fn forwarded_requests_are_read_alike_by_hyper() {
         // Retries with longer waits: a busy machine may have ended an exchange too early.
         compare(MAX_WAIT).or_else(|_| compare(4 * MAX_WAIT)).or_else(|_| compare(10 * MAX_WAIT))
     });
-    assert!(forwarded.get() > 100, "only {} requests were forwarded", forwarded.get());
+    assert!(8 * forwarded.get() > case_count(CASES) as usize, "only {} requests were forwarded", forwarded.get());
 }
 
 #[test]
@@ -204,5 +207,5 @@ fn forwarded_responses_are_read_alike_by_hyper() {
         })
     });
     let (forwarded, rejected) = (forwarded.get(), rejected.get());
-    assert!(forwarded > 200 && rejected > 200, "{forwarded} forwarded and {rejected} rejected");
+    assert!(4 * forwarded.min(rejected) > case_count(CASES), "{forwarded} forwarded and {rejected} rejected");
 }
