@@ -1,6 +1,6 @@
 //! The keys of a route's action, and of its changes of requests and responses.
 
-use super::keys::Kind::{self, Flag, List, Text, Whole};
+use super::keys::Kind::{self, Flag, Integer, List, Text};
 use super::located::Located;
 use super::shape::shape;
 
@@ -12,7 +12,7 @@ shape! {
         /// a request can choose the server.
         to: String = Text, Required("to: \"https://example.com{uri}\"");
         /// The status, 301, 302, 303, 307 or 308.
-        status: u64 = Whole(301, 308), Default("307");
+        status: u64 = Integer(301, 308), Default("307");
     }
 }
 
@@ -20,7 +20,7 @@ shape! {
     /// A response without an upstream.
     RESPOND: Respond = "`respond`" {
         /// The status.
-        status: u64 = Whole(200, 599), Default("200");
+        status: u64 = Integer(200, 599), Default("200");
         /// The body, at most 64 KiB. It has no variables.
         body: String = Text, Optional;
         /// The type of the body.
@@ -63,7 +63,7 @@ shape! {
     /// limit fields stay. gRPC calls get a gRPC error.
     REJECT: Reject = "`reject`" {
         /// The status.
-        status: u64 = Whole(400, 599), Default("429");
+        status: u64 = Integer(400, 599), Default("429");
         /// The type of the body; it decides how values are escaped.
         content_type: String = Text, Default("application/json");
         /// The body, with [variables](http.md#actions-of-routes), also `{retry_after}` and `{limit}`.

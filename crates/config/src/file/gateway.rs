@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::identities::{IDENTITIES, Identities};
 use super::keys::Kind::{
-    Address, Duration, Flag, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short, Size,
-    Statuses, Text, Whole, Word,
+    Address, Duration, Flag, Integer, List, Many, Map, Name, Named, OneOrMany, OrMap, Prefix, Secret, Share, Short,
+    Size, Statuses, Text, Word,
 };
 use super::limits::{CLIENTS, Clients, LIMIT, Limit, REQUESTS, ROUTE, Requests, Route, TIER, Tier};
 use super::located::{Located, ValueOrMap};
@@ -27,7 +27,7 @@ shape! {
         listen: Vec<Located<Listen>> = OneOrMany(&Short("address", &LISTEN)), Optional;
         /// The highest number of client connections over all entries of `listen`. If it is reached, a new connection
         /// replaces one that waits for its client. If no connection waits, the gateway rejects the new one.
-        max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("50000");
+        max_connections: u64 = Integer(1, MAX_CONNECTIONS), Default("50000");
         /// The admin listener: health checks, metrics, and the API of operators.
         admin: Admin = Short("address", &ADMIN), Default("127.0.0.1:9901");
         /// The access log with one line for each request.
@@ -121,13 +121,13 @@ shape! {
         mode: String = Text, Optional;
         /// The highest number of connections. If it is reached, a new connection replaces one that waits for its client.
         /// If no connection waits, the gateway rejects the new one.
-        max_connections: u64 = Whole(1, MAX_CONNECTIONS), Default("10000");
+        max_connections: u64 = Integer(1, MAX_CONNECTIONS), Default("10000");
         /// The highest number of connections of one client. Connections of trusted proxies are not counted.
-        max_connections_per_client: u64 = Whole(1, MAX_CONNECTIONS), Default("1000");
+        max_connections_per_client: u64 = Integer(1, MAX_CONNECTIONS), Default("1000");
         /// The highest number of requests on one connection.
-        max_requests: u64 = Whole(1, 1_000_000_000), Default("10000");
+        max_requests: u64 = Integer(1, 1_000_000_000), Default("10000");
         /// The highest number of concurrent requests on an HTTP/2 connection.
-        max_streams: u64 = Whole(1, 10_000), Default("100");
+        max_streams: u64 = Integer(1, 10_000), Default("100");
         /// The longest time until the first byte of a connection, and from the first byte to the end of a request head.
         header_timeout: Millis = Duration(1, HOUR), Default("10s");
         /// The longest time that a connection stays open between requests.
@@ -137,7 +137,7 @@ shape! {
         /// The bytes per second that a client must send or receive while a body waits for it.
         min_rate: Bytes = Size(0, 1 << 20), Default("240B");
         /// The highest number of header fields in a request.
-        max_fields: u64 = Whole(1, 1000), Default("100");
+        max_fields: u64 = Integer(1, 1000), Default("100");
         /// The largest size of all header fields of a request together.
         max_field_bytes: Bytes = Size(1 << 10, 1 << 20), Default("16KiB");
         /// The longest request target.
@@ -177,7 +177,7 @@ shape! {
         client_auth: ClientAuth = Map(&CLIENT_AUTH), Optional;
         /// The highest number of TLS handshakes of one client per second, averaged over ten seconds; further
         /// connections are closed. 0 means no limit. Trusted proxies are not counted.
-        max_handshake_rate: u64 = Whole(0, 1_000_000), Default("100");
+        max_handshake_rate: u64 = Integer(0, 1_000_000), Default("100");
     }
 }
 
@@ -223,7 +223,7 @@ shape! {
         /// The password at the master. Only with `sentinel`; otherwise put it into `url`.
         password: String = Secret, Optional;
         /// The database number at the master; 0 by default. Only with `sentinel`; otherwise put it into `url`.
-        database: u64 = Whole(0, u16::MAX as u64), Optional;
+        database: u64 = Integer(0, u16::MAX as u64), Optional;
         /// Trust anchors and client certificate for TLS. TLS is used if `url` starts with `rediss://`; with `sentinel`,
         /// if this key is present, even as `{}`.
         tls: Tls = Map(&TLS), Optional;
@@ -235,13 +235,13 @@ shape! {
         /// A prefix of all keys, such as `billing:`. Not with `memory`.
         prefix: String = Prefix, Optional;
         /// The connections for decisions that each worker keeps open. Not with `memory`.
-        pool_size: u64 = Whole(1, 1024), Default("1");
+        pool_size: u64 = Integer(1, 1024), Default("1");
         /// Whether `/readyz` fails while the store is unreachable, so that a load balancer uses gateways that can reach
         /// the store. Not with `memory`.
         fail_readiness: bool = Flag, Default("false");
         /// The lowest number of gateways to assume. While Redis is unreachable, a gateway grants at most its share of
         /// each limit among this many gateways, even if Redis has counted fewer. Not with `memory`.
-        min_gateways: u64 = Whole(1, 65536), Default("1");
+        min_gateways: u64 = Integer(1, 65536), Default("1");
         /// The secret for hashing client keys: at least 16 bytes, identical on all gateways. By default, a random
         /// secret that is stored in Redis.
         key_secret: String = Secret, Optional;
@@ -314,13 +314,13 @@ shape! {
         /// The highest number of connections to each target, in use or idle; with HTTP/2, of concurrent requests. Each
         /// worker has an equal share, at least one. Some of them are reserved for clients that use none
         /// ([security.md](security.md#bounds-on-upstreams)).
-        max_connections: u64 = Whole(1, 1_000_000), Default("1024");
+        max_connections: u64 = Integer(1, 1_000_000), Default("1024");
         /// The highest number of requests that wait for a connection to each target. Each worker has an equal share.
-        queue: u64 = Whole(0, 1_000_000), Default("1024");
+        queue: u64 = Integer(0, 1_000_000), Default("1024");
         /// The longest time that a request waits for a connection.
         queue_timeout: Millis = Duration(1, HOUR), Default("1s");
         /// The highest number of header fields in a response.
-        max_fields: u64 = Whole(1, 1000), Default("100");
+        max_fields: u64 = Integer(1, 1000), Default("100");
         /// The largest head of a response; over HTTP/2, each field counts with 32 bytes more.
         max_field_bytes: Bytes = Size(1 << 10, 1 << 20), Default("64KiB");
     }
@@ -340,7 +340,7 @@ shape! {
     EJECT: Eject = "`eject`" {
         /// The consecutive failures after which a target is ejected: no response, or one of the statuses 500,
         /// 502, 503 and 504. An invalid response does not count. If no connection can be opened, two failures are enough.
-        after: u64 = Whole(1, 1_000_000), Default("5");
+        after: u64 = Integer(1, 1_000_000), Default("5");
         /// The time of an ejection. Each further ejection in a row is longer by this time, up to 5 minutes.
         r#for: Millis = Duration(1, 24 * HOUR), Default("30s");
         /// The highest share of the targets that are ejected at a time. One target of two or more can always be
@@ -370,7 +370,7 @@ shape! {
     /// When a request is sent again ([http.md](http.md#retries)).
     RETRY: Retry = "`retry`" {
         /// How many times a request is sent again, in addition to the attempts that opened no connection.
-        attempts: u64 = Whole(1, 10), Default("1");
+        attempts: u64 = Integer(1, 10), Default("1");
         /// The failures after which a request is sent again: `connect` (no connection), `unsent` (no part was sent, or
         /// the target reported that it did not process it), `reset` (the connection was closed before the response),
         /// `timeout` (no response within `timeouts.response`), and the statuses `500`, `502`, `503`, `504`.
@@ -414,9 +414,9 @@ shape! {
         /// The longest time for a check, including the connection; at most `interval`.
         timeout: Millis = Duration(1, HOUR), Default("1s");
         /// How many checks in a row a failed target must pass.
-        rise: u64 = Whole(1, 100), Default("2");
+        rise: u64 = Integer(1, 100), Default("2");
         /// How many checks in a row a target must fail.
-        fall: u64 = Whole(1, 100), Default("3");
+        fall: u64 = Integer(1, 100), Default("3");
         /// The statuses that pass. Not with `grpc`.
         expect: Vec<Located<String>> = OneOrMany(&Statuses), Default("[200-399]");
     }
@@ -430,6 +430,6 @@ shape! {
         /// the response.
         url: String = Text, Required("url: http://127.0.0.1:9000");
         /// The share of the requests, in proportion to the weights of the other targets.
-        weight: u64 = Whole(1, 1000), Default("1");
+        weight: u64 = Integer(1, 1000), Default("1");
     }
 }

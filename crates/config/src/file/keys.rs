@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     /// `true` or `false`.
     Flag,
     /// A whole number in this range.
-    Whole(u64, u64),
+    Integer(u64, u64),
     /// A number from 0 to 1.
     Share,
     /// A duration in this range of milliseconds.

@@ -5,8 +5,8 @@ use super::actions::{
 };
 use super::concurrency::{CONCURRENCY, Concurrency};
 use super::keys::Kind::{
-    self, Duration, Flag, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses, Text,
-    Whole, Word,
+    self, Duration, Flag, Integer, Interval as IntervalKind, List, Many, Map, Name, OneOrMany, OrMap, Size, Statuses,
+    Text, Word,
 };
 use super::keys::{Key, Presence, Shape};
 use super::located::{Located, OneOrList, ValueOrMap};
@@ -36,7 +36,7 @@ shape! {
         /// Networks of proxies whose `X-Forwarded-For` is trusted; the field is read from right to left.
         trusted_proxies: Vec<Located<String>> = List(&Text), Default("[]");
         /// The leading bits of an IPv6 address that identify a client.
-        ipv6_prefix: u64 = Whole(32, 128), Default("64");
+        ipv6_prefix: u64 = Integer(32, 128), Default("64");
     }
 }
 
@@ -204,32 +204,32 @@ shape! {
         /// Takes the rate, the interval and, for `gcra`, the burst from the tier of the client. Only for `PER_CLIENT`.
         tier: TierSource = Map(&TIER_SOURCE), Optional;
         /// Permits per interval, or the value of the request that contains them. Required unless `adopt` or `tier` is set.
-        rate: ValueOrMap<u64, RateSource> = OrMap(&Whole(1, MAX_PERMITS), &RATE_SOURCE), Optional;
+        rate: ValueOrMap<u64, RateSource> = OrMap(&Integer(1, MAX_PERMITS), &RATE_SOURCE), Optional;
         /// The interval of the rate. Required unless `adopt` or `tier` is set. Calendar units are only for `fixed_window`.
         interval: Interval = IntervalKind(1, MAX_INTERVAL), Optional;
         /// When a permit becomes available again.
         algorithm: AlgorithmName = Word(AlgorithmName::WORDS), Default("token_bucket");
         /// Permits in a full bucket; only for `gcra`. By default, the rate.
-        burst: u64 = Whole(1, MAX_PERMITS), Optional;
+        burst: u64 = Integer(1, MAX_PERMITS), Optional;
         /// After idle time, the rate rises from a third to the full rate within this time; only for `gcra`. By default, it
         /// does not fall.
         warm_up: Millis = Duration(MIN_WARM_UP, MAX_WARM_UP), Optional;
         /// The highest number of waiting requests. For `leaky_bucket` the default is the rate; with `max_wait` it is
         /// 100.
-        queue: u64 = Whole(1, MAX_QUEUE), Optional;
+        queue: u64 = Integer(1, MAX_QUEUE), Optional;
         /// Segments per interval; only for `sliding_window`. By default, 10.
-        segments: u64 = Whole(1, MAX_SEGMENTS as u64), Optional;
+        segments: u64 = Integer(1, MAX_SEGMENTS as u64), Optional;
         /// The time zone of the calendar, such as `Europe/Rome`; only for `fixed_window`. By default, UTC.
         timezone: String = Text, Optional;
         /// The number of hash tags over which the clients of a `PER_CLIENT` limit are distributed, and so over the nodes
         /// of a Redis Cluster ([cluster.md](cluster.md)). By default 1; with `store.cluster` 64 if all limits of the
         /// route are `PER_CLIENT` with the same `client`.
-        partitions: u64 = Whole(1, MAX_PARTITIONS), Optional;
+        partitions: u64 = Integer(1, MAX_PARTITIONS), Optional;
         /// The number of buckets that share the rate of an `OVERALL` limit, which distributes it over the nodes of a
         /// Redis Cluster. Not for `leaky_bucket`. [cluster.md](cluster.md) describes the costs.
-        shards: u64 = Whole(1, MAX_SHARDS), Optional;
+        shards: u64 = Integer(1, MAX_SHARDS), Optional;
         /// Permits per request.
-        permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Whole(1, MAX_PERMITS), &PERMITS), Default("1");
+        permits: ValueOrMap<u64, HeaderPermits> = OrMap(&Integer(1, MAX_PERMITS), &PERMITS), Default("1");
         /// The longest time that a request waits for permits; by default, it does not wait. For `leaky_bucket` the
         /// default is the interval. A request whose wait would end after its timeout is rejected at once.
         max_wait: Millis = Duration(1, HOUR), Optional;
@@ -263,11 +263,11 @@ shape! {
     /// A tier of clients: the rate of limits with `tier`.
     TIER: Tier = "a tier" {
         /// Permits per interval.
-        rate: u64 = Whole(1, MAX_PERMITS), Required("rate: 100");
+        rate: u64 = Integer(1, MAX_PERMITS), Required("rate: 100");
         /// The interval of the rate. Calendar units are only for limits with `fixed_window`.
         interval: Interval = IntervalKind(1, MAX_INTERVAL), Required("interval: 1m");
         /// Permits in a full bucket of a `gcra` limit. By default, the rate.
-        burst: u64 = Whole(1, MAX_PERMITS), Optional;
+        burst: u64 = Integer(1, MAX_PERMITS), Optional;
     }
 }
 
@@ -289,9 +289,9 @@ shape! {
         /// `extension:NAME` of its `ClientKeys`.
         by: String = Text, Required("by: key:rate");
         /// The rate of requests without a value, or with a value that is not a whole number from 1.
-        default: u64 = Whole(1, MAX_PERMITS), Required("default: 100");
+        default: u64 = Integer(1, MAX_PERMITS), Required("default: 100");
         /// The largest rate. Larger values count as this rate.
-        max: u64 = Whole(1, MAX_PERMITS), Optional;
+        max: u64 = Integer(1, MAX_PERMITS), Optional;
     }
 }
 
@@ -326,9 +326,9 @@ shape! {
         /// The header field with the cost.
         header: String = Text, Required("header: X-Cost");
         /// The cost of a request without the field.
-        default: u64 = Whole(0, MAX_PERMITS), Default("1");
+        default: u64 = Integer(0, MAX_PERMITS), Default("1");
         /// The highest cost. A request with a higher value is rejected with 400.
-        max: u64 = Whole(1, MAX_PERMITS), Optional;
+        max: u64 = Integer(1, MAX_PERMITS), Optional;
     }
 }
 
@@ -342,7 +342,7 @@ pub(crate) static CANDIDATE: Shape = Shape {
     keys: &[
         Key {
             name: "rate",
-            kind: Whole(1, MAX_PERMITS),
+            kind: Integer(1, MAX_PERMITS),
             presence: Presence::Required("rate: 100"),
             description: "Permits per interval.",
         },

@@ -89,7 +89,7 @@ fn value(kind: &Kind) -> Value {
         Kind::Prefix => or_placeholder(&json!({ "type": "string", "pattern": PREFIX })),
         Kind::Word(words) => or_placeholder(&json!({ "enum": names(words) })),
         Kind::Flag => or_placeholder(&json!({ "type": "boolean" })),
-        Kind::Whole(min, max) => or_placeholder(&json!({ "type": "integer", "minimum": min, "maximum": max })),
+        Kind::Integer(min, max) => or_placeholder(&json!({ "type": "integer", "minimum": min, "maximum": max })),
         Kind::Duration(..) => or_placeholder(&json!({ "type": "string", "pattern": DURATION })),
         Kind::Share => or_placeholder(&json!({ "type": "number", "minimum": 0, "maximum": 1 })),
         Kind::Size(..) => or_placeholder(&json!({ "type": "string", "pattern": SIZE })),

@@ -41,7 +41,7 @@ fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
     let key = "key";
     match kind {
         Kind::Flag => drop(read_item::<bool>(node, key, kind, problems)),
-        Kind::Whole(..) => drop(read_item::<u64>(node, key, kind, problems)),
+        Kind::Integer(..) => drop(read_item::<u64>(node, key, kind, problems)),
         Kind::Share => drop(read_item::<f64>(node, key, kind, problems)),
         Kind::Duration(..) => drop(read_item::<Millis>(node, key, kind, problems)),
         Kind::Size(..) => drop(read_item::<Bytes>(node, key, kind, problems)),

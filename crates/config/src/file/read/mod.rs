@@ -136,7 +136,7 @@ macro_rules! read_scalars {
 
 read_scalars! {
     bool: Kind::Flag => flag(),
-    u64: Kind::Whole(min, max) => whole(min, max),
+    u64: Kind::Integer(min, max) => whole(min, max),
     f64: Kind::Share => share(),
     Millis: Kind::Duration(min, max) => duration(min, max),
     Bytes: Kind::Size(min, max) => size(min, max),
