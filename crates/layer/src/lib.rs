@@ -38,9 +38,10 @@
 //! # }
 //! ```
 //!
-//! [`build`] has builders for rules, and [`RateLimitLayer::limit`] needs only one limit. Limits with `client: ip` need the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets a
-//! [`Store`], your own responses, and the treatment of requests that match no route. [`ReportHandle`] returns the result
-//! of a request for your access log.
+//! [`build`] has builders for rules, and [`RateLimitLayer::limit`] needs only one limit. Limits with `client: ip` need
+//! the peer address of each request: see [`Peer`]. [`RateLimitLayer::builder`] sets a [`Store`], your own responses,
+//! and the treatment of requests that match no route. [`ReportHandle`] returns the result of a request for your access
+//! log.
 //!
 //! # Limit any action
 //!

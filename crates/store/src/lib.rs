@@ -75,8 +75,8 @@ pub enum Backend {
     Redis(Arc<NegativeCache<Redis>>),
 }
 
-/// Matches the implementation of a store, and evaluates the expression of that implementation: `backend!(store, |memory| ..., |redis| ...)`.
-/// The expressions are no closures, so they can `await` and return from the function.
+/// Matches the implementation of a store, and evaluates the expression of that implementation: `backend!(store,
+/// |memory| ..., |redis| ...)`. The expressions are no closures, so they can `await` and return from the function.
 macro_rules! backend {
     ($store:expr, |$memory:pat_param| $in_memory:expr, |$redis:pat_param| $in_redis:expr) => {
         match &$store.0 {

@@ -76,8 +76,8 @@ pub fn store_failure(admitted: &Result<Admitted, Denial>) -> Option<&StoreError>
 }
 
 /// Makes all charges of a request or none, and adds their decisions. Waits for permits if one of its limits
-/// [allows it](may_wait), and counts the wait. `waits` is `None` if no limit of the route allows it, and boxed, so that other routes do not pay for its
-/// memory.
+/// [allows it](may_wait), and counts the wait. `waits` is `None` if no limit of the route allows it, and boxed, so that
+/// other routes do not pay for its memory.
 ///
 /// # Errors
 /// See [`Denial`].

@@ -1,8 +1,9 @@
 //! Rate limit fields of responses: `RateLimit-Policy`, `RateLimit` (draft-ietf-httpapi-ratelimit-headers),
 //! `X-RateLimit-*` and `Retry-After` (RFC 9110 section 10.2.3).
 //!
-//! [`policy`](tidegate_rules::limits::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible to clients: the
-//! state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no requests.
+//! [`policy`](tidegate_rules::limits::policy) makes the value of `RateLimit-Policy`. Only PER_CLIENT limits are visible
+//! to clients: the state of an OVERALL limit is for operators. Shadow limits are invisible, because they reject no
+//! requests.
 
 mod rename;
 

@@ -59,8 +59,8 @@ impl RateLimiter {
         self.with_context(self.store.set_rate(&self.limiter, SetRate::Keep, config).await).map(drop)
     }
 
-    /// Changes the rate if the limiter has one, like Redisson's `updateRate`. Returns `true` if it did. If the mode changes, no permits are in use
-    /// afterwards, regardless of `usage`, since other buckets count.
+    /// Changes the rate if the limiter has one, like Redisson's `updateRate`. Returns `true` if it did. If the mode
+    /// changes, no permits are in use afterwards, regardless of `usage`, since other buckets count.
     ///
     /// # Errors
     /// See [`RateLimiterError`].
@@ -89,9 +89,9 @@ impl RateLimiter {
         Ok(self.config().await?.is_some())
     }
 
-    /// Makes the limiter expire after this time, rounded down to milliseconds and at least 1 ms. Returns `true` if the limiter exists. Its permits
-    /// stay in use until they return, so that a new limiter with the same name does not grant them twice. A keep-alive
-    /// applies again with the next grant.
+    /// Makes the limiter expire after this time, rounded down to milliseconds and at least 1 ms. Returns `true` if the
+    /// limiter exists. Its permits stay in use until they return, so that a new limiter with the same name does not
+    /// grant them twice. A keep-alive applies again with the next grant.
     ///
     /// # Errors
     /// See [`RateLimiterError`].

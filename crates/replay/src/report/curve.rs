@@ -54,8 +54,8 @@ impl Histogram {
     }
 }
 
-/// Returns the curve: a point for rate 0, and a point for each bucket with numbers. `peaks` has the most permits of each client in an interval,
-/// `intervals` the permits in each interval of each bucket of the limit.
+/// Returns the curve: a point for rate 0, and a point for each bucket with numbers. `peaks` has the most permits of
+/// each client in an interval, `intervals` the permits in each interval of each bucket of the limit.
 pub(crate) fn curve(peaks: &Histogram, intervals: &Histogram) -> Vec<CurvePoint> {
     let has_numbers = |position: &usize| {
         let has = |histogram: &Histogram| histogram.0.get(*position).is_some_and(|bucket| bucket.count > 0);

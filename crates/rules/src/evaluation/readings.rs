@@ -12,8 +12,8 @@ use crate::rules::Rules;
 
 type Found<'r> = Option<(usize, &'r Route)>;
 
-/// Returns the route of a request whose path is not normalized, with its position. Sets the path of `facts` to the interpretation that
-/// matched the route.
+/// Returns the route of a request whose path is not normalized, with its position. Sets the path of `facts` to the
+/// interpretation that matched the route.
 ///
 /// # Errors
 /// A limit applies to the request, and its fields, its query or its path are ambiguous.

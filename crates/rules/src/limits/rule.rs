@@ -1,4 +1,5 @@
-//! A limit of one or several routes: the client that it counts, the cost of a request, and the fallbacks if one of them is unknown.
+//! A limit of one or several routes: the client that it counts, the cost of a request, and the fallbacks if one of them
+//! is unknown.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -59,8 +59,8 @@ fn contradict(some: &[ValueCondition], others: &[ValueCondition]) -> bool {
     some.iter().any(|own| others.iter().any(|other| own.contradicts(other)))
 }
 
-/// Returns the exact host and the literal first segment, if there are any and case matters. A pair with one of them covers only pairs
-/// with the same value.
+/// Returns the exact host and the literal first segment, if there are any and case matters. A pair with one of them
+/// covers only pairs with the same value.
 pub fn lookup_key<'m>(host: Option<&'m HostPattern>, path: Option<&'m PathPattern>) -> LookupKey<'m> {
     let host = match host {
         Some(HostPattern::Exact(host)) => Some(host.as_str()),
