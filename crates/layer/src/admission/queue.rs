@@ -233,17 +233,17 @@ mod tests {
     #[test]
     fn claims_bound_the_requests_in_a_wider_queue() {
         let queues = WaitQueues::new();
-        let (mut one, mut two) = (queues.place(), place(&queues, "own"));
-        one.join(bucket("all"), 10, vec![claim("own", 1)]).expect("a place");
+        let (mut first, mut second) = (queues.place(), place(&queues, "own"));
+        first.join(bucket("all"), 10, vec![claim("own", 1)]).expect("a place");
         assert_eq!(
             queues.place().join(bucket("all"), 10, vec![claim("own", 1)]),
             Err(JoinError::Claimed(claim("own", 1)))
         );
         queues.place().join(bucket("all"), 10, vec![claim("own", 2)]).expect("another permit is free");
-        while is_ready(two.changed()) {}
-        drop(one);
-        assert!(is_ready(two.changed()), "the claim was given up");
-        assert_eq!(two.join(bucket("all"), 10, vec![claim("own", 1)]), Ok(()));
+        while is_ready(second.changed()) {}
+        drop(first);
+        assert!(is_ready(second.changed()), "the claim was given up");
+        assert_eq!(second.join(bucket("all"), 10, vec![claim("own", 1)]), Ok(()));
     }
 
     #[test]

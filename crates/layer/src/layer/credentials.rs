@@ -37,9 +37,9 @@ impl LayerState {
         let admitted = Box::pin(admit(store, &self.queues, &mut charges, None)).await;
         let Err(Denial::Limited { .. }) = &admitted else { return Ok(()) };
         record.start_decision(&charges, store);
-        let decided = Decided { charges, admitted };
-        self.record_decided(&decided, store, record);
-        Err(self.respond(&snapshot.active.rules, evaluation.refused(), evaluation, Some(&decided), record))
+        let decided = Decided { charges: &charges, admitted: &admitted };
+        self.record_decided(decided, store, record);
+        Err(self.respond(&snapshot.active.rules, evaluation.refused(), evaluation, Some(decided), record))
     }
 
     /// Verifies the credentials of a request.

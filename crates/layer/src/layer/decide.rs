@@ -16,16 +16,14 @@ use tidegate_rules::request::sanitize::{FieldKinds, NextHop, RequestContext};
 use tidegate_rules::route::Rewrite;
 use tidegate_rules::route::upgrade::{Offer, is_tunnel};
 use tidegate_rules::rules::Charges;
-use tidegate_store::Store;
 
 impl LayerState {
     /// Admits a request and inserts its [`ForwardContext`], or returns the reason for a rejection. If the layer changes
     /// requests, it also sets the normalized path. Returns the charges that were made.
     #[expect(clippy::manual_async_fn, reason = "the future of an async fn stores its arguments twice")]
     pub(super) fn decide<'r, B>(
-        &self,
+        &'r self,
         active: &'r Active,
-        store: &'r Store,
         request: &mut Request<B>,
         record: &mut RequestRecord<'r>,
     ) -> impl Future<Output = Result<Charges<'r>, LocalResponse>> {
@@ -59,7 +57,8 @@ impl LayerState {
             if let Some(offer) = request.extensions().get::<Offer>() {
                 evaluation = evaluation.with_offer(offer, is_tunnel(request));
             }
-            let Passed { permit, charges } = self.evaluate(Snapshot { active, store }, &mut evaluation, record).await?; // all other statuses
+            let snapshot = Snapshot { active, store: self.store(active) };
+            let Passed { permit, charges } = self.evaluate(snapshot, &mut evaluation, record).await?; // all other statuses
             let (facts, upgrade) = (&evaluation.facts, evaluation.upgrade.take());
             let origin = RequestOrigin { facts, context, worker: self.worker };
             let route = record.route();

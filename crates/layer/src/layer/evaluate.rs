@@ -7,7 +7,7 @@ use super::active::Snapshot;
 use super::builder::Unmatched;
 use super::limits::{Decided, Passed};
 use super::record::RequestRecord;
-use crate::admission::{admit, admit_unlimited};
+use crate::admission::{Admitted, Denial, Permit, admit, admit_unlimited};
 use crate::local_response::LocalResponse;
 use crate::ruleset::{FoundRoute, RuleSet};
 use tidegate_rules::evaluation::{Evaluation, Event, Step};
@@ -46,12 +46,11 @@ impl LayerState {
                     admit(snapshot.store, &self.queues, &mut charges, waits).await
                 }
             };
-            let decided = Decided { charges, admitted };
-            match self.conclude(snapshot, evaluation, &decided, record) {
-                Ok(()) => decided.into_passed(),
-                Err(response) if compiled.charges_by_response && decided.admitted.is_ok() => {
-                    Box::pin(record.charge_by_response(decided.charges, snapshot.store, response.status(), true)).await;
-                    Err(response)
+            let is_charged_by_response = compiled.charges_by_response && matches!(admitted, Ok(_));
+            match self.conclude(snapshot, evaluation, &charges, admitted, record) {
+                Ok(permit) => Ok(Passed { permit, charges }),
+                Err(response) if is_charged_by_response => {
+                    Err(Box::pin(record.charge_local_response(charges, snapshot.store, response)).await)
                 }
                 Err(response) => Err(response),
             }
@@ -119,7 +118,7 @@ impl LayerState {
         }
     }
 
-    /// Carries out the steps after the limits have decided.
+    /// Carries out the steps after the limits have decided. Returns the permit of a request that is forwarded.
     ///
     /// # Errors
     /// The gateway answers the request itself.
@@ -127,16 +126,18 @@ impl LayerState {
         &self,
         snapshot: Snapshot<'r>,
         evaluation: &mut Evaluation<'r, '_>,
-        decided: &Decided<'r>,
+        charges: &Charges<'r>,
+        admitted: Result<Admitted, Denial>,
         record: &mut RequestRecord<'r>,
-    ) -> Result<(), LocalResponse> {
+    ) -> Result<Permit, LocalResponse> {
+        let decided = Decided { charges, admitted: &admitted };
         self.record_decided(decided, snapshot.store, record);
-        match evaluation.next(Event::Decided(decided.verdict())) {
-            Step::Forward => Ok(()),
-            Step::Respond(answer) => {
+        match (evaluation.next(Event::Decided(decided.verdict())), &admitted) {
+            (Step::Respond(answer), _) => {
                 Err(self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record))
             }
-            _ => Err(LocalResponse::Internal), // the limits are asked once, before these steps
+            (Step::Forward, Ok(Admitted { permit, .. })) => Ok(permit.clone()),
+            _ => Err(LocalResponse::Internal), // the limits are asked once, and only admitted requests are forwarded
         }
     }
 

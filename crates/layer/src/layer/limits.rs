@@ -14,10 +14,10 @@ use tidegate_rules::rules::Charges;
 use tidegate_store::Store;
 
 /// The charges of a request with the decisions about them, and the result.
-#[derive(Debug)]
-pub(super) struct Decided<'r> {
-    pub(super) charges: Charges<'r>,
-    pub(super) admitted: Result<Admitted, Denial>,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided<'d> {
+    pub(super) charges: &'d Charges<'d>,
+    pub(super) admitted: &'d Result<Admitted, Denial>,
 }
 
 /// The result for a request that is forwarded.
@@ -41,7 +41,7 @@ impl LayerState {
     }
 
     /// Counts and records the decision about a request. A lack of slots is recorded with its bounds.
-    pub(super) fn record_decided(&self, decided: &Decided<'_>, store: &Store, record: &mut RequestRecord<'_>) {
+    pub(super) fn record_decided(&self, decided: Decided<'_>, store: &Store, record: &mut RequestRecord<'_>) {
         let Decided { charges, admitted } = decided;
         let Some(FoundRoute { compiled, .. }) = record.found.filter(|_| !matches!(admitted, Err(Denial::Busy { .. })))
         else {
@@ -60,8 +60,8 @@ impl LayerState {
     }
 }
 
-impl<'r> Decided<'r> {
-    pub(super) fn verdict(&self) -> Verdict {
+impl Decided<'_> {
+    pub(super) fn verdict(self) -> Verdict {
         match self.admitted {
             Ok(_) => Verdict::Granted,
             Err(Denial::Limited { .. }) => Verdict::Refused,
@@ -71,21 +71,10 @@ impl<'r> Decided<'r> {
     }
 
     /// Returns the response to a request that is not admitted.
-    pub(super) fn response(&self) -> LocalResponse {
-        match &self.admitted {
-            Ok(_) => LocalResponse::Internal,
-            Err(denial) => local_response(&self.charges, denial),
-        }
-    }
-
-    /// Returns the permit and the charges of an admitted request.
-    ///
-    /// # Errors
-    /// The request is not admitted.
-    pub(super) fn into_passed(self) -> Result<Passed<'r>, LocalResponse> {
+    pub(super) fn response(self) -> LocalResponse {
         match self.admitted {
-            Ok(Admitted { permit, .. }) => Ok(Passed { permit, charges: self.charges }),
-            Err(denial) => Err(local_response(&self.charges, &denial)),
+            Ok(_) => LocalResponse::Internal,
+            Err(denial) => local_response(self.charges, denial),
         }
     }
 }

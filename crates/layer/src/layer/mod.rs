@@ -354,8 +354,8 @@ where
         boxed(|| async move {
             let active = state.active.load_full(); // one snapshot for the whole request
             let report = request.extensions_mut().remove::<ReportHandle>();
-            let mut guard = RequestGuard::new(&state.metrics, &active.rules, state.store(&active), report);
-            let charges = match state.decide(&active, guard.store, &mut request, &mut guard.record).await {
+            let mut guard = RequestGuard::new(&state, &active, report);
+            let charges = match state.decide(&active, &mut request, &mut guard.record).await {
                 Ok(charges) => charges,
                 Err(local_response) => {
                     if guard.record.is_authorization() {

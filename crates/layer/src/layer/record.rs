@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use super::NotSent;
+use super::active::Active;
 use super::body::ClientInFlight;
 use super::report::{ReportHandle, RequestOutcome, RequestReport};
 use super::request_id::X_REQUEST_ID;
+use super::{LayerState, NotSent};
 use crate::admission::{Admitted, Denial, RequestInFlight, charge_by_response, denying, give_back};
 use crate::headers::{self, PolicyFields};
 use crate::local_response::LocalResponse;
@@ -48,7 +49,6 @@ pub(super) struct RequestRecord<'r> {
     client: Option<IpAddr>,
     /// As bytes, since a `u128` aligns the future of every request to 16 bytes.
     client_key: Option<[u8; 16]>,
-    limit: Option<Arc<str>>,
     pub(super) reason: Option<&'static str>,
     pub(super) stopwatch: Stopwatch,
     pub(super) wait: Option<Duration>,
@@ -62,6 +62,8 @@ pub(super) struct RequestRecord<'r> {
 #[derive(Default)]
 pub(super) struct RareData {
     request_id: Option<HeaderValue>,
+    /// The limit that has refused the request, for the report.
+    limit: Option<Arc<str>>,
     /// The CORS fields of a request to a route with `cors`.
     cors: Option<CorsRequest>,
     /// How to answer a proxy that asks for an authorization.
@@ -75,9 +77,8 @@ pub(super) struct RareData {
 /// A request in flight. If dropped before its end, it is counted and reported without a response, so that disconnects
 /// are visible.
 pub(super) struct RequestGuard<'r> {
-    metrics: &'r Metrics,
-    rules: &'r RuleSet,
-    pub(super) store: &'r Store,
+    state: &'r LayerState,
+    active: &'r Active,
     pub(super) record: RequestRecord<'r>,
     /// The handle for the report, if the request has one.
     report: Option<ReportHandle>,
@@ -87,14 +88,9 @@ pub(super) struct RequestGuard<'r> {
 // === impl RequestGuard ===
 
 impl<'r> RequestGuard<'r> {
-    pub(super) fn new(
-        metrics: &'r Metrics,
-        rules: &'r RuleSet,
-        store: &'r Store,
-        report: Option<ReportHandle>,
-    ) -> Self {
+    pub(super) fn new(state: &'r LayerState, active: &'r Active, report: Option<ReportHandle>) -> Self {
         let record = RequestRecord { is_reported: report.is_some(), ..RequestRecord::default() };
-        Self { metrics, rules, store, record, report, is_finished: false }
+        Self { state, active, record, report, is_finished: false }
     }
 
     /// Returns `true` if the charges of an admitted request depend on its response.
@@ -109,7 +105,8 @@ impl<'r> RequestGuard<'r> {
         response: Result<Response<B>, E>,
     ) -> Result<Response<B>, E> {
         let status = response.as_ref().map_or(StatusCode::INTERNAL_SERVER_ERROR, Response::status);
-        self.record.charge_by_response(charges, self.store, status, was_sent(&response)).await;
+        let store = self.state.store(self.active);
+        self.record.charge_by_response(charges, store, status, was_sent(&response)).await;
         response
     }
 
@@ -134,12 +131,12 @@ impl<'r> RequestGuard<'r> {
     fn record_end(&mut self, status: Option<StatusCode>) {
         self.is_finished = true;
         self.record.send_lines(status);
-        let (counters, took) = (self.rules.metrics(self.record.found), self.record.stopwatch.elapsed());
+        let (counters, took) = (self.active.rules.metrics(self.record.found), self.record.stopwatch.elapsed());
         match status {
             Some(status) => counters.responded(status.as_u16(), took),
             None => {
                 counters.abandoned(took);
-                self.metrics.rejected("client_gone");
+                self.state.metrics.rejected("client_gone");
             }
         }
         if let Some(ReportHandle(slot)) = &self.report {
@@ -147,7 +144,8 @@ impl<'r> RequestGuard<'r> {
             let client_key = self.record.client_key.map(u128::from_ne_bytes);
             let wait = self.record.wait.or_else(|| (outcome == RequestOutcome::Undecided).then_some(took));
             let route = self.record.route().map(|route| Arc::clone(&route.name));
-            let (limit, request_id) = (self.record.limit.take(), self.record.request_id().cloned());
+            let limit = self.record.rare.as_mut().and_then(|rare| rare.limit.take());
+            let request_id = self.record.request_id().cloned();
             let report = RequestReport {
                 route,
                 outcome,
@@ -249,7 +247,9 @@ impl<'r> RequestRecord<'r> {
     /// Records that the request is rejected for lack of a slot.
     pub(super) fn record_busy(&mut self) {
         self.outcome = RequestOutcome::Limited;
-        self.limit = self.is_reported.then(|| Concurrency::POLICY.into());
+        if self.is_reported {
+            self.rare.get_or_insert_default().limit = Some(Concurrency::POLICY.into());
+        }
     }
 
     /// Records the slot of the request, and what its client may have in flight.
@@ -301,6 +301,17 @@ impl<'r> RequestRecord<'r> {
         if is_by_store {
             self.record_fields(charges);
         }
+    }
+
+    /// Charges an admitted request by the response of the layer, and returns the response.
+    pub(super) async fn charge_local_response(
+        &mut self,
+        charges: Charges<'r>,
+        store: &Store,
+        response: LocalResponse,
+    ) -> LocalResponse {
+        self.charge_by_response(charges, store, response.status(), true).await;
+        response
     }
 
     /// Charges an admitted request by the status of its response.
@@ -369,7 +380,9 @@ impl<'r> RequestRecord<'r> {
                 denying(charges, error)
             }
         };
-        self.limit = limit.map(|entry| entry.limit.name.as_str().into());
+        if let Some(entry) = limit {
+            self.rare.get_or_insert_default().limit = Some(entry.limit.name.as_str().into());
+        }
     }
 
     /// Returns the value of `RateLimit-Policy`. Returns `None` if the response has no such field.

@@ -17,7 +17,7 @@ impl LayerState {
         rules: &RuleSet,
         answer: Answer<'_>,
         evaluation: &Evaluation<'_, '_>,
-        decided: Option<&Decided<'_>>,
+        decided: Option<Decided<'_>>,
         record: &RequestRecord<'_>,
     ) -> LocalResponse {
         let facts = &evaluation.facts;

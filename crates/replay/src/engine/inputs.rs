@@ -30,7 +30,7 @@ pub(crate) enum Needs {
 impl Inputs {
     pub(crate) fn new(rules: &Rules) -> Self {
         let mut fields: Vec<_> = rules.used_fields().into_iter().map(|name| (name, false)).collect();
-        fields.sort_by(|(one, _), (other, _)| one.as_str().cmp(other.as_str()));
+        fields.sort_by(|(left, _), (right, _)| left.as_str().cmp(right.as_str()));
         Self { fields }
     }
 

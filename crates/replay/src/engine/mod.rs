@@ -253,7 +253,7 @@ impl<'r> Engine<'r> {
     fn record_decided(&mut self) {
         if !self.decided.is_empty() {
             let mut decided = std::mem::take(&mut self.decided);
-            decided.drain(..).for_each(|one| self.record(one));
+            decided.drain(..).for_each(|request| self.record(request));
             self.decided = decided;
         }
     }

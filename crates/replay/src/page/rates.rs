@@ -47,7 +47,7 @@ fn at(limit: &LimitReport, rate: u32) -> Candidate {
 
 /// Returns the counts at the rate of the limit, between two bounds.
 fn between(limit: &LimitReport, low: u32, high: u32) -> Candidate {
-    let (one, other) = (at(limit, low), at(limit, high));
+    let (lower, upper) = (at(limit, low), at(limit, high));
     let (distance, width) = (u64::from(limit.rate - low), u64::from(high - low));
     let share = |from: u64, to: u64| {
         let fall = u128::from(from - to) * u128::from(distance) / u128::from(width);
@@ -55,8 +55,8 @@ fn between(limit: &LimitReport, low: u32, high: u32) -> Candidate {
     };
     Candidate {
         rate: limit.rate,
-        above: share(one.above, other.above),
-        permits: share(one.permits, other.permits),
+        above: share(lower.above, upper.above),
+        permits: share(lower.permits, upper.permits),
         is_approximate: limit.curve.iter().any(|point| point.rate == high),
     }
 }
@@ -89,7 +89,8 @@ mod tests {
     #[test]
     fn candidates_have_the_counts_of_the_curve() {
         let limit = limit("PER_CLIENT", 4, &[2, 5, 5, 30]);
-        let found: Vec<_> = candidates(&limit).iter().map(|one| (one.rate, one.above, one.permits)).collect();
+        let found: Vec<_> =
+            candidates(&limit).iter().map(|candidate| (candidate.rate, candidate.above, candidate.permits)).collect();
         assert_eq!(found[..6], [(1, 4, 38), (2, 3, 34), (3, 3, 31), (4, 3, 28), (5, 1, 25), (6, 1, 24)]);
         assert_eq!((found.len(), found[29]), (30, (30, 0, 0)));
     }
@@ -99,7 +100,7 @@ mod tests {
         for (rate, approximate) in [(1, false), (20, false), (1_000, true), (1_023, false), (70_000, false)] {
             let limit = limit("PER_CLIENT", rate, &[3, 999, 1_001]);
             let all = candidates(&limit);
-            let found = all.iter().find(|one| one.rate == rate).unwrap();
+            let found = all.iter().find(|candidate| candidate.rate == rate).unwrap();
             assert_eq!(found.is_approximate, approximate, "{found:?}");
             assert!(all.windows(2).all(|pair| pair[0].rate < pair[1].rate && pair[0].permits >= pair[1].permits));
             assert!(all.len() < 500);

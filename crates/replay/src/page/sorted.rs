@@ -80,14 +80,14 @@ pub(super) fn figure(id: &str, limit: &LimitReport) -> (String, Rates) {
         definition(limit),
     );
     let one_digit = |number: f64| (number * 10.0).round() / 10.0;
-    let points = candidates.iter().map(|one| {
+    let points = candidates.iter().map(|candidate| {
         (
-            one.rate,
-            one.above,
-            one.permits,
-            u8::from(one.is_approximate),
-            one_digit(y(one.rate)),
-            one_digit(x(one.above)),
+            candidate.rate,
+            candidate.above,
+            candidate.permits,
+            u8::from(candidate.is_approximate),
+            one_digit(y(candidate.rate)),
+            one_digit(x(candidate.above)),
         )
     });
     (html, Rates { interval: limit.interval.clone(), subject, count, permits, points: points.collect() })

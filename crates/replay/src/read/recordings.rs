@@ -82,8 +82,8 @@ impl Recordings {
             let lacking: Vec<_> = held.iter().map(|held| inputs.lacking(held)).collect();
             let certain: BTreeSet<_> = lacking.iter().flat_map(|lacking| &lacking.certain).collect();
             let possible: BTreeSet<_> = lacking.iter().flat_map(|lacking| &lacking.possible).collect();
-            let others = certain.iter().map(|one| ("lacks", *one));
-            let others = others.chain(possible.difference(&certain).map(|one| ("may lack", *one)));
+            let others = certain.iter().map(|input| ("lacks", *input));
+            let others = others.chain(possible.difference(&certain).map(|input| ("may lack", *input)));
             let others = others.filter(|(_, lacking)| !noted.contains(lacking));
             notes.extend(others.map(|(verb, lacking)| format!("{file} {verb} {lacking}, which the rules read")));
         }

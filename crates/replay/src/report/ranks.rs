@@ -19,7 +19,7 @@ pub struct RankPoint {
 /// last rank. Demands of 0 are omitted.
 pub(crate) fn ranks(mut demands: Vec<u32>) -> Vec<RankPoint> {
     demands.retain(|demand| *demand > 0);
-    demands.sort_unstable_by(|one, other| other.cmp(one));
+    demands.sort_unstable_by(|left, right| right.cmp(left));
     let mut points = Vec::new();
     let mut next = 0.0;
     let steps = f64::from(u32::try_from(MAX_POINTS - EXACT - 1).unwrap_or(u32::MAX));

@@ -44,15 +44,15 @@ impl RejectedClients {
     /// that two replays of a log have the same report.
     pub(crate) fn worst(&self, count: usize) -> Vec<RejectedClient> {
         let mut all: Vec<_> = self.0.iter().collect();
-        all.sort_by_key(|&(row, one)| (Reverse(one.count), one.first, *row));
+        all.sort_by_key(|&(row, rejections)| (Reverse(rejections.count), rejections.first, *row));
         let time = |millis| Timestamp::from_millis(millis).to_rfc3339();
-        let shown = |one: &Rejections| RejectedClient {
-            client: shown_client(&one.client),
-            count: one.count,
-            first: time(one.first),
-            last: time(one.last),
+        let report = |rejections: &Rejections| RejectedClient {
+            client: shown_client(&rejections.client),
+            count: rejections.count,
+            first: time(rejections.first),
+            last: time(rejections.last),
         };
-        all.into_iter().take(count).map(|(_, one)| shown(one)).collect()
+        all.into_iter().take(count).map(|(_, rejections)| report(rejections)).collect()
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
         }
         let seventh = ClientId::Address(IpAddr::from(Ipv4Addr::from(7)).into());
         rejected.add(&seventh, 7, 2_000);
-        let worst: Vec<_> = rejected.worst(4).into_iter().map(|one| one.client).collect();
+        let worst: Vec<_> = rejected.worst(4).into_iter().map(|entry| entry.client).collect();
         assert_eq!(worst, ["0.0.0.7", "0.0.0.0", "0.0.0.1", "0.0.0.2"]);
     }
 }

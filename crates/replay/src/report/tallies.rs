@@ -100,6 +100,6 @@ impl<'r> Tallies<'r> {
     /// Returns the reports, by the names of the limits.
     pub(crate) fn reports(&self) -> BTreeMap<String, LimitReport> {
         let report = |(limit, tally): &(&Limit, Tally)| tally.report(limit, &self.groups[tally.group]);
-        self.limits.iter().map(|one| (one.1.name.clone(), report(one))).collect()
+        self.limits.iter().map(|entry| (entry.1.name.clone(), report(entry))).collect()
     }
 }

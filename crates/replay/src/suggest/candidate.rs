@@ -48,18 +48,18 @@ const GOOD_ENOUGH: f64 = 0.9;
 
 /// Returns the candidates: for each interval half, once and twice the rate that follows from the demand, and for each two
 /// successive intervals `gcra` with the rate of the longer one and the burst of the shorter one.
-pub(super) fn candidates(demand: &[Demand], clients: usize, tolerate: f64) -> Vec<Candidate> {
+pub(super) fn candidates(demands: &[Demand], clients: usize, tolerate: f64) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    for one in demand {
-        let exact = one.rate(tolerate);
+    for demand in demands {
+        let exact = demand.rate(tolerate);
         let rounded = round_up(exact);
-        let rate = one.lowest_abuser().map_or(rounded, |abuser| rounded.min(abuser.saturating_sub(1)).max(exact));
+        let rate = demand.lowest_abuser().map_or(rounded, |abuser| rounded.min(abuser.saturating_sub(1)).max(exact));
         if rate > 1 {
-            candidates.push(Candidate { is_half: true, ..Candidate::new(one, rate / 2, None, clients) });
+            candidates.push(Candidate { is_half: true, ..Candidate::new(demand, rate / 2, None, clients) });
         }
-        candidates.extend([rate, rate.saturating_mul(2)].map(|rate| Candidate::new(one, rate, None, clients)));
+        candidates.extend([rate, rate.saturating_mul(2)].map(|rate| Candidate::new(demand, rate, None, clients)));
     }
-    for pair in demand.windows(2) {
+    for pair in demands.windows(2) {
         let (burst, rate) = (round_up(pair[0].rate(tolerate)), round_up(pair[1].rate(tolerate)));
         if burst < rate {
             candidates.push(Candidate::new(&pair[1], rate, Some(burst), clients));
@@ -72,16 +72,22 @@ pub(super) fn candidates(demand: &[Demand], clients: usize, tolerate: f64) -> Ve
 /// than top abusers, it is the one with the shortest interval that rejects at least 90 % of the requests that the best
 /// one rejects. Without abusers, it has the present interval of the limit, or else a minute.
 pub(super) fn propose(candidates: &[Candidate], present: u64) -> usize {
-    let eligible = || candidates.iter().enumerate().filter(|(_, one)| one.acceptable && !one.is_half);
-    let has_abusers = candidates.iter().any(|one| one.abusers > 0);
-    let most = eligible().map(|(_, one)| one.requests).max().unwrap_or(0);
+    let eligible = || candidates.iter().enumerate().filter(|(_, candidate)| candidate.acceptable && !candidate.is_half);
+    let has_abusers = candidates.iter().any(|candidate| candidate.abusers > 0);
+    let most = eligible().map(|(_, candidate)| candidate.requests).max().unwrap_or(0);
     #[expect(clippy::cast_precision_loss, reason = "a share")]
-    let is_good = |one: &Candidate| !has_abusers || one.requests as f64 >= most as f64 * GOOD_ENOUGH;
-    let key = |(_, one): &(usize, &Candidate)| {
-        let is_other = !has_abusers && one.millis != present;
-        (is_other, is_other && one.millis != DEFAULT_INTERVAL, one.burst.is_some(), one.millis, one.rate)
+    let is_good = |candidate: &Candidate| !has_abusers || candidate.requests as f64 >= most as f64 * GOOD_ENOUGH;
+    let key = |(_, candidate): &(usize, &Candidate)| {
+        let is_other = !has_abusers && candidate.millis != present;
+        (
+            is_other,
+            is_other && candidate.millis != DEFAULT_INTERVAL,
+            candidate.burst.is_some(),
+            candidate.millis,
+            candidate.rate,
+        )
     };
-    let good = eligible().filter(|(_, one)| is_good(one));
+    let good = eligible().filter(|(_, candidate)| is_good(candidate));
     good.min_by_key(key).map_or(0, |(position, _)| position)
 }
 

@@ -88,7 +88,7 @@ fn count_abusers(peaks: &[u32]) -> usize {
     let from = (peaks.len() - upper).max(1);
     let gap = |at: &usize| f64::from(peaks[*at]) / f64::from(peaks[at - 1].max(1));
     let is_wide = |at: &usize| peaks[*at] >= peaks[at - 1].saturating_mul(2).saturating_add(MIN_GAP);
-    let widest = (from..peaks.len()).filter(is_wide).max_by(|one, other| gap(one).total_cmp(&gap(other)));
+    let widest = (from..peaks.len()).filter(is_wide).max_by(|left, right| gap(left).total_cmp(&gap(right)));
     widest.map_or(0, |at| peaks.len() - at)
 }
 

@@ -114,10 +114,10 @@ pub fn suggest<E: From<SuggestError>>(
 }
 
 fn find<'r>(rules: &'r Rules, name: &str) -> Result<&'r Limit, SuggestError> {
-    let named = |(route, limit): (&str, &Limit)| format!("{route}/{}", limit.name);
-    let found = rules.limits().find(|one| named(*one) == name);
+    let name_of = |(route, limit): (&str, &Limit)| format!("{route}/{}", limit.name);
+    let found = rules.limits().find(|entry| name_of(*entry) == name);
     found.map(|(_, limit)| limit).ok_or_else(|| {
-        let names: Vec<_> = rules.limits().map(named).collect();
+        let names: Vec<_> = rules.limits().map(name_of).collect();
         SuggestError::UnknownLimit(name.to_owned(), names.join(", "))
     })
 }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::charge::{Charge, ChargeKind, Decision, Limiter, Outcome, Turn};
+use crate::charge::{Charge, ChargeKind, Decision, Limiter, Turn};
 use crate::limits::rule::Limit;
-use tidegate_limit::Wait;
+use tidegate_limit::clock::Timestamp;
 
 /// Positions of limits in their route, which has at most [`Route::MAX_LIMITS`](crate::route::Route::MAX_LIMITS), or of
 /// their charges in the request. Up to eight need no allocation.
@@ -20,9 +20,9 @@ pub struct Charges<'r> {
     positions: Positions,
     charges: Vec<Charge>,
     /// The decisions about the charges; empty before.
-    pub(super) outcome: Outcome,
-    /// How long the request must wait for all its live limits.
-    pub(super) wait: Wait,
+    pub(super) decisions: Vec<Decision>,
+    /// The time of the decisions on the store's clock; 0 without decisions of the store.
+    pub(super) decided_at: Timestamp,
     /// Whether this gateway's shares of the limits have decided, since the store did not.
     pub(super) is_local: bool,
 }
@@ -61,8 +61,8 @@ impl<'r> Charges<'r> {
             limits,
             positions: Positions::with_capacity(limits.len()),
             charges: Vec::with_capacity(limits.len()),
-            outcome: Outcome::default(),
-            wait: Wait::Now,
+            decisions: Vec::new(),
+            decided_at: Timestamp::default(),
             is_local: false,
         }
     }
@@ -111,7 +111,7 @@ impl<'r> Charges<'r> {
     #[inline]
     pub fn at(&self, position: usize) -> LimitCharge<'_> {
         let index = usize::from(self.positions[position]);
-        let decision = self.outcome.decisions.get(position).filter(|decision| !decision.is_unknown);
+        let decision = self.decisions.get(position).filter(|decision| !decision.is_unknown);
         LimitCharge { index, limit: &self.limits[index], charge: &self.charges[position], decision }
     }
 

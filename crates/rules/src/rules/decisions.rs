@@ -9,8 +9,7 @@ use tidegate_limit::clock::Timestamp;
 impl<'r> Charges<'r> {
     /// Records the decisions about all charges, in place of earlier ones.
     pub fn decide(&mut self, outcome: Outcome) {
-        (self.outcome, self.is_local, self.wait) = (outcome, false, Wait::Now);
-        self.wait = self.refusing().filter_map(|refused| Some(refused.decision?.wait)).max().unwrap_or(Wait::Now);
+        (self.decisions, self.decided_at, self.is_local) = (outcome.decisions, outcome.now, false);
     }
 
     /// Records the decisions of this gateway's shares of the limits, which decide instead of the store.
@@ -22,9 +21,8 @@ impl<'r> Charges<'r> {
     /// Records the decisions about some of these charges, of which `some` was made. The others are unknown.
     pub fn decide_only(&mut self, some: &Charges<'_>) {
         let known = |index| some.iter().find(|one| one.index == index).and_then(|one| one.decision.copied());
-        let decisions = self.limit_positions().map(|index| known(index).unwrap_or(Decision::UNKNOWN)).collect();
-        self.outcome = Outcome::with_granted(some.outcome.now, decisions, some.outcome.granted());
-        (self.wait, self.is_local) = (some.wait, some.is_local);
+        self.decisions = self.limit_positions().map(|index| known(index).unwrap_or(Decision::UNKNOWN)).collect();
+        (self.decided_at, self.is_local) = (some.decided_at, some.is_local);
     }
 
     /// Forgets all decisions.
@@ -35,16 +33,13 @@ impl<'r> Charges<'r> {
     /// Records that the limit of the charge at this position of the request refuses it, and that the request has to wait
     /// this many milliseconds.
     pub fn refuse(&mut self, position: usize, remaining: u32, wait: u64) {
-        let wait_for = Wait::Millis(wait.max(1));
-        self.set_decision(position, Decision::new(remaining, wait_for, wait));
-        self.wait = self.wait.max(wait_for);
+        self.set_decision(position, Decision::new(remaining, Wait::Millis(wait.max(1)), wait));
     }
 
     /// Replaces the decision about the charge at this position of the request.
     pub fn set_decision(&mut self, position: usize, decision: Decision) {
-        let decisions = &mut self.outcome.decisions;
-        decisions.resize(decisions.len().max(position + 1), Decision::UNKNOWN);
-        decisions[position] = decision;
+        self.decisions.resize(self.decisions.len().max(position + 1), Decision::UNKNOWN);
+        self.decisions[position] = decision;
     }
 
     /// Returns the known decisions, each with the position of its limit in the route.
@@ -55,7 +50,7 @@ impl<'r> Charges<'r> {
     /// Returns the time of the decisions on the store's clock. Returns `None` without decisions of the store: a full queue
     /// rejects requests without asking it.
     pub fn decided_at(&self) -> Option<Timestamp> {
-        Some(self.outcome.now).filter(|now| *now > Timestamp::default())
+        Some(self.decided_at).filter(|now| *now > Timestamp::default())
     }
 
     /// Returns `true` if this gateway's shares of the limits have decided, since the store did not. Then the remaining
@@ -66,7 +61,7 @@ impl<'r> Charges<'r> {
 
     /// Returns how long the request must wait for all its live limits.
     pub fn wait(&self) -> Wait {
-        self.wait
+        self.refusing().filter_map(|refused| Some(refused.decision?.wait)).max().unwrap_or(Wait::Now)
     }
 
     /// Returns the time until the last time slot that live limits have assigned, in milliseconds.
@@ -93,6 +88,6 @@ impl<'r> Charges<'r> {
     /// Returns the charges of an admitted request that were made and match a predicate.
     pub fn granted(&self, which: impl Fn(&LimitCharge<'_>) -> bool) -> Vec<Granted> {
         let matching = self.iter().filter(which);
-        matching.filter_map(|entry| entry.decision?.grant(entry.charge, self.outcome.now)).collect()
+        matching.filter_map(|entry| entry.decision?.grant(entry.charge, self.decided_at)).collect()
     }
 }
