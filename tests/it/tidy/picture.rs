@@ -22,8 +22,6 @@ struct Drawn {
     uses: BTreeSet<String>,
     /// The modules in rows. A module imports only modules of lower rows.
     rows: Vec<Vec<String>>,
-    /// The lines without tests and comments.
-    lines: usize,
 }
 
 #[test]
@@ -52,8 +50,7 @@ fn crates(sources: &[Source]) -> Vec<Drawn> {
 fn read(root: &str, sources: &[Source]) -> Drawn {
     let own: Vec<&Source> = sources.iter().filter(|it| it.path.starts_with(root) && !is_test_file(&it.path)).collect();
     let code = own.iter().flat_map(|source| without_tests(&source.text).lines());
-    let code: Vec<&str> = code.filter(|line| !line.trim().is_empty() && !line.trim().starts_with("//")).collect();
-    let starts = code.iter().flat_map(|line| line.split("tidegate_").skip(1));
+    let starts = code.filter(|line| !line.trim().starts_with("//")).flat_map(|line| line.split("tidegate_").skip(1));
     let word = |text: &str| text.split_once("::").map(|(name, _)| name.to_owned());
     let is_crate = |name: &String| tree::root().join("crates").join(name).join("src").is_dir();
     let name = root.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/src"));
@@ -62,7 +59,6 @@ fn read(root: &str, sources: &[Source]) -> Drawn {
         name: name.map_or("tidegate".to_owned(), |name| format!("tidegate-{name}")),
         uses: uses.map(|name| format!("tidegate-{name}")).collect(),
         rows: rows(root, sources),
-        lines: code.len(),
     }
 }
 
@@ -91,10 +87,10 @@ fn heights(uses: &BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, usize>
 
 fn draw(crates: Vec<Drawn>) -> String {
     let mut text = String::new();
-    for Drawn { name, uses, rows, lines } in crates {
+    for Drawn { name, uses, rows } in crates {
         let uses: Vec<_> = uses.iter().map(|name| name.trim_start_matches("tidegate-")).collect();
         let uses = if uses.is_empty() { String::new() } else { format!(" ─► {}", uses.join(", ")) };
-        let title = format!("{name}{uses}, {} lines ", lines.div_ceil(100) * 100);
+        let title = format!("{name}{uses} ");
         writeln!(text, "┌─ {title:─<WIDTH$}┐").expect("text");
         for row in rows.iter().flat_map(|row| wrapped(row)) {
             writeln!(text, "│  {row:WIDTH$}│").expect("text");

@@ -15,6 +15,12 @@ use tidegate_rules::request::facts::Facts;
 use tidegate_rules::route::Authorize;
 use tidegate_rules::rules::Charges;
 
+/// A request that the gateway answers itself, after the limits have decided.
+struct Answered {
+    response: LocalResponse,
+    was_granted: bool,
+}
+
 impl LayerState {
     /// Evaluates a request.
     ///
@@ -46,13 +52,13 @@ impl LayerState {
                     admit(snapshot.store, &self.queues, &mut charges, waits).await
                 }
             };
-            let is_charged_by_response = compiled.charges_by_response && matches!(admitted, Ok(_));
+            // By value: the future would keep a borrowed result until its end.
             match self.conclude(snapshot, evaluation, &charges, admitted, record) {
                 Ok(permit) => Ok(Passed { permit, charges }),
-                Err(response) if is_charged_by_response => {
+                Err(Answered { response, was_granted: true }) if compiled.charges_by_response => {
                     Err(Box::pin(record.charge_local_response(charges, snapshot.store, response)).await)
                 }
-                Err(response) => Err(response),
+                Err(Answered { response, .. }) => Err(response),
             }
         }
     }
@@ -129,15 +135,22 @@ impl LayerState {
         charges: &Charges<'r>,
         admitted: Result<Admitted, Denial>,
         record: &mut RequestRecord<'r>,
-    ) -> Result<Permit, LocalResponse> {
+    ) -> Result<Permit, Answered> {
         let decided = Decided { charges, admitted: &admitted };
         self.record_decided(decided, snapshot.store, record);
-        match (evaluation.next(Event::Decided(decided.verdict())), &admitted) {
-            (Step::Respond(answer), _) => {
-                Err(self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record))
+        let response = match evaluation.next(Event::Decided(decided.verdict())) {
+            Step::Forward => None,
+            Step::Respond(answer) => {
+                Some(self.respond(&snapshot.active.rules, answer, evaluation, Some(decided), record))
             }
-            (Step::Forward, Ok(Admitted { permit, .. })) => Ok(permit.clone()),
-            _ => Err(LocalResponse::Internal), // the limits are asked once, and only admitted requests are forwarded
+            _ => Some(LocalResponse::Internal), // the limits are asked once, before these steps
+        };
+        match (response, admitted) {
+            (None, Ok(admitted)) => Ok(admitted.permit),
+            (response, admitted) => {
+                let response = response.unwrap_or(LocalResponse::Internal); // only granted requests are forwarded
+                Err(Answered { response, was_granted: admitted.is_ok() })
+            }
         }
     }
 
