@@ -40,7 +40,8 @@ fn built_rules_equal_the_rule_file() {
         Ok(())
     });
     result.expect("equal rules");
-    assert!((50..250).contains(&valid.get()), "{} valid rules", valid.get());
+    // A quarter of 256, give or take five standard deviations.
+    assert!((25..250).contains(&valid.get()), "{} valid rules", valid.get());
 }
 
 /// Rules with every key that a library can use.
