@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::server;
+use crate::server::{self, Precedence};
 use crate::transport::{Transport, optional};
 
 /// The number of admin connections that the reserve allows when no other file descriptors are left.
@@ -76,23 +76,30 @@ impl Listener {
 
     /// Accepts the next connection. Waits forever once the listener is closed.
     pub(super) async fn accept(&mut self) -> AdminConnection {
+        let mut precedence = None;
         loop {
             let accepted = tokio::select! {
                 biased;
                 // Connections in the accept queue stay for the successor, which uses the same socket.
-                () = is_closed(&mut self.closing) => pending().await,
+                () = is_closed(&mut self.closing) => {
+                    drop(precedence.take());
+                    pending().await
+                }
                 accepted = self.listener.accept() => accepted,
+                // The connection for which the descriptor was released may be gone.
+                () = sleep(BACK_OFF), if precedence.is_some() => {
+                    precedence = None;
+                    continue;
+                }
             };
-            match accepted {
-                Ok((stream, _)) => {
-                    return AdminConnection { stream: Some(stream), reserve: Arc::clone(&self.reserve) };
-                }
-                // The released descriptor is available for the next attempt.
-                Err(_) if self.reserve.release_one() => {}
-                Err(_) => {
-                    sleep(BACK_OFF).await;
-                    self.reserve.fill();
-                }
+            if let Ok((stream, _)) = accepted {
+                return AdminConnection { stream: Some(stream), reserve: Arc::clone(&self.reserve) };
+            }
+            // A worker must not take the descriptor that is released for the next attempt.
+            precedence.get_or_insert_with(Precedence::take);
+            if !self.reserve.release_one() {
+                sleep(BACK_OFF).await;
+                self.reserve.fill();
             }
         }
     }
@@ -134,7 +141,8 @@ impl AdminConnection {
 
 impl Drop for AdminConnection {
     fn drop(&mut self) {
-        // Close the connection first: its descriptor is needed for the reserve.
+        // Close the connection first: its descriptor is needed for the reserve, and not for a worker's next connection.
+        let _precedence = Precedence::take();
         self.stream = None;
         self.reserve.fill();
     }

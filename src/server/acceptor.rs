@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::listener::Listener;
+use super::precedence::Precedence;
 use crate::transport::Transport;
 use tidegate_metrics::Metrics;
 
@@ -32,6 +33,9 @@ impl Acceptor {
     /// Returns the next connection.
     pub(crate) async fn accept(&mut self) -> (Transport, SocketAddr) {
         loop {
+            while self.is_failing && Precedence::is_taken() {
+                sleep(BACKOFF).await;
+            }
             match self.listener.accept().await {
                 Ok(accepted) => {
                     self.log_change(None);
@@ -72,4 +76,28 @@ impl Acceptor {
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::Socket;
+    use tidegate_config::ListenAddress;
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+
+    use super::super::bind_one;
+    use super::*;
+
+    #[tokio::test]
+    async fn precedence_of_an_admin_listener_delays_clients() {
+        let socket = Socket::from(bind_one(&ListenAddress::parse("127.0.0.1:0").unwrap()));
+        let address = socket.local_addr().unwrap().as_socket().unwrap();
+        let mut acceptor = Acceptor::new(Arc::new(Listener::new(socket).unwrap()), Arc::default());
+        acceptor.is_failing = true;
+        let _client = TcpStream::connect(address).await.unwrap();
+        let precedence = Precedence::take();
+        timeout(2 * BACKOFF, acceptor.accept()).await.unwrap_err();
+        drop(precedence);
+        acceptor.accept().await;
+    }
 }

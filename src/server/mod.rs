@@ -35,6 +35,7 @@ mod listener;
 mod metered_socket;
 mod open_connections;
 mod peer;
+mod precedence;
 mod protocol;
 pub(crate) mod proxy_protocol;
 mod rank;
@@ -54,6 +55,7 @@ pub(crate) use bind::{bind, bind_alone, ensure_free};
 pub(crate) use connection_slots::GatewayConnections;
 pub(crate) use drain::{Drain, DrainReason, DrainTrigger};
 pub(crate) use listener::Listener;
+pub(crate) use precedence::Precedence;
 pub(crate) use rejection::Rejection;
 
 use crate::transport::tls::Termination;
