@@ -6,7 +6,7 @@
 //! sender's present.
 
 mod limiter;
-#[cfg(test)]
+#[cfg(all(test, feature = "redis"))]
 mod tests;
 
 use std::collections::HashMap;
