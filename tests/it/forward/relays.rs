@@ -3,9 +3,9 @@
 use super::http2_client::{H2Body, http2};
 use super::*;
 
-/// The lengths around the bounds of a relay: it begins at 64 KiB and moves at most 128 KiB at a time.
+/// The lengths around the bounds of a relay: it begins at 64 KiB and moves at most 512 KiB at a time.
 const LENGTHS: [usize; 7] =
-    [(64 << 10) - 1, 64 << 10, (67 << 10) + 1, 128 << 10, (160 << 10) + 1, 1 << 20, (3 << 20) + 7];
+    [(64 << 10) - 1, 64 << 10, (67 << 10) + 1, 512 << 10, (513 << 10) + 1, 1 << 20, (3 << 20) + 7];
 
 /// A body whose bytes depend on their position.
 fn pattern(length: usize) -> Vec<u8> {
