@@ -4,13 +4,14 @@
 --
 -- KEYS  the keys of all buckets, limiter by limiter
 -- ARGV  `admit`; the limiters, as words that each end with a space: for each `ordered` if its buckets have tickets
---       (waiting.lua), its algorithm, the algorithm's arguments, and the number of its buckets; the requests, packed little-endian, with consecutive equal requests as one run:
---       the number of requests (u32), the number of limits of each (u8), and for each limit its bucket's number, from 1
---       (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is only checked, plus 4 if all tickets come first, or 8 if the
---       request is the first of a queue, plus 16 if the permits are settled, plus 32 if a late time slot is refused), the
---       requested permits (u32), with flag 8 its queue (8 bytes), how long it has waited (u48, ms), the number of
---       requests in the queue (u8), and for each how much later it joined the queue (u32, ms), and with flag 32 the
---       longest delay (u48, ms); random bytes for shared limits; now (ms; omitted: the server's TIME)
+--       (waiting.lua), its algorithm, the algorithm's arguments, and the number of its buckets; the requests, packed
+--       little-endian, with consecutive equal requests as one run: the number of requests (u32), the number of limits of
+--       each (u8), and for each limit its bucket's number, from 1 (u16), flags (u8: 1 for a shadow, plus 2 if the bucket is
+--       only checked, plus 4 if all tickets come first, or 8 if the request is the first of a queue, plus 16 if the permits
+--       are charged in any case, plus 32 if a late time slot is refused), the requested permits (u32), with flag 8 its queue
+--       (8 bytes), how long it has waited (u48, ms), the number of requests in the queue (u8), and for each how much later
+--       it joined the queue (u32, ms), and with flag 32 the longest delay (u48, ms); random bytes for shared limits; now
+--       (ms; omitted: the server's TIME)
 -- Returns now (u64, ms) and the decisions, packed little-endian: for each run of requests with equal decisions the number
 --       of requests (u32), then for each limit: granted (1), granted with a time slot in the future (2), or refused (0)
 --       (u8), the permits that remain after the last request of the run (u32), reset (u48, ms), and unless it was granted
@@ -18,7 +19,7 @@
 --       other calendar boundaries, namely those around now. Or the error of a limit that cannot be evaluated
 --
 -- Invariant: a rejected request and a request that cannot be evaluated change no bucket, a shadow changes only its own
--- bucket, and a check takes no permits. Settled permits are granted and charged in any case. TIME is read once, and every
+-- bucket, and a check takes no permits. Unconditional permits are granted and charged in any case. TIME is read once, and every
 -- bucket is read and written at most twice per call.
 -- The script writes nothing until it knows that all buckets can be evaluated. Every algorithm in `algorithms` has `keys`
 -- and `args` (their numbers), `serial` if no two requests that are granted at the same time get equal decisions, and the
@@ -28,7 +29,7 @@
 --   check(bucket, permits)       whether the bucket grants, the wait (-1: forever), and the delay until the time slot
 --   status(bucket)               the remaining permits, and the time until more are available
 --   charge(bucket, permits)      charges granted permits (at least one) in memory, and sets `added`
---   settle(bucket, permits)      charges permits in any case; those that the bucket lacks are debt
+--   charge_unconditionally(bucket, permits)  charges permits in any case; those that the bucket lacks are debt
 --   save(bucket, random)         writes the charges
 --   grant(limiter, key, permits)  optional: checks, charges and saves in one step; returns status(), or nothing
 --   on_refusal(bucket, random)   runs after a refusal or a check if nothing was charged; writes only what time or other
@@ -65,8 +66,8 @@ local numbers, flags, requested, granted, waits = {}, {}, {}, {}, {}
 -- permits of the tickets before it.
 local tickets_of, ticket_keys, queues, since, ages, before = {}, {}, {}, {}, {}, {}
 -- From this flag on, a bucket is only checked. Shadows have odd flags. Higher flags are removed when they are read.
-local CHECKS_ONLY, ORDERED, FIRST, SETTLES, WITHIN = 2, 4, 8, 16, 32
-local settles, longest_delay = {}, {}
+local CHECKS_ONLY, ORDERED, FIRST, UNCONDITIONAL, WITHIN = 2, 4, 8, 16, 32
+local is_unconditional, longest_delay = {}, {}
 
 -- Opens the bucket with this number, unless it is open.
 local function open(number)
@@ -82,8 +83,8 @@ local function read_turn(i, requests, at)
   if flag >= WITHIN then
     flag, longest_delay[i], at = flag - WITHIN, from_bytes('<I6', requests, at)
   end
-  settles[i] = flag >= SETTLES
-  if settles[i] then flag = flag - SETTLES end
+  is_unconditional[i] = flag >= UNCONDITIONAL
+  if is_unconditional[i] then flag = flag - UNCONDITIONAL end
   if flag >= FIRST then
     local age, count
     flag, queues[i], age, count, at = flag - FIRST, from_bytes('<c8I6B', requests, at)
@@ -116,7 +117,7 @@ local function equal_grants(count, limits)
     if granted[i] and permits > 0 and flags[i] < CHECKS_ONLY then
       local free = algorithm.status(buckets[numbers[i]]) - before[i]
       local equal = algorithm.serial and 1 or math.floor(free / permits)
-      if settles[i] then equal = math.max(1, equal) end
+      if is_unconditional[i] then equal = math.max(1, equal) end
       if equal < count then count = equal end
     end
   end
@@ -130,7 +131,7 @@ local function check(i)
   local is_granted, wait, delay = algorithm.check(bucket, permits + before[i])
   if not is_granted and before[i] > 0 then wait = waiting.wait(algorithm, bucket, permits, before[i], ends) end
   if delay and delay > longest_delay[i] then is_granted, wait, delay = false, delay - longest_delay[i], nil end
-  if settles[i] then is_granted, delay = true, nil end
+  if is_unconditional[i] then is_granted, delay = true, nil end
   granted[i], waits[i] = is_granted, delay or not is_granted and wait
   return is_granted or flags[i] % 2 == 1
 end
@@ -189,7 +190,7 @@ local function decide(count, limits, decisions)
       if not (all and is_granted) or flags[i] >= CHECKS_ONLY then
         bucket.added = bucket.added or false
       elseif permits > 0 then
-        local charge = settles[i] and algorithm.settle or algorithm.charge
+        local charge = is_unconditional[i] and algorithm.charge_unconditionally or algorithm.charge
         charge(bucket, decided * permits)
       end
       outcome = not is_granted and 0 or wait and 2 or 1

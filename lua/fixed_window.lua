@@ -46,7 +46,7 @@ end
 
 -- Charges permits in any case. If there is debt then, all entries of the window become one, so that the newest entry has all
 -- permits of its window.
-function fixed_window.settle(bucket, permits)
+function fixed_window.charge_unconditionally(bucket, permits)
   local limiter, list, held = bucket.limiter, log.entries(bucket), 0
   if bucket.used + permits > limiter.rate then
     while #list > 0 and list[#list].date > limiter.starts do held = held + table.remove(list).permits end
@@ -54,7 +54,7 @@ function fixed_window.settle(bucket, permits)
     if held > 0 then list[#list + 1] = { permits = held, date = limiter.present } end
     log.replace(bucket, list)
   end
-  log.settle(bucket, permits)
+  log.charge_unconditionally(bucket, permits)
 end
 
 -- Pays debt: first with permits that a raised rate has added to the newest window, then with the permits of all later

@@ -8,8 +8,8 @@
 -- Invariant: the string expires one second after its bucket is full; refusals do not extend this.
 
 local gcra = {
-  keys = 1, args = 3, charge = fractions.charge, settle = fractions.settle, save = fractions.save,
-  on_refusal = fractions.on_refusal,
+  keys = 1, args = 3, charge = fractions.charge, charge_unconditionally = fractions.charge_unconditionally,
+  save = fractions.save, on_refusal = fractions.on_refusal,
 }
 
 -- Returns the data that all buckets of a limiter share.

@@ -65,7 +65,7 @@ function warm.charge(bucket, permits)
 end
 
 -- Charges permits in any case.
-function warm.settle(bucket, permits)
+function warm.charge_unconditionally(bucket, permits)
   warm.charge(bucket, fractions.chargeable(bucket, permits))
 end
 

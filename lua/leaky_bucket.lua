@@ -50,7 +50,7 @@ function leaky_bucket.check(bucket, permits)
   return false, math.max(too_many, too_late)
 end
 
-leaky_bucket.charge, leaky_bucket.settle = fractions.charge, fractions.settle
+leaky_bucket.charge, leaky_bucket.charge_unconditionally = fractions.charge, fractions.charge_unconditionally
 leaky_bucket.save, leaky_bucket.on_refusal = fractions.save, fractions.on_refusal
 
 -- Gives back the time slot `at`, if it was assigned last: that is, if all earlier permits had leaked out at that time.

@@ -1,25 +1,26 @@
 -- operations: the operations that a call can request. `admit` decides (admit.lua); `give_back` undoes the charges of a
--- request that reached no upstream; `inspect` reads buckets for operators; `announce` registers a gateway; `owe` charges
--- the permits that a gateway granted while this server was unreachable; `release`, `set_rate` and `expire` serve the
--- library, on one shared limiter (redisson.lua).
+-- request that reached no upstream; `inspect` reads buckets for operators; `announce` registers a gateway; `charge_later`
+-- charges the permits that a gateway granted while this server was unreachable; `release`, `set_rate` and `expire` serve
+-- the library, on one shared limiter (redisson.lua).
 --
--- KEYS  admit, give_back, inspect: the keys of all buckets, limiter by limiter; owe: the same, then a key that marks the
---       payment as done; announce: a sorted set of gateways by the time of their last announcement; otherwise the keys of
---       one bucket of redisson.lua
+-- KEYS  admit, give_back, inspect: the keys of all buckets, limiter by limiter; charge_later: the same, then a key that
+--       marks the late charge as made; announce: a sorted set of gateways by the time of their last announcement; otherwise
+--       the keys of one bucket of redisson.lua
 -- ARGV  the operation, then: admit: see admit.lua; give_back: the limiters as in admit.lua, for each bucket the permits and
 --       the time of the charge (ms; of its time slot if it has one), and now (ms; omitted: the server's TIME); inspect: the
 --       limiters, the permits of a request, and now; announce: the gateway, and how long the announcement is valid (ms);
---       owe: the limiters, for each bucket the number of grants and for each grant its permits and its age (ms), oldest
---       first, random bytes for shared limits, and `settle` if the permits are settled (admit.lua); otherwise now (ms; empty: the server's TIME), and the operation's own
---       arguments. Spaces separate the numbers of buckets.
+--       charge_later: the limiters, for each bucket the number of grants and for each grant its permits and its age (ms),
+--       oldest first, random bytes for shared limits, and the charging function of the algorithm (admit.lua; omitted:
+--       `charge`); otherwise now (ms; empty: the server's TIME), and the operation's own arguments. Spaces separate the
+--       numbers of buckets.
 -- Returns inspect: now, and for each bucket the remaining permits, the time until more are available, the permits in use, the
 --       wait and the delay of the request, and the time to live (ms; negative: none), but no buckets if a limit needs other
---       calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0; owe: whether this call
---       charged the payment; give_back: an empty list; otherwise the result of the operation; or the error of a limiter
---       that has no rate
+--       calendar boundaries; announce: the number of gateways, and 1 if this gateway is new, else 0; charge_later: 1 if this
+--       call charged the grants, else 0; give_back: an empty list; otherwise the result of the operation; or the error of a
+--       limiter that has no rate
 --
 -- Invariant: inspect writes nothing. After give_back no bucket has more free permits than without the request, and permits
--- that have returned are not given back. A payment is charged once, even if it is sent again, and even above the limit. Its
+-- that have returned are not given back. A late charge is made once, even if it is sent again, and even above the limit. Its
 -- grants are dated at their own time, or at the last charge of the bucket if that is later, so that no permit returns too
 -- early.
 
@@ -64,8 +65,8 @@ function operations.inspect(arguments)
   return failure and redis.error_reply(failure) or reply
 end
 
--- Charges one grant of a payment to the bucket with this first key.
-local function owe_one(algorithm, charge, limiter, key, words, permits, at, now, random)
+-- Charges one grant of a late charge to the bucket with this first key.
+local function charge_grant(algorithm, charge, limiter, key, words, permits, at, now, random)
   local bucket = algorithm.open(limiter, key, now)
   if bucket.failure then return end
   at = math.min(now, math.max(at, bucket.date or now))
@@ -76,7 +77,7 @@ local function owe_one(algorithm, charge, limiter, key, words, permits, at, now,
   algorithm.save(bucket, random)
 end
 
-function operations.owe(arguments)
+function operations.charge_later(arguments)
   local now, next_number, grants = decision_time(''), string.gmatch(arguments[3], '%d+'), 0
   if not call('SET', KEYS[#KEYS], '1', 'NX', 'PX', '3600000') then return 0 end
   each_bucket(arguments[2], now, function(_, algorithm, limiter, key, words)
@@ -84,7 +85,7 @@ function operations.owe(arguments)
       local permits, ago = tonumber(next_number()), tonumber(next_number())
       local random = to_bytes('<I4', grants) .. string.sub(arguments[4], 1, 4)
       local charge = arguments[5] or 'charge'
-      if not limiter.unknown then owe_one(algorithm, charge, limiter, key, words, permits, now - ago, now, random) end
+      if not limiter.unknown then charge_grant(algorithm, charge, limiter, key, words, permits, now - ago, now, random) end
       grants = grants + 1
     end
   end)

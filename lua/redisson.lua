@@ -384,7 +384,7 @@ end
 
 -- Charges permits in any case, up to the bound of the entry. They return after one interval, even beyond the rate: peers
 -- remove entries that have returned, so a bucket has no debt.
-function redisson.settle(bucket, permits)
+function redisson.charge_unconditionally(bucket, permits)
   redisson.charge(bucket, min(permits, MAX_PER_ENTRY - (bucket.added or 0)))
 end
 

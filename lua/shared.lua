@@ -301,7 +301,7 @@ function log.charge(bucket, permits)
 end
 
 -- Charges permits in any case; those that the bucket lacks are debt.
-function log.settle(bucket, permits)
+function log.charge_unconditionally(bucket, permits)
   local granted = math.min(permits, math.max(0, bucket.limiter.rate - bucket.used))
   if granted > 0 then log.charge(bucket, granted) end
   bucket.added = bucket.added or 0
@@ -405,7 +405,7 @@ end
 function log.algorithm(arguments)
   return {
     keys = 1, args = arguments, open = log.open, check = log.check, status = log.status, charge = log.charge,
-    settle = log.settle, save = log.save, on_refusal = log.on_refusal,
+    charge_unconditionally = log.charge_unconditionally, save = log.save, on_refusal = log.on_refusal,
   }
 end
 
@@ -478,7 +478,7 @@ function fractions.chargeable(bucket, permits)
 end
 
 -- Charges permits in any case.
-function fractions.settle(bucket, permits)
+function fractions.charge_unconditionally(bucket, permits)
   fractions.charge(bucket, fractions.chargeable(bucket, permits))
 end
 

@@ -197,7 +197,7 @@ async fn repeated_debt_is_charged_once() {
     let mut owe = |id: &str| -> i64 {
         let mut call = cmd("EVAL");
         call.arg(script()).arg(2).arg("{a}:l").arg(format!("{{a}}:owed:{id}"));
-        call.arg("owe").arg("token_bucket 10 3600000 1 ").arg("2 3 1000 1 500").arg(&[7_u8; 8]);
+        call.arg("charge_later").arg("token_bucket 10 3600000 1 ").arg("2 3 1000 1 500").arg(&[7_u8; 8]);
         call.query(&mut connection).expect("a reply")
     };
     assert_eq!([owe("1"), owe("1"), owe("2")], [1, 0, 1]);

@@ -262,7 +262,7 @@ mod tests {
         prop::sample::select(examples(10).collect::<Vec<_>>())
     }
 
-    /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone and settled.
+    /// The requests to a bucket: their times, permits, one of two rules, and whether they are undone and unconditional.
     fn lives() -> impl Strategy<Value = Vec<(i64, u32, bool, bool, bool)>> {
         let passes = prop_oneof![4 => 0..100_i64, 4 => 0..90_000_i64, 1 => -90_000..=0_i64];
         let permits = prop_oneof![6 => 1..4_u32, 1 => Just(0), 1 => Just(MAX_RATE)];

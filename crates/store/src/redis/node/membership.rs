@@ -208,10 +208,10 @@ async fn send_late_charge(
     let add = |call: &mut Cmd| {
         call.arg(buckets.number_of_keys() + 1);
         buckets.each_key(secret, |key| _ = call.arg(key));
-        call.arg(&once).arg("owe").arg(buckets.limiter_args(redis_now)).arg(grants.join(" "));
+        call.arg(&once).arg("charge_later").arg(buckets.limiter_args(redis_now)).arg(grants.join(" "));
         call.arg(&late_charge.id.to_le_bytes());
         if first.kind == ChargeKind::Unconditional {
-            call.arg("settle");
+            call.arg("charge_unconditionally");
         }
     };
     script.run(add).await.map(|_| ())
