@@ -33,6 +33,7 @@ use self::instruments::histogram::Histogram;
 pub use self::instruments::sample::{ConnectionSample, Sample};
 pub use self::process::reloads::ReloadOutcome;
 use self::process::reloads::Reloads;
+use self::process::usage::Usage;
 pub use self::reference::reference;
 use self::requests::in_flight::InFlight;
 pub use self::requests::in_flight::InFlightMetrics;
@@ -109,6 +110,9 @@ impl Metrics {
         };
         let mut registry = Registry::default();
         metrics.describe(&mut Catalog::new(&mut registry));
+        if of_gateway {
+            registry.register_collector(Box::new(Usage));
+        }
         metrics.registry = registry;
         metrics
     }

@@ -15,6 +15,8 @@ It is generated from the descriptions in the code by `UPDATE_DOCS=1 cargo test -
 * `/metrics` omits a series until it has counted something. Counters start at zero in each process.
 * Labels are names from the rule file and fixed words, never client input. `route` is empty for requests that match no
   route. The series of a route, limit, upstream or target end with its rules.
+* A gateway on Linux also has `process_cpu_seconds_total`, `process_start_time_seconds`, `process_resident_memory_bytes`,
+  `process_virtual_memory_bytes`, `process_open_fds` and `process_max_fds`, as Prometheus's client libraries define them.
 * A layer in your own program has only the first two sections, and `tidegate_rejected_total`.
 * A histogram `NAME` has the series `NAME_bucket`, `NAME_sum` and `NAME_count`.
 * Each request with a complete head counts once in `tidegate_responses_total` and once in

@@ -20,6 +20,9 @@ const NAME: &str = "^[A-Za-z0-9._-]{1,64}$";
 
 const PREFIX: &str = "^[A-Za-z0-9._:-]{1,64}$";
 
+/// The place in the schema of a limit that is a map in the list of a route.
+const LIMIT_OF_A_ROUTE: &str = "/definitions/route/properties/limits/items/anyOf/1";
+
 /// Returns the schema of the rule file.
 pub fn schema() -> Value {
     let [file, shapes @ ..] = &SHAPES;
@@ -33,6 +36,10 @@ pub fn schema() -> Value {
         let alternatives = ["routes", "include", "upstreams"].map(|key| json!({ "required": [key] }));
         schema.insert("anyOf".into(), json!(alternatives));
         schema.insert("definitions".into(), Value::Object(definitions));
+    }
+    if let Some(limit) = schema.pointer_mut(LIMIT_OF_A_ROUTE) {
+        // The name of a shared limit is its key.
+        *limit = json!({ "allOf": [limit.take(), { "required": ["name"] }] });
     }
     schema
 }
@@ -143,6 +150,13 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn limits_of_routes_need_a_name() {
+        let schema = schema();
+        let limit = schema.pointer(LIMIT_OF_A_ROUTE).unwrap();
+        assert_eq!(limit, &json!({ "allOf": [{ "$ref": "#/definitions/limit" }, { "required": ["name"] }] }));
+    }
 
     #[test]
     fn shapes_have_different_names() {

@@ -1,6 +1,7 @@
 //! Metrics of the process, which all gateways in it share.
 
 pub(crate) mod reloads;
+pub(crate) mod usage;
 
 use std::sync::LazyLock;
 
