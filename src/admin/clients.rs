@@ -85,7 +85,7 @@ pub(super) struct Cleared {
     path = "/limits/{route}/{limit}/client",
     tag = "limits",
     params(LimitPath, ClientQuery),
-    responses((status = 200, body = ClientState), Problem)
+    responses((status = 200, description = "The state of the client's bucket", body = ClientState), Problem)
 )]
 pub(super) async fn inspect(
     State(admin): State<Admin>,
@@ -126,7 +126,7 @@ pub(super) async fn inspect(
         ClientQuery,
         ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
     ),
-    responses((status = 200, body = Cleared), Problem),
+    responses((status = 200, description = "The number of buckets that were reset", body = Cleared), Problem),
     security(("token" = []))
 )]
 pub(super) async fn reset_client(
@@ -157,7 +157,7 @@ pub(super) async fn reset_client(
         LimitPath,
         ("reason" = Option<String>, Query, description = "Why, for the audit list", max_length = 256),
     ),
-    responses((status = 200, body = Cleared), Problem),
+    responses((status = 200, description = "The number of buckets that were reset", body = Cleared), Problem),
     security(("token" = []))
 )]
 pub(super) async fn reset_limit(

@@ -78,7 +78,7 @@ pub(super) struct Drained {
     tag = "state",
     params(TargetPath),
     request_body = NewDrain,
-    responses((status = 200, body = Drained), Problem),
+    responses((status = 200, description = "The target gets no new requests", body = Drained), Problem),
     security(("token" = []))
 )]
 pub(super) async fn drain(
@@ -133,7 +133,7 @@ pub(super) async fn drain(
     path = "/upstreams/{upstream}/targets/{target}/drain",
     tag = "state",
     params(TargetPath),
-    responses((status = 200, body = Drained), Problem),
+    responses((status = 200, description = "The target gets requests again", body = Drained), Problem),
     security(("token" = []))
 )]
 pub(super) async fn undrain(

@@ -26,7 +26,12 @@ pub(super) struct Readiness {
 }
 
 /// Reports that the process is alive.
-#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    tag = "health",
+    responses((status = 200, description = "The process runs", body = String, content_type = "text/plain"))
+)]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
@@ -39,7 +44,10 @@ pub(super) async fn healthz() -> &'static str {
     get,
     path = "/readyz",
     tag = "health",
-    responses((status = 200, body = Readiness), (status = 503, body = Readiness))
+    responses(
+        (status = 200, description = "The gateway is ready", body = Readiness),
+        (status = 503, description = "The gateway is not ready", body = Readiness)
+    )
 )]
 pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Readiness>) {
     let active = admin.active.load_full();
@@ -54,7 +62,9 @@ pub(super) async fn readyz(State(admin): State<Admin>) -> (StatusCode, Json<Read
     get,
     path = "/metrics",
     tag = "health",
-    responses((status = 200, body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"))
+    responses(
+        (status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")
+    )
 )]
 pub(super) async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
     let active = admin.active.load();

@@ -284,7 +284,7 @@ fn routes() -> OpenApiRouter<Admin> {
     tag = "configuration",
     params(("If-None-Match" = Option<String>, Header, description = "The `ETag` of an earlier response")),
     responses(
-        (status = 200, body = Object, headers(("ETag" = String, description = "The hash of the rule file in use"))),
+        (status = 200, description = "The active configuration", body = Object, headers(("ETag" = String, description = "The hash of the rule file in use"))),
         (status = 304, description = "The rule file is the same."),
         Problem,
     )
@@ -311,7 +311,12 @@ async fn active_config(State(admin): State<Admin>, headers: HeaderMap) -> Result
 
 /// Returns each limit of each route with its file and line, its decisions in the last minute, and for OVERALL limits the
 /// permits in use; with buckets in memory, also their number.
-#[utoipa::path(get, path = "/limits", tag = "limits", responses((status = 200, body = [Object]), Problem))]
+#[utoipa::path(
+    get,
+    path = "/limits",
+    tag = "limits",
+    responses((status = 200, description = "The limits", body = [Object]), Problem)
+)]
 async fn limits(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
     let mut value = limits::show(&active.config, &active.store);
@@ -323,7 +328,12 @@ async fn limits(State(admin): State<Admin>) -> Json<Value> {
 
 /// Returns the last 1,000 changes of operators through all gateways, the newest first. `shared` is false for changes that
 /// only this gateway has.
-#[utoipa::path(get, path = "/audit", tag = "state", responses((status = 200, body = [Entry]), Problem))]
+#[utoipa::path(
+    get,
+    path = "/audit",
+    tag = "state",
+    responses((status = 200, description = "The changes that operators made", body = [Entry]), Problem)
+)]
 async fn audit(State(admin): State<Admin>) -> Json<Vec<Value>> {
     Json(admin.audit.entries(&admin.active.load_full().store).await)
 }

@@ -77,7 +77,10 @@ struct Recording {
     path = "/record",
     tag = "limits",
     params(RecordQuery),
-    responses((status = 200, body = String, content_type = "application/x-ndjson"), Problem),
+    responses(
+        (status = 200, description = "A line of JSON for each request", body = String, content_type = "application/x-ndjson"),
+        Problem
+    ),
     security(("token" = []))
 )]
 pub(super) async fn record(
@@ -124,7 +127,7 @@ pub(super) async fn record(
     path = "/record/{id}",
     tag = "limits",
     params(("id" = String, Path, description = "The id in the first line", example = "0123456789abcdef")),
-    responses((status = 200, body = Object), Problem),
+    responses((status = 200, description = "The recording that was ended", body = Object), Problem),
     security(("token" = []))
 )]
 pub(super) async fn end(

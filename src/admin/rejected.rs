@@ -64,7 +64,7 @@ struct RejectedQuery {
     path = "/limits/{route}/{limit}/rejected",
     tag = "limits",
     params(LimitPath, RejectedQuery),
-    responses((status = 200, body = [Rejected]), Problem)
+    responses((status = 200, description = "The rejected clients", body = [Rejected]), Problem)
 )]
 pub(super) async fn list_by_limit(
     State(admin): State<Admin>,
@@ -82,7 +82,7 @@ pub(super) async fn list_by_limit(
     path = "/rejected",
     tag = "limits",
     params(RejectedQuery),
-    responses((status = 200, body = [Rejected]), Problem)
+    responses((status = 200, description = "The rejected clients of the limit", body = [Rejected]), Problem)
 )]
 pub(super) async fn list_all(
     State(admin): State<Admin>,

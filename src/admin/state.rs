@@ -80,7 +80,12 @@ struct Connections {
 }
 
 /// Returns the state of this gateway: its version, rule file, store and connections.
-#[utoipa::path(get, path = "/status", tag = "state", responses((status = 200, body = GatewayState), Problem))]
+#[utoipa::path(
+    get,
+    path = "/status",
+    tag = "state",
+    responses((status = 200, description = "The state of the gateway", body = GatewayState), Problem)
+)]
 pub(super) async fn status(State(admin): State<Admin>) -> Json<GatewayState> {
     let active = admin.active.load_full();
     let answer = active.probe.ask().await;

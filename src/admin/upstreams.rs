@@ -115,7 +115,12 @@ struct Failing {
 }
 
 /// Lists the upstreams with their targets, requests and failures.
-#[utoipa::path(get, path = "/upstreams", tag = "state", responses((status = 200, body = [UpstreamState]), Problem))]
+#[utoipa::path(
+    get,
+    path = "/upstreams",
+    tag = "state",
+    responses((status = 200, description = "The upstreams with their targets", body = [UpstreamState]), Problem)
+)]
 pub(super) async fn upstreams(State(admin): State<Admin>) -> Json<Value> {
     let active = admin.active.load_full();
     let states: Vec<_> = active.config.upstreams.values().map(|settings| state(&admin, &active, settings)).collect();

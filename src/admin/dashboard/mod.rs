@@ -32,7 +32,10 @@ pub(super) fn routes() -> Router<Admin> {
     get,
     path = "/events",
     tag = "state",
-    responses((status = 200, body = String, content_type = "text/event-stream"), Problem)
+    responses(
+        (status = 200, description = "A server-sent event for each second", body = String, content_type = "text/event-stream"),
+        Problem
+    )
 )]
 pub(super) async fn events(State(admin): State<Admin>) -> Result<Response, Problem> {
     admin.check_dashboard()?;

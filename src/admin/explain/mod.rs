@@ -33,7 +33,7 @@ type Charges = Vec<Option<Charge>>;
     path = "/explain",
     tag = "limits",
     request_body = Request,
-    responses((status = 200, body = Explained), Problem)
+    responses((status = 200, description = "The evaluation of the request", body = Explained), Problem)
 )]
 pub(super) async fn explain(
     State(admin): State<Admin>,

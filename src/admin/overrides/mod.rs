@@ -20,7 +20,12 @@ use tidegate_rules::limits::rule::SHARED_ROUTE;
 use tidegate_store::{MAX_OVERRIDES, PutOverride, Store};
 
 /// Returns the overrides that are in force on this gateway.
-#[utoipa::path(get, path = "/overrides", tag = "overrides", responses((status = 200, body = [Object]), Problem))]
+#[utoipa::path(
+    get,
+    path = "/overrides",
+    tag = "overrides",
+    responses((status = 200, description = "The overrides", body = [Object]), Problem)
+)]
 pub(super) async fn list(State(admin): State<Admin>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
     let overrides = overrides(&admin)?;
@@ -44,7 +49,7 @@ fn overrides(admin: &Admin) -> Result<Arc<KnownOverrides>, Problem> {
     path = "/overrides/{id}",
     tag = "overrides",
     params(("id" = String, Path, description = "The id of the override", example = "0123456789abcdef")),
-    responses((status = 200, body = Object), Problem)
+    responses((status = 200, description = "The override", body = Object), Problem)
 )]
 pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> Result<Json<Value>, Problem> {
     let active = admin.active.load_full();
@@ -61,7 +66,7 @@ pub(super) async fn get(State(admin): State<Admin>, Path(id): Path<String>) -> R
     path = "/overrides",
     tag = "overrides",
     request_body = NewOverride,
-    responses((status = 201, body = Object), Problem),
+    responses((status = 201, description = "The new override", body = Object), Problem),
     security(("token" = []))
 )]
 pub(super) async fn create(
@@ -89,7 +94,7 @@ pub(super) async fn create(
     path = "/overrides/{id}",
     tag = "overrides",
     params(("id" = String, Path, description = "The id of the override", example = "0123456789abcdef")),
-    responses((status = 200, body = Object), Problem),
+    responses((status = 200, description = "The override that was removed", body = Object), Problem),
     security(("token" = []))
 )]
 pub(super) async fn remove(
