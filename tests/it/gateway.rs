@@ -216,6 +216,19 @@ async fn shadow_limit_counts_and_never_rejects() {
 }
 
 #[tokio::test]
+async fn policy_lists_only_limits_that_count_the_request() {
+    let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 9, interval: 1h }
+      - { name: key, mode: PER_CLIENT, client: 'header:X-Key', on_missing_client: skip, rate: 5, interval: 1h }
+      - { name: posts, mode: PER_CLIENT, client: ip, rate: 3, interval: 1h, when: { methods: [POST] } }\n";
+    let gateway = TestGateway::start(&rules("memory", limits));
+    let with_key = gateway.get("/", "X-Key: a\r\n").await;
+    assert_eq!(with_key.field("ratelimit-policy").as_deref(), Some("\"own\";q=9;w=3600, \"key\";q=5;w=3600"));
+    let without_key = gateway.get("/", "").await;
+    assert_eq!(without_key.field("ratelimit-policy").as_deref(), Some("\"own\";q=9;w=3600"));
+    assert_eq!(without_key.field("ratelimit").as_deref(), Some("\"own\";r=7;t=3600"));
+}
+
+#[tokio::test]
 async fn route_selects_its_rate_limit_fields() {
     let limits = "      - { name: own, mode: PER_CLIENT, client: ip, rate: 1, interval: 1m }\n";
     let fields_with = async |headers: &str| {

@@ -155,18 +155,18 @@ impl<'r> Charges<'r> {
     }
 
     /// Returns the limits of the route as responses to the request report them, if that differs from other requests:
-    /// with the limiters of the charges, and without the limits whose conditions the request does not meet.
+    /// with the limiters of the charges, and without the limits that do not count the request.
     pub fn changed_limits(&self) -> Option<Vec<Limit>> {
-        let is_unmet = |index: &usize| self.limits[*index].when.is_some() && !self.has(*index);
+        let is_absent = |index: &usize| self.limits[*index].is_visible_to_clients() && !self.has(*index);
         let is_same = |entry: LimitCharge<'_>| Arc::ptr_eq(&entry.charge.limiter, &entry.limit.limiter);
         let has_all =
-            self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_unmet(&index));
+            self.positions.len() == self.limits.len() || !(0..self.limits.len()).any(|index| is_absent(&index));
         if has_all && self.iter().all(is_same) {
             return None;
         }
         let mut limits = self.limits.to_vec();
         // The positions of all others must stay, and shadows are never reported.
-        (0..limits.len()).filter(is_unmet).for_each(|index| limits[index].shadow = true);
+        (0..limits.len()).filter(is_absent).for_each(|index| limits[index].shadow = true);
         self.iter().for_each(|entry| limits[entry.index].limiter = Arc::clone(&entry.charge.limiter));
         Some(limits)
     }
