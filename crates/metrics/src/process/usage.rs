@@ -50,14 +50,16 @@ fn cpu_seconds() -> Option<f64> {
 
 fn start_time() -> Option<f64> {
     let since_boot = stat(19)? / TICKS;
-    let boot: f64 = read_to_string("/proc/stat").ok()?.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
+    let boot: f64 =
+        read_to_string("/proc/stat").ok()?.lines().find_map(|line| line.strip_prefix("btime "))?.parse().ok()?;
     Some(boot + since_boot)
 }
 
 /// Returns a value of `/proc/self/status`, which are in KiB.
 fn memory(name: &str) -> Option<f64> {
     let status = read_to_string("/proc/self/status").ok()?;
-    let kibibytes: f64 = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"))?.parse().ok()?;
+    let kibibytes: f64 =
+        status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"))?.parse().ok()?;
     Some(kibibytes * 1_024.0)
 }
 

@@ -6,7 +6,8 @@
 //! sender's present.
 
 mod limiter;
-#[cfg(all(test, feature = "redis"))]
+#[cfg(test)]
+#[cfg(feature = "redis")]
 mod tests;
 
 use std::collections::HashMap;
