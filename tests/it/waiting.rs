@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::ready;
 use std::time::Duration;
 
+use http::request::Builder;
 use http::{Request, Response, StatusCode};
 use tidegate::{Config, Peer, RateLimitLayer, Store};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -30,7 +31,17 @@ impl Service {
 
     /// Sends a request and runs it until it waits or completes.
     async fn ask(&self, who: &str) -> JoinHandle<Response<()>> {
-        let request = Request::get("/").header("host", "a").header("who", who).extension(Peer([127, 0, 0, 1].into()));
+        self.send(Request::get("/"), who).await
+    }
+
+    /// Like [`ask`](Self::ask), for a gRPC call with this timeout.
+    async fn call(&self, who: &str, timeout: &str) -> JoinHandle<Response<()>> {
+        let call = Request::post("/").header("content-type", "application/grpc").header("te", "trailers");
+        self.send(call.header("grpc-timeout", timeout), who).await
+    }
+
+    async fn send(&self, request: Builder, who: &str) -> JoinHandle<Response<()>> {
+        let request = request.header("host", "a").header("who", who).extension(Peer([127, 0, 0, 1].into()));
         let request = request.body(()).expect("a request");
         let (served, began) = (self.served.clone(), self.began);
         let service = self.layer.layer(service_fn(move |request: Request<()>| {
@@ -235,4 +246,21 @@ async fn request_with_a_time_slot_is_in_no_queue() {
     let served: Vec<(String, u128)> = all_served(&mut served);
     let at = |who: &str| served.iter().rev().find(|(served, _)| served == who).map(|(_, at)| at / 1_000);
     assert_eq!([at("a"), at("b"), at("c")], [Some(5), Some(0), Some(1)]);
+}
+
+/// The call could wait for the permit of one limit, but its time slot of the other begins after its deadline.
+#[tokio::test(start_paused = true)]
+async fn late_time_slot_rejects_a_call_behind_others_at_once() {
+    let slots =
+        "{ name: slots, mode: OVERALL, rate: 1, interval: 1h, algorithm: leaky_bucket, queue: 5, max_wait: 3h }";
+    let waits = "{ name: waits, mode: OVERALL, rate: 1, interval: 10m, max_wait: 3h }";
+    let (service, _served) = Service::start(&format!("{slots}, {waits}"));
+    let _first = service.ask("first").await;
+    let waiting = service.ask("waiting").await;
+    let call = service.call("call", "40M").await;
+    assert!(call.is_finished() && !waiting.is_finished());
+    let rejected = call.await.expect("answered");
+    assert_eq!(rejected.headers()["grpc-status"], "8", "RESOURCE_EXHAUSTED");
+    let wait: u32 = rejected.headers()["grpc-retry-pushback-ms"].to_str().expect("text").parse().expect("a number");
+    assert!((1_190_000..=1_200_000).contains(&wait), "{wait} ms until the time slot is early enough");
 }
