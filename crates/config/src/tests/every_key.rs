@@ -4,12 +4,14 @@ use std::fs;
 
 use crate::file;
 use crate::file::keys::{Kind, Presence};
-use crate::file::read::read_item;
+use crate::file::located::Located;
+use crate::file::read::{FromMap, FromYaml, MapReader, read_item};
 use crate::file::used::{Keys, add_keys_of, known_keys};
-use crate::problem::Problems;
+use crate::problem::{Checked, Problems};
 use crate::sources::SourceFiles;
 use crate::sources::referenced_files::ReferencedFiles;
 use crate::values::units::{Bytes, Interval, Millis};
+use crate::yaml::key_value::KeyValue;
 use crate::yaml::node::{Node, Value};
 use crate::yaml::placeholders::Placeholders;
 use crate::yaml::{self, Usage};
@@ -36,9 +38,27 @@ fn pinned_rule_files_use_every_key() {
     assert!(unused.is_empty(), "add these keys to tests/fixtures/every_key/: {unused:?}");
 }
 
+/// A map with fixed keys, whose values are not read.
+struct AnyMap;
+
+/// A value that is not read.
+struct AnyValue;
+
+impl FromMap for AnyMap {
+    fn from_map(_: &MapReader<'_>, _: &mut Problems) -> Self {
+        Self
+    }
+}
+
+impl FromYaml for AnyValue {
+    fn from_yaml(_: KeyValue<'_>, _: &'static Kind, _: &mut Problems) -> Checked<Self> {
+        Ok(Self)
+    }
+}
+
 /// Reads a value of this kind, and reports its errors.
 fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
-    let key = "key";
+    let (key, is_map) = ("key", matches!(node.value, Value::Map(_)));
     match kind {
         Kind::Flag => drop(read_item::<bool>(node, key, kind, problems)),
         Kind::Integer(..) => drop(read_item::<u64>(node, key, kind, problems)),
@@ -50,16 +70,22 @@ fn read_value(node: &Node, kind: &'static Kind, problems: &mut Problems) {
             let text = node.scalar().map(|scalar| &scalar.text);
             assert!(words.iter().any(|word| Some(word.name) == text.map(String::as_str)), "{text:?}");
         }
-        Kind::List(kind) | Kind::Many(kind) | Kind::OneOrMany(kind) => {
-            node.items().iter().for_each(|item| read_value(item, kind, problems));
+        Kind::List(item_kind) | Kind::Many(item_kind) | Kind::OneOrMany(item_kind) => {
+            _ = read_item::<Vec<Located<AnyValue>>>(node, key, kind, problems);
+            node.items().iter().for_each(|item| read_value(item, item_kind, problems));
         }
-        Kind::Map(shape) | Kind::Short(_, shape) | Kind::OrMap(_, shape) if !node.entries().is_empty() => {
+        Kind::OrMap(kind, _) if !is_map => read_value(node, kind, problems),
+        Kind::Map(shape) | Kind::Short(_, shape) | Kind::OrMap(_, shape) => {
+            _ = read_item::<AnyMap>(node, key, kind, problems);
             for entry in node.entries() {
-                read_value(&entry.value, &shape.key(&entry.key).expect("a key").kind, problems);
+                if let Some(key) = shape.key(&entry.key) {
+                    read_value(&entry.value, &key.kind, problems);
+                }
+            }
+            if let (Kind::Short(key, _), false) = (kind, is_map) {
+                read_value(node, &shape.key(key).expect("a key").kind, problems);
             }
         }
-        Kind::Short(key, shape) => read_value(node, &shape.key(key).expect("a key").kind, problems),
-        Kind::OrMap(kind, _) => read_value(node, kind, problems),
         _ => drop(read_item::<String>(node, key, kind, problems)),
     }
 }
@@ -82,4 +108,24 @@ fn defaults_and_examples_of_keys_are_valid() {
         checked += 1;
     }
     assert!(checked > 50, "{checked} keys");
+}
+
+#[test]
+fn invalid_examples_are_reported() {
+    let cases = [
+        ("routes", "a"),
+        ("routes", "[]"),
+        ("routes", "[{ name: a }]"),
+        ("listen", "[]"),
+        ("listen", "{ address: a, port: 1 }"),
+        ("admin", "[a]"),
+        ("store", "{ timeout: 1x }"),
+    ];
+    for (key, text) in cases {
+        let mut problems = Problems::default();
+        let root = read(&format!("{key}: {text}"), &mut problems);
+        let kind = &file::FILE.key(key).expect("a key").kind;
+        read_value(&root.entries()[0].value, kind, &mut problems);
+        assert!(!problems.is_empty(), "{key}: {text}");
+    }
 }
