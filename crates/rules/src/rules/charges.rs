@@ -124,13 +124,12 @@ impl<'r> Charges<'r> {
         some
     }
 
-    /// Removes the charges of limits that do not match a predicate.
+    /// Removes the charges of limits that do not match a predicate, with their decisions.
     pub fn retain(&mut self, mut keeps: impl FnMut(&Limit) -> bool) {
-        let kept: SmallVec<[bool; 4]> = self.iter().map(|entry| keeps(entry.limit)).collect();
-        let mut is_kept = kept.iter().copied();
-        self.positions.retain(|_| is_kept.next().unwrap_or(true));
-        let mut is_kept = kept.iter().copied();
-        self.charges.retain(|_| is_kept.next().unwrap_or(true));
+        let kept: SmallVec<[bool; 8]> = self.iter().map(|entry| keeps(entry.limit)).collect();
+        self.positions.retain(next_of(&kept));
+        self.charges.retain_mut(next_of(&kept));
+        self.decisions.retain_mut(next_of(&kept));
     }
 
     /// Replaces the limiter of each charge for which `change` returns another one.
@@ -180,5 +179,35 @@ impl<'r> Charges<'r> {
     /// Returns `true` if the limit at this position counts the request.
     pub fn has(&self, index: usize) -> bool {
         self.limit_positions().any(|position| position == index)
+    }
+}
+
+/// Returns a predicate for elements in order, which returns whether each is kept.
+fn next_of<T>(kept: &[bool]) -> impl FnMut(&mut T) -> bool {
+    let mut kept = kept.iter();
+    move |_| kept.next().is_none_or(|is_kept| *is_kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::charge::Outcome;
+    use tidegate_limit::{Algorithm, Mode, Quota, Wait};
+
+    #[test]
+    fn charges_keep_their_decisions_when_others_are_removed() {
+        let quota = Quota::new(9, 1_000, Algorithm::TokenBucket).expect("a quota");
+        let limits = ["a", "b", "c"]
+            .map(|name| Limit::new(name.to_owned(), Arc::new(Limiter::new(name.to_owned(), Mode::Overall, quota))));
+        let mut charges = Charges::new(&limits);
+        for (index, limit) in limits.iter().enumerate() {
+            charges.push(index, Charge::new(Arc::clone(&limit.limiter), None, 1));
+        }
+        let decisions = [1, 2, 3].map(|remaining| Decision::new(remaining, Wait::Now, 0));
+        charges.decide(Outcome::new(Timestamp::default(), decisions.to_vec(), charges.as_slice()));
+        charges.retain(|limit| limit.name != "b");
+        let remaining =
+            charges.iter().map(|entry| (entry.limit.name.as_str(), entry.decision.map(|decision| decision.remaining)));
+        assert_eq!(remaining.collect::<Vec<_>>(), [("a", Some(1)), ("c", Some(3))]);
     }
 }
