@@ -133,6 +133,9 @@ pub(super) fn wake(task: &Arc<Notify>) {
 impl Place<'_> {
     /// Joins the queue of a bucket, of at most `limit` requests, with these claims. Keeps the place in this queue if the
     /// request is there. Otherwise leaves its former queue, unless it cannot join this one.
+    ///
+    /// # Errors
+    /// The queue is full, or a claim cannot be made. After [`close`](WaitQueues::close), every queue is full.
     pub fn join(&mut self, bucket: BucketId, limit: usize, claims: Vec<Claim>) -> Result<(), JoinError> {
         let now = self.queues.now();
         self.change(|queues, place| queues.join(place, bucket, limit, claims, now, wake))
